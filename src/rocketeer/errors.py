@@ -1,0 +1,130 @@
+"""Every error a user of Rocketeer can meet; each says what was wrong, with which value, and what to do."""
+
+
+class RocketeerError(Exception):
+    """The root of all errors raised on purpose."""
+
+
+class ConfigError(RocketeerError):
+    """A configuration file or option that cannot be used; the text names the key."""
+
+
+# --- bytes from the network -------------------------------------------------------------------
+
+
+class ProtocolError(RocketeerError):
+    """Bytes that are not what the remoting protocol allows; the connection that sent them is closed."""
+
+
+class FrameTooLarge(ProtocolError):
+    """A frame announces more bytes than a peer may make us hold."""
+
+    def __init__(self, *, size: int, limit: int) -> None:
+        super().__init__(f"frame of {size} bytes is larger than the limit of {limit}")
+        self.size = size
+        self.limit = limit
+
+
+class BadFrame(ProtocolError):
+    """A frame whose lengths contradict each other."""
+
+
+class BadHeader(ProtocolError):
+    """A header that cannot be decoded, or whose field is missing or not what its type says."""
+
+
+class BadBody(ProtocolError):
+    """A request or reply body that is not the JSON (or the bytes) its code asks for."""
+
+
+# --- stored bytes ----------------------------------------------------------------------------
+
+
+class BadRecord(RocketeerError):
+    """Bytes that should be a stored message and are not."""
+
+    def __init__(self, *, at: int, reason: str) -> None:
+        super().__init__(f"no valid record at {at}: {reason}")
+        self.at = at
+        self.reason = reason
+
+
+class BadBatch(RocketeerError):
+    """The body of a batch request that does not split into messages."""
+
+
+class BadMessageId(RocketeerError):
+    """A text that is not an offset message id."""
+
+
+class BodyTooLarge(RocketeerError):
+    """A compressed body that grows past the limit when opened."""
+
+
+class InvalidTopic(RocketeerError):
+    """A topic name that RocketMQ's rules do not allow."""
+
+
+# --- the store -------------------------------------------------------------------------------
+
+
+class StoreError(RocketeerError):
+    """The store cannot be opened or used."""
+
+
+class StoreLocked(StoreError):
+    """Another broker runs on the same folder."""
+
+
+class StoreRefused(RocketeerError):
+    """A message that was not stored; `reason` is one of the names below, the text says more."""
+
+    DISK_FULL = "DISK_FULL"
+    TOO_LARGE = "TOO_LARGE"
+    NOT_WRITABLE = "NOT_WRITABLE"
+    PROPERTIES_TOO_LONG = "PROPERTIES_TOO_LONG"
+
+    def __init__(self, reason: str, text: str) -> None:
+        super().__init__(text)
+        self.reason = reason
+
+
+# --- requests and calls ----------------------------------------------------------------------
+
+
+class RequestRefused(RocketeerError):
+    """Raised inside a handler: the peer gets a reply with this code and remark."""
+
+    def __init__(self, code: int, remark: str) -> None:
+        super().__init__(remark)
+        self.code = code
+        self.remark = remark
+
+
+class RemotingError(RocketeerError):
+    """A call to another process that brought no reply."""
+
+
+class ConnectFailed(RemotingError):
+    """Nobody answers at the address."""
+
+    def __init__(self, address: str, why: str) -> None:
+        super().__init__(f"cannot connect to {address}: {why}")
+        self.address = address
+
+
+class CallTimeout(RemotingError):
+    """The peer did not answer in time; whether it did the work is unknown."""
+
+    def __init__(self, address: str, code: int, timeout_s: float) -> None:
+        super().__init__(f"{address} did not answer request code {code} within {timeout_s:g} s")
+        self.address = address
+        self.code = code
+
+
+class ConnectionLost(RemotingError):
+    """The connection closed while a call was waiting on it."""
+
+    def __init__(self, address: str, why: str = "closed by the peer") -> None:
+        super().__init__(f"connection to {address} lost: {why}")
+        self.address = address
