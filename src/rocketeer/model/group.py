@@ -1,0 +1,26 @@
+"""Consumer groups as the broker keeps them, and which names are its own."""
+
+from dataclasses import dataclass
+from typing import Final
+
+SYSTEM_GROUP_PREFIX: Final = "CID_RMQ_SYS_"
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionGroup:
+    """What a broker knows of a consumer group; the defaults are those of a group made on first use."""
+
+    name: str
+    consume_enable: bool = True
+    consume_from_min_enable: bool = True
+    consume_broadcast_enable: bool = True
+    retry_queues: int = 1
+    retry_max: int = 16
+    broker_id: int = 0
+    which_broker_when_consume_slowly: int = 1
+    notify_consumer_ids_changed_enable: bool = True
+
+
+def is_system_group(group: str) -> bool:
+    """Groups the system itself consumes with."""
+    return group.startswith(SYSTEM_GROUP_PREFIX)

@@ -1,0 +1,126 @@
+"""What a user sends: the first value in a message's flow. The client turns it into a send request."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Final
+
+from rocketeer.errors import RocketeerError
+from rocketeer.model import property_names as names
+from rocketeer.model.topic import validate_topic_name
+
+_I32_MAX: Final = (1 << 31) - 1
+_INSTEAD: Final = {
+    names.TAGS: "tags=",
+    names.KEYS: "keys=",
+    names.DELAY: "delay_level=",
+    names.WAIT: "wait_stored=",
+    names.SHARDING_KEY: "sharding_key=",
+}
+
+
+class InvalidMessage(RocketeerError, ValueError):
+    """A message that no broker would take; the text names the argument."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message to send. Checked when made, so a wrong one never reaches the network.
+
+    >>> order = Message("Orders", b"{}", tags="new", keys=["order-7", "user-3"], properties={"colour": "red"})
+    >>> order.keys
+    'order-7 user-3'
+    >>> order.all_properties()
+    {'colour': 'red', 'TAGS': 'new', 'KEYS': 'order-7 user-3', 'WAIT': 'true'}
+    >>> Message("Orders", b"{}", properties={"TAGS": "new"})
+    Traceback (most recent call last):
+      ...
+    rocketeer.model.message.InvalidMessage: property 'TAGS' has a meaning of its own: use the argument tags=
+
+    `keys` may be a text or a list of texts; it is kept as one text joined with spaces.
+    `delay_level` 1 .. 18 delays delivery by the broker's table (1s 5s 10s 30s 1m ...); 0 delivers at once.
+    `wait_stored=False` lets the broker answer before its disk or its slave has the message.
+    `sharding_key` travels with the message; ordered sends choose the queue by it.
+    """
+
+    topic: str
+    body: bytes
+    _: KW_ONLY
+    tags: str | None = None
+    keys: str | Sequence[str] | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+    flag: int = 0
+    delay_level: int = 0
+    wait_stored: bool = True
+    sharding_key: str | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.topic, str):
+            raise InvalidMessage(f"topic must be text, not {type(self.topic).__name__}")
+        validate_topic_name(self.topic)
+        if not isinstance(self.body, bytes):
+            if not isinstance(self.body, bytearray | memoryview):
+                raise InvalidMessage(f"body must be bytes, not {type(self.body).__name__}: encode it first")
+            object.__setattr__(self, "body", bytes(self.body))
+        if not 0 <= self.delay_level <= _I32_MAX:
+            raise InvalidMessage(f"delay_level {self.delay_level} is not a level: use 0 (none), 1, 2 ...")
+        if not -_I32_MAX - 1 <= self.flag <= _I32_MAX:
+            raise InvalidMessage(f"flag {self.flag} does not fit in 32 bits")
+        if self.keys is not None:
+            object.__setattr__(self, "keys", _joined_keys(self.keys))
+        for argument in ("tags", "keys", "sharding_key"):
+            if (value := getattr(self, argument)) is not None:
+                _check_text(argument, value)
+        # A copy: the message stays as it was checked, whatever the caller does to his dict.
+        object.__setattr__(self, "properties", dict(self.properties))
+        for name, value in self.properties.items():
+            _check_property(name, value)
+
+    def all_properties(self) -> dict[str, str]:
+        """The user's properties and those the other arguments stand for, ready to be encoded."""
+        merged = dict(self.properties)
+        if self.tags is not None:
+            merged[names.TAGS] = self.tags
+        if self.keys is not None:
+            assert isinstance(self.keys, str), "joined when the message was made"
+            merged[names.KEYS] = self.keys
+        if self.delay_level:
+            merged[names.DELAY] = str(self.delay_level)
+        if self.sharding_key is not None:
+            merged[names.SHARDING_KEY] = self.sharding_key
+        merged[names.WAIT] = "true" if self.wait_stored else "false"
+        return merged
+
+
+def _joined_keys(keys: str | Sequence[str]) -> str:
+    if isinstance(keys, str):
+        return keys
+    if isinstance(keys, bytes | bytearray | memoryview):
+        raise InvalidMessage("keys must be text or a list of texts, not bytes")
+    for key in keys:
+        if not isinstance(key, str):
+            raise InvalidMessage(f"keys must be texts, not {type(key).__name__}")
+        if not key or names.KEY_SEPARATOR in key:
+            raise InvalidMessage(f"key {key!r} is empty or has a space in it: a space separates keys")
+    return names.KEY_SEPARATOR.join(keys)
+
+
+def _check_property(name: object, value: object) -> None:
+    if not isinstance(name, str):
+        raise InvalidMessage(f"property names must be texts, not {type(name).__name__}")
+    if name in names.RESERVED:
+        advice = f"use the argument {_INSTEAD[name]}" if name in _INSTEAD else "choose another name"
+        raise InvalidMessage(f"property {name!r} has a meaning of its own: {advice}")
+    if not name.strip():
+        raise InvalidMessage(f"property name {name!r} is blank")
+    if "\x01" in name or "\x02" in name:
+        raise InvalidMessage(f"property name {name!r} holds \\x01 or \\x02, which separate properties")
+    _check_text(f"property {name!r}", value)
+
+
+def _check_text(what: str, value: object) -> None:
+    if not isinstance(value, str):
+        raise InvalidMessage(f"{what} must be text, not {type(value).__name__}")
+    if not value.strip():
+        raise InvalidMessage(f"{what} is blank: leave it out instead")
+    if "\x01" in value or "\x02" in value:
+        raise InvalidMessage(f"{what} holds \\x01 or \\x02, which separate properties: {value!r}")

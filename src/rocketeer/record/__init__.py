@@ -1,0 +1,1 @@
+"""The stored message: byte layout, properties, ids, flags. Pure; log and pull replies share the bytes."""

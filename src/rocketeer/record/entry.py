@@ -1,0 +1,143 @@
+"""What dispatch needs of a record: made from log bytes at recovery and on a slave, or handed over by append.
+
+`entry_at` is the loop of recovery: it decodes no more of a record than the queues and the index need.
+"""
+
+import re
+from struct import Struct, error
+from typing import Final, NamedTuple
+
+from isal.isal_zlib import crc32
+
+from rocketeer.errors import BadRecord
+from rocketeer.model.topic import SCHEDULE_TOPIC
+from rocketeer.record.delay_levels import DelayLevels
+from rocketeer.record.flags import HOSTS_V6
+from rocketeer.record.java_hash import tag_hash
+from rocketeer.record.layout import BLANK, BLANK_MAGIC, HEADS, MAGIC, Buffer, split_tail
+
+
+class DispatchEntry(NamedTuple):
+    """One stored message, as consume queues, index and features see it."""
+
+    log_offset: int
+    size: int
+    topic: str
+    queue_id: int
+    queue_offset: int
+    tag_code: int  # the tag's hash, 0 without one; in the schedule topic the ms it is due
+    store_ms: int
+    keys: str  # KEYS as stored: keys separated by spaces; "" without
+    uniq_key: str | None
+    sys_flag: int
+    prepared_offset: int
+
+
+class Blank(NamedTuple):
+    """The filler at the end of a log file: the next record is at the start of the next file."""
+
+    size: int
+
+
+# The head without what dispatch does not need (flag, born time, hosts, times reconsumed): see layout.py.
+_LEAN: Final = tuple(Struct(f">iiii4xqqi8x{born}xq{store}x4xqi") for store in (8, 20) for born in (8, 20))
+assert [lean.size for lean in _LEAN] == [head.size for head in HEADS]
+_V4: Final = _LEAN[0]
+_V4_BYTES: Final = _V4.size
+# One search finds all four, however many properties a sender adds. It reads them as decode_properties does:
+# names only where a name may stand, empty values as none, the last of a name.
+_WANTED: Final = re.compile("\x02(TAGS|KEYS|UNIQ_KEY|DELAY)\x01([^\x02]+)")
+_new: Final = tuple.__new__  # makes a NamedTuple in half the time of calling its class
+
+
+def entry_at(buf: Buffer, at: int, levels: DelayLevels, *, check_crc: bool) -> DispatchEntry | Blank | None:
+    """The entry of the record at `at`; Blank at a file's end; None where nothing is written; or BadRecord."""
+    try:
+        (
+            size,
+            magic,
+            crc,
+            queue_id,
+            queue_offset,
+            log_offset,
+            sys_flag,
+            store_ms,
+            prepared_offset,
+            body_bytes,
+        ) = _V4.unpack_from(buf, at)
+    except error:
+        return _no_record(buf, at)
+    if magic != MAGIC:
+        return _no_record(buf, at)
+    body_at = at + _V4_BYTES
+    if sys_flag & HOSTS_V6:
+        lean = _LEAN[(sys_flag & HOSTS_V6) >> 4]
+        if len(buf) - at < lean.size:
+            raise BadRecord(at=at, reason=f"{len(buf) - at} bytes are left for a record with IPv6 hosts")
+        *_, store_ms, prepared_offset, body_bytes = lean.unpack_from(buf, at)
+        body_at = at + lean.size
+    body_end = body_at + body_bytes
+    end = at + size
+    if body_bytes < 0 or body_end + 3 > end or end > len(buf):
+        raise BadRecord(
+            at=at, reason=f"size is {size}, body length {body_bytes}, with {len(buf) - at} bytes left"
+        )
+    if check_crc and body_bytes and crc32(buf[body_at:body_end]) & 0x7FFFFFFF != crc:
+        raise BadRecord(at=at, reason="the crc of the body is not the one stored")
+    topic, raw = split_tail(bytes(buf[body_end:end]), at)
+    tag_code, keys, uniq_key = derive(topic, raw, store_ms, levels)
+    return _new(
+        DispatchEntry,
+        (
+            log_offset,
+            size,
+            topic,
+            queue_id,
+            queue_offset,
+            tag_code,
+            store_ms,
+            keys,
+            uniq_key,
+            sys_flag,
+            prepared_offset,
+        ),
+    )
+
+
+def derive(topic: str, properties: bytes, store_ms: int, levels: DelayLevels) -> tuple[int, str, str | None]:
+    """Tag code, keys and UNIQ_KEY, as queues and index hold them; append and recovery both come here."""
+    tag_code, keys, uniq_key, level = 0, "", None, 0
+    for name, value in _WANTED.findall(f"\x02{properties.decode('utf-8', 'replace')}"):
+        if name == "TAGS":
+            tag_code = tag_hash(value)
+        elif name == "KEYS":
+            keys = value
+        elif name == "UNIQ_KEY":
+            uniq_key = value
+        else:
+            level = _level(value)
+    if level and topic == SCHEDULE_TOPIC:
+        tag_code = levels.deliver_ms(level, store_ms)
+    return tag_code, keys, uniq_key
+
+
+def _level(text: str) -> int:
+    # A message in the schedule topic without a usable level is odd, but no reason to call the log broken.
+    return int(text) if len(text) <= 9 and text.isascii() and text.isdigit() else 0
+
+
+def _no_record(buf: Buffer, at: int) -> Blank | None:
+    """What lies where no whole record head with the right magic does."""
+    left = len(buf) - at
+    if left < BLANK.size:
+        return None
+    size, magic = BLANK.unpack_from(buf, at)
+    if magic == BLANK_MAGIC:
+        if size < BLANK.size:
+            raise BadRecord(at=at, reason=f"the blank record's size is {size}")
+        return Blank(size)
+    if size == 0 and magic == 0:
+        return None
+    if magic == MAGIC:
+        raise BadRecord(at=at, reason=f"{left} bytes are left for a record of {size}")
+    raise BadRecord(at=at, reason=f"magic is {magic & 0xFFFFFFFF:#010x}, not {MAGIC & 0xFFFFFFFF:#010x}")

@@ -1,0 +1,284 @@
+"""The stored message, byte for byte: what the commit log holds, pulls carry and replication copies.
+
+Record, big-endian (IPv4 hosts; an IPv6 host has 20 bytes instead of 8, told by two system flag bits):
+
+    at  size
+     0     4  total size
+     4     4  magic 0xDAA320A7
+     8     4  crc32 of the body, without its top bit
+    12     4  queue id
+    16     4  flag (the user's)
+    20     8  queue offset
+    28     8  log offset
+    36     4  system flag
+    40     8  born time, ms
+    48     8  born host (ip4 | port i32)
+    56     8  store time, ms
+    64     8  store host (ip4 | port i32)
+    72     4  times reconsumed
+    76     8  prepared transaction offset
+    84     4  body length
+    88     n  body | topic length u8 | topic | properties length i16 | properties
+
+A file of the log ends with a blank record: size of the rest i32 | magic 0xCBD43194 | anything.
+"""
+
+from collections.abc import Iterator
+from mmap import mmap
+from struct import Struct
+from typing import Final, TypeAlias
+
+import msgspec
+from isal import isal_zlib
+
+from rocketeer.errors import BadRecord
+from rocketeer.record.compression import BODY_BYTES_MAX, decompress
+from rocketeer.record.flags import BORN_HOST_V6, HOSTS_V6, STORE_HOST_V6
+from rocketeer.record.hosts import V6_BYTES
+from rocketeer.record.ids import offset_msg_id
+from rocketeer.record.properties import decode_properties, find_property
+
+Buffer: TypeAlias = bytes | bytearray | memoryview | mmap
+
+MAGIC: Final = -626843481
+BLANK_MAGIC: Final = -875286124
+
+HEAD: Final = Struct(">iiiiiqqiq8sq8siqi")
+assert HEAD.size == 88, "the files interoperate with RocketMQ's"
+# By (system flag >> 4) & 3: bit 0 for an IPv6 born host, bit 1 for an IPv6 store host.
+HEADS: Final = (
+    HEAD,
+    Struct(">iiiiiqqiq20sq8siqi"),
+    Struct(">iiiiiqqiq8sq20siqi"),
+    Struct(">iiiiiqqiq20sq20siqi"),
+)
+BLANK: Final = Struct(">ii")
+TAIL_BYTES: Final = 3  # topic length and properties length
+TOPIC_BYTES_MAX: Final = 127
+PROPERTIES_BYTES_MAX: Final = 32767
+
+_I16: Final = Struct(">h")
+
+
+class PendingMessage(msgspec.Struct):
+    """A message on its way into the log; rewrites may change it. `msgspec.structs.replace` copies it."""
+
+    topic: str
+    queue_id: int
+    flag: int
+    sys_flag: int
+    born_ms: int
+    born_host: bytes
+    body: bytes
+    properties: bytes
+    reconsume_times: int = 0
+    prepared_offset: int = 0
+
+
+class StoredMessage(msgspec.Struct, frozen=True):
+    """A record as a value; `body` and `properties` are as stored. `msgspec.structs.replace` copies it."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    log_offset: int
+    size: int
+    flag: int
+    sys_flag: int
+    born_ms: int
+    born_host: bytes
+    store_ms: int
+    store_host: bytes
+    reconsume_times: int
+    prepared_offset: int
+    body_crc: int
+    body: bytes
+    properties: bytes
+
+    def properties_dict(self) -> dict[str, str]:
+        return decode_properties(self.properties)
+
+    def plain_body(self, limit_bytes: int = BODY_BYTES_MAX) -> bytes:
+        """The body as the sender had it: decompressed when its flag says so."""
+        return decompress(self.body, self.sys_flag, limit_bytes)
+
+    @property
+    def offset_msg_id(self) -> str:
+        return offset_msg_id(self.store_host, self.log_offset)
+
+    @property
+    def tags(self) -> str | None:
+        return _text(find_property(self.properties, b"TAGS"))
+
+    @property
+    def keys(self) -> str | None:
+        """The KEYS property: one text, keys separated by spaces."""
+        return _text(find_property(self.properties, b"KEYS"))
+
+    @property
+    def uniq_key(self) -> str | None:
+        """The id the sending client gave; what most people call the message id."""
+        return _text(find_property(self.properties, b"UNIQ_KEY"))
+
+
+def _text(raw: bytes | None) -> str | None:
+    return None if raw is None else raw.decode("utf-8", "replace")
+
+
+def body_crc(body: bytes | memoryview) -> int:
+    """crc32 as records hold it: without the sign bit."""
+    crc: int = isal_zlib.crc32(body)
+    return crc & 0x7FFFFFFF
+
+
+def host_bits(born_host: bytes, store_host: bytes) -> int:
+    """The system flag bits that tell the hosts' lengths."""
+    return (BORN_HOST_V6 if len(born_host) == V6_BYTES else 0) | (
+        STORE_HOST_V6 if len(store_host) == V6_BYTES else 0
+    )
+
+
+def pending_size(message: PendingMessage, store_host: bytes) -> int:
+    """How many bytes the message will take in the log."""
+    fixed = HEADS[host_bits(message.born_host, store_host) >> 4].size + TAIL_BYTES
+    return fixed + len(message.body) + len(message.topic.encode()) + len(message.properties)
+
+
+def encode_pending(
+    message: PendingMessage, *, queue_offset: int, log_offset: int, store_ms: int, store_host: bytes
+) -> bytes:
+    """The record to append. The caller has checked sizes; host bits follow the hosts, not the client."""
+    topic = message.topic.encode()
+    body = message.body
+    properties = message.properties
+    born_host = message.born_host
+    bits = host_bits(born_host, store_host)
+    head = HEADS[bits >> 4]
+    assert len(topic) <= TOPIC_BYTES_MAX, "checked at admission"
+    assert len(properties) <= PROPERTIES_BYTES_MAX, "checked at admission"
+    return b"".join(
+        (
+            head.pack(
+                head.size + TAIL_BYTES + len(body) + len(topic) + len(properties),
+                MAGIC,
+                body_crc(body),
+                message.queue_id,
+                message.flag,
+                queue_offset,
+                log_offset,
+                message.sys_flag & ~HOSTS_V6 | bits,
+                message.born_ms,
+                born_host,
+                store_ms,
+                store_host,
+                message.reconsume_times,
+                message.prepared_offset,
+                len(body),
+            ),
+            body,
+            len(topic).to_bytes(1, "big"),
+            topic,
+            len(properties).to_bytes(2, "big"),
+            properties,
+        )
+    )
+
+
+def encode_record(message: StoredMessage) -> bytes:
+    """The same bytes `decode_record` was given: checksum and flags as they stand, sizes from the parts."""
+    topic = message.topic.encode()
+    bits = host_bits(message.born_host, message.store_host)
+    assert message.sys_flag & HOSTS_V6 == bits, "the system flag tells the hosts' lengths"
+    assert len(topic) <= TOPIC_BYTES_MAX
+    assert len(message.properties) <= PROPERTIES_BYTES_MAX
+    head = HEADS[bits >> 4]
+    fixed = head.pack(
+        head.size + TAIL_BYTES + len(message.body) + len(topic) + len(message.properties),
+        MAGIC,
+        message.body_crc,
+        message.queue_id,
+        message.flag,
+        message.queue_offset,
+        message.log_offset,
+        message.sys_flag,
+        message.born_ms,
+        message.born_host,
+        message.store_ms,
+        message.store_host,
+        message.reconsume_times,
+        message.prepared_offset,
+        len(message.body),
+    )
+    tail = len(topic).to_bytes(1, "big") + topic + len(message.properties).to_bytes(2, "big")
+    return b"".join((fixed, message.body, tail, message.properties))
+
+
+def decode_record(buf: Buffer, at: int = 0, check_crc: bool = True) -> StoredMessage:
+    """The record at `at`; BadRecord for anything else. Reads no byte past the record's own size."""
+    left = len(buf) - at
+    if at < 0 or left < HEAD.size + TAIL_BYTES:
+        raise BadRecord(at=at, reason=f"{max(left, 0)} bytes are left for a record")
+    fields = HEAD.unpack_from(buf, at)
+    head = HEAD
+    if fields[7] & HOSTS_V6 and fields[1] == MAGIC:
+        head = HEADS[(fields[7] & HOSTS_V6) >> 4]
+        if left < head.size + TAIL_BYTES:
+            raise BadRecord(at=at, reason=f"{left} bytes are left for a record with IPv6 hosts")
+        fields = head.unpack_from(buf, at)
+    (size, magic, crc, queue_id, flag, queue_offset, log_offset, sys_flag) = fields[:8]
+    (born_ms, born_host, store_ms, store_host, reconsume_times, prepared_offset, body_bytes) = fields[8:]
+    if magic != MAGIC:
+        raise BadRecord(at=at, reason=f"magic is {magic & 0xFFFFFFFF:#010x}, not {MAGIC & 0xFFFFFFFF:#010x}")
+    if not head.size + TAIL_BYTES <= size <= left:
+        raise BadRecord(at=at, reason=f"size is {size}, with {left} bytes left")
+    if not 0 <= body_bytes <= size - head.size - TAIL_BYTES:
+        raise BadRecord(at=at, reason=f"body length is {body_bytes} in a record of {size} bytes")
+    body_at = at + head.size
+    body = bytes(buf[body_at : body_at + body_bytes])
+    tail = bytes(buf[body_at + body_bytes : at + size])
+    topic, properties = split_tail(tail, at)
+    if check_crc and body_bytes and body_crc(body) != crc:
+        raise BadRecord(at=at, reason="the crc of the body is not the one stored")
+    return StoredMessage(
+        topic,
+        queue_id,
+        queue_offset,
+        log_offset,
+        size,
+        flag,
+        sys_flag,
+        born_ms,
+        born_host,
+        store_ms,
+        store_host,
+        reconsume_times,
+        prepared_offset,
+        crc,
+        body,
+        properties,
+    )
+
+
+def split_tail(tail: bytes, at: int) -> tuple[str, bytes]:
+    """Topic and properties from a record's bytes behind its body; the lengths must use them up exactly."""
+    topic_end = 1 + tail[0]
+    properties_at = topic_end + 2
+    if topic_end > 1 + TOPIC_BYTES_MAX or properties_at > len(tail):
+        raise BadRecord(at=at, reason=f"topic length is {tail[0]}, with {len(tail) - TAIL_BYTES} bytes left")
+    (properties_bytes,) = _I16.unpack_from(tail, topic_end)
+    if properties_at + properties_bytes != len(tail):
+        left = len(tail) - properties_at
+        raise BadRecord(at=at, reason=f"properties length is {properties_bytes}, with {left} bytes left")
+    try:
+        return tail[1:topic_end].decode(), tail[properties_at:]
+    except UnicodeDecodeError:
+        raise BadRecord(at=at, reason=f"topic {tail[1:topic_end]!r} is not UTF-8") from None
+
+
+def split_records(buf: Buffer, check_crc: bool = True) -> Iterator[StoredMessage]:
+    """The records of a pull reply's body, one behind the other."""
+    at = 0
+    while at < len(buf):
+        message = decode_record(buf, at, check_crc)
+        yield message
+        at += message.size

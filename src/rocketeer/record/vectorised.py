@@ -1,0 +1,96 @@
+"""The fixed fields of many records at once, as numpy arrays: for scans of whole log files (audit, Spark)."""
+
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
+
+from rocketeer.errors import BadRecord
+from rocketeer.record.flags import HOSTS_V6
+from rocketeer.record.layout import BLANK, BLANK_MAGIC, HEAD, HEADS, MAGIC, TAIL_BYTES, Buffer
+
+Offsets: TypeAlias = NDArray[np.int64]
+
+
+def _fields(born: int, store: int) -> np.dtype[Any]:
+    return np.dtype(
+        [
+            ("size", ">i4"),
+            ("magic", ">i4"),
+            ("crc", ">i4"),
+            ("queue_id", ">i4"),
+            ("flag", ">i4"),
+            ("queue_offset", ">i8"),
+            ("log_offset", ">i8"),
+            ("sys_flag", ">i4"),
+            ("born_ms", ">i8"),
+            ("born_host", f"V{born}"),
+            ("store_ms", ">i8"),
+            ("store_host", f"V{store}"),
+            ("reconsume_times", ">i4"),
+            ("prepared_offset", ">i8"),
+            ("body_bytes", ">i4"),
+        ]
+    )
+
+
+FIELDS: Final = _fields(8, 8)
+_FIELDS_BY_HOSTS: Final = (FIELDS, _fields(20, 8), _fields(8, 20), _fields(20, 20))
+assert [kind.itemsize for kind in _FIELDS_BY_HOSTS] == [head.size for head in HEADS]
+_SHIFTED: Final = ("store_ms", "reconsume_times", "prepared_offset", "body_bytes")
+
+
+def record_offsets(buf: Buffer, start: int = 0, end: int | None = None) -> Offsets:
+    """Where records begin in buf[start:end], walking by their sizes to the first blank or unwritten place."""
+    end = len(buf) if end is None else min(end, len(buf))
+    found: list[int] = []
+    unpack = BLANK.unpack_from
+    smallest = HEAD.size + TAIL_BYTES
+    at = start
+    while end - at >= BLANK.size:
+        size, magic = unpack(buf, at)
+        if magic != MAGIC:
+            if magic == BLANK_MAGIC or size == magic == 0:
+                break
+            raise BadRecord(at=at, reason=f"magic is {magic & 0xFFFFFFFF:#010x}")
+        if size < smallest or size > end - at:
+            raise BadRecord(at=at, reason=f"size is {size}, with {end - at} bytes left")
+        found.append(at)
+        at += size
+    return np.array(found, dtype=np.int64)
+
+
+def fixed_fields(buf: Buffer, offsets: Offsets) -> NDArray[Any]:
+    """The head of each record at `offsets`, one row each (`FIELDS`, big-endian). A copy: `buf` may go away.
+
+    IPv6 hosts do not fit in a row: they are left zero, other fields are right. `body_at` finds the bodies.
+    """
+    data = np.frombuffer(buf, dtype=np.uint8)
+    rows = _gather(data, offsets, FIELDS)
+    hosts = (rows["sys_flag"] & HOSTS_V6) >> 4
+    if hosts.any():
+        for bits, kind in enumerate(_FIELDS_BY_HOSTS[1:], start=1):
+            wide = hosts == bits
+            source = _gather(data, offsets[wide], kind)
+            for name in _SHIFTED:
+                rows[name][wide] = source[name]
+            for bit, name in ((1, "born_host"), (2, "store_host")):
+                rows[name][wide] = np.zeros(1, "V8") if bits & bit else source[name]
+    return rows
+
+
+def body_at(rows: NDArray[Any], offsets: Offsets) -> Offsets:
+    """Where each record's body begins."""
+    heads = np.array([head.size for head in HEADS], dtype=np.int64)
+    begins: Offsets = offsets + heads[(rows["sys_flag"] & HOSTS_V6) >> 4]
+    return begins
+
+
+def _gather(data: NDArray[np.uint8], offsets: Offsets, kind: np.dtype[Any]) -> NDArray[Any]:
+    if not len(offsets):
+        return np.empty(0, dtype=kind)
+    first, last = int(offsets.min()), int(offsets.max())
+    if first < 0 or last + kind.itemsize > len(data):
+        raise BadRecord(at=first if first < 0 else last, reason=f"no whole head within {len(data)} bytes")
+    return sliding_window_view(data, kind.itemsize)[offsets].view(kind).reshape(-1)
