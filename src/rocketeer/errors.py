@@ -101,6 +101,14 @@ class RequestRefused(RocketeerError):
         self.remark = remark
 
 
+class PortInUse(RocketeerError):
+    """Another process listens there."""
+
+    def __init__(self, host: str, port: int) -> None:
+        super().__init__(f"port {port} on {host} is in use by another process; stop it or choose another port")
+        self.port = port
+
+
 class RemotingError(RocketeerError):
     """A call to another process that brought no reply."""
 
