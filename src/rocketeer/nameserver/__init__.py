@@ -1,0 +1,1 @@
+"""The name server: brokers say which topics they hold, clients ask where a topic lives."""

@@ -1,0 +1,272 @@
+"""What the name server can do: one handler per request code, a typed header in, a reply out.
+
+The table in `handlers` is the list of it. Remarks are RocketMQ's own: tools and clients show them.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from rocketeer.clock import Clock
+from rocketeer.errors import ConfigError, RequestRefused
+from rocketeer.model.data_version import DataVersion
+from rocketeer.nameserver.kv_table import ORDER_TOPICS, KvTable
+from rocketeer.nameserver.live_config import LiveConfig, read_changes
+from rocketeer.nameserver.route_table import RouteTable
+from rocketeer.protocol.bodies.data_version import decode_data_version, encode_data_version
+from rocketeer.protocol.bodies.kv import encode_kv_table
+from rocketeer.protocol.bodies.register import Registration, body_crc32, decode_registration
+from rocketeer.protocol.bodies.route import encode_cluster_info, encode_route
+from rocketeer.protocol.bodies.topics import decode_topic_table, encode_topic_list
+from rocketeer.protocol.codes import VERSION_STRICT_JSON, RequestCode, ResponseCode
+from rocketeer.protocol.command import Command, reply
+from rocketeer.protocol.headers.base import Header, decode_header
+from rocketeer.protocol.headers.nameserver import (
+    AddWritePermHeader,
+    AddWritePermReplyHeader,
+    DeleteKvConfigHeader,
+    DeleteTopicInNamesrvHeader,
+    GetKvConfigHeader,
+    GetKvConfigReplyHeader,
+    GetKvListHeader,
+    GetRouteHeader,
+    GetTopicsByClusterHeader,
+    PutKvConfigHeader,
+    QueryDataVersionHeader,
+    QueryDataVersionReplyHeader,
+    RegisterBrokerHeader,
+    RegisterBrokerReplyHeader,
+    UnregisterBrokerHeader,
+    WipeWritePermHeader,
+    WipeWritePermReplyHeader,
+)
+from rocketeer.remoting.server import Connection, Handler
+
+log = logging.getLogger(__name__)
+
+H = TypeVar("H", bound=Header)
+
+VERSION_REGISTRATION = 37
+"""V3_0_11: brokers before it send the bare topic table as the body of 103."""
+
+FAQ = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
+
+
+@dataclass(frozen=True)
+class Desk:
+    """What the handlers work on."""
+
+    routes: RouteTable
+    kv: KvTable
+    config: LiveConfig
+    clock: Clock
+
+    def now_ms(self) -> int:
+        """Time that no clock adjustment moves: one must not make every broker look dead."""
+        return int(self.clock.monotonic_s() * 1000)
+
+
+def handlers(desk: Desk) -> dict[int, Handler]:
+    """Every code the name server answers; the rest is refused by the router."""
+    topic_lists: dict[int, Callable[[], list[str]]] = {
+        RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: desk.routes.topics,
+        RequestCode.GET_UNIT_TOPIC_LIST: desk.routes.unit_topics,
+        RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST: desk.routes.unit_sub_topics,
+        RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: desk.routes.unit_sub_topics_outside_units,
+    }
+    return {
+        RequestCode.PUT_KV_CONFIG: _typed(PutKvConfigHeader, desk, put_kv),
+        RequestCode.GET_KV_CONFIG: _typed(GetKvConfigHeader, desk, get_kv),
+        RequestCode.DELETE_KV_CONFIG: _typed(DeleteKvConfigHeader, desk, delete_kv),
+        RequestCode.GET_KVLIST_BY_NAMESPACE: _typed(GetKvListHeader, desk, list_kv),
+        RequestCode.REGISTER_BROKER: lambda command, connection: register(desk, command, connection),
+        RequestCode.UNREGISTER_BROKER: _typed(UnregisterBrokerHeader, desk, unregister),
+        RequestCode.QUERY_DATA_VERSION: _typed(QueryDataVersionHeader, desk, query_data_version),
+        RequestCode.GET_ROUTEINFO_BY_TOPIC: lambda command, connection: get_route(desk, command),
+        RequestCode.GET_BROKER_CLUSTER_INFO: lambda command, connection: cluster_info(desk, command),
+        RequestCode.WIPE_WRITE_PERM_OF_BROKER: _typed(WipeWritePermHeader, desk, wipe_write_perm),
+        RequestCode.ADD_WRITE_PERM_OF_BROKER: _typed(AddWritePermHeader, desk, add_write_perm),
+        RequestCode.DELETE_TOPIC_IN_NAMESRV: _typed(DeleteTopicInNamesrvHeader, desk, delete_topic),
+        RequestCode.GET_TOPICS_BY_CLUSTER: _typed(GetTopicsByClusterHeader, desk, topics_of_cluster),
+        RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS: lambda command, connection: system_topics(desk, command),
+        RequestCode.UPDATE_NAMESRV_CONFIG: lambda command, connection: update_config(desk, command),
+        RequestCode.GET_NAMESRV_CONFIG: lambda command, connection: get_config(desk, command),
+        **{code: _listing(topics) for code, topics in topic_lists.items()},
+    }
+
+
+def _typed(
+    kind: type[H], desk: Desk, answer: Callable[[Desk, H, Command], Command | Awaitable[Command]]
+) -> Handler:
+    def handle(command: Command, connection: Connection) -> Command | Awaitable[Command]:
+        return answer(desk, decode_header(kind, command.ext), command)
+
+    return handle
+
+
+def _listing(topics: Callable[[], list[str]]) -> Handler:
+    return lambda command, connection: reply(command, body=encode_topic_list(topics()))
+
+
+# --- brokers -----------------------------------------------------------------------------------
+
+
+def register(desk: Desk, command: Command, connection: Connection) -> Command:
+    """103: a broker, its topics, its heartbeat. It hears the order topics, and a slave its master."""
+    header = decode_header(RegisterBrokerHeader, command.ext)
+    if header.body_crc32 and header.body_crc32 != body_crc32(command.body):
+        raise RequestRefused(ResponseCode.SYSTEM_ERROR, "crc32 not match")
+    told = _registration(command, header)
+    if desk.routes.version_of(header.broker_address) is None:
+        place = header.cluster_name, header.broker_name, header.broker_id, header.broker_address
+        log.info("broker registered cluster=%s name=%s id=%d address=%s", *place)
+    master = desk.routes.register(
+        cluster=header.cluster_name,
+        broker_name=header.broker_name,
+        broker_id=header.broker_id,
+        address=header.broker_address,
+        ha_address=header.ha_address,
+        version=told.version,
+        topics=told.configs.values(),
+        connection=connection,
+        now_ms=desk.now_ms(),
+    )
+    answer = RegisterBrokerReplyHeader()
+    if master is not None:
+        answer = RegisterBrokerReplyHeader(ha_address=master.ha_address, master_address=master.address)
+    order_topics = desk.kv.namespace(ORDER_TOPICS)
+    return reply(command, ext=answer, body=b"" if order_topics is None else encode_kv_table(order_topics))
+
+
+def _registration(command: Command, header: RegisterBrokerHeader) -> Registration:
+    if not command.body:
+        return Registration({}, DataVersion(0, 0), [])
+    if command.version < VERSION_REGISTRATION:
+        table = decode_topic_table(command.body)
+        return Registration(table.configs, table.version, [])
+    return decode_registration(command.body, compressed=header.compressed)
+
+
+def unregister(desk: Desk, header: UnregisterBrokerHeader, command: Command) -> Command:
+    """104: a broker says goodbye."""
+    name, broker_id, address = header.broker_name, header.broker_id, header.broker_address
+    if desk.routes.unregister(broker_name=name, broker_id=broker_id, address=address):
+        log.info("broker unregistered name=%s id=%d address=%s", name, broker_id, address)
+    return reply(command)
+
+
+def query_data_version(desk: Desk, header: QueryDataVersionHeader, command: Command) -> Command:
+    """322: a broker asks whether it must register again; if not, this was its heartbeat."""
+    version = decode_data_version(command.body)
+    is_known = desk.routes.refresh(header.broker_address, version, desk.now_ms())
+    held = desk.routes.version_of(header.broker_address)
+    return reply(
+        command,
+        ext=QueryDataVersionReplyHeader(changed=not is_known),
+        body=b"" if held is None else encode_data_version(held),
+    )
+
+
+# --- routes and topics ---------------------------------------------------------------------------
+
+
+def get_route(desk: Desk, command: Command) -> Command:
+    """105: where a topic lives."""
+    # RocketMQ checks nothing when a request has no fields at all: it looks for the topic "null".
+    header = decode_header(GetRouteHeader, command.ext or {"topic": "null"})
+    route = desk.routes.route(header.topic)
+    if route is None:
+        remark = f"No topic route info in name server for the topic: {header.topic}{FAQ}"
+        raise RequestRefused(ResponseCode.TOPIC_NOT_EXIST, remark)
+    if desk.config.value.order_message_enable:
+        route = replace(route, order_conf=desk.kv.get(ORDER_TOPICS, header.topic))
+    strict = header.strict_json or command.version >= VERSION_STRICT_JSON
+    return reply(command, body=encode_route(route, strict=strict))
+
+
+def cluster_info(desk: Desk, command: Command) -> Command:
+    """106: every broker and cluster. Broker ids are bare numbers for everyone here, as clients know it."""
+    return reply(command, body=encode_cluster_info(desk.routes.brokers(), desk.routes.clusters()))
+
+
+def topics_of_cluster(desk: Desk, header: GetTopicsByClusterHeader, command: Command) -> Command:
+    """224."""
+    return reply(command, body=encode_topic_list(desk.routes.topics_of_cluster(header.cluster)))
+
+
+def system_topics(desk: Desk, command: Command) -> Command:
+    """304: every cluster and broker name is a topic too; and a broker that knows the other system topics."""
+    names: dict[str, None] = {}
+    for cluster, brokers in desk.routes.clusters().items():
+        names.update(dict.fromkeys([cluster, *brokers]))
+    return reply(command, body=encode_topic_list(names, desk.routes.any_address()))
+
+
+def delete_topic(desk: Desk, header: DeleteTopicInNamesrvHeader, command: Command) -> Command:
+    """216."""
+    desk.routes.delete_topic(header.topic, header.cluster_name)
+    return reply(command)
+
+
+def wipe_write_perm(desk: Desk, header: WipeWritePermHeader, command: Command) -> Command:
+    """205."""
+    return reply(
+        command, ext=WipeWritePermReplyHeader(topics=desk.routes.wipe_write_perm(header.broker_name))
+    )
+
+
+def add_write_perm(desk: Desk, header: AddWritePermHeader, command: Command) -> Command:
+    """327."""
+    return reply(command, ext=AddWritePermReplyHeader(topics=desk.routes.add_write_perm(header.broker_name)))
+
+
+# --- KV and settings -------------------------------------------------------------------------------
+
+
+async def put_kv(desk: Desk, header: PutKvConfigHeader, command: Command) -> Command:
+    """100."""
+    await desk.kv.put(header.namespace, header.key, header.value)
+    return reply(command)
+
+
+def get_kv(desk: Desk, header: GetKvConfigHeader, command: Command) -> Command:
+    """101."""
+    value = desk.kv.get(header.namespace, header.key)
+    if value is None:
+        remark = f"No config item, Namespace: {header.namespace} Key: {header.key}"
+        raise RequestRefused(ResponseCode.QUERY_NOT_FOUND, remark)
+    return reply(command, ext=GetKvConfigReplyHeader(value=value))
+
+
+async def delete_kv(desk: Desk, header: DeleteKvConfigHeader, command: Command) -> Command:
+    """102: also for a key that is not there."""
+    await desk.kv.delete(header.namespace, header.key)
+    return reply(command)
+
+
+def list_kv(desk: Desk, header: GetKvListHeader, command: Command) -> Command:
+    """219."""
+    table = desk.kv.namespace(header.namespace)
+    if table is None:
+        raise RequestRefused(ResponseCode.QUERY_NOT_FOUND, f"No config item, Namespace: {header.namespace}")
+    return reply(command, body=encode_kv_table(table))
+
+
+async def update_config(desk: Desk, command: Command) -> Command:
+    """318: RocketMQ takes any key and any value; here what is unknown or does not fit is refused."""
+    try:
+        changes = read_changes(command.body)
+        if any(desk.config.is_locked(key) for key in changes):
+            raise RequestRefused(ResponseCode.NO_PERMISSION, "Can not update config in black list.")
+        if changes:
+            await desk.config.update(changes)
+    except ConfigError as error:
+        raise RequestRefused(ResponseCode.SYSTEM_ERROR, str(error)) from None
+    return reply(command)
+
+
+def get_config(desk: Desk, command: Command) -> Command:
+    """319: every key with its value, a line each."""
+    text = "".join(f"{key}={value}\n" for key, value in desk.config.properties().items())
+    return reply(command, body=text.encode())

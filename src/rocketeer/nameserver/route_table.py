@@ -1,0 +1,270 @@
+"""Who is alive and which topics they hold: pure state between brokers' requests and clients' questions.
+
+    register(address ...) --> _alive[address] --> _brokers[name].addresses[id] --> _clusters
+                                              `-> _topics[topic][name]          (only a master tells topics)
+
+Invariants, kept by every method:
+
+- `_brokers[name].addresses[id]` is an address exactly when `_alive[address]` is that name and id
+- a broker name has at least one address, and stands in exactly one cluster
+- a topic has at least one broker name, and each of its names is in `_brokers`
+
+So no route ever names a broker that is not alive. Time is an argument, a connection any object with identity.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from rocketeer.model.data_version import DataVersion
+from rocketeer.model.route import MASTER_ID, BrokerData, QueueData, Route
+from rocketeer.model.topic import Perm, TopicConfig
+
+UNIT = 0x1
+UNIT_SUB = 0x2
+"""Bits of a topic's system flag: it belongs to a unit (a data centre's share), or has consumers of a unit."""
+
+
+class Master(NamedTuple):
+    """What a slave learns when it registers."""
+
+    address: str
+    ha_address: str | None
+
+
+class Evicted(NamedTuple):
+    address: str
+    connection: object
+
+
+@dataclass(slots=True)
+class _Alive:
+    """One registered process."""
+
+    broker_name: str
+    broker_id: int
+    ha_address: str | None
+    version: DataVersion
+    heard_ms: int
+    connection: object
+
+
+@dataclass(slots=True)
+class _Broker:
+    """One broker name: a master and its slaves."""
+
+    cluster: str
+    addresses: dict[int, str]
+
+
+class RouteTable:
+    def __init__(self) -> None:
+        self._alive: dict[str, _Alive] = {}
+        self._brokers: dict[str, _Broker] = {}
+        self._clusters: dict[str, set[str]] = {}
+        self._topics: dict[str, dict[str, QueueData]] = {}
+
+    # --- brokers come and go -----------------------------------------------------------------
+
+    def register(
+        self,
+        *,
+        cluster: str,
+        broker_name: str,
+        broker_id: int,
+        address: str,
+        ha_address: str | None,
+        version: DataVersion,
+        topics: Iterable[TopicConfig],
+        connection: object,
+        now_ms: int,
+    ) -> Master | None:
+        """Take a broker in, or its heartbeat; a slave is told its master.
+
+        Topics are merged, never removed: brokers may send only those that changed. They are read when the
+        data version is new, or the broker took this place (name, id) just now; else only the time is noted.
+        """
+        before = self._alive.get(address)
+        if before is not None and (before.broker_name, before.broker_id) != (broker_name, broker_id):
+            # It changed its role (a slave becomes master) or its name: it leaves the old place.
+            self._leave_place(before, keep_name=broker_name)
+            before = None
+        self._take_place(cluster, broker_name, broker_id, address)
+        self._alive[address] = _Alive(broker_name, broker_id, ha_address, version, now_ms, connection)
+        if broker_id == MASTER_ID:
+            if before is None or before.version != version:
+                self._merge_topics(broker_name, topics)
+            return None
+        return self._master_of(broker_name)
+
+    def unregister(self, *, broker_name: str, broker_id: int, address: str) -> bool:
+        """Forget a broker that says goodbye; one that was replaced meanwhile does not take its heir along."""
+        alive = self._alive.get(address)
+        if alive is None or (alive.broker_name, alive.broker_id) != (broker_name, broker_id):
+            return False
+        self._forget(address)
+        return True
+
+    def refresh(self, address: str, version: DataVersion, now_ms: int) -> bool:
+        """A heartbeat that only asks: True if the table holds this version; that keeps the broker alive."""
+        alive = self._alive.get(address)
+        if alive is None or alive.version != version:
+            return False
+        alive.heard_ms = now_ms
+        return True
+
+    def evict(self, now_ms: int, expiry_ms: int) -> list[Evicted]:
+        """Forget every broker not heard of for over `expiry_ms`; the caller closes their connections."""
+        late = [
+            Evicted(address, alive.connection)
+            for address, alive in self._alive.items()
+            if alive.heard_ms + expiry_ms < now_ms
+        ]
+        for address, _ in late:
+            self._forget(address)
+        return late
+
+    def connection_closed(self, connection: object) -> list[str]:
+        """Forget every broker whose latest registration came through this connection."""
+        gone = [address for address, alive in self._alive.items() if alive.connection is connection]
+        for address in gone:
+            self._forget(address)
+        return gone
+
+    # --- what an administrator changes -------------------------------------------------------
+
+    def wipe_write_perm(self, broker_name: str) -> int:
+        """Take the broker out of service for writers until it changes its topics; how many topics it has."""
+        return self._change_perm(broker_name, lambda perm: perm & ~int(Perm.WRITE))
+
+    def add_write_perm(self, broker_name: str) -> int:
+        """The way back. As in RocketMQ the result is RW, whatever the topics' permissions were before."""
+        return self._change_perm(broker_name, lambda _: int(Perm.READ | Perm.WRITE))
+
+    def delete_topic(self, topic: str, cluster: str | None = None) -> None:
+        """Forget a topic, on all brokers or on those of one cluster."""
+        if not cluster:
+            self._topics.pop(topic, None)
+            return
+        for name in self._clusters.get(cluster, ()):
+            self._drop_queues(topic, name)
+
+    # --- questions ---------------------------------------------------------------------------
+
+    def route(self, topic: str) -> Route | None:
+        queues = self._topics.get(topic)
+        if queues is None:
+            return None
+        return Route(tuple(queues.values()), tuple(self._broker_data(name) for name in queues))
+
+    def version_of(self, address: str) -> DataVersion | None:
+        alive = self._alive.get(address)
+        return None if alive is None else alive.version
+
+    def brokers(self) -> dict[str, BrokerData]:
+        return {name: self._broker_data(name) for name in self._brokers}
+
+    def clusters(self) -> dict[str, list[str]]:
+        return {cluster: sorted(names) for cluster, names in self._clusters.items()}
+
+    def topics(self) -> list[str]:
+        return list(self._topics)
+
+    def topics_of_cluster(self, cluster: str) -> list[str]:
+        names = self._clusters.get(cluster, set())
+        return [topic for topic, queues in self._topics.items() if not names.isdisjoint(queues)]
+
+    def topics_with(self, accepts: Callable[[int], bool]) -> list[str]:
+        """The topics whose system flag passes; one broker speaks for all."""
+        return [
+            topic for topic, queues in self._topics.items() if accepts(next(iter(queues.values())).sys_flag)
+        ]
+
+    def unit_topics(self) -> list[str]:
+        return self.topics_with(lambda flag: flag & UNIT != 0)
+
+    def unit_sub_topics(self) -> list[str]:
+        return self.topics_with(lambda flag: flag & UNIT_SUB != 0)
+
+    def unit_sub_topics_outside_units(self) -> list[str]:
+        return self.topics_with(lambda flag: flag & (UNIT | UNIT_SUB) == UNIT_SUB)
+
+    def any_address(self) -> str | None:
+        """Some broker to ask what the name server does not know; a master if its name has one."""
+        for broker in self._brokers.values():
+            return broker.addresses[min(broker.addresses)]
+        return None
+
+    def alive(self) -> Mapping[str, tuple[str, int]]:
+        """Every living address with its name and id."""
+        return {address: (alive.broker_name, alive.broker_id) for address, alive in self._alive.items()}
+
+    # --- places: (broker name, broker id) -> address -------------------------------------------
+
+    def _take_place(self, cluster: str, name: str, broker_id: int, address: str) -> None:
+        """Put the address in its place; another who was there is forgotten: the latest to register wins."""
+        broker = self._brokers.get(name)
+        if broker is None:
+            broker = self._brokers[name] = _Broker(cluster, {})
+            self._clusters.setdefault(cluster, set()).add(name)
+        elif broker_id == MASTER_ID and broker.cluster != cluster:
+            # A name is in one cluster; its master's word counts, a slave's configuration may be wrong.
+            self._leave_cluster(name, broker.cluster)
+            broker.cluster = cluster
+            self._clusters.setdefault(cluster, set()).add(name)
+        other = broker.addresses.get(broker_id)
+        if other is not None and other != address:
+            del self._alive[other]
+        broker.addresses[broker_id] = address
+
+    def _leave_place(self, alive: _Alive, keep_name: str | None = None) -> None:
+        """Make the place free; a name without addresses goes, with its queues, unless it is to be kept."""
+        name = alive.broker_name
+        broker = self._brokers[name]
+        del broker.addresses[alive.broker_id]
+        if broker.addresses or name == keep_name:
+            return
+        del self._brokers[name]
+        self._leave_cluster(name, broker.cluster)
+        for topic in [topic for topic, queues in self._topics.items() if name in queues]:
+            self._drop_queues(topic, name)
+
+    def _leave_cluster(self, name: str, cluster: str) -> None:
+        names = self._clusters[cluster]
+        names.remove(name)
+        if not names:
+            del self._clusters[cluster]
+
+    def _forget(self, address: str) -> None:
+        self._leave_place(self._alive.pop(address))
+
+    def _master_of(self, name: str) -> Master | None:
+        address = self._brokers[name].addresses.get(MASTER_ID)
+        return None if address is None else Master(address, self._alive[address].ha_address)
+
+    def _broker_data(self, name: str) -> BrokerData:
+        broker = self._brokers[name]
+        return BrokerData(broker.cluster, name, dict(sorted(broker.addresses.items())))
+
+    # --- topics ------------------------------------------------------------------------------
+
+    def _merge_topics(self, name: str, topics: Iterable[TopicConfig]) -> None:
+        for topic in topics:
+            self._topics.setdefault(topic.name, {})[name] = QueueData(
+                name, topic.read_queues, topic.write_queues, topic.perm, topic.sys_flag
+            )
+
+    def _drop_queues(self, topic: str, name: str) -> None:
+        queues = self._topics.get(topic, {})
+        queues.pop(name, None)
+        if not queues:
+            self._topics.pop(topic, None)
+
+    def _change_perm(self, name: str, change: Callable[[int], int]) -> int:
+        changed = 0
+        for queues in self._topics.values():
+            data = queues.get(name)
+            if data is not None:
+                queues[name] = replace(data, perm=change(data.perm))
+                changed += 1
+        return changed

@@ -1,0 +1,1 @@
+"""Bytes between processes: the asyncio server, the asyncio client and the blocking connection."""

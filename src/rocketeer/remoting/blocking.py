@@ -1,0 +1,223 @@
+"""The asking side without an event loop: one socket, one call at a time, for scripts, tools and threads."""
+
+import contextlib
+import ipaddress
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import Any
+
+from msgspec.structs import replace
+
+from rocketeer.errors import CallTimeout, ConnectFailed, ConnectionLost, ProtocolError
+from rocketeer.protocol.codes import ResponseCode
+from rocketeer.protocol.command import FLAG_ONEWAY, Command, decode_frame, encode, next_opaque, reply
+from rocketeer.protocol.frame import FrameSplitter
+from rocketeer.remoting.address import HostPort, split_address
+
+CONNECT_TIMEOUT_S = 3.0
+CALL_TIMEOUT_S = 3.0
+READ_BYTES = 256 << 10
+
+
+class BlockingConnection:
+    """Calls one address; connects when needed, and again after a loss. Threads that share it take turns.
+
+    Raises as the asyncio client does: ConnectFailed, CallTimeout, ConnectionLost. After a CallTimeout the
+    connection goes on; the late answer is recognised by its opaque and dropped.
+
+        with BlockingConnection("127.0.0.1:9876") as connection:
+            answer = connection.invoke(request, timeout_s=3)
+    """
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        connect_timeout_s: float = CONNECT_TIMEOUT_S,
+        tls: ssl.SSLContext | None = None,
+        monotonic_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.address = address
+        self._connect_timeout_s = connect_timeout_s
+        self._tls = tls
+        self._monotonic_s = monotonic_s
+        self._lock = threading.Lock()
+        self._socket: socket.socket | None = None
+        self._splitter = FrameSplitter()
+
+    def invoke(self, command: Command, timeout_s: float = CALL_TIMEOUT_S) -> Command:
+        """Send a request and wait for its answer; waiting for the calls of other threads counts too."""
+        opaque = next_opaque()
+        frame = encode(replace(command, opaque=opaque))
+        with self._turn(command.code, timeout_s) as deadline_s:
+            sock = self._ready_socket(deadline_s)
+            self._send(sock, frame, deadline_s)
+            while True:
+                for came in self._receive(sock, deadline_s):
+                    if not came.is_response:
+                        self._refuse(sock, came, deadline_s)
+                    elif came.opaque == opaque:
+                        return came
+
+    def oneway(self, command: Command, timeout_s: float = CALL_TIMEOUT_S) -> None:
+        """Send a request that gets no answer; returns when the operating system has it."""
+        frame = encode(replace(command, opaque=next_opaque(), flag=command.flag | FLAG_ONEWAY))
+        with self._turn(command.code, timeout_s) as deadline_s:
+            self._send(self._ready_socket(deadline_s), frame, deadline_s)
+
+    def close(self) -> None:
+        """Close the socket; a call of another thread that waits on it gets ConnectionLost."""
+        sock = self._socket
+        if sock is not None:
+            # Wakes the thread that reads and holds the lock. SSLSocket's own is not made for two threads.
+            with contextlib.suppress(OSError):
+                socket.socket.shutdown(sock, socket.SHUT_RDWR)
+        with self._lock:
+            self._drop()
+
+    def __enter__(self) -> "BlockingConnection":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # --- below here only the thread whose turn it is -------------------------------------------
+
+    @contextlib.contextmanager
+    def _turn(self, code: int, timeout_s: float) -> Iterator[float]:
+        """Take the lock, give the deadline, and turn what sockets raise into our errors."""
+        deadline_s = self._monotonic_s() + timeout_s
+        if not self._lock.acquire(timeout=max(timeout_s, 0)):
+            raise CallTimeout(self.address, code, timeout_s)
+        try:
+            yield deadline_s
+        except TimeoutError:
+            raise CallTimeout(self.address, code, timeout_s) from None
+        except (OSError, ProtocolError) as error:
+            self._drop()
+            raise ConnectionLost(self.address, str(error)) from error
+        finally:
+            self._lock.release()
+
+    def _ready_socket(self, deadline_s: float) -> socket.socket:
+        if self._socket is not None and self._left_by_peer(self._socket):
+            self._drop()
+        if self._socket is None:
+            self._socket = self._connect(deadline_s)
+            self._splitter = FrameSplitter()
+        return self._socket
+
+    def _connect(self, deadline_s: float) -> socket.socket:
+        host_port = split_address(self.address)
+        began_s = self._monotonic_s()
+        end_s = min(began_s + self._connect_timeout_s, deadline_s)
+        try:
+            sock = self._dial(host_port, end_s)
+            try:
+                sock.settimeout(self._left_s(end_s))  # for the TLS handshake
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+                if self._tls is not None:
+                    sock = self._tls.wrap_socket(sock, server_hostname=host_port.host)
+            except BaseException:
+                sock.close()
+                raise
+        except TimeoutError:
+            raise ConnectFailed(self.address, f"no connection within {end_s - began_s:.3g} s") from None
+        except (OSError, UnicodeError) as error:
+            raise ConnectFailed(self.address, str(error) or type(error).__name__) from error
+        return sock
+
+    def _dial(self, host_port: HostPort, end_s: float) -> socket.socket:
+        """Connect to the first of the host's addresses that answers; they share the time."""
+        failure = OSError("the host has no address")
+        for family, kind, protocol, _, place in _resolve(host_port, self._left_s(end_s)):
+            sock = socket.socket(family, kind, protocol)
+            try:
+                sock.settimeout(self._left_s(end_s))
+                sock.connect(place)
+                return sock
+            except OSError as error:
+                sock.close()
+                failure = error
+        raise failure
+
+    def _left_by_peer(self, sock: socket.socket) -> bool:
+        """True when the peer closed while nobody looked, as servers do with idle connections."""
+        if isinstance(sock, ssl.SSLSocket):
+            return False  # what arrived is encrypted: no use to peek at it
+        try:
+            sock.settimeout(0)
+            return sock.recv(1, socket.MSG_PEEK) == b""
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+
+    def _send(self, sock: socket.socket, frame: bytes, deadline_s: float) -> None:
+        sock.settimeout(self._left_s(deadline_s))
+        try:
+            sock.sendall(frame)
+        except BaseException:
+            self._drop()  # half a frame may have left: nothing can follow it
+            raise
+
+    def _receive(self, sock: socket.socket, deadline_s: float) -> list[Command]:
+        """What one read brings."""
+        sock.settimeout(self._left_s(deadline_s))
+        data = sock.recv(READ_BYTES)
+        if not data:
+            self._drop()
+            raise ConnectionLost(self.address)
+        frames = self._splitter.feed(data)
+        if self._splitter.error is not None:
+            raise self._splitter.error
+        return [decode_frame(*frame) for frame in frames]
+
+    def _refuse(self, sock: socket.socket, asked: Command, deadline_s: float) -> None:
+        """Nobody here answers requests; the peer is told, unless it does not want to know."""
+        if not asked.is_oneway:
+            remark = f" request type {asked.code} not supported"
+            refusal = reply(asked, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark)
+            self._send(sock, encode(refusal), deadline_s)
+
+    def _left_s(self, deadline_s: float) -> float:
+        left_s = deadline_s - self._monotonic_s()
+        if left_s <= 0:
+            raise TimeoutError
+        return left_s
+
+    def _drop(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+
+def _resolve(host_port: HostPort, timeout_s: float) -> list[Any]:
+    """The addresses of a host. A name is looked up in a thread: the system's resolver knows no time-out."""
+    with contextlib.suppress(ValueError):
+        ipaddress.ip_address(host_port.host)
+        return socket.getaddrinfo(*host_port, type=socket.SOCK_STREAM)
+    found: list[Any] = []
+    failed: list[Exception] = []
+
+    def look_up() -> None:
+        try:
+            found.extend(socket.getaddrinfo(*host_port, type=socket.SOCK_STREAM))
+        except (OSError, UnicodeError) as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=look_up, name=f"resolve {host_port.host}", daemon=True)
+    thread.start()
+    thread.join(timeout_s)
+    if failed:
+        raise failed[0]
+    if thread.is_alive():
+        raise TimeoutError
+    return found

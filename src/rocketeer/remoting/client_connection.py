@@ -1,0 +1,275 @@
+"""One connection we made: calls out and their answers in, requests of the peer led to our handlers."""
+
+import asyncio
+import inspect
+import logging
+import math
+import socket
+from collections.abc import Awaitable, Callable, Mapping
+from typing import NamedTuple, cast
+
+from msgspec.structs import replace
+
+from rocketeer.errors import CallTimeout, ConnectionLost, ProtocolError, RequestRefused, RocketeerError
+from rocketeer.protocol.codes import ResponseCode
+from rocketeer.protocol.command import FLAG_ONEWAY, Command, decode_frame, encode, next_opaque, reply
+from rocketeer.protocol.frame import FrameSplitter
+
+log = logging.getLogger(__name__)
+
+PushHandler = Callable[[Command, str], Command | Awaitable[Command | None] | None]
+"""Answers one request code of a peer: (command, the peer's address) to a reply, or None for no reply."""
+
+WRITE_HIGH_BYTES = 1 << 20
+"""Above this many unsent bytes new requests wait until the peer has read."""
+
+FLUSH_BYTES = 256 << 10
+"""So much leaves at once, without waiting for the end of the loop's turn."""
+
+SILENCE_S = 1.0
+"""A call that waited at least so long, while not one byte came, shows a dead connection."""
+
+LINGER_S = 1.0
+"""So long may what was written before `close` take to leave."""
+
+
+class _Call(NamedTuple):
+    answer: asyncio.Future[Command]
+    asked_s: float
+    deadline_s: float
+    code: int
+    timeout_s: float
+
+
+class ClientConnection(asyncio.Protocol):
+    """Invariant: every entry of `_calls` is awaited by its caller, who also takes it out again.
+
+    Time-outs cost nothing per call: one timer stands at the earliest deadline, and looks for the next when it
+    fires. Under steady load it fires once per time-out period, not once per call.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        handlers: Mapping[int, PushHandler],
+        on_gone: Callable[["ClientConnection"], None],
+    ) -> None:
+        self.address = address
+        self._handlers = handlers
+        self._on_gone = on_gone
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._splitter = FrameSplitter()
+        self._calls: dict[int, _Call] = {}
+        self._out: list[bytes] = []
+        self._out_bytes = 0
+        self._paused = False
+        self._resumed: asyncio.Future[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_s = math.inf
+        self._heard_s = 0.0
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._why = ""
+        self.gone: asyncio.Future[None] = self._loop.create_future()
+        """Done once the connection is closed and forgotten."""
+
+    # --- asyncio's side ----------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # Not asserted: uvloop's transports do all that an asyncio.Transport does, but are none.
+        self._transport = transport = cast(asyncio.Transport, transport)
+        transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES)
+        sock = transport.get_extra_info("socket")
+        if sock is not None:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        self._heard_s = self._loop.time()
+
+    def data_received(self, data: bytes) -> None:
+        self._heard_s = self._loop.time()
+        try:
+            for kind, header, body in self._splitter.feed(data):
+                command = decode_frame(kind, header, body)
+                if command.is_response:
+                    call = self._calls.get(command.opaque)
+                    if call is not None and not call.answer.done():
+                        call.answer.set_result(command)
+                else:
+                    self._asked(command)
+            if self._splitter.error is not None:
+                raise self._splitter.error
+        except ProtocolError as error:
+            log.warning("connection closed address=%s reason=%s", self.address, error)
+            self.abort(str(error))
+
+    def pause_writing(self) -> None:
+        self._paused = True
+
+    def resume_writing(self) -> None:
+        self._paused = False
+        self._wake_writers()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._transport = None
+        self._out.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+        for task in self._tasks:
+            task.cancel()
+        self._fail_calls(self._why or (str(exc) if exc else "closed by the peer"))
+        self._wake_writers()
+        self._on_gone(self)
+        self.gone.set_result(None)
+
+    # --- ours --------------------------------------------------------------------------------
+
+    @property
+    def closed(self) -> bool:
+        return self._transport is None or self._transport.is_closing()
+
+    @property
+    def writable(self) -> bool:
+        """True when a frame may be sent now: the connection stands and the peer keeps up."""
+        return not self._paused and self._transport is not None and not self._transport.is_closing()
+
+    async def wait_writable(self, deadline_s: float) -> bool:
+        """Wait until the peer has caught up or the connection is gone; False when the time ran out first."""
+        if self._transport is None:
+            return True
+        if self._resumed is None:
+            self._resumed = self._loop.create_future()
+        done, _ = await asyncio.wait((self._resumed,), timeout=max(deadline_s - self._loop.time(), 0))
+        return bool(done)
+
+    async def call(self, command: Command, deadline_s: float, timeout_s: float) -> Command:
+        # Its own opaque for every call: the same command may be tried again while an old answer is under way.
+        opaque = next_opaque()
+        frame = encode(replace(command, opaque=opaque))
+        answer: asyncio.Future[Command] = self._loop.create_future()
+        self._calls[opaque] = _Call(answer, self._loop.time(), deadline_s, command.code, timeout_s)
+        if deadline_s < self._timer_s:
+            self._set_timer(deadline_s)
+        self._write(frame)
+        try:
+            return await answer
+        finally:
+            self._calls.pop(opaque, None)
+
+    def send_oneway(self, command: Command) -> None:
+        self._write(encode(replace(command, opaque=next_opaque(), flag=command.flag | FLAG_ONEWAY)))
+
+    def close(self, why: str) -> None:
+        """Fail the waiting calls now; close once what was written has left, or after LINGER_S."""
+        if self._transport is None:
+            return
+        self._why = self._why or why
+        self._flush()
+        self._transport.close()
+        self._loop.call_later(LINGER_S, self.abort, why)
+        self._fail_calls(why)
+
+    def abort(self, why: str) -> None:
+        """Fail the waiting calls and drop the connection, with whatever was still to be sent."""
+        if self._transport is None:
+            return
+        self._why = self._why or why
+        self._transport.abort()
+        self._fail_calls(why)
+
+    # --- writing -----------------------------------------------------------------------------
+
+    def _write(self, frame: bytes) -> None:
+        """Collect what one turn of the loop sends; a lot leaves at once, so that the peer's pace is felt."""
+        if not self._out:
+            self._loop.call_soon(self._flush)
+        self._out.append(frame)
+        self._out_bytes += len(frame)
+        if self._out_bytes >= FLUSH_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        out = self._out
+        if not out:
+            return
+        self._out = []
+        self._out_bytes = 0
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(out[0] if len(out) == 1 else b"".join(out))
+
+    def _wake_writers(self) -> None:
+        if self._resumed is not None:
+            self._resumed.set_result(None)
+            self._resumed = None
+
+    # --- time --------------------------------------------------------------------------------
+
+    def _set_timer(self, at_s: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_s = at_s
+        self._timer = self._loop.call_at(at_s, self._expire)
+
+    def _expire(self) -> None:
+        """End the calls whose time is over; set the timer for the earliest of the others."""
+        due_s = self._loop.time() + 0.001  # a timer may fire a little early
+        next_s = math.inf
+        silent_s = 0.0
+        for call in self._calls.values():
+            if call.answer.done():
+                continue
+            if call.deadline_s > due_s:
+                next_s = min(next_s, call.deadline_s)
+                continue
+            call.answer.set_exception(CallTimeout(self.address, call.code, call.timeout_s))
+            if self._heard_s <= call.asked_s:
+                silent_s = max(silent_s, call.deadline_s - call.asked_s)
+        self._timer = None
+        self._timer_s = math.inf
+        if silent_s >= SILENCE_S:
+            # A peer that vanished without a goodbye would hold every later call until its time-out too.
+            log.warning("connection closed address=%s reason=nothing came for %.1f s", self.address, silent_s)
+            self.abort(f"nothing came for {silent_s:g} s")
+        elif next_s < math.inf:
+            self._set_timer(next_s)
+
+    def _fail_calls(self, why: str) -> None:
+        for call in self._calls.values():
+            if not call.answer.done():
+                call.answer.set_exception(ConnectionLost(self.address, why))
+
+    # --- what the peer asks ------------------------------------------------------------------
+
+    def _asked(self, command: Command) -> None:
+        handler = self._handlers.get(command.code)
+        if handler is None:
+            remark = f" request type {command.code} not supported"
+            self._answer(command, reply(command, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark))
+            return
+        try:
+            outcome = handler(command, self.address)
+        except Exception as error:
+            self._answer(command, self._refusal(command, error))
+            return
+        if inspect.isawaitable(outcome):
+            task = self._loop.create_task(self._finish(command, outcome))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        else:
+            self._answer(command, outcome)
+
+    async def _finish(self, command: Command, outcome: Awaitable[Command | None]) -> None:
+        try:
+            answer = await outcome
+        except Exception as error:
+            answer = self._refusal(command, error)
+        self._answer(command, answer)
+
+    def _answer(self, command: Command, answer: Command | None) -> None:
+        if answer is not None and not command.is_oneway:
+            self._write(encode(answer))
+
+    def _refusal(self, command: Command, error: Exception) -> Command:
+        if isinstance(error, RequestRefused):
+            return reply(command, error.code, error.remark)
+        if not isinstance(error, RocketeerError):
+            log.error("push failed code=%d address=%s", command.code, self.address, exc_info=error)
+        return reply(command, ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")

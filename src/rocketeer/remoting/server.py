@@ -1,0 +1,274 @@
+"""Accepts connections on one or more ports and leads every request to its handler.
+
+TLS shares the port with plain text: the first byte decides (0x16 is a TLS hello) before a transport is chosen.
+"""
+
+import asyncio
+import contextlib
+import errno
+import inspect
+import logging
+import socket
+import ssl
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+
+from rocketeer.errors import PortInUse, RequestRefused, RocketeerError
+from rocketeer.protocol.codes import ResponseCode
+from rocketeer.protocol.command import Command, decode_frame, reply
+from rocketeer.protocol.frame import Frame
+from rocketeer.remoting.connection import Connection, Process, address_text
+
+__all__ = ["Connection", "Handler", "RemotingServer", "Router"]
+
+log = logging.getLogger(__name__)
+
+Handler = Callable[[Command, Connection], Command | Awaitable[Command | None] | None]
+TLS_HELLO = 0x16
+SWEEP_S = 5.0
+CLOSE_S = 2.0
+"""How long a peer may take to read its last replies when the server stops."""
+BACKLOG = 1024
+
+
+class Router:
+    """The general path: decode, guard, handle, reply. Every request that no fast path took comes here."""
+
+    def __init__(
+        self,
+        handlers: Mapping[int, Handler],
+        guards: Iterable[Callable[[Command, Connection], None]] = (),
+    ) -> None:
+        self._handlers = dict(handlers)
+        self._guards = tuple(guards)
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def guarded(self) -> bool:
+        """Whether every request must be seen here before it is served."""
+        return bool(self._guards)
+
+    def process(self, frames: list[Frame], connection: Connection) -> None:
+        for kind, header, body in frames:
+            self.handle(decode_frame(kind, header, body), connection)
+
+    def handle(self, command: Command, connection: Connection) -> None:
+        if command.is_response:
+            connection.answer_arrived(command)
+            return
+        try:
+            for guard in self._guards:
+                guard(command, connection)
+            handler = self._handlers.get(command.code)
+            if handler is None:
+                raise RequestRefused(
+                    ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f" request type {command.code} not supported"
+                )
+            outcome = handler(command, connection)
+        except Exception as error:
+            _answer(connection, command, _refusal(command, connection, error))
+            return
+        if inspect.isawaitable(outcome):
+            task = asyncio.ensure_future(self._finish(outcome, command, connection))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        else:
+            _answer(connection, command, outcome)
+
+    async def _finish(
+        self, outcome: Awaitable[Command | None], command: Command, connection: Connection
+    ) -> None:
+        try:
+            answer = await outcome
+        except Exception as error:
+            answer = _refusal(command, connection, error)
+        _answer(connection, command, answer)
+
+
+def _answer(connection: Connection, command: Command, answer: Command | None) -> None:
+    if answer is not None and not command.is_oneway:
+        connection.send(answer)
+
+
+def _refusal(command: Command, connection: Connection, error: Exception) -> Command:
+    """The reply to a request that was refused, or that hit an error of ours (which is logged with its trace)."""
+    if isinstance(error, RequestRefused):
+        return reply(command, error.code, error.remark)
+    if not isinstance(error, RocketeerError):
+        log.error("request failed code=%d remote=%s", command.code, connection.remote, exc_info=error)
+    return reply(command, ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")
+
+
+class RemotingServer:
+    """Listens, keeps the living connections, and closes the silent and the stalled ones.
+
+    `idle_s`: a connection from which nothing came for so long is closed. `frame_s`: so long may one frame take.
+    """
+
+    def __init__(
+        self,
+        process: Process,
+        *,
+        on_close: Callable[[Connection], None] = lambda connection: None,
+        idle_s: float = 120.0,
+        frame_s: float = 60.0,
+        tls: ssl.SSLContext | None = None,
+        connections_max: int = 100_000,
+    ) -> None:
+        self._process = process
+        self._notify_close = on_close
+        self._idle_s = idle_s
+        self._frame_s = frame_s
+        self._tls = tls
+        self._connections_max = connections_max
+        self._listeners: list[socket.socket] = []
+        self._greeting: dict[socket.socket, float] = {}
+        self._opening: set[asyncio.Task[None]] = set()
+        self._sweeper: asyncio.Task[None] | None = None
+        self._all_closed = asyncio.Event()
+        self.connections: set[Connection] = set()
+
+    @property
+    def ports(self) -> list[int]:
+        return [listener.getsockname()[1] for listener in self._listeners]
+
+    async def start(self, host: str, ports: Iterable[int]) -> None:
+        """Bind every port, or none: a port in use raises PortInUse and leaves nothing open."""
+        try:
+            for port in ports:
+                self._listeners.append(_listen(host, port))
+        except OSError as error:
+            self._close_listeners()
+            if error.errno == errno.EADDRINUSE:
+                raise PortInUse(host, port) from None
+            raise
+        loop = asyncio.get_running_loop()
+        for listener in self._listeners:
+            loop.add_reader(listener.fileno(), self._accept, listener)
+        self._sweeper = asyncio.create_task(self._sweep_forever())
+
+    async def stop(self) -> None:
+        """Stop listening, then close every connection once what was written has left."""
+        loop = asyncio.get_running_loop()
+        for listener in self._listeners:
+            loop.remove_reader(listener.fileno())
+        self._close_listeners()
+        for sock in list(self._greeting):
+            self._forget_greeting(sock)
+            sock.close()
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        self._all_closed.clear()
+        for connection in list(self.connections):
+            connection.shut()
+        if not self.connections:
+            self._all_closed.set()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._all_closed.wait(), CLOSE_S)
+        for connection in list(self.connections):
+            connection.shut(abort=True)
+
+    # --- accepting ---------------------------------------------------------------------------
+
+    def _accept(self, listener: socket.socket) -> None:
+        for _ in range(64):
+            try:
+                sock, _ = listener.accept()
+            except (BlockingIOError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                # Out of descriptors: those waiting stay in the backlog until others close.
+                log.warning("accept failed error=%s", error)
+                return
+            if len(self.connections) + len(self._greeting) >= self._connections_max:
+                log.warning("connection refused limit=%d", self._connections_max)
+                sock.close()
+                continue
+            sock.setblocking(False)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            loop = asyncio.get_running_loop()
+            self._greeting[sock] = loop.time()
+            loop.add_reader(sock.fileno(), self._greet, sock)
+
+    def _greet(self, sock: socket.socket) -> None:
+        """The first byte has come: TLS or plain."""
+        try:
+            first = sock.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return
+        except OSError:
+            first = b""
+        self._forget_greeting(sock)
+        if not first:
+            sock.close()
+            return
+        tls: ssl.SSLContext | None = None
+        if first[0] == TLS_HELLO:
+            if self._tls is None:
+                log.warning(
+                    "connection closed remote=%s reason=TLS hello, but no certificate is configured",
+                    address_text(sock.getpeername()),
+                )
+                sock.close()
+                return
+            tls = self._tls
+        task = asyncio.ensure_future(self._adopt(sock, tls))
+        self._opening.add(task)
+        task.add_done_callback(self._opening.discard)
+
+    async def _adopt(self, sock: socket.socket, tls: ssl.SSLContext | None) -> None:
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(self._new_connection, sock, ssl=tls)
+        except (OSError, ssl.SSLError) as error:
+            log.warning("connection closed reason=handshake failed error=%s", error)
+            sock.close()
+
+    def _new_connection(self) -> Connection:
+        return Connection(self._process, on_open=self.connections.add, on_close=self._closed)
+
+    def _closed(self, connection: Connection) -> None:
+        self.connections.discard(connection)
+        if not self.connections:
+            self._all_closed.set()
+        self._notify_close(connection)
+
+    def _forget_greeting(self, sock: socket.socket) -> None:
+        asyncio.get_running_loop().remove_reader(sock.fileno())
+        self._greeting.pop(sock, None)
+
+    def _close_listeners(self) -> None:
+        for listener in self._listeners:
+            listener.close()
+        self._listeners.clear()
+
+    # --- housekeeping ------------------------------------------------------------------------
+
+    async def _sweep_forever(self) -> None:
+        pause_s = min(SWEEP_S, self._idle_s / 4, self._frame_s / 4)
+        while True:
+            await asyncio.sleep(pause_s)
+            self._sweep(asyncio.get_running_loop().time())
+
+    def _sweep(self, now_s: float) -> None:
+        for sock, since_s in list(self._greeting.items()):
+            if now_s - since_s > self._idle_s:
+                self._forget_greeting(sock)
+                sock.close()
+        for connection in list(self.connections):
+            if now_s - connection.last_read_s > self._idle_s:
+                connection.close(f"idle for {self._idle_s:g} s")
+            elif connection.frame_began_s and now_s - connection.frame_began_s > self._frame_s:
+                connection.close(f"one frame took longer than {self._frame_s:g} s", abort=True)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.setblocking(False)
+        listener.bind((host, port))
+        listener.listen(BACKLOG)
+    except OSError:
+        listener.close()
+        raise
+    return listener

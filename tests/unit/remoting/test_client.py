@@ -1,0 +1,480 @@
+"""Laws of the asyncio client, against the real server and against peers that misbehave on a real socket."""
+
+import asyncio
+import contextlib
+import socket
+import ssl
+import struct
+import subprocess
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from rocketeer.errors import CallTimeout, ConnectFailed, ConnectionLost, RequestRefused
+from rocketeer.protocol.codes import ResponseCode
+from rocketeer.protocol.command import Command, decode_frame, encode, reply, request
+from rocketeer.protocol.frame import FrameSplitter
+from rocketeer.remoting import client_connection
+from rocketeer.remoting.client import RemotingClient
+from rocketeer.remoting.server import Connection, RemotingServer, Router
+
+ECHO, PUSH_BACK, NEVER, SLOW, UNKNOWN = 901, 902, 903, 904, 999
+
+
+async def push_back(command: Command, connection: Connection) -> Command:
+    """Asks the client back, and answers with what the client said."""
+    answer = await connection.call(request(int(command.ext["code"]), body=b"pushed"), 2.0)
+    return reply(command, answer.code, answer.remark, body=answer.body)
+
+
+async def slow(command: Command, connection: Connection) -> Command:
+    await asyncio.sleep(float(command.ext["s"]))
+    return reply(command, body=command.body)
+
+
+HANDLERS = {
+    ECHO: lambda command, connection: reply(command, body=command.body),
+    PUSH_BACK: push_back,
+    NEVER: lambda command, connection: None,
+    SLOW: slow,
+}
+
+
+@contextlib.asynccontextmanager
+async def running_server(
+    port: int = 0, host: str = "127.0.0.1", tls: ssl.SSLContext | None = None
+) -> AsyncIterator[RemotingServer]:
+    server = RemotingServer(Router(HANDLERS).process, tls=tls)
+    await server.start(host, [port])
+    try:
+        yield server
+    finally:
+        await server.stop()
+
+
+@contextlib.asynccontextmanager
+async def peer(
+    behave: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]],
+) -> AsyncIterator[str]:
+    """A server that does with each connection whatever the test wants; its address."""
+
+    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await behave(reader, writer)
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(connected, "127.0.0.1", 0)
+    async with server:
+        yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+async def commands(reader: asyncio.StreamReader) -> AsyncIterator[Command]:
+    splitter = FrameSplitter()
+    while data := await reader.read(1 << 16):
+        for frame in splitter.feed(data):
+            yield decode_frame(*frame)
+
+
+# --- calls -----------------------------------------------------------------------------------------
+
+
+async def test_every_call_gets_its_own_answer_on_one_connection() -> None:
+    async with running_server() as server, RemotingClient() as client:
+        address = f"127.0.0.1:{server.ports[0]}"
+        bodies = [b"%d" % i for i in range(300)]
+        answers = await asyncio.gather(*(client.invoke(address, request(ECHO, body=body)) for body in bodies))
+        assert [answer.body for answer in answers] == bodies
+        assert len(server.connections) == 1
+
+
+async def test_one_command_may_be_sent_many_times_at_once() -> None:
+    async with running_server() as server, RemotingClient() as client:
+        address = f"127.0.0.1:{server.ports[0]}"
+        command = request(ECHO, body=b"same")
+        answers = await asyncio.gather(*(client.invoke(address, command) for _ in range(50)))
+        assert {answer.body for answer in answers} == {b"same"}
+        assert len({answer.opaque for answer in answers}) == 50
+
+
+async def test_what_is_asked_in_one_turn_of_the_loop_leaves_in_one_write() -> None:
+    reads: list[int] = []
+
+    async def behave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        splitter = FrameSplitter()
+        while data := await reader.read(1 << 20):
+            frames = splitter.feed(data)
+            reads.append(len(frames))
+            writer.write(b"".join(encode(reply(decode_frame(*frame))) for frame in frames))
+
+    async with peer(behave) as address, RemotingClient() as client:
+        await client.invoke(address, request(ECHO))
+        await asyncio.gather(*(client.invoke(address, request(ECHO)) for _ in range(100)))
+    assert reads == [1, 100]
+
+
+async def test_answers_may_come_in_any_order_and_in_any_pieces() -> None:
+    async def behave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        waiting: list[Command] = []
+        async for command in commands(reader):
+            waiting.append(command)
+            if len(waiting) == 10:
+                stream = b"".join(encode(reply(c, body=c.body)) for c in reversed(waiting))
+                for at in range(0, len(stream), 7):
+                    writer.write(stream[at : at + 7])
+                    await writer.drain()
+
+    async with peer(behave) as address, RemotingClient() as client:
+        bodies = [b"%d" % i for i in range(10)]
+        answers = await asyncio.gather(*(client.invoke(address, request(ECHO, body=body)) for body in bodies))
+    assert [answer.body for answer in answers] == bodies
+
+
+async def test_an_answer_nobody_waits_for_is_ignored() -> None:
+    async def behave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        async for command in commands(reader):
+            stray = reply(command, body=b"stray")
+            stray.opaque = 123_456_789
+            good = encode(reply(command, body=b"good"))
+            writer.write(encode(stray) + good + good)
+
+    async with peer(behave) as address, RemotingClient() as client:
+        for _ in range(3):
+            assert (await client.invoke(address, request(ECHO))).body == b"good"
+
+
+async def test_a_oneway_is_marked_and_waits_for_nothing() -> None:
+    seen: asyncio.Queue[Command] = asyncio.Queue()
+
+    async def behave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        async for command in commands(reader):
+            seen.put_nowait(command)
+
+    async with peer(behave) as address, RemotingClient() as client:
+        await client.oneway(address, request(ECHO, body=b"go"))
+        command = await asyncio.wait_for(seen.get(), 2)
+    assert command.is_oneway
+    assert command.body == b"go"
+
+
+# --- every wait has an end ---------------------------------------------------------------------------
+
+
+async def test_a_call_without_an_answer_ends_at_its_time_out_and_the_connection_goes_on() -> None:
+    async with running_server() as server, RemotingClient() as client:
+        address = f"127.0.0.1:{server.ports[0]}"
+        await client.invoke(address, request(ECHO))
+        with pytest.raises(CallTimeout, match=r"code 903 within 0\.05 s"):
+            await client.invoke(address, request(NEVER), timeout_s=0.05)
+        await client.invoke(address, request(ECHO))
+        assert len(server.connections) == 1
+
+
+async def test_each_call_keeps_its_own_time_out() -> None:
+    async with running_server() as server, RemotingClient() as client:
+        address = f"127.0.0.1:{server.ports[0]}"
+        ended: list[float] = []
+        await client.invoke(address, request(ECHO))
+
+        async def ask(timeout_s: float) -> None:
+            with pytest.raises(CallTimeout):
+                await client.invoke(address, request(NEVER), timeout_s=timeout_s)
+            ended.append(timeout_s)
+
+        await asyncio.gather(ask(0.15), ask(0.05), ask(0.1), ask(0.0), ask(-1.0))
+    assert sorted(ended[:2]) == [-1.0, 0.0]
+    assert ended[2:] == [0.05, 0.1, 0.15]
+
+
+async def test_an_answer_that_comes_after_the_time_out_disturbs_nobody() -> None:
+    async with running_server() as server, RemotingClient() as client:
+        address = f"127.0.0.1:{server.ports[0]}"
+        late = request(SLOW, {"s": "0.05"}, b"late")
+        with pytest.raises(CallTimeout):
+            await client.invoke(address, late, timeout_s=0.02)
+        later = request(SLOW, {"s": "0.1"}, b"later")
+        assert (await client.invoke(address, later)).body == b"later"
+
+
+async def test_a_lost_connection_wakes_all_waiters() -> None:
+    async def behave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        arrived = 0
+        async for _ in commands(reader):
+            arrived += 1
+            if arrived == 20:
+                return
+
+    async with peer(behave) as address, RemotingClient() as client:
+        outcomes = await asyncio.gather(
+            *(client.invoke(address, request(ECHO), timeout_s=30) for _ in range(20)), return_exceptions=True
+        )
+    assert {type(outcome) for outcome in outcomes} == {ConnectionLost}
+
+
+async def test_garbage_from_the_peer_ends_the_connection_and_wakes_the_waiters() -> None:
+    async def behave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        command = await anext(commands(reader))
+        writer.write(encode(reply(command, body=b"good")) + struct.pack(">i", -5))
+        await reader.read()
+
+    async with peer(behave) as address, RemotingClient() as client:
+        good, lost = await asyncio.gather(
+            client.invoke(address, request(ECHO)),
+            client.invoke(address, request(ECHO), timeout_s=30),
+            return_exceptions=True,
+        )
+        assert isinstance(good, Command), "what stood before the garbage is delivered"
+        assert isinstance(lost, ConnectionLost)
+        assert "-5" in str(lost)
+
+
+async def test_nobody_at_the_address_is_said_at_once() -> None:
+    async with RemotingClient() as client:
+        with pytest.raises(ConnectFailed, match=r"cannot connect to 127\.0\.0\.1"):
+            await client.invoke(f"127.0.0.1:{free_port()}", request(ECHO))
+
+
+async def test_connecting_takes_no_longer_than_its_time_out_nor_the_calls() -> None:
+    # A full backlog: the kernel answers no further handshake.
+    with socket.socket() as deaf:
+        deaf.bind(("127.0.0.1", 0))
+        deaf.listen(0)
+        address = f"127.0.0.1:{deaf.getsockname()[1]}"
+        fillers = [socket.socket() for _ in range(4)]
+        try:
+            for filler in fillers:
+                filler.setblocking(False)
+                filler.connect_ex(deaf.getsockname())
+            async with RemotingClient(connect_timeout_s=0.1) as client:
+                with pytest.raises(ConnectFailed, match=r"within 0\.1 s"):
+                    await client.invoke(address, request(ECHO), timeout_s=30)
+                with pytest.raises(ConnectFailed, match=r"within 0\.03 s"):
+                    await client.invoke(address, request(ECHO), timeout_s=0.03)
+        finally:
+            for filler in fillers:
+                filler.close()
+
+
+async def test_a_text_that_is_no_address_is_refused() -> None:
+    async with RemotingClient() as client:
+        for text in ("", "localhost", "localhost:", ":9876", "localhost:0", "localhost:99999", "::1:9876"):
+            with pytest.raises(ConnectFailed):
+                await client.invoke(text, request(ECHO))
+        with pytest.raises(ConnectFailed):
+            await client.invoke("a" * 80 + "..b:9876", request(ECHO))
+
+
+async def test_a_dead_address_is_connected_again_by_the_next_call() -> None:
+    port = free_port()
+    address = f"127.0.0.1:{port}"
+    async with RemotingClient() as client:
+        with pytest.raises(ConnectFailed):
+            await client.invoke(address, request(ECHO))
+        for _ in range(2):
+            async with running_server(port):
+                assert (await client.invoke(address, request(ECHO, body=b"up"))).body == b"up"
+            with pytest.raises((ConnectFailed, ConnectionLost)):
+                await client.invoke(address, request(ECHO))
+
+
+async def test_a_connection_that_went_silent_is_given_up_after_a_time_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(client_connection, "SILENCE_S", 0.03)
+    connections = 0
+
+    async def behave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        first = connections == 1
+        async for command in commands(reader):
+            if not first:
+                writer.write(encode(reply(command)))
+
+    async with peer(behave) as address, RemotingClient() as client:
+        with pytest.raises(CallTimeout):
+            await client.invoke(address, request(ECHO), timeout_s=0.06)
+        await client.invoke(address, request(ECHO))
+    assert connections == 2
+
+
+async def test_many_callers_share_one_attempt_to_connect_and_one_may_give_up() -> None:
+    async with running_server() as server, RemotingClient() as client:
+        address = f"127.0.0.1:{server.ports[0]}"
+        calls = [asyncio.create_task(client.invoke(address, request(ECHO))) for _ in range(5)]
+        await asyncio.sleep(0)
+        calls[0].cancel()
+        outcomes = await asyncio.gather(*calls, return_exceptions=True)
+        assert isinstance(outcomes[0], asyncio.CancelledError)
+        assert all(isinstance(outcome, Command) for outcome in outcomes[1:])
+        assert len(server.connections) == 1
+
+
+async def test_a_cancelled_call_leaves_nothing_behind() -> None:
+    async with running_server() as server, RemotingClient() as client:
+        address = f"127.0.0.1:{server.ports[0]}"
+        await client.invoke(address, request(ECHO))
+        call = asyncio.create_task(client.invoke(address, request(NEVER), timeout_s=30))
+        await asyncio.sleep(0)
+        call.cancel()
+        await asyncio.gather(call, return_exceptions=True)
+        assert not client._connections[address]._calls
+
+
+async def test_a_peer_that_does_not_read_makes_senders_wait_not_the_memory_grow() -> None:
+    release = asyncio.Event()
+
+    async def behave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await release.wait()
+
+    async with peer(behave) as address, RemotingClient() as client:
+        command = request(ECHO, body=b"x" * (1 << 20))
+        sent = 0
+        with contextlib.suppress(CallTimeout):
+            while sent < 200:
+                await client.oneway(address, command, timeout_s=0.05)
+                sent += 1
+        assert 0 < sent < 60
+        release.set()
+
+
+# --- what peers ask ----------------------------------------------------------------------------------
+
+
+async def test_requests_of_the_peer_go_to_their_handlers() -> None:
+    def plain(command: Command, address: str) -> Command:
+        return reply(command, body=command.body + address.encode())
+
+    async def awaited(command: Command, address: str) -> Command:
+        await asyncio.sleep(0)
+        return reply(command, body=b"awaited")
+
+    def refusing(command: Command, address: str) -> Command:
+        raise RequestRefused(ResponseCode.NO_PERMISSION, "not you")
+
+    def broken(command: Command, address: str) -> Command:
+        raise ZeroDivisionError("oops")
+
+    handlers = {1: plain, 2: awaited, 3: refusing, 4: broken}
+    async with running_server() as server, RemotingClient(handlers=handlers) as client:
+        address = f"127.0.0.1:{server.ports[0]}"
+
+        async def ask(code: int) -> Command:
+            return await client.invoke(address, request(PUSH_BACK, {"code": str(code)}))
+
+        assert (await ask(1)).body == b"pushed" + address.encode()
+        assert (await ask(2)).body == b"awaited"
+        refused = await ask(3)
+        assert (refused.code, refused.remark) == (ResponseCode.NO_PERMISSION, "not you")
+        failed = await ask(4)
+        assert (failed.code, failed.remark) == (ResponseCode.SYSTEM_ERROR, "ZeroDivisionError: oops")
+        unknown = await ask(UNKNOWN)
+        assert unknown.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+        assert unknown.remark == " request type 999 not supported"
+        client.handle(UNKNOWN, plain)
+        assert (await ask(UNKNOWN)).body.startswith(b"pushed")
+
+
+async def test_a_oneway_of_the_peer_is_never_answered() -> None:
+    said: list[Command] = []
+
+    async def behave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(encode(request(UNKNOWN, oneway=True)) + encode(request(1, oneway=True)))
+        async for command in commands(reader):
+            said.append(command)
+            writer.write(encode(reply(command)))
+
+    handlers = {1: lambda command, address: reply(command)}
+    async with peer(behave) as address, RemotingClient(handlers=handlers) as client:
+        await client.invoke(address, request(ECHO))
+        await client.invoke(address, request(ECHO))
+    assert [command.code for command in said] == [ECHO, ECHO]
+
+
+# --- closing, families, TLS --------------------------------------------------------------------------
+
+
+async def test_close_lets_what_was_written_leave_and_wakes_the_waiters() -> None:
+    seen: list[Command] = []
+    done = asyncio.Event()
+
+    async def behave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        async for command in commands(reader):
+            seen.append(command)
+        done.set()
+
+    async with peer(behave) as address:
+        client = RemotingClient()
+        await client.oneway(address, request(6))
+        call = asyncio.create_task(client.invoke(address, request(ECHO), timeout_s=30))
+        await asyncio.sleep(0)
+        await client.oneway(address, request(7, body=b"last words" * 10_000))
+        client.close()
+        with pytest.raises(ConnectionLost, match="the client was closed"):
+            await call
+        await client.wait_closed()
+        await asyncio.wait_for(done.wait(), 2)
+        assert [command.code for command in seen] == [6, ECHO, 7]
+        with pytest.raises(ConnectFailed, match="the client is closed"):
+            await client.invoke(address, request(ECHO))
+
+
+async def test_the_owner_learns_which_connection_was_lost() -> None:
+    lost: asyncio.Queue[str] = asyncio.Queue()
+    async with RemotingClient(on_close=lost.put_nowait) as client:
+        async with running_server() as server:
+            address = f"127.0.0.1:{server.ports[0]}"
+            await client.invoke(address, request(ECHO))
+        assert await asyncio.wait_for(lost.get(), 2) == address
+
+
+async def test_ipv6_addresses_stand_in_brackets() -> None:
+    try:
+        with socket.socket(socket.AF_INET6) as probe:
+            probe.bind(("::1", 0))
+    except OSError:
+        pytest.skip("no IPv6 on this machine")
+    async with running_server(host="::1") as server, RemotingClient() as client:
+        answer = await client.invoke(f"[::1]:{server.ports[0]}", request(ECHO, body=b"six"))
+        assert answer.body == b"six"
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    folder = tmp_path_factory.mktemp("tls")
+    key, cert = folder / "key.pem", folder / "cert.pem"
+    curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]
+    command = ["openssl", "req", "-x509", *curve, "-nodes", "-days", "2", "-subj", "/CN=localhost"]
+    names = ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", str(key), "-out", str(cert)]
+    try:
+        subprocess.run([*command, *names], check=True, capture_output=True, timeout=20)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("no openssl to make a certificate with")
+    return key, cert
+
+
+async def test_tls_carries_calls_and_a_plain_server_is_refused(certificate: tuple[Path, Path]) -> None:
+    key, cert = certificate
+    ours = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    ours.load_cert_chain(cert, key)
+    trusting = ssl.create_default_context(cafile=str(cert))
+    async with running_server(tls=ours) as server:
+        address = f"127.0.0.1:{server.ports[0]}"
+        async with RemotingClient(tls=trusting) as client:
+            body = b"secret" * 100_000
+            assert (await client.invoke(address, request(ECHO, body=body))).body == body
+        async with RemotingClient(tls=ssl.create_default_context()) as client:
+            with pytest.raises(ConnectFailed, match="certificate verify failed"):
+                await client.invoke(address, request(ECHO))
+        async with RemotingClient() as client:
+            assert (await client.invoke(address, request(ECHO, body=b"plain"))).body == b"plain"
+    async with running_server() as server, RemotingClient(tls=trusting) as client:
+        with pytest.raises(ConnectFailed):
+            await client.invoke(f"127.0.0.1:{server.ports[0]}", request(ECHO))
