@@ -1,0 +1,1 @@
+"""RocketMQ's remoting protocol without IO: frames, commands, typed headers, JSON bodies."""

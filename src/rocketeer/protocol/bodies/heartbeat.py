@@ -1,0 +1,136 @@
+"""What a client says of itself every 30 s (34), its groups and subscriptions; the check of a filter (46)."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeVar
+
+from msgspec import field
+
+from rocketeer.errors import BadBody
+from rocketeer.model.subscription import ConsumeFromWhere, ConsumeType, MessageModel, Subscription
+from rocketeer.protocol.bodies.subscription import (
+    SubscriptionWire,
+    subscription_from_wire,
+    subscription_to_wire,
+)
+from rocketeer.protocol.bodies.wire import Wire, decoder, encode, load_as
+
+E = TypeVar("E", bound=StrEnum)
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerData:
+    """One consumer group inside a client."""
+
+    group: str
+    consume_type: ConsumeType = ConsumeType.CONSUME_PASSIVELY
+    message_model: MessageModel = MessageModel.CLUSTERING
+    consume_from_where: ConsumeFromWhere = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
+    subscriptions: tuple[Subscription, ...] = ()
+    unit_mode: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """One client: its id, producer groups and consumer groups."""
+
+    client_id: str
+    producer_groups: tuple[str, ...] = ()
+    consumers: tuple[ConsumerData, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ClientCheck:
+    """The question whether the broker can filter so."""
+
+    client_id: str
+    group: str
+    subscription: Subscription
+
+
+class _ConsumerWire(Wire):
+    group_name: str
+    consume_type: str | int | None = None
+    message_model: str | int | None = None
+    consume_from_where: str | int | None = None
+    subscription_data_set: list[SubscriptionWire] | None = None
+    unit_mode: bool = False
+
+
+class _ProducerWire(Wire):
+    group_name: str
+
+
+class _HeartbeatWire(Wire):
+    client_id: str = field(name="clientID")
+    producer_data_set: list[_ProducerWire] | None = None
+    consumer_data_set: list[_ConsumerWire] | None = None
+
+
+class _CheckWire(Wire):
+    client_id: str
+    group: str
+    subscription_data: SubscriptionWire
+
+
+_heartbeat_decoder = decoder(_HeartbeatWire)
+_check_decoder = decoder(_CheckWire)
+
+
+def _name(kind: type[E], value: str | int | None, default: E) -> E:
+    """An enum by its name or, as the C++ client sends it, by its place."""
+    if value is None:
+        return default
+    try:
+        return dict(enumerate(kind))[value] if isinstance(value, int) else kind(value)
+    except (ValueError, KeyError):
+        raise BadBody(f"{value!r} is no {kind.__name__}; there are {', '.join(kind)}") from None
+
+
+def _consumer(wire: _ConsumerWire) -> ConsumerData:
+    return ConsumerData(
+        wire.group_name,
+        _name(ConsumeType, wire.consume_type, ConsumeType.CONSUME_PASSIVELY),
+        _name(MessageModel, wire.message_model, MessageModel.CLUSTERING),
+        _name(ConsumeFromWhere, wire.consume_from_where, ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET),
+        tuple(subscription_from_wire(item) for item in wire.subscription_data_set or ()),
+        wire.unit_mode,
+    )
+
+
+def encode_heartbeat(heartbeat: Heartbeat) -> bytes:
+    return encode(
+        _HeartbeatWire(
+            heartbeat.client_id,
+            [_ProducerWire(group) for group in heartbeat.producer_groups],
+            [
+                _ConsumerWire(
+                    consumer.group,
+                    str(consumer.consume_type),
+                    str(consumer.message_model),
+                    str(consumer.consume_from_where),
+                    [subscription_to_wire(item) for item in consumer.subscriptions],
+                    consumer.unit_mode,
+                )
+                for consumer in heartbeat.consumers
+            ],
+        )
+    )
+
+
+def decode_heartbeat(data: bytes) -> Heartbeat:
+    wire = load_as(_heartbeat_decoder, data)
+    return Heartbeat(
+        wire.client_id,
+        tuple(producer.group_name for producer in wire.producer_data_set or ()),
+        tuple(_consumer(consumer) for consumer in wire.consumer_data_set or ()),
+    )
+
+
+def encode_client_check(check: ClientCheck) -> bytes:
+    return encode(_CheckWire(check.client_id, check.group, subscription_to_wire(check.subscription)))
+
+
+def decode_client_check(data: bytes) -> ClientCheck:
+    wire = load_as(_check_decoder, data)
+    return ClientCheck(wire.client_id, wire.group, subscription_from_wire(wire.subscription_data))

@@ -1,0 +1,67 @@
+"""Queues a consumer locks (41) and unlocks (42) for ordered consumption, as JSON."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from msgspec import field
+
+from rocketeer.model.queue import MessageQueue
+from rocketeer.protocol.bodies.wire import Wire, decoder, encode, load_as
+from rocketeer.protocol.java_types import I32
+
+
+@dataclass(frozen=True, slots=True)
+class LockRequest:
+    """A client's wish to own, or to let go of, queues of its group."""
+
+    consumer_group: str
+    client_id: str
+    queues: frozenset[MessageQueue]
+
+
+class QueueWire(Wire):
+    """A message queue under Java's names."""
+
+    broker_name: str
+    queue_id: I32
+    topic: str
+
+
+class _LockRequestWire(Wire):
+    consumer_group: str
+    client_id: str
+    mq_set: list[QueueWire] | None = None
+
+
+class _LockReplyWire(Wire):
+    locked: list[QueueWire] | None = field(default=None, name="lockOKMQSet")
+
+
+_request_decoder = decoder(_LockRequestWire)
+_reply_decoder = decoder(_LockReplyWire)
+
+
+def _to_wire(queues: Iterable[MessageQueue]) -> list[QueueWire]:
+    return [QueueWire(queue.broker_name, queue.queue_id, queue.topic) for queue in sorted(queues)]
+
+
+def _from_wire(wires: list[QueueWire] | None) -> frozenset[MessageQueue]:
+    return frozenset(MessageQueue(wire.topic, wire.broker_name, wire.queue_id) for wire in wires or ())
+
+
+def encode_lock_request(request: LockRequest) -> bytes:
+    return encode(_LockRequestWire(request.consumer_group, request.client_id, _to_wire(request.queues)))
+
+
+def decode_lock_request(data: bytes) -> LockRequest:
+    wire = load_as(_request_decoder, data)
+    return LockRequest(wire.consumer_group, wire.client_id, _from_wire(wire.mq_set))
+
+
+def encode_locked_queues(queues: Iterable[MessageQueue]) -> bytes:
+    """The answer to 41: the queues the client owns now."""
+    return encode(_LockReplyWire(_to_wire(queues)))
+
+
+def decode_locked_queues(data: bytes) -> frozenset[MessageQueue]:
+    return _from_wire(load_as(_reply_decoder, data).locked)

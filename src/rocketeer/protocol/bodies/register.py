@@ -1,0 +1,137 @@
+"""What a broker tells a name server of itself (103): its topics, as JSON or compressed.
+
+The compressed form is one zlib stream of, big-endian:
+
+    size i32 | data version JSON
+    count i32 | (size i32 | "name readQueues writeQueues perm filterType") ...
+    size i32 | JSON list of filter servers
+
+It has no room for a topic's system flag and order.
+"""
+
+import struct
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+from isal import isal_zlib
+
+from rocketeer.errors import BadBody
+from rocketeer.model.data_version import DataVersion
+from rocketeer.model.topic import TopicConfig
+from rocketeer.protocol import fastjson
+from rocketeer.protocol.bodies.data_version import decode_data_version, encode_data_version
+from rocketeer.protocol.bodies.topics import TopicTableWire, table_from_wire, table_to_wire
+from rocketeer.protocol.bodies.wire import Wire, decoder, encode, load_as
+from rocketeer.protocol.java_types import I32
+
+# A million topics take some 40 MB; a stream that grows further is an attack.
+OPENED_BYTES_MAX: Final = 64 * 1024 * 1024
+
+INT = struct.Struct(">i")
+
+
+class Registration(NamedTuple):
+    """A broker's topics; `filter_servers` belongs to a feature long gone, and is empty."""
+
+    configs: dict[str, TopicConfig]
+    version: DataVersion
+    filter_servers: list[str]
+
+
+class _RegistrationWire(Wire):
+    topic_config_serialize_wrapper: TopicTableWire | None = None
+    filter_server_list: list[str] | None = None
+
+
+_decoder = decoder(_RegistrationWire)
+_names_decoder = decoder(list[str])
+
+
+def body_crc32(body: bytes) -> int:
+    """The checksum header field `bodyCrc32` carries; 0 there means: not checked."""
+    checksum: int = isal_zlib.crc32(body)
+    return checksum & 0x7FFFFFFF
+
+
+def encode_registration(
+    configs: Mapping[str, TopicConfig],
+    version: DataVersion,
+    filter_servers: Sequence[str] = (),
+    *,
+    compressed: bool = False,
+) -> bytes:
+    if not compressed:
+        return encode(_RegistrationWire(table_to_wire(configs, version), list(filter_servers)))
+    pieces: list[bytes] = []
+    _put(pieces, encode_data_version(version))
+    pieces.append(INT.pack(len(configs)))
+    for topic in configs.values():
+        line = f"{topic.name} {topic.read_queues} {topic.write_queues} {int(topic.perm)} {topic.filter_type}"
+        _put(pieces, line.encode())
+    _put(pieces, encode(list(filter_servers)))
+    return zlib.compress(b"".join(pieces), 9)
+
+
+def _put(pieces: list[bytes], piece: bytes) -> None:
+    pieces += (INT.pack(len(piece)), piece)
+
+
+def decode_registration(body: bytes, *, compressed: bool = False) -> Registration:
+    """Raises BadBody."""
+    if compressed:
+        return _decode_opened(_open(body))
+    wire = load_as(_decoder, body)
+    table = table_from_wire(wire.topic_config_serialize_wrapper or TopicTableWire())
+    return Registration(table.configs, table.version, wire.filter_server_list or [])
+
+
+def _open(body: bytes) -> bytes:
+    stream = zlib.decompressobj()
+    try:
+        opened = stream.decompress(body, OPENED_BYTES_MAX)
+    except zlib.error as why:
+        raise BadBody(f"compressed registration cannot be opened: {why}") from None
+    if not stream.eof:
+        why_not = f"grows past {OPENED_BYTES_MAX} bytes" if stream.unconsumed_tail else "is cut off"
+        raise BadBody(f"compressed registration {why_not}")
+    return opened
+
+
+def _decode_opened(opened: bytes) -> Registration:
+    version_bytes, at = _take(opened, 0)
+    version = decode_data_version(version_bytes)
+    count, at = _take_int(opened, at)
+    if not 0 <= count <= len(opened) // INT.size:
+        raise BadBody(f"compressed registration announces {count} topics in {len(opened)} bytes")
+    configs: dict[str, TopicConfig] = {}
+    for _ in range(count):
+        line, at = _take(opened, at)
+        topic = _topic_of_line(line)
+        configs[topic.name] = topic
+    names, at = _take(opened, at)
+    return Registration(configs, version, fastjson.load_as(_names_decoder, names))
+
+
+def _topic_of_line(line: bytes) -> TopicConfig:
+    try:
+        name, read, write, perm, filter_type = line.decode().split(" ")[:5]
+        numbers = msgspec.convert([read, write, perm], tuple[I32, I32, I32], strict=False)
+    except (ValueError, msgspec.ValidationError):
+        raise BadBody(f"compressed registration has a topic line {line[:200]!r}") from None
+    return TopicConfig(name, *numbers, filter_type)
+
+
+def _take_int(opened: bytes, at: int) -> tuple[int, int]:
+    if at + INT.size > len(opened):
+        raise BadBody(f"compressed registration ends at {len(opened)}, in the middle of a field")
+    value: int = INT.unpack_from(opened, at)[0]
+    return value, at + INT.size
+
+
+def _take(opened: bytes, at: int) -> tuple[bytes, int]:
+    size, at = _take_int(opened, at)
+    if not 0 <= size <= len(opened) - at:
+        raise BadBody(f"compressed registration announces a field of {size} bytes at {at} of {len(opened)}")
+    return opened[at : at + size], at + size

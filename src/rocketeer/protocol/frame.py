@@ -1,0 +1,127 @@
+"""Between the socket and the command: cuts a stream of bytes into frames, holding one incomplete frame.
+
+Frame, big-endian:
+
+    length i32 | kind u8, header length u24 | header | body
+    `-- counts everything behind itself
+
+kind 0 is a JSON header, 1 RocketMQ's binary one.
+"""
+
+import struct
+from typing import Final, NamedTuple
+
+from rocketeer.errors import BadFrame, FrameTooLarge, ProtocolError
+
+# The whole frame, its length field included; RocketMQ's own default.
+FRAME_BYTES_MAX: Final = 16 * 1024 * 1024
+
+JSON: Final = 0
+ROCKETMQ: Final = 1
+
+LENGTH = struct.Struct(">i")
+PREFIX = struct.Struct(">iI")
+assert PREFIX.size == 8, "length, then the kind and header length that it counts"
+
+
+class Frame(NamedTuple):
+    """One whole frame; `kind` is JSON or ROCKETMQ."""
+
+    kind: int
+    header: bytes
+    body: bytes
+
+
+def pack_frame(kind: int, header: bytes, body: bytes = b"") -> bytes:
+    """The bytes of one frame."""
+    size = 4 + len(header) + len(body)
+    if size + 4 > FRAME_BYTES_MAX:
+        raise FrameTooLarge(size=size + 4, limit=FRAME_BYTES_MAX)
+    return PREFIX.pack(size, kind << 24 | len(header)) + header + body
+
+
+def pack_prefix(kind: int, header_bytes: int, body_bytes: int) -> bytes:
+    """The first 8 bytes of a frame whose header and body are written behind it piece by piece."""
+    size = 4 + header_bytes + body_bytes
+    if size + 4 > FRAME_BYTES_MAX:
+        raise FrameTooLarge(size=size + 4, limit=FRAME_BYTES_MAX)
+    return PREFIX.pack(size, kind << 24 | header_bytes)
+
+
+class FrameSplitter:
+    """Bytes in, whole frames out.
+
+    Invariant: what is kept between calls is one incomplete frame, never more than `limit` bytes and the chunk
+    that completed it.
+
+    Frames in front of a broken one are always delivered: `feed` then returns them, `error` says what is
+    wrong with the bytes behind them, and the next `feed` raises it. With nothing to deliver it raises now.
+    """
+
+    __slots__ = ("_limit", "_need", "_pending", "error")
+
+    def __init__(self, limit: int = FRAME_BYTES_MAX) -> None:
+        self._limit = limit
+        self._pending = bytearray()
+        self._need = 0  # bytes the pending frame needs before parsing is worth while
+        self.error: ProtocolError | None = None
+
+    @property
+    def pending_bytes(self) -> int:
+        """How much of an incomplete frame waits."""
+        return len(self._pending)
+
+    def feed(self, data: bytes | bytearray | memoryview) -> list[Frame]:
+        """Return every whole frame; an incomplete tail waits for the next call."""
+        if self.error is not None:
+            raise self.error
+        pending = self._pending
+        if pending:
+            pending += data
+            if len(pending) < self._need:
+                return []
+            data = bytes(pending)
+            pending.clear()
+        elif type(data) is not bytes:
+            data = bytes(data)
+        frames: list[Frame] = []
+        at = 0
+        end = len(data)
+        unpack = PREFIX.unpack_from
+        while end - at >= 8:
+            size, mark = unpack(data, at)
+            stop = at + 4 + size
+            kind = mark >> 24
+            header_end = at + 8 + (mark & 0xFFFFFF)
+            if size < 4 or stop - at > self._limit or header_end > stop or kind > ROCKETMQ:
+                return self._fail(frames, size, kind, mark & 0xFFFFFF)
+            if stop > end:
+                break
+            frames.append(Frame(kind, data[at + 8 : header_end], data[header_end:stop]))
+            at = stop
+        left = end - at
+        if left:
+            if left >= 4:
+                (size,) = LENGTH.unpack_from(data, at)
+                if size < 4 or size + 4 > self._limit:
+                    return self._fail(frames, size, 0, 0)
+                self._need = size + 4 if left >= 8 else 8
+            else:
+                self._need = 4
+            pending += data[at:]
+        return frames
+
+    def _fail(self, frames: list[Frame], size: int, kind: int, header_bytes: int) -> list[Frame]:
+        if size + 4 > self._limit:
+            self.error = FrameTooLarge(size=size + 4, limit=self._limit)
+        elif size < 4:
+            self.error = BadFrame(f"frame announces a length of {size}; it must be at least 4")
+        elif kind > ROCKETMQ:
+            self.error = BadFrame(
+                f"frame announces header serialisation {kind}; 0 (JSON) and 1 (ROCKETMQ) exist"
+            )
+        else:
+            self.error = BadFrame(f"frame of {size} bytes announces a header of {header_bytes}")
+        if not frames:
+            raise self.error
+        return frames

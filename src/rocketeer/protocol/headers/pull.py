@@ -1,0 +1,30 @@
+"""Headers of messages on their way out: pull (11)."""
+
+from msgspec import field
+
+from rocketeer.protocol.headers.base import I32, I64, Header
+
+
+class PullMessageHeader(Header):
+    """11 PULL_MESSAGE."""
+
+    consumer_group: str
+    topic: str
+    queue_id: I32
+    queue_offset: I64
+    max_count: I32 = field(name="maxMsgNums")
+    sys_flag: I32
+    commit_offset: I64
+    suspend_ms: I64 = field(name="suspendTimeoutMillis")
+    sub_version: I64
+    subscription: str | None = None
+    expression_type: str | None = None
+
+
+class PullMessageReplyHeader(Header):
+    """The reply to 11."""
+
+    suggest_broker_id: I64 = field(name="suggestWhichBrokerId")
+    next_offset: I64 = field(name="nextBeginOffset")
+    min_offset: I64
+    max_offset: I64

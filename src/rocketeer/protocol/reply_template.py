@@ -1,0 +1,64 @@
+"""Replies from a mould: the hot paths answer the same reply again and again with other numbers.
+
+A template gives the same command as `encode(reply(...))` (tested) at a fraction of its cost, for JSON headers
+only; whoever speaks binary headers takes the general way.
+"""
+
+import json
+import struct
+from collections.abc import Mapping
+
+from rocketeer.protocol.codes import VERSION
+from rocketeer.protocol.command import FLAG_RESPONSE, OUR_LANGUAGE
+from rocketeer.protocol.frame import JSON
+
+PREFIX = struct.Struct(">ii")
+assert JSON == 0, "the kind's byte is left out of the prefix below: it is zero"
+
+
+class ReplyTemplate:
+    """A JSON reply whose opaque and some header fields vary.
+
+    >>> fields = {"nextBeginOffset": int, "maxOffset": int}
+    >>> found = ReplyTemplate(0, fields, remark="FOUND", fixed={"minOffset": "0"})
+    >>> len(found.frame(7, 32, 100))
+    160
+
+    The values come in the order of `fields`: ints, or bytes that JSON writes as they are (no quotes,
+    backslashes or control characters).
+    """
+
+    __slots__ = ("_head",)
+
+    def __init__(
+        self,
+        code: int,
+        fields: Mapping[str, type[int] | type[bytes]],
+        *,
+        remark: str | None = None,
+        fixed: Mapping[str, str] | None = None,
+    ) -> None:
+        ext = [_text(name) + b":" + _text(value) for name, value in (fixed or {}).items()]
+        ext += [_text(name) + (b':"%d"' if kind is int else b':"%b"') for name, kind in fields.items()]
+        start = f'{{"code":{int(code)},"flag":{FLAG_RESPONSE},"language":"{OUR_LANGUAGE}","opaque":%d'
+        self._head = (
+            f'{start},"version":{VERSION}'.encode()
+            + (b',"remark":' + _text(remark) if remark is not None else b"")
+            + (b',"extFields":{' + b",".join(ext) + b"}" if ext else b"")
+            + b"}"
+        )
+
+    def header(self, opaque: int, *values: int | bytes) -> bytes:
+        """The header alone, for a reply whose body is written piece by piece behind it."""
+        return self._head % (opaque, *values)
+
+    def frame(self, opaque: int, *values: int | bytes) -> bytes:
+        """The whole frame of a reply without a body."""
+        header = self._head % (opaque, *values)
+        size = len(header)
+        return PREFIX.pack(size + 4, size) + header
+
+
+def _text(value: str) -> bytes:
+    """A JSON string that is safe inside a %-template."""
+    return json.dumps(value, ensure_ascii=False).replace("%", "%%").encode()

@@ -1,0 +1,111 @@
+"""Frames: what the splitter delivers, what it refuses, and how little it keeps."""
+
+import struct
+from contextlib import suppress
+
+import pytest
+
+from rocketeer.errors import BadFrame, FrameTooLarge, ProtocolError
+from rocketeer.protocol.frame import (
+    FRAME_BYTES_MAX,
+    JSON,
+    ROCKETMQ,
+    Frame,
+    FrameSplitter,
+    pack_frame,
+    pack_prefix,
+)
+
+GOOD = pack_frame(JSON, b"{}", b"body")
+
+
+def test_a_frame_is_length_mark_header_body() -> None:
+    assert pack_frame(ROCKETMQ, b"hd", b"bdy") == b"\0\0\0\x09" + b"\x01\0\0\x02" + b"hd" + b"bdy"
+    assert pack_prefix(ROCKETMQ, 2, 3) + b"hdbdy" == pack_frame(ROCKETMQ, b"hd", b"bdy")
+
+
+def test_whole_frames_come_out_and_the_tail_waits() -> None:
+    splitter = FrameSplitter()
+    assert splitter.feed(GOOD + GOOD + GOOD[:9]) == [Frame(JSON, b"{}", b"body")] * 2
+    assert splitter.pending_bytes == 9
+    assert splitter.feed(GOOD[9:]) == [Frame(JSON, b"{}", b"body")]
+    assert splitter.pending_bytes == 0
+
+
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
+def test_any_kind_of_buffer_gives_bytes(kind: type) -> None:
+    splitter = FrameSplitter()
+    (frame,) = splitter.feed(kind(GOOD))
+    assert type(frame.header) is bytes
+    assert type(frame.body) is bytes
+
+
+def test_a_reused_buffer_does_not_change_what_waits() -> None:
+    buffer = bytearray(GOOD[:10])
+    splitter = FrameSplitter()
+    assert splitter.feed(memoryview(buffer)) == []
+    buffer[:] = bytes(10)
+    assert splitter.feed(GOOD[10:]) == [Frame(JSON, b"{}", b"body")]
+
+
+def mark(size: int, kind: int, header_bytes: int) -> bytes:
+    return struct.pack(">iI", size, kind << 24 | header_bytes)
+
+
+@pytest.mark.parametrize(
+    ("data", "error"),
+    [
+        (mark(-1, 0, 0), BadFrame),
+        (mark(-(2**31), 0, 0), BadFrame),
+        (mark(0, 0, 0), BadFrame),
+        (mark(3, 0, 0), BadFrame),
+        (mark(10, 0, 7), BadFrame),
+        (mark(10, 0, 0xFFFFFF), BadFrame),
+        (mark(10, 2, 6), BadFrame),
+        (mark(10, 255, 6), BadFrame),
+        (mark(FRAME_BYTES_MAX - 3, 0, 2), FrameTooLarge),
+        (mark(2**31 - 1, 0, 2), FrameTooLarge),
+        (b"GET / HTTP/1.1\r\n", FrameTooLarge),
+        (b"\x7f\xff\xff\xff", FrameTooLarge),
+        (b"\xff\xff\xff\xff", BadFrame),
+    ],
+)
+def test_lying_lengths_are_refused_before_anything_is_kept(data: bytes, error: type[ProtocolError]) -> None:
+    splitter = FrameSplitter()
+    with pytest.raises(error):
+        splitter.feed(data)
+    assert splitter.pending_bytes == 0
+    with pytest.raises(error):
+        splitter.feed(GOOD)
+
+
+def test_the_largest_frame_passes_and_one_byte_more_does_not() -> None:
+    splitter = FrameSplitter()
+    (frame,) = splitter.feed(pack_frame(JSON, b"{}", bytes(FRAME_BYTES_MAX - 10)))
+    assert len(frame.body) == FRAME_BYTES_MAX - 10
+    with pytest.raises(FrameTooLarge):
+        pack_frame(JSON, b"{}", bytes(FRAME_BYTES_MAX - 9))
+    with pytest.raises(FrameTooLarge):
+        pack_prefix(JSON, 2, FRAME_BYTES_MAX - 9)
+
+
+def test_frames_before_a_broken_one_are_delivered_whatever_the_split() -> None:
+    stream = GOOD + GOOD + mark(-5, 0, 0)
+    for cut in range(len(stream) + 1):
+        splitter = FrameSplitter()
+        frames: list[Frame] = []
+        for piece in (stream[:cut], stream[cut:]):
+            with suppress(BadFrame):
+                frames += splitter.feed(piece)
+        assert len(frames) == 2
+        assert isinstance(splitter.error, BadFrame)
+        with pytest.raises(BadFrame):
+            splitter.feed(b"")
+
+
+def test_a_frame_fed_byte_by_byte_is_not_copied_at_every_byte() -> None:
+    """A slow sender costs linear work: nothing is parsed until the announced length is there."""
+    splitter = FrameSplitter()
+    data = pack_frame(JSON, b"{}", bytes(200_000))
+    got = [frame for at in range(len(data)) for frame in splitter.feed(data[at : at + 1])]
+    assert len(got) == 1
