@@ -30,6 +30,14 @@ class TopicConfig:
     sys_flag: int = 0
     order: bool = False
 
+    def __str__(self) -> str:
+        """As RocketMQ's error texts and tools show a topic."""
+        return (
+            f"TopicConfig [topicName={self.name}, readQueueNums={self.read_queues}, "
+            f"writeQueueNums={self.write_queues}, perm={perm_text(self.perm)}, "
+            f"topicFilterType={self.filter_type}, topicSysFlag={self.sys_flag}, order={str(self.order).lower()}]"
+        )
+
 
 def perm_text(perm: int) -> str:
     """Three letters as the tools show it.

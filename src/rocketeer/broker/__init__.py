@@ -1,0 +1,1 @@
+"""The broker: features assembled around one store."""

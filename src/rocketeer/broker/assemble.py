@@ -1,0 +1,270 @@
+"""The composition root: the only file that knows every part of the broker, and the order they stand in."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from rocketeer.broker.clients import ClientTable
+from rocketeer.broker.fast_path import FastPath
+from rocketeer.broker.feature import Feature, Periodic
+from rocketeer.broker.features.delay import delay_feature
+from rocketeer.broker.features.disk import disk_durability
+from rocketeer.broker.features.management import management_features
+from rocketeer.broker.features.offset_moved import OffsetMovedEvents
+from rocketeer.broker.features.retry import SendBack, retry_feature
+from rocketeer.broker.groups import GroupTable
+from rocketeer.broker.handlers.clients import ClientService
+from rocketeer.broker.handlers.pull import PullHandler
+from rocketeer.broker.handlers.query import QueryHandler
+from rocketeer.broker.handlers.send import SendHandler
+from rocketeer.broker.holds import HeldPulls
+from rocketeer.broker.locks import QueueLocks
+from rocketeer.broker.offsets import ConsumerOffsets
+from rocketeer.broker.plain_properties import PlainParser
+from rocketeer.broker.pull import PullService
+from rocketeer.broker.registration import BrokerIdentity, Registration
+from rocketeer.broker.send import SendRules, SendService
+from rocketeer.broker.services import Services
+from rocketeer.broker.tables import TableKeeper
+from rocketeer.broker.topics import TopicTable
+from rocketeer.broker.watchdog import CHECK_S, LoopWatchdog
+from rocketeer.broker.writer import Writer
+from rocketeer.clock import Clock
+from rocketeer.config import BrokerConfig, FlushMode, ServerConfig, StoreConfig
+from rocketeer.model.property_names import TRAN_MSG
+from rocketeer.model.topic import Perm, TopicConfig
+from rocketeer.record.delay_levels import DelayLevels
+from rocketeer.record.hosts import encode_host
+from rocketeer.remoting.client import RemotingClient
+from rocketeer.remoting.server import Connection, Handler, RemotingServer, Router
+from rocketeer.store.message_store import MessageStore, RecoveryReport
+
+log = logging.getLogger(__name__)
+
+STORE_TICK_S = 0.005
+HOLD_TICK_S = 0.05
+
+
+class Broker:
+    """A whole broker: `start` opens the store, listens and registers; `stop` does it all backwards."""
+
+    def __init__(self, broker: BrokerConfig, store: StoreConfig, server: ServerConfig, clock: Clock) -> None:
+        self._broker = broker
+        self._store_config = store
+        self._server_config = server
+        self._clock = clock
+        self._running: _Running | None = None
+
+    async def start(self) -> None:
+        """Raises PortInUse, StoreLocked, StoreError ... and leaves nothing behind."""
+        running = _Running(self._broker, self._store_config, self._server_config, self._clock)
+        await running.start()
+        self._running = running
+
+    async def stop(self) -> None:
+        if self._running is not None:
+            await self._running.stop()
+            self._running = None
+
+
+class _Running:
+    """The parts of one life of a broker, made and wired in the order they depend on each other."""
+
+    def __init__(self, broker: BrokerConfig, store: StoreConfig, server: ServerConfig, clock: Clock) -> None:
+        loop = asyncio.get_running_loop()
+        self._server_config = server
+        store_host = encode_host(broker.host, server.listen_port)
+
+        def post(run: Callable[[], None]) -> None:
+            loop.call_soon_threadsafe(run)
+
+        self.store = MessageStore(store, clock=clock, store_host=store_host, post=post)
+        self.topics = TopicTable(broker, clock)
+        self.groups = GroupTable(broker, clock)
+        self.offsets = ConsumerOffsets()
+        clients: ClientTable[Connection] = ClientTable()
+        self.client_service = ClientService(
+            clients,
+            groups=self.groups,
+            topics=self.topics,
+            clock=clock,
+            notices_enabled=broker.notify_consumer_ids_changed_enable,
+        )
+        self.remoting = RemotingClient(on_close=lambda address: self.registration.connection_lost(address))
+        self.registration = Registration(
+            broker,
+            BrokerIdentity(
+                cluster=broker.cluster_name,
+                broker_name=broker.broker_name,
+                broker_id=broker.broker_id,
+                address=f"{broker.host}:{server.listen_port}",
+                ha_address=f"{broker.ha_host}:{store.ha_port}",
+            ),
+            client=self.remoting,
+            topics=self.topics,
+        )
+
+        # --- features, in the order their rewrites and guards apply --------------------------
+        send_back = SendBack(
+            topics=self.topics,
+            groups=self.groups,
+            store=self.store,
+            writer=lambda: self.writer,
+            broker_ip=broker.host,
+            broker_perm=broker.permission,
+        )
+        features: list[Feature] = [
+            *management_features(
+                clients=self.client_service,
+                topics=self.topics,
+                groups=self.groups,
+                offsets=self.offsets,
+                locks=QueueLocks(),
+                store=self.store,
+                clock=clock,
+                role=store.broker_role,
+                announce=self.registration.announce,
+            ),
+            retry_feature(send_back),
+            delay_feature(DelayLevels.parse(store.delay_levels), clock, self.store, lambda: self.writer),
+            self.registration.feature(),
+        ]
+        if store.flush_mode is FlushMode.SYNC_FLUSH:
+            features.append(disk_durability(self.store))
+
+        # --- what the features are put into --------------------------------------------------
+        claims = [TRAN_MSG, *(name for feature in features for name in feature.claims)]
+        plain = PlainParser(broker.cluster_name, claims)
+        self.writer = Writer(
+            self.store,
+            rewrites=[rewrite for feature in features for rewrite in feature.rewrites],
+            durability=[durable for feature in features for durable in feature.durability],
+            message_bytes_max=store.message_bytes_max,
+        )
+        sends = SendHandler(
+            SendService(
+                SendRules(broker.cluster_name, broker.host, broker.permission),
+                topics=self.topics,
+                groups=self.groups,
+                writer=self.writer,
+                plain=plain,
+            ),
+            store_host=store_host,
+            region=broker.region_id,
+            trace_on=broker.trace_on,
+        )
+        self.holds = HeldPulls(loop.call_soon)
+        events = OffsetMovedEvents(
+            writer=lambda: self.writer, clock=clock, broker_name=broker.broker_name, store_host=store_host
+        )
+        pulls = PullHandler(
+            PullService(
+                self.store,
+                topics=self.topics,
+                groups=self.groups,
+                clients=clients,
+                broker_ip=broker.host,
+                broker_perm=broker.permission,
+            ),
+            holds=self.holds,
+            offsets=self.offsets,
+            clock=clock,
+            offset_moved=events.record,
+            long_polling=broker.long_polling_enable,
+            short_polling_ms=broker.short_polling_ms,
+            broker_id=broker.broker_id,
+        )
+        queries = QueryHandler(self.store, unique_key_count_max=store.query_count_max)
+        features.append(
+            Feature(
+                "messages",
+                handlers={**sends.handlers(), **pulls.handlers(), **queries.handlers()},
+                services=(
+                    Periodic("end held pulls", HOLD_TICK_S, lambda: self.holds.expire(clock.monotonic_s())),
+                ),
+            )
+        )
+        router = Router(_all_handlers(features), [guard for feature in features for guard in feature.guards])
+        fast_path = FastPath(
+            router,
+            topics=self.topics.configs,
+            store=self.store,
+            store_host=store_host,
+            writer=self.writer,
+            plain=plain,
+            pulls=pulls,
+            reply_ext=sends.ext,
+            clock=clock,
+            broker_writable=bool(broker.permission & Perm.WRITE),
+        )
+        self.server = RemotingServer(
+            fast_path.process, on_close=self.client_service.connection_closed, idle_s=server.idle_s
+        )
+        self.tables = TableKeeper(
+            store.store_path / "config", [table for feature in features for table in feature.state]
+        )
+        self.watchdog = LoopWatchdog()
+        self.services = Services(
+            [
+                Periodic("store", STORE_TICK_S, self.store.tick),
+                Periodic("tables", broker.flush_consumer_offset_ms / 1000, self.tables.save_changed),
+                Periodic("watchdog", CHECK_S, self.watchdog.beat),
+                *(service for feature in features for service in feature.services),
+            ]
+        )
+        self.store.dispatchers.extend(dispatch for feature in features for dispatch in feature.dispatchers)
+        self.store.listeners.append(lambda topic, queue_id, max_offset: self.holds.arrived(topic, queue_id))
+
+    async def start(self) -> None:
+        undo: list[Callable[[], None]] = []
+        try:
+            report = await asyncio.to_thread(self.store.open)
+            undo.append(self.store.close)
+            self.tables.load()
+            self._restore_topics(report)
+            server = self._server_config
+            await self.server.start(server.bind_host, [server.listen_port, server.fast_port])
+        except BaseException:
+            for step in reversed(undo):
+                step()
+            raise
+        self.topics.on_change.append(lambda change: self._save_soon())
+        self.watchdog.start()
+        self.services.start()
+        await self.registration.start()
+
+    async def stop(self) -> None:
+        """Say goodbye first, so that nobody is sent here any more; then finish, then close."""
+        await self.registration.stop()
+        self.holds.wake_all()
+        await self.server.stop()
+        await self.services.stop()
+        self.watchdog.stop()
+        await self.tables.save_all()
+        self.store.close()
+        self.remoting.close()
+
+    def _save_soon(self) -> None:
+        """A topic that was created must survive a crash right after it."""
+        self._saving = asyncio.ensure_future(self.tables.save_changed())
+
+    def _restore_topics(self, report: RecoveryReport) -> None:
+        """After a crash a topic may have messages, but its configuration may not have reached the disk."""
+        if not report.after_crash:
+            return
+        queues: dict[str, int] = {}
+        for topic, queue_id in self.store.queues():
+            queues[topic] = max(queues.get(topic, 0), queue_id + 1)
+        for topic, count in queues.items():
+            if self.topics.get(topic) is None:
+                log.warning("topic restored from its queues topic=%s queues=%d", topic, count)
+                self.topics.put(TopicConfig(topic, read_queues=count, write_queues=count))
+
+
+def _all_handlers(features: list[Feature]) -> dict[int, Handler]:
+    handlers: dict[int, Handler] = {}
+    for feature in features:
+        for code, handler in feature.handlers.items():
+            assert code not in handlers, f"two features answer request code {code}"
+            handlers[code] = handler
+    return handlers

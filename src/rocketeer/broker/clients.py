@@ -1,0 +1,205 @@
+"""Who is connected: producers and consumers by group, kept alive by heartbeats; a pure state machine.
+
+A heartbeat says, for each group of the client, how it consumes and what it subscribes to. Whenever the
+members of a group or the topics it subscribes to change, every member must rebalance: the methods return
+those `Notice`s, and whoever called sends them. Time is an argument; a connection is anything hashable.
+"""
+
+from collections.abc import Hashable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Generic, NamedTuple, TypeVar
+
+from rocketeer.model.subscription import ConsumeFromWhere, ConsumeType, MessageModel, Subscription
+
+EXPIRY_MS = 120_000
+"""A client that sent no heartbeat for longer than this is gone."""
+
+C = TypeVar("C", bound=Hashable)
+
+
+@dataclass(frozen=True, slots=True)
+class ClientIdentity:
+    """Who speaks on a connection: the client's own id, and what it is written in."""
+
+    client_id: str
+    language: str
+    version: int
+
+
+@dataclass(slots=True)
+class Member(Generic[C]):
+    """One connection of a group."""
+
+    connection: C
+    identity: ClientIdentity
+    seen_ms: int
+
+
+@dataclass(slots=True)
+class ConsumerGroup(Generic[C]):
+    """A consumer group that has at least one member; the latest heartbeat of any member describes it."""
+
+    name: str
+    consume_type: ConsumeType
+    message_model: MessageModel
+    consume_from_where: ConsumeFromWhere
+    updated_ms: int
+    subscriptions: dict[str, Subscription] = field(default_factory=dict)
+    members: dict[C, Member[C]] = field(default_factory=dict)
+
+    def client_ids(self) -> list[str]:
+        """Each client once, however many connections it has: rebalancing counts clients."""
+        return list(dict.fromkeys(member.identity.client_id for member in self.members.values()))
+
+    def connection_of(self, client_id: str) -> C | None:
+        for member in self.members.values():
+            if member.identity.client_id == client_id:
+                return member.connection
+        return None
+
+
+class Notice(NamedTuple, Generic[C]):
+    """These connections must hear that the group changed."""
+
+    group: str
+    connections: list[C]
+
+
+class Expired(NamedTuple, Generic[C]):
+    """What a scan found: connections to close, and the notices that follow from it."""
+
+    connections: list[C]
+    notices: list[Notice[C]]
+
+
+class ClientTable(Generic[C]):
+    """Every group with a living member; a group without one does not exist here."""
+
+    def __init__(self, *, expiry_ms: int = EXPIRY_MS) -> None:
+        self._expiry_ms = expiry_ms
+        self.consumers: dict[str, ConsumerGroup[C]] = {}
+        self.producers: dict[str, dict[C, Member[C]]] = {}
+
+    # --- what heartbeats say -----------------------------------------------------------------
+
+    def consumer_heartbeat(
+        self,
+        group: str,
+        connection: C,
+        identity: ClientIdentity,
+        *,
+        consume_type: ConsumeType,
+        message_model: MessageModel,
+        consume_from_where: ConsumeFromWhere,
+        subscriptions: Iterable[Subscription],
+        now_ms: int,
+    ) -> list[Notice[C]]:
+        """Merge one group of a heartbeat; a changed expression alone notifies nobody, as no queue moves."""
+        info = self.consumers.get(group)
+        if info is None:
+            info = ConsumerGroup(group, consume_type, message_model, consume_from_where, now_ms)
+            self.consumers[group] = info
+        info.consume_type = consume_type
+        info.message_model = message_model
+        info.consume_from_where = consume_from_where
+        info.updated_ms = now_ms
+        joined = connection not in info.members
+        info.members[connection] = Member(connection, identity, now_ms)
+        topics_changed = _merge_subscriptions(info.subscriptions, subscriptions)
+        return [Notice(group, list(info.members))] if joined or topics_changed else []
+
+    def producer_heartbeat(self, group: str, connection: C, identity: ClientIdentity, *, now_ms: int) -> None:
+        self.producers.setdefault(group, {})[connection] = Member(connection, identity, now_ms)
+
+    # --- leaving -----------------------------------------------------------------------------
+
+    def unregister_consumer(self, group: str, connection: C) -> list[Notice[C]]:
+        """The client said goodbye; those who stay take its queues."""
+        info = self.consumers.get(group)
+        if info is None or info.members.pop(connection, None) is None:
+            return []
+        return self._after_leaving(info)
+
+    def unregister_producer(self, group: str, connection: C) -> None:
+        members = self.producers.get(group)
+        if members is not None:
+            members.pop(connection, None)
+            if not members:
+                del self.producers[group]
+
+    def connection_closed(self, connection: C) -> list[Notice[C]]:
+        """The connection is gone, and with it every group it spoke for."""
+        for group in [group for group, members in self.producers.items() if connection in members]:
+            self.unregister_producer(group, connection)
+        notices: list[Notice[C]] = []
+        for group in [name for name, info in self.consumers.items() if connection in info.members]:
+            notices += self.unregister_consumer(group, connection)
+        return notices
+
+    def expire(self, now_ms: int) -> Expired[C]:
+        """Remove every member that has been silent for too long."""
+        dead: dict[C, None] = {}
+        notices: list[Notice[C]] = []
+        for name, members in list(self.producers.items()):
+            for connection in self._silent(members, now_ms):
+                dead[connection] = None
+                self.unregister_producer(name, connection)
+        for info in list(self.consumers.values()):
+            silent = self._silent(info.members, now_ms)
+            for connection in silent:
+                dead[connection] = None
+                del info.members[connection]
+            if silent:
+                notices += self._after_leaving(info)
+        return Expired(list(dead), notices)
+
+    # --- looking up --------------------------------------------------------------------------
+
+    def consumer(self, group: str) -> ConsumerGroup[C] | None:
+        return self.consumers.get(group)
+
+    def subscription(self, group: str, topic: str) -> Subscription | None:
+        info = self.consumers.get(group)
+        return None if info is None else info.subscriptions.get(topic)
+
+    def model(self, group: str) -> MessageModel | None:
+        """How the group consumes; None when it has no living member."""
+        info = self.consumers.get(group)
+        return None if info is None else info.message_model
+
+    def groups_subscribed_to(self, topic: str) -> Iterator[str]:
+        return (name for name, info in self.consumers.items() if topic in info.subscriptions)
+
+    def producers_of(self, group: str) -> list[Member[C]]:
+        return list(self.producers.get(group, {}).values())
+
+    # --- inside ------------------------------------------------------------------------------
+
+    def _after_leaving(self, info: ConsumerGroup[C]) -> list[Notice[C]]:
+        if not info.members:
+            del self.consumers[info.name]
+            return []
+        return [Notice(info.name, list(info.members))]
+
+    def _silent(self, members: dict[C, Member[C]], now_ms: int) -> list[C]:
+        return [c for c, member in members.items() if now_ms - member.seen_ms > self._expiry_ms]
+
+
+def _merge_subscriptions(known: dict[str, Subscription], told: Iterable[Subscription]) -> bool:
+    """The newer version of each topic stays, topics no longer told vanish; True when the topics changed.
+
+    Members of one group may differ for a while (a rolling deployment): the last heartbeat decides the topics,
+    the highest version the expression.
+    """
+    topics: set[str] = set()
+    changed = False
+    for subscription in told:
+        topics.add(subscription.topic)
+        old = known.get(subscription.topic)
+        if old is None or subscription.version > old.version:
+            known[subscription.topic] = subscription
+            changed = changed or old is None
+    for topic in [topic for topic in known if topic not in topics]:
+        del known[topic]
+        changed = True
+    return changed

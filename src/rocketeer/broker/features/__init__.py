@@ -1,0 +1,1 @@
+"""What plugs into the broker: each module makes one `Feature`."""

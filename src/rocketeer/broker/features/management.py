@@ -1,0 +1,89 @@
+"""Everything a broker does beside moving messages: clients, offsets, topics, groups and queue locks."""
+
+from collections.abc import Awaitable, Callable, Collection
+from typing import Protocol
+
+from rocketeer.broker.feature import Feature, Guard, Periodic
+from rocketeer.broker.groups import GroupTable
+from rocketeer.broker.handlers.clients import ClientService
+from rocketeer.broker.handlers.groups import group_handlers
+from rocketeer.broker.handlers.locks import lock_handlers
+from rocketeer.broker.handlers.offsets import Queues, offset_handlers
+from rocketeer.broker.handlers.topics import StoredTopics, topic_handlers
+from rocketeer.broker.locks import QueueLocks
+from rocketeer.broker.offsets import ConsumerOffsets
+from rocketeer.broker.topics import TopicTable
+from rocketeer.clock import Clock
+from rocketeer.config import BrokerRole
+from rocketeer.errors import RequestRefused
+from rocketeer.model.topic import TopicConfig
+from rocketeer.protocol.codes import RequestCode, ResponseCode
+from rocketeer.protocol.command import Command
+from rocketeer.remoting.server import Connection
+
+CLIENT_SCAN_S = 10.0
+LOCK_SCAN_S = 60.0
+
+MASTER_ONLY: Collection[int] = frozenset(
+    {
+        RequestCode.UPDATE_AND_CREATE_TOPIC,
+        RequestCode.DELETE_TOPIC_IN_BROKER,
+        RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
+        RequestCode.DELETE_SUBSCRIPTIONGROUP,
+    }
+)
+
+
+class Store(Queues, StoredTopics, Protocol):
+    """What management asks of the store."""
+
+
+def management_features(
+    *,
+    clients: ClientService,
+    topics: TopicTable,
+    groups: GroupTable,
+    offsets: ConsumerOffsets,
+    locks: QueueLocks,
+    store: Store,
+    clock: Clock,
+    role: BrokerRole,
+    announce: Callable[[TopicConfig], Awaitable[None]],
+) -> list[Feature]:
+    """The features in a written order; their `state` is what must be on disk after a restart."""
+    return [
+        Feature(
+            "clients",
+            handlers=clients.handlers(),
+            services=(Periodic("scan clients", CLIENT_SCAN_S, clients.scan),),
+        ),
+        Feature("offsets", handlers=offset_handlers(offsets, store), state=(offsets,)),
+        Feature(
+            "topics",
+            guards=slave_guards(role),
+            handlers=topic_handlers(topics, store, announce),
+            state=(topics,),
+        ),
+        Feature("groups", handlers=group_handlers(groups, offsets), state=(groups,)),
+        Feature(
+            "queue locks",
+            handlers=lock_handlers(locks, clock),
+            services=(
+                Periodic("forget expired locks", LOCK_SCAN_S, lambda: locks.forget_expired(clock.now_ms())),
+            ),
+        ),
+    ]
+
+
+def slave_guards(role: BrokerRole) -> tuple[Guard, ...]:
+    """On a slave topics and groups are those of its master."""
+
+    def refuse(command: Command, connection: Connection) -> None:
+        if command.code in MASTER_ONLY:
+            raise RequestRefused(
+                ResponseCode.SYSTEM_ERROR,
+                "Can't modify topic or subscription group from slave broker, "
+                "please execute it from master broker.",
+            )
+
+    return (refuse,) if role is BrokerRole.SLAVE else ()

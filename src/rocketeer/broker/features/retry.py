@@ -1,0 +1,129 @@
+"""CONSUMER_SEND_MSG_BACK: a message its consumer could not handle waits in the group's retry topic, then tries end.
+
+The n-th try comes after delay level 3 + n (or the level the client chose); past the limit the message goes to
+the group's dead letters.
+"""
+
+import random
+from collections.abc import Callable
+from typing import Protocol
+
+from rocketeer.broker.feature import Feature
+from rocketeer.broker.groups import GroupTable
+from rocketeer.broker.topics import TopicTable
+from rocketeer.broker.writer import Put, Writer
+from rocketeer.errors import RequestRefused
+from rocketeer.model.topic import Perm, TopicConfig, dlq_topic, retry_topic
+from rocketeer.protocol.codes import RequestCode, ResponseCode
+from rocketeer.protocol.command import Command, reply
+from rocketeer.protocol.headers.base import decode_header
+from rocketeer.protocol.headers.send import ConsumerSendMsgBackHeader
+from rocketeer.record.layout import PendingMessage, StoredMessage
+from rocketeer.record.properties import (
+    DELAY,
+    ORIGIN_MESSAGE_ID,
+    RETRY_TOPIC,
+    WAIT,
+    encode_properties,
+)
+from rocketeer.remoting.server import Connection
+
+FIRST_RETRY_LEVEL = 3
+DLQ_QUEUES = 1
+READ_WRITE = Perm.READ | Perm.WRITE
+FAQ = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
+
+
+class Messages(Protocol):
+    """What sending back asks of the store."""
+
+    def message_at(self, log_offset: int) -> StoredMessage | None: ...
+
+
+class SendBack:
+    """Stores the failed message again, for later or for good."""
+
+    def __init__(
+        self,
+        *,
+        topics: TopicTable,
+        groups: GroupTable,
+        store: Messages,
+        writer: Callable[[], Writer],
+        broker_ip: str,
+        broker_perm: int,
+    ) -> None:
+        self._topics = topics
+        self._groups = groups
+        self._store = store
+        self._writer = writer
+        self._broker_ip = broker_ip
+        self._broker_perm = broker_perm
+
+    def handle(self, command: Command, connection: Connection) -> Command | None:
+        header = decode_header(ConsumerSendMsgBackHeader, command.ext)
+        group = self._groups.get_or_create(header.group)
+        if group is None:
+            raise RequestRefused(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+                f"subscription group not exist, {header.group}{FAQ}",
+            )
+        if not self._broker_perm & Perm.WRITE:
+            raise RequestRefused(
+                ResponseCode.NO_PERMISSION, f"the broker[{self._broker_ip}] sending message is forbidden"
+            )
+        if group.retry_queues <= 0:
+            return reply(command)
+        sys_flag = 2 if header.unit_mode else 0
+        target = self._topics.create_in_send_back(
+            retry_topic(header.group), group.retry_queues, READ_WRITE, sys_flag
+        )
+        if not target.perm & Perm.WRITE:
+            raise RequestRefused(
+                ResponseCode.NO_PERMISSION, f"the topic[{target.name}] sending message is forbidden"
+            )
+        message = self._store.message_at(header.offset)
+        if message is None:
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {header.offset}")
+        tries_max = group.retry_max if header.max_reconsume_times is None else header.max_reconsume_times
+        level = header.delay_level
+        if message.reconsume_times >= tries_max or level < 0:
+            target = self._topics.create_in_send_back(dlq_topic(header.group), DLQ_QUEUES, READ_WRITE)
+            level = 0
+        elif level == 0:
+            level = FIRST_RETRY_LEVEL + message.reconsume_times
+
+        def done(put: Put) -> None:
+            if command.is_oneway:
+                return
+            if put.stored:
+                connection.send(reply(command))
+            else:
+                connection.send(reply(command, ResponseCode.SYSTEM_ERROR, put.remark))
+
+        self._writer().put(again(message, target, level), done, wait=False)
+        return None
+
+
+def again(message: StoredMessage, target: TopicConfig, level: int) -> PendingMessage:
+    """The message as it is stored for its next try."""
+    properties = message.properties_dict()
+    properties.setdefault(RETRY_TOPIC, message.topic)
+    properties.setdefault(ORIGIN_MESSAGE_ID, message.offset_msg_id)
+    properties[WAIT] = "false"
+    properties[DELAY] = str(level)
+    return PendingMessage(
+        topic=target.name,
+        queue_id=random.randrange(max(1, target.write_queues)),
+        flag=message.flag,
+        sys_flag=message.sys_flag,
+        born_ms=message.born_ms,
+        born_host=message.born_host,
+        body=message.body,
+        properties=encode_properties(properties),
+        reconsume_times=message.reconsume_times + 1,
+    )
+
+
+def retry_feature(send_back: SendBack) -> Feature:
+    return Feature("retry", handlers={RequestCode.CONSUMER_SEND_MSG_BACK: send_back.handle})

@@ -1,0 +1,82 @@
+"""The consumer groups' settings: config/subscriptionGroup.json in memory, looked up by every pull."""
+
+import logging
+
+from rocketeer.clock import Clock
+from rocketeer.config import BrokerConfig
+from rocketeer.model.data_version import DataVersion
+from rocketeer.model.group import SubscriptionGroup, is_system_group
+from rocketeer.protocol.bodies.groups import decode_group_table, encode_group_table
+
+log = logging.getLogger(__name__)
+
+SYSTEM_GROUPS = (
+    "TOOLS_CONSUMER",
+    "FILTERSRV_CONSUMER",
+    "SELF_TEST_C_GROUP",
+    "CID_ONS-HTTP-PROXY",
+    "CID_ONSAPI_PULL",
+    "CID_ONSAPI_PERMISSION",
+    "CID_ONSAPI_OWNER",
+)
+
+
+class GroupTable:
+    """Every group this broker knows; whether an unknown one appears by itself is a setting."""
+
+    file_name = "subscriptionGroup.json"
+
+    def __init__(self, config: BrokerConfig, clock: Clock) -> None:
+        self._clock = clock
+        self._dirty = False
+        self.auto_create = config.auto_create_group_enable
+        self.version = DataVersion(clock.now_ms(), 0)
+        self.configs: dict[str, SubscriptionGroup] = {name: SubscriptionGroup(name) for name in SYSTEM_GROUPS}
+
+    def get(self, name: str) -> SubscriptionGroup | None:
+        return self.configs.get(name)
+
+    def get_or_create(self, name: str) -> SubscriptionGroup | None:
+        """The group's settings; None for an unknown group that may not appear by itself."""
+        known = self.configs.get(name)
+        if known is not None:
+            return known
+        if not self.auto_create and not is_system_group(name):
+            return None
+        created = SubscriptionGroup(name)
+        log.info("group created group=%s", name)
+        self.put(created)
+        return created
+
+    def put(self, group: SubscriptionGroup) -> None:
+        """Create or replace."""
+        self.configs[group.name] = group
+        self._changed()
+
+    def delete(self, name: str) -> SubscriptionGroup | None:
+        group = self.configs.pop(name, None)
+        if group is not None:
+            self._changed()
+        return group
+
+    def _changed(self) -> None:
+        self.version = self.version.next(self._clock.now_ms())
+        self._dirty = True
+
+    # --- the file ----------------------------------------------------------------------------
+
+    def body(self) -> bytes:
+        """The table as a reply carries it."""
+        return encode_group_table(self.configs, self.version)
+
+    def encode(self) -> str:
+        return self.body().decode()
+
+    def decode(self, text: str) -> None:
+        """Lay the file over the system groups."""
+        groups, self.version = decode_group_table(text.encode())
+        self.configs.update(groups)
+
+    def take_dirty(self) -> bool:
+        dirty, self._dirty = self._dirty, False
+        return dirty

@@ -1,0 +1,1 @@
+"""One module a subject; every handler answers one request code."""

@@ -1,0 +1,44 @@
+"""Administration of consumer groups: create or change (200), list all (201), delete (207)."""
+
+import logging
+from typing import Protocol
+
+from rocketeer.broker.groups import GroupTable
+from rocketeer.protocol.bodies.groups import decode_group
+from rocketeer.protocol.codes import RequestCode
+from rocketeer.protocol.command import Command, reply
+from rocketeer.protocol.headers import DeleteSubscriptionGroupHeader, decode_header
+from rocketeer.remoting.server import Connection, Handler
+
+log = logging.getLogger(__name__)
+
+
+class GroupOffsets(Protocol):
+    """What deleting a group asks of the offsets' table."""
+
+    def remove_group(self, group: str) -> None: ...
+
+
+def group_handlers(groups: GroupTable, offsets: GroupOffsets) -> dict[int, Handler]:
+    def update(command: Command, connection: Connection) -> Command:
+        group = decode_group(command.body)
+        log.info("group updated group=%s remote=%s", group, connection.remote)
+        groups.put(group)
+        return reply(command)
+
+    def list_all(command: Command, connection: Connection) -> Command:
+        return reply(command, body=groups.body())
+
+    def delete(command: Command, connection: Connection) -> Command:
+        header = decode_header(DeleteSubscriptionGroupHeader, command.ext)
+        log.info("group deleted group=%s remote=%s", header.group_name, connection.remote)
+        groups.delete(header.group_name)
+        if header.remove_offset or header.clean_offset:
+            offsets.remove_group(header.group_name)
+        return reply(command)
+
+    return {
+        RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: update,
+        RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: list_all,
+        RequestCode.DELETE_SUBSCRIPTIONGROUP: delete,
+    }

@@ -1,0 +1,104 @@
+"""PULL_MESSAGE: answered at once, or held until a matching message arrives or the hold time is over."""
+
+from collections.abc import Callable
+
+from rocketeer.broker.holds import HeldPulls
+from rocketeer.broker.offsets import ConsumerOffsets
+from rocketeer.broker.pull import FLAG_COMMIT_OFFSET, FLAG_SUSPEND, PreparedPull, Pulled, PullService
+from rocketeer.broker.reply_templates import reply_template
+from rocketeer.clock import Clock
+from rocketeer.protocol.codes import RequestCode, ResponseCode
+from rocketeer.protocol.command import Command, encode_head, reply
+from rocketeer.protocol.frame import JSON, pack_prefix
+from rocketeer.protocol.headers import PullMessageHeader
+from rocketeer.protocol.headers.base import decode_header
+from rocketeer.remoting.server import Connection, Handler
+from rocketeer.store.message_store import GetStatus
+
+HOLD_MS_MAX = 300_000
+_OFFSETS = ("nextBeginOffset", "minOffset", "maxOffset")
+
+OffsetMoved = Callable[[PreparedPull, int], None]
+"""Told when a consumer asked for an offset that does not exist, with the one it was led to."""
+
+
+class PullHandler:
+    """Leads a pull from its header to its reply."""
+
+    def __init__(
+        self,
+        service: PullService,
+        *,
+        holds: HeldPulls,
+        offsets: ConsumerOffsets,
+        clock: Clock,
+        offset_moved: OffsetMoved,
+        long_polling: bool,
+        short_polling_ms: int,
+        broker_id: int,
+    ) -> None:
+        self._service = service
+        self._holds = holds
+        self._offsets = offsets
+        self._clock = clock
+        self._offset_moved = offset_moved
+        self._long_polling = long_polling
+        self._short_polling_ms = short_polling_ms
+        self._ext = {"suggestWhichBrokerId": str(broker_id)}
+        self._templates = {
+            status: reply_template({**self._ext, **dict.fromkeys(_OFFSETS)}, status.name)
+            for status in GetStatus
+        }
+
+    def handlers(self) -> dict[int, Handler]:
+        return {RequestCode.PULL_MESSAGE: self.pull}
+
+    def pull(self, command: Command, connection: Connection) -> Command | None:
+        self.serve(decode_header(PullMessageHeader, command.ext), command, connection)
+        return None
+
+    def serve(self, header: PullMessageHeader, command: Command, connection: Connection) -> None:
+        """Answer on the connection, now or later."""
+        pull = self._service.prepare(header, connection.remote)
+        pulled = self._service.attempt(pull)
+        if header.sys_flag & FLAG_COMMIT_OFFSET:
+            self._offsets.commit(pull.group, pull.topic, pull.queue_id, header.commit_offset)
+        if pulled.code == ResponseCode.PULL_NOT_FOUND and header.sys_flag & FLAG_SUSPEND:
+            self._hold(pull, header.suspend_ms, command, connection)
+        else:
+            self._answer(pull, pulled, command, connection)
+
+    def _hold(self, pull: PreparedPull, suspend_ms: int, command: Command, connection: Connection) -> None:
+        hold_ms = min(suspend_ms, HOLD_MS_MAX) if self._long_polling else self._short_polling_ms
+
+        def retry(last: bool) -> bool:
+            if connection.closed:
+                return True
+            pulled = self._service.attempt(pull)
+            nothing = pulled.code in (ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY)
+            if nothing and not last:
+                # What arrived does not match the filter: wait on, but do not look at it again.
+                if pulled.code == ResponseCode.PULL_RETRY_IMMEDIATELY:
+                    pull.offset = pulled.fetched.next_offset
+                return False
+            self._answer(pull, pulled, command, connection)
+            return True
+
+        deadline_s = self._clock.monotonic_s() + hold_ms / 1000
+        self._holds.hold(pull.topic, pull.queue_id, deadline_s, retry)
+
+    def _answer(self, pull: PreparedPull, pulled: Pulled, command: Command, connection: Connection) -> None:
+        if pulled.code == ResponseCode.PULL_OFFSET_MOVED:
+            self._offset_moved(pull, pulled.fetched.next_offset)
+        if command.is_oneway:
+            return
+        fetched = pulled.fetched
+        offsets = (fetched.next_offset, fetched.min_offset, fetched.max_offset)
+        if command.serialize == JSON:
+            head = (self._templates[fetched.status] % (pulled.code, command.opaque, *offsets)).encode()
+        else:
+            ext = self._ext | dict(zip(_OFFSETS, map(str, offsets), strict=True))
+            head = encode_head(reply(command, pulled.code, fetched.status.name, ext))
+        connection.write_parts(
+            [pack_prefix(command.serialize, len(head), fetched.bytes), head, *fetched.parts]
+        )

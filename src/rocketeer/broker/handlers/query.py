@@ -1,0 +1,57 @@
+"""QUERY_MESSAGE (by key) and VIEW_MESSAGE_BY_ID (by offset in the log)."""
+
+from typing import Protocol
+
+from rocketeer.errors import RequestRefused
+from rocketeer.protocol.codes import RequestCode, ResponseCode
+from rocketeer.protocol.command import Command, reply
+from rocketeer.protocol.headers import QueryMessageHeader, ViewMessageHeader
+from rocketeer.protocol.headers.base import decode_header
+from rocketeer.record.layout import StoredMessage, encode_record
+from rocketeer.remoting.server import Connection, Handler
+from rocketeer.store.message_store import Found
+
+UNIQUE_KEY_QUERY = "_UNIQUE_KEY_QUERY"
+
+
+class Archive(Protocol):
+    """What querying asks of the store."""
+
+    def query(self, topic: str, key: str, begin_ms: int, end_ms: int, max_count: int) -> Found: ...
+
+    def message_at(self, log_offset: int) -> StoredMessage | None: ...
+
+
+class QueryHandler:
+    """Answers with records as they are stored."""
+
+    def __init__(self, store: Archive, *, unique_key_count_max: int) -> None:
+        self._store = store
+        self._unique_key_count_max = unique_key_count_max
+
+    def handlers(self) -> dict[int, Handler]:
+        return {RequestCode.QUERY_MESSAGE: self.query, RequestCode.VIEW_MESSAGE_BY_ID: self.view}
+
+    def query(self, command: Command, connection: Connection) -> Command:
+        header = decode_header(QueryMessageHeader, command.ext)
+        count_max = header.max_count
+        if command.ext.get(UNIQUE_KEY_QUERY) == "true":
+            count_max = self._unique_key_count_max
+        found = self._store.query(header.topic, header.key, header.begin_ms, header.end_ms, count_max)
+        ext = {
+            "indexLastUpdateTimestamp": str(found.index_last_ms),
+            "indexLastUpdatePhyoffset": str(found.index_last_offset),
+        }
+        if not found.messages:
+            remark = "can not find message, maybe time range not correct"
+            return reply(command, ResponseCode.QUERY_NOT_FOUND, remark, ext)
+        return reply(command, ext=ext, body=b"".join(map(encode_record, found.messages)))
+
+    def view(self, command: Command, connection: Connection) -> Command:
+        header = decode_header(ViewMessageHeader, command.ext)
+        message = self._store.message_at(header.offset)
+        if message is None:
+            raise RequestRefused(
+                ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {header.offset}"
+            )
+        return reply(command, body=encode_record(message))

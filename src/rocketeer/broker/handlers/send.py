@@ -1,0 +1,70 @@
+"""SEND_MESSAGE in its three forms (10, 310 and the batch 320): the general path."""
+
+from rocketeer.broker.send import SendHeader, SendService
+from rocketeer.broker.writer import Put
+from rocketeer.errors import RequestRefused, RocketeerError
+from rocketeer.protocol.codes import RequestCode, ResponseCode
+from rocketeer.protocol.command import Command, reply
+from rocketeer.protocol.headers.base import decode_header
+from rocketeer.protocol.headers.send import SendMessageHeader, SendMessageV2Header
+from rocketeer.record.ids import offset_msg_id
+from rocketeer.remoting.server import Connection, Handler
+
+
+class SendHandler:
+    """Leads a send request to the service and its outcome back to the sender."""
+
+    def __init__(self, service: SendService, *, store_host: bytes, region: str, trace_on: bool) -> None:
+        self._service = service
+        self._store_host = store_host
+        self.ext = {"MSG_REGION": region, "TRACE_ON": "true" if trace_on else "false"}
+        """In every reply, also in refusals."""
+
+    def handlers(self) -> dict[int, Handler]:
+        return {
+            RequestCode.SEND_MESSAGE: self.send,
+            RequestCode.SEND_MESSAGE_V2: self.send_v2,
+            RequestCode.SEND_BATCH_MESSAGE: self.send_v2,
+        }
+
+    def send(self, command: Command, connection: Connection) -> Command | None:
+        return self._serve(command, connection, SendMessageHeader)
+
+    def send_v2(self, command: Command, connection: Connection) -> Command | None:
+        return self._serve(command, connection, SendMessageV2Header)
+
+    def _serve(
+        self,
+        command: Command,
+        connection: Connection,
+        kind: type[SendMessageHeader] | type[SendMessageV2Header],
+    ) -> Command | None:
+        def done(queue_id: int, put: Put) -> None:
+            if not command.is_oneway:
+                connection.send(self.answer(command, queue_id, put))
+
+        try:
+            header: SendHeader = decode_header(kind, command.ext)
+            serve = self._service.send_batch if _is_batch(command, header) else self._service.send
+            serve(header, command.body, connection.remote_host, connection.remote, done)
+        except RequestRefused as refusal:
+            return reply(command, refusal.code, refusal.remark, self.ext)
+        except RocketeerError as error:
+            return reply(command, ResponseCode.SYSTEM_ERROR, str(error), self.ext)
+        return None
+
+    def answer(self, command: Command, queue_id: int, put: Put) -> Command:
+        if not put.stored:
+            return reply(command, put.code, put.remark, self.ext)
+        ids = (offset_msg_id(self._store_host, appended.log_offset) for appended in put.appended)
+        ext = {
+            **self.ext,
+            "msgId": ",".join(ids),
+            "queueId": str(queue_id),
+            "queueOffset": str(put.appended[0].queue_offset),
+        }
+        return reply(command, put.code, put.remark, ext)
+
+
+def _is_batch(command: Command, header: SendHeader) -> bool:
+    return command.code == RequestCode.SEND_BATCH_MESSAGE or bool(header.batch)

@@ -1,0 +1,83 @@
+"""Administration of topics: create or change (17), delete (215), list all (21)."""
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from rocketeer.broker.topics import TopicTable
+from rocketeer.errors import InvalidTopic, RequestRefused
+from rocketeer.model.topic import TopicConfig, validate_topic_name
+from rocketeer.protocol.codes import RequestCode, ResponseCode
+from rocketeer.protocol.command import Command, reply
+from rocketeer.protocol.headers import CreateTopicHeader, DeleteTopicHeader, decode_header
+from rocketeer.remoting.server import Connection, Handler
+
+log = logging.getLogger(__name__)
+
+UPDATED_REMARK = "not set any response code"
+"""What RocketMQ says when 17 succeeded; tools print it."""
+
+QUEUES_MAX = 65_535
+"""More queues than this is a slip of the finger, and every client would hold them all."""
+
+
+class StoredTopics(Protocol):
+    """What deleting asks of the store."""
+
+    def delete_topic(self, topic: str) -> None: ...
+
+
+def topic_handlers(
+    topics: TopicTable, store: StoredTopics, announce: Callable[[TopicConfig], Awaitable[None]]
+) -> dict[int, Handler]:
+    """`announce` tells the name servers of a changed topic; the reply waits until they know it."""
+
+    async def update(command: Command, connection: Connection) -> Command:
+        header = decode_header(CreateTopicHeader, command.ext)
+        _check_name(topics, header.topic)
+        if not (0 <= header.read_queues <= QUEUES_MAX and 0 <= header.write_queues <= QUEUES_MAX):
+            raise RequestRefused(
+                ResponseCode.SYSTEM_ERROR,
+                f"readQueueNums[{header.read_queues}] and writeQueueNums[{header.write_queues}] "
+                f"must be between 0 and {QUEUES_MAX}",
+            )
+        # The header's `order` is not taken over: a topic is an order topic while the name servers' order
+        # configuration names it, and the registration that follows brings that.
+        topic = TopicConfig(
+            header.topic,
+            read_queues=header.read_queues,
+            write_queues=header.write_queues,
+            perm=header.perm,
+            filter_type=header.filter_type or "SINGLE_TAG",
+            sys_flag=header.sys_flag or 0,
+        )
+        log.info("topic updated topic=%s remote=%s", topic, connection.remote)
+        topics.put(topic)
+        await announce(topic)
+        return reply(command, remark=UPDATED_REMARK)
+
+    def delete(command: Command, connection: Connection) -> Command:
+        name = decode_header(DeleteTopicHeader, command.ext).topic
+        _check_name(topics, name)
+        log.info("topic deleted topic=%s remote=%s", name, connection.remote)
+        topics.delete(name)
+        store.delete_topic(name)
+        return reply(command)
+
+    def list_all(command: Command, connection: Connection) -> Command:
+        return reply(command, body=topics.body())
+
+    return {
+        RequestCode.UPDATE_AND_CREATE_TOPIC: update,
+        RequestCode.DELETE_TOPIC_IN_BROKER: delete,
+        RequestCode.GET_ALL_TOPIC_CONFIG: list_all,
+    }
+
+
+def _check_name(topics: TopicTable, name: str) -> None:
+    try:
+        validate_topic_name(name)
+    except InvalidTopic as error:
+        raise RequestRefused(ResponseCode.SYSTEM_ERROR, str(error)) from None
+    if topics.is_system(name):
+        raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"The topic[{name}] is conflict with system topic.")

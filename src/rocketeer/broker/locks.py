@@ -1,0 +1,76 @@
+"""Which client of an orderly consuming group owns which queue: the state behind LOCK_BATCH_MQ (41) and 42.
+
+Invariant: within a group a queue has at most one owner. A lock lives for a minute after it was last taken or
+renewed: a client that renews in time never loses it, and one that dies blocks the others no longer than that.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from rocketeer.model.queue import MessageQueue
+
+LOCK_LIFE_MS = 60_000
+
+
+@dataclass(slots=True)
+class _Lock:
+    client_id: str
+    renewed_ms: int
+
+
+class QueueLocks:
+    """Pure: the time is an argument of every call."""
+
+    def __init__(self, *, life_ms: int = LOCK_LIFE_MS) -> None:
+        self._life_ms = life_ms
+        self._groups: dict[str, dict[MessageQueue, _Lock]] = {}
+
+    def lock(
+        self, group: str, client_id: str, queues: Iterable[MessageQueue], now_ms: int
+    ) -> list[MessageQueue]:
+        """Take or renew; returns the queues the client now owns, in the order asked for."""
+        locks = self._groups.setdefault(group, {})
+        owned = []
+        for queue in dict.fromkeys(queues):
+            held = locks.get(queue)
+            if held is not None and held.client_id != client_id and not self._expired(held, now_ms):
+                continue
+            locks[queue] = _Lock(client_id, now_ms)
+            owned.append(queue)
+        if not locks:
+            del self._groups[group]
+        return owned
+
+    def unlock(self, group: str, client_id: str, queues: Iterable[MessageQueue]) -> None:
+        """Give queues back; one that somebody else owns stays theirs."""
+        locks = self._groups.get(group)
+        if locks is None:
+            return
+        for queue in queues:
+            held = locks.get(queue)
+            if held is not None and held.client_id == client_id:
+                del locks[queue]
+        if not locks:
+            del self._groups[group]
+
+    def owner(self, group: str, queue: MessageQueue, now_ms: int) -> str | None:
+        """The client id that owns the queue now."""
+        held = self._groups.get(group, {}).get(queue)
+        if held is None or self._expired(held, now_ms):
+            return None
+        return held.client_id
+
+    def forget_expired(self, now_ms: int) -> None:
+        """Drop locks nobody can claim any more, so that groups that come and go leave nothing behind."""
+        for group, locks in list(self._groups.items()):
+            for queue, held in list(locks.items()):
+                if self._expired(held, now_ms):
+                    del locks[queue]
+            if not locks:
+                del self._groups[group]
+
+    def __len__(self) -> int:
+        return sum(len(locks) for locks in self._groups.values())
+
+    def _expired(self, held: _Lock, now_ms: int) -> bool:
+        return now_ms - held.renewed_ms > self._life_ms

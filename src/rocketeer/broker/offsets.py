@@ -1,0 +1,98 @@
+"""How far each group has consumed each queue: config/consumerOffset.json in memory, written every 5 s.
+
+Commits come with pulls, by the thousand. The file's text is kept in one piece per topic and group, and only
+the pieces that changed are made anew, so that persisting never holds up the loop.
+"""
+
+import json
+from collections.abc import Mapping
+
+from rocketeer.protocol.bodies.offsets import decode_consumer_offsets
+
+SEPARATOR = "@"
+
+
+class ConsumerOffsets:
+    """Keyed `topic@group`, as RocketMQ's file is; neither name may contain the separator."""
+
+    file_name = "consumerOffset.json"
+
+    def __init__(self) -> None:
+        self._table: dict[str, dict[int, int]] = {}
+        self._pieces: dict[str, str] = {}
+        self._stale: set[str] = set()
+        self._dirty = False
+
+    def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Set it, forwards or backwards: resetting a group is going back."""
+        key = f"{topic}{SEPARATOR}{group}"
+        queues = self._table.get(key)
+        if queues is None:
+            queues = self._table[key] = {}
+        queues[queue_id] = offset
+        self._touch(key)
+
+    def query(self, group: str, topic: str, queue_id: int) -> int | None:
+        """The committed offset; None when the group never committed one for this queue."""
+        queues = self._table.get(f"{topic}{SEPARATOR}{group}")
+        return None if queues is None else queues.get(queue_id)
+
+    def of(self, group: str, topic: str) -> Mapping[int, int]:
+        """Queue id to offset, for one group on one topic."""
+        return self._table.get(f"{topic}{SEPARATOR}{group}", {})
+
+    def topics_of(self, group: str) -> set[str]:
+        """The topics on which the group has committed."""
+        return {topic for topic, owner in self._pairs() if owner == group}
+
+    def groups_of(self, topic: str) -> set[str]:
+        """The groups that have committed on the topic."""
+        return {group for name, group in self._pairs() if name == topic}
+
+    def copy_group(self, source: str, target: str, topic: str) -> None:
+        """Let `target` continue where `source` stands."""
+        queues = self._table.get(f"{topic}{SEPARATOR}{source}")
+        if queues is not None:
+            key = f"{topic}{SEPARATOR}{target}"
+            self._table[key] = dict(queues)
+            self._touch(key)
+
+    def remove_group(self, group: str) -> None:
+        self._remove([key for key in self._table if key.partition(SEPARATOR)[2] == group])
+
+    def remove_topic(self, topic: str) -> None:
+        self._remove([key for key in self._table if key.partition(SEPARATOR)[0] == topic])
+
+    def _remove(self, keys: list[str]) -> None:
+        for key in keys:
+            del self._table[key]
+            self._pieces.pop(key, None)
+            self._stale.discard(key)
+            self._dirty = True
+
+    def _pairs(self) -> list[tuple[str, str]]:
+        return [(key.partition(SEPARATOR)[0], key.partition(SEPARATOR)[2]) for key in self._table]
+
+    def _touch(self, key: str) -> None:
+        self._stale.add(key)
+        self._dirty = True
+
+    # --- the file ----------------------------------------------------------------------------
+
+    def encode(self) -> str:
+        """fastjson's form: the queue ids are not quoted."""
+        for key in self._stale:
+            queues = ",".join([f"{queue}:{offset}" for queue, offset in self._table[key].items()])
+            self._pieces[key] = f"{json.dumps(key)}:{{{queues}}}"
+        self._stale.clear()
+        return '{"offsetTable":{' + ",\n".join(self._pieces.values()) + "}}"
+
+    def decode(self, text: str) -> None:
+        """Replace everything by what the file says; raises BadBody and leaves everything as it was."""
+        self._table = decode_consumer_offsets(text.encode())
+        self._pieces = {}
+        self._stale = set(self._table)
+
+    def take_dirty(self) -> bool:
+        dirty, self._dirty = self._dirty, False
+        return dirty

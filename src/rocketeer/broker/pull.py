@@ -1,0 +1,186 @@
+"""Pulling without a frame: who may read what, one read of the store, and when to hold.
+
+A pull is checked once (`prepare`), then tried as often as needed (`attempt`): at once, and again for each wake-up
+while it is held.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple, Protocol
+
+from rocketeer.broker.clients import ClientTable
+from rocketeer.broker.groups import GroupTable
+from rocketeer.broker.topics import TopicTable
+from rocketeer.errors import RequestRefused
+from rocketeer.filter.tags import tag_matcher, tag_subscription
+from rocketeer.model.subscription import TAG, BadTagExpression, MessageModel
+from rocketeer.model.topic import Perm
+from rocketeer.protocol.codes import ResponseCode
+from rocketeer.protocol.headers import PullMessageHeader
+from rocketeer.remoting.server import Connection
+from rocketeer.store.message_store import Fetched, GetStatus
+
+FLAG_COMMIT_OFFSET = 1
+FLAG_SUSPEND = 2
+FLAG_SUBSCRIPTION = 4
+
+FAQ = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
+
+Accepts = Callable[[int], bool]
+
+
+class Messages(Protocol):
+    """What pulling asks of the store."""
+
+    def get(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        max_count: int,
+        max_bytes: int | None = None,
+        accepts: Accepts | None = None,
+    ) -> Fetched: ...
+
+
+class Pulled(NamedTuple):
+    """The outcome of one attempt: the response code, and what was found (its status is the remark)."""
+
+    code: int
+    fetched: Fetched
+
+
+@dataclass(slots=True)
+class PreparedPull:
+    """A pull that passed all checks."""
+
+    group: str
+    topic: str
+    queue_id: int
+    offset: int
+    max_count: int
+    accepts: Accepts | None
+
+
+_CODES = {
+    GetStatus.FOUND: ResponseCode.SUCCESS,
+    GetStatus.NO_MATCHED_MESSAGE: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    GetStatus.MESSAGE_WAS_REMOVING: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    GetStatus.OFFSET_FOUND_NULL: ResponseCode.PULL_NOT_FOUND,
+    GetStatus.OFFSET_OVERFLOW_ONE: ResponseCode.PULL_NOT_FOUND,
+    GetStatus.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
+    GetStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
+}
+
+
+class PullService:
+    """Checks pulls and tries them."""
+
+    def __init__(
+        self,
+        store: Messages,
+        *,
+        topics: TopicTable,
+        groups: GroupTable,
+        clients: ClientTable[Connection],
+        broker_ip: str,
+        broker_perm: int,
+    ) -> None:
+        self._store = store
+        self._topics = topics
+        self._groups = groups
+        self._clients = clients
+        self._broker_ip = broker_ip
+        self._broker_perm = broker_perm
+
+    def prepare(self, header: PullMessageHeader, remote: str) -> PreparedPull:
+        """Every check, in RocketMQ's order and with its texts; RequestRefused when one fails."""
+        topic = header.topic
+        if not self._broker_perm & Perm.READ:
+            raise RequestRefused(
+                ResponseCode.NO_PERMISSION, f"the broker[{self._broker_ip}] pulling message is forbidden"
+            )
+        group = self._groups.get_or_create(header.consumer_group)
+        if group is None:
+            raise RequestRefused(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+                f"subscription group [{header.consumer_group}] does not exist, {FAQ}",
+            )
+        if not group.consume_enable:
+            raise RequestRefused(
+                ResponseCode.NO_PERMISSION, f"subscription group no permission, {header.consumer_group}"
+            )
+        config = self._topics.get(topic)
+        if config is None:
+            raise RequestRefused(
+                ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist, apply first please! {FAQ}"
+            )
+        if not config.perm & Perm.READ:
+            raise RequestRefused(
+                ResponseCode.NO_PERMISSION, f"the topic[{topic}] pulling message is forbidden"
+            )
+        if not 0 <= header.queue_id < config.read_queues:
+            raise RequestRefused(
+                ResponseCode.SYSTEM_ERROR,
+                f"queueId[{header.queue_id}] is illegal, topic:[{topic}] "
+                f"topicConfig.readQueueNums:[{config.read_queues}] consumer:[/{remote}]",
+            )
+        accepts = self._filter(header, group.consume_broadcast_enable)
+        return PreparedPull(
+            header.consumer_group, topic, header.queue_id, header.queue_offset, header.max_count, accepts
+        )
+
+    def attempt(self, pull: PreparedPull) -> Pulled:
+        """One read of the store."""
+        fetched = self._store.get(
+            pull.topic, pull.queue_id, pull.offset, pull.max_count, accepts=pull.accepts
+        )
+        code = _CODES.get(fetched.status)
+        if code is None:  # the queue is empty or unknown: only offset 0 may wait for its first message
+            code = ResponseCode.PULL_OFFSET_MOVED if pull.offset else ResponseCode.PULL_NOT_FOUND
+        return Pulled(code, fetched)
+
+    def _filter(self, header: PullMessageHeader, broadcast_allowed: bool) -> Accepts | None:
+        if header.sys_flag & FLAG_SUBSCRIPTION:
+            return _accepts_of(header.topic, header.subscription or "", header.expression_type or TAG)
+        consumer = self._clients.consumer(header.consumer_group)
+        if consumer is None:
+            raise RequestRefused(
+                ResponseCode.SUBSCRIPTION_NOT_EXIST, f"the consumer's group info not exist{FAQ}"
+            )
+        if not broadcast_allowed and consumer.message_model is MessageModel.BROADCASTING:
+            raise RequestRefused(
+                ResponseCode.NO_PERMISSION,
+                f"the consumer group[{header.consumer_group}] can not consume by broadcast way",
+            )
+        subscription = consumer.subscriptions.get(header.topic)
+        if subscription is None:
+            raise RequestRefused(
+                ResponseCode.SUBSCRIPTION_NOT_EXIST, f"the consumer's subscription not exist{FAQ}"
+            )
+        if subscription.version < header.sub_version:
+            raise RequestRefused(
+                ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest"
+            )
+        _only_tags(subscription.kind)
+        return tag_matcher(subscription)
+
+
+@lru_cache(maxsize=4096)
+def _accepts_of(topic: str, expression: str, kind: str) -> Accepts | None:
+    """The filter of a subscription that travels with the pull itself."""
+    _only_tags(kind)
+    try:
+        return tag_matcher(tag_subscription(topic, expression))
+    except BadTagExpression as error:
+        raise RequestRefused(
+            ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"parse the consumer's subscription failed: {error}"
+        ) from None
+
+
+def _only_tags(kind: str) -> None:
+    if kind != TAG:
+        raise RequestRefused(
+            ResponseCode.SYSTEM_ERROR, f"The broker does not support consumer to filter message by {kind}"
+        )

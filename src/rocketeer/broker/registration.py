@@ -1,0 +1,281 @@
+"""Keeps every name server informed of this broker and its topics, from start to stop.
+
+Full registrations go out at start, every 30 s, and (oneway, several in one) when topics appear by themselves.
+A topic that an administrator changed goes alone, and its handler waits for it. A name server that does not
+answer is logged once, tried again every few seconds, and never holds up the others.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from rocketeer.broker.feature import Feature, Periodic
+from rocketeer.broker.topics import ChangeKind, TopicChange, TopicTable
+from rocketeer.config import BrokerConfig
+from rocketeer.errors import ProtocolError, RemotingError
+from rocketeer.model.data_version import DataVersion
+from rocketeer.model.topic import Perm, TopicConfig
+from rocketeer.protocol.bodies.data_version import decode_data_version, encode_data_version
+from rocketeer.protocol.bodies.kv import decode_kv_table
+from rocketeer.protocol.bodies.register import body_crc32, encode_registration
+from rocketeer.protocol.codes import RequestCode, ResponseCode
+from rocketeer.protocol.command import Command, request
+from rocketeer.protocol.headers import (
+    Header,
+    QueryDataVersionHeader,
+    QueryDataVersionReplyHeader,
+    RegisterBrokerHeader,
+    RegisterBrokerReplyHeader,
+    UnregisterBrokerHeader,
+    decode_header,
+)
+
+log = logging.getLogger(__name__)
+
+INTERVAL_MS_MIN, INTERVAL_MS_MAX = 10_000, 60_000
+RETRY_S = 5.0
+UNREGISTER_TIMEOUT_S = 3.0
+CREATED_PAUSE_S = 0.1
+"""Topics created within this time of the last announcement share the next one."""
+
+
+class Caller(Protocol):
+    """What registration asks of a remoting client."""
+
+    async def invoke(self, address: str, command: Command, timeout_s: float) -> Command: ...
+
+    async def oneway(self, address: str, command: Command, timeout_s: float) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerIdentity:
+    """How this broker introduces itself."""
+
+    cluster: str
+    broker_name: str
+    broker_id: int
+    address: str
+    ha_address: str
+
+
+@dataclass(slots=True)
+class _NameServer:
+    address: str
+    reachable: bool = True
+
+
+class Registration:
+    """One broker's side of the bargain with all its name servers."""
+
+    def __init__(
+        self, config: BrokerConfig, identity: BrokerIdentity, *, client: Caller, topics: TopicTable
+    ) -> None:
+        self._config = config
+        self._identity = identity
+        self._client = client
+        self._topics = topics
+        self._servers = [_NameServer(address) for address in config.namesrv_addresses]
+        self._timeout_s = config.register_timeout_ms / 1000
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._next_created_s = 0.0
+        self._created_timer: asyncio.TimerHandle | None = None
+        self._stopped = False
+        self.permission = config.permission
+        self.on_master: list[Callable[[str, str], None]] = []
+        """Told (address, HA address) of the master of our broker name, whenever a name server names one."""
+
+    def feature(self) -> Feature:
+        interval_ms = max(INTERVAL_MS_MIN, min(self._config.register_interval_ms, INTERVAL_MS_MAX))
+        return Feature(
+            "registration",
+            services=(
+                Periodic("register", interval_ms / 1000, self.refresh),
+                Periodic("register with lost name servers", RETRY_S, self.retry_lost),
+            ),
+        )
+
+    @property
+    def lost(self) -> list[str]:
+        """The name servers that did not answer last time."""
+        return [server.address for server in self._servers if not server.reachable]
+
+    async def start(self) -> None:
+        """Register for the first time; returns when every name server has answered or its time is over."""
+        self._topics.on_change.append(self._topic_changed)
+        await self._register(self._servers)
+
+    async def stop(self) -> None:
+        """Take our leave of every name server that can be reached."""
+        if self._stopped:
+            return
+        self._stopped = True
+        if self._created_timer is not None:
+            self._created_timer.cancel()
+        for task in self._tasks:
+            task.cancel()
+        goodbye = self._who(UnregisterBrokerHeader)
+        await _all(
+            self._ask(server, RequestCode.UNREGISTER_BROKER, goodbye, b"", UNREGISTER_TIMEOUT_S)
+            for server in self._servers
+            if server.reachable
+        )
+
+    async def refresh(self) -> None:
+        """The regular registration; with forceRegister=false only where our data version is not known yet."""
+        if self._config.force_register:
+            await self._register(self._servers)
+        else:
+            await _all(self._register_if_changed(server) for server in self._servers)
+
+    async def retry_lost(self) -> None:
+        await self._register([server for server in self._servers if not server.reachable])
+
+    async def announce(self, topic: TopicConfig) -> None:
+        """Tell of one changed topic; returns when the reachable name servers know it."""
+        await self._register([server for server in self._servers if server.reachable], {topic.name: topic})
+
+    def connection_lost(self, address: str) -> None:
+        """A name server closed its connection: it forgot us, so it is told again at the next retry."""
+        for server in self._servers:
+            if server.address == address and not self._stopped:
+                self._lost(server, "the connection closed")
+
+    # --- topics that appear by themselves ----------------------------------------------------
+
+    def _topic_changed(self, change: TopicChange) -> None:
+        if change.kind is not ChangeKind.CREATED or self._created_timer is not None or self._stopped:
+            return
+        loop = asyncio.get_running_loop()
+        self._created_timer = loop.call_at(max(loop.time(), self._next_created_s), self._announce_created)
+
+    def _announce_created(self) -> None:
+        self._created_timer = None
+        self._next_created_s = asyncio.get_running_loop().time() + CREATED_PAUSE_S
+        header, body = self._registration(self._topics.configs)
+        for server in self._servers:
+            if server.reachable:
+                self._spawn(self._tell(server, RequestCode.REGISTER_BROKER, header, body))
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # --- one name server ---------------------------------------------------------------------
+
+    async def _register(
+        self, servers: Iterable[_NameServer], topics: Mapping[str, TopicConfig] | None = None
+    ) -> None:
+        servers = list(servers)
+        if not servers or self._stopped:  # nobody who took leave says hello again
+            return
+        header, body = self._registration(self._topics.configs if topics is None else topics)
+        replies = await asyncio.gather(
+            *(
+                self._ask(server, RequestCode.REGISTER_BROKER, header, body, self._timeout_s)
+                for server in servers
+            )
+        )
+        # As in RocketMQ one answer decides, whichever name servers disagree; ours is always the first listed.
+        answer = next((reply for reply in replies if reply is not None), None)
+        if answer is not None and not self._stopped:
+            self._apply(answer)
+
+    async def _register_if_changed(self, server: _NameServer) -> None:
+        ours = self._topics.version
+        who, body = self._who(QueryDataVersionHeader), encode_data_version(ours)
+        answer = await self._ask(server, RequestCode.QUERY_DATA_VERSION, who, body, self._timeout_s)
+        if answer is None or _version_differs(answer, ours):
+            await self._register([server])
+
+    async def _ask(
+        self, server: _NameServer, code: int, header: Header, body: bytes, timeout_s: float
+    ) -> Command | None:
+        """The answer, or None when there was none or it was a refusal; never raises, never takes longer."""
+        try:
+            answer = await self._client.invoke(server.address, request(code, header, body), timeout_s)
+        except RemotingError as error:
+            self._lost(server, str(error))
+            return None
+        if answer.code != ResponseCode.SUCCESS:
+            self._lost(server, f"request {code} refused with code {answer.code}: {answer.remark}")
+            return None
+        if not server.reachable:
+            log.info("name server reachable again address=%s", server.address)
+            server.reachable = True
+        return answer
+
+    async def _tell(self, server: _NameServer, code: int, header: Header, body: bytes) -> None:
+        try:
+            command = request(code, header, body, oneway=True)
+            await self._client.oneway(server.address, command, self._timeout_s)
+        except RemotingError as error:
+            self._lost(server, str(error))
+
+    def _lost(self, server: _NameServer, why: str) -> None:
+        if server.reachable:
+            log.warning("name server lost address=%s reason=%s", server.address, why)
+            server.reachable = False
+
+    # --- what is said and heard --------------------------------------------------------------
+
+    def _registration(self, topics: Mapping[str, TopicConfig]) -> tuple[Header, bytes]:
+        us, compressed = self._identity, self._config.compressed_register
+        body = encode_registration(self._visible(topics), self._topics.version, compressed=compressed)
+        header = RegisterBrokerHeader(
+            broker_name=us.broker_name,
+            broker_address=us.address,
+            cluster_name=us.cluster,
+            broker_id=us.broker_id,
+            ha_address=us.ha_address,
+            compressed=compressed,
+            body_crc32=body_crc32(body),
+        )
+        return header, body
+
+    def _who(self, kind: type[UnregisterBrokerHeader] | type[QueryDataVersionHeader]) -> Header:
+        us = self._identity
+        return kind(
+            broker_name=us.broker_name,
+            broker_address=us.address,
+            cluster_name=us.cluster,
+            broker_id=us.broker_id,
+        )
+
+    def _visible(self, topics: Mapping[str, TopicConfig]) -> Mapping[str, TopicConfig]:
+        """A broker that may not be read or written says so on every topic."""
+        if self.permission & Perm.READ and self.permission & Perm.WRITE:
+            return topics
+        return {
+            name: TopicConfig(name, topic.read_queues, topic.write_queues, self.permission)
+            for name, topic in topics.items()
+        }
+
+    def _apply(self, answer: Command) -> None:
+        """What a name server tells us in return: our master, and which topics are order topics."""
+        try:
+            header = decode_header(RegisterBrokerReplyHeader, answer.ext)
+            order_topics = decode_kv_table(answer.body) if answer.body else None
+        except ProtocolError as error:
+            log.warning("registration reply unreadable error=%s", error)
+            return
+        if header.master_address:
+            for told in self.on_master:
+                told(header.master_address, header.ha_address or "")
+        if order_topics is not None:
+            self._topics.set_order_topics(order_topics)
+
+
+def _version_differs(answer: Command, ours: DataVersion) -> bool:
+    try:
+        changed = decode_header(QueryDataVersionReplyHeader, answer.ext).changed
+        return changed or (bool(answer.body) and decode_data_version(answer.body) != ours)
+    except ProtocolError as error:
+        log.warning("data version unreadable error=%s", error)
+        return True
+
+
+async def _all(work: Iterable[Awaitable[object]]) -> None:
+    await asyncio.gather(*work)

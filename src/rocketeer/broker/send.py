@@ -1,0 +1,222 @@
+"""Sending without a frame: who may send what where, and what is stored for it.
+
+The general path of SEND_MESSAGE and its batch; `fast_path.py` does the same for plain messages, byte for byte.
+"""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from msgspec.structs import replace
+
+from rocketeer.broker.groups import GroupTable
+from rocketeer.broker.plain_properties import PlainParser
+from rocketeer.broker.topics import TopicTable
+from rocketeer.broker.writer import Put, Writer
+from rocketeer.errors import BadBatch, InvalidTopic, RequestRefused
+from rocketeer.model.topic import (
+    DLQ_PREFIX,
+    RETRY_PREFIX,
+    Perm,
+    TopicConfig,
+    dlq_topic,
+    may_not_be_sent_to,
+    validate_topic_name,
+)
+from rocketeer.protocol.codes import ResponseCode
+from rocketeer.record.batch import iter_batch
+from rocketeer.record.flags import MULTI_TAGS
+from rocketeer.record.layout import PendingMessage
+from rocketeer.record.properties import (
+    CLUSTER,
+    DELAY,
+    TRAN_MSG,
+    WAIT,
+    decode_properties,
+    encode_properties,
+)
+
+TOPIC_BYTES_MAX = 127
+FAQ = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
+
+
+class SendHeader(Protocol):
+    """What a send request says, whichever header it came in."""
+
+    topic: str
+    default_topic: str
+    default_topic_queues: int
+    queue_id: int
+    sys_flag: int
+    born_ms: int
+    flag: int
+    properties: str | None
+    reconsume_times: int | None
+    unit_mode: bool
+    max_reconsume_times: int | None
+    batch: bool
+
+
+@dataclass(frozen=True)
+class SendRules:
+    """The part of the broker's configuration that sending depends on."""
+
+    cluster: str
+    broker_ip: str
+    broker_perm: int
+
+
+class SendService:
+    """Admits a message, makes its stored form, and writes it."""
+
+    def __init__(
+        self,
+        rules: SendRules,
+        *,
+        topics: TopicTable,
+        groups: GroupTable,
+        writer: Writer,
+        plain: PlainParser,
+    ) -> None:
+        self._rules = rules
+        self._topics = topics
+        self._groups = groups
+        self._writer = writer
+        self._plain = plain
+
+    def send(
+        self, header: SendHeader, body: bytes, born_host: bytes, remote: str, done: Callable[[int, Put], None]
+    ) -> None:
+        """Store one message; `done(queue id, outcome)` is called once. Raises RequestRefused before storing."""
+        config = self.admit(header, remote)
+        message = self._pending(header, config, born_host)
+        message.body = body
+        plain = self._plain.parse(header.properties or "")
+        if plain is not None and not header.topic.startswith(RETRY_PREFIX):
+            message.properties, wait = plain.stored, plain.wait
+        else:
+            properties = decode_properties((header.properties or "").encode("utf-8", "replace"))
+            properties[CLUSTER] = self._rules.cluster
+            wait = properties.get(WAIT, "true").lower() == "true"
+            self._check_transaction(properties)
+            if header.topic.startswith(RETRY_PREFIX):
+                self._redirect_exhausted_retry(header, message, properties)
+            message.properties = encode_properties(properties)
+        queue_id = message.queue_id
+        self._writer.put(message, lambda put: done(queue_id, put), wait=wait)
+
+    def send_batch(
+        self, header: SendHeader, body: bytes, born_host: bytes, remote: str, done: Callable[[int, Put], None]
+    ) -> None:
+        """Store the messages of a batch next to each other in one queue."""
+        config = self.admit(header, remote)
+        topic_bytes = len(header.topic.encode())
+        if topic_bytes > TOPIC_BYTES_MAX:
+            raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, f"message topic length too long {topic_bytes}")
+        if header.topic.startswith(RETRY_PREFIX):
+            raise RequestRefused(
+                ResponseCode.MESSAGE_ILLEGAL, f"batch request does not support retry group {header.topic}"
+            )
+        shared = (header.properties or "").strip("\x02")
+        wait = decode_properties(shared.encode("utf-8", "replace")).get(WAIT, "true").lower() == "true"
+        # Stored behind every message's own properties: those of the whole batch, and the cluster.
+        pieces = ("", shared, self._plain.cluster_property) if shared else ("", self._plain.cluster_property)
+        common = "\x02".join(pieces).encode("utf-8", "replace")
+        model = self._pending(header, config, born_host)
+        try:
+            messages = [
+                replace(
+                    model, flag=item.flag, body=item.body, properties=item.properties.rstrip(b"\x02") + common
+                )
+                for item in iter_batch(body)
+            ]
+        except BadBatch as error:
+            raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, str(error)) from None
+        if not messages:
+            raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, "a batch without messages")
+        self._writer.put_batch(messages, lambda put: done(model.queue_id, put), wait=wait)
+
+    def admit(self, header: SendHeader, remote: str) -> TopicConfig:
+        """The topic's configuration, created if that is allowed; RequestRefused with RocketMQ's texts."""
+        topic = header.topic
+        rules = self._rules
+        try:
+            validate_topic_name(topic)
+        except InvalidTopic as error:
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, str(error)) from None
+        if may_not_be_sent_to(topic):
+            raise RequestRefused(
+                ResponseCode.NO_PERMISSION, f"Sending message to topic[{topic}] is forbidden."
+            )
+        if not rules.broker_perm & Perm.WRITE:
+            raise RequestRefused(
+                ResponseCode.NO_PERMISSION, f"the broker[{rules.broker_ip}] sending message is forbidden"
+            )
+        config = self._topics.get(topic) or self._create(header, remote)
+        if config is None:
+            raise RequestRefused(
+                ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist, apply first please!{FAQ}"
+            )
+        if not config.perm & Perm.WRITE and not topic.startswith((RETRY_PREFIX, DLQ_PREFIX)):
+            raise RequestRefused(
+                ResponseCode.NO_PERMISSION, f"the topic[{topic}] sending message is forbidden"
+            )
+        if header.queue_id >= max(config.read_queues, config.write_queues):
+            raise RequestRefused(
+                ResponseCode.SYSTEM_ERROR,
+                f"request queueId[{header.queue_id}] is illegal, {config} Producer: {remote}",
+            )
+        return config
+
+    def _create(self, header: SendHeader, remote: str) -> TopicConfig | None:
+        sys_flag = 1 if header.unit_mode else 0
+        config = self._topics.create_from_default(
+            header.topic, header.default_topic, remote, header.default_topic_queues, sys_flag
+        )
+        if config is None and header.topic.startswith(RETRY_PREFIX):
+            config = self._topics.create_in_send_back(header.topic, 1, Perm.READ | Perm.WRITE)
+        return config
+
+    def _pending(self, header: SendHeader, config: TopicConfig, born_host: bytes) -> PendingMessage:
+        """The message without body and properties."""
+        queue_id = header.queue_id
+        if queue_id < 0:
+            queue_id = random.randrange(config.write_queues) if config.write_queues else 0
+        return PendingMessage(
+            topic=header.topic,
+            queue_id=queue_id,
+            flag=header.flag,
+            sys_flag=header.sys_flag | MULTI_TAGS if config.filter_type == "MULTI_TAG" else header.sys_flag,
+            born_ms=header.born_ms,
+            born_host=born_host,
+            body=b"",
+            properties=b"",
+            reconsume_times=header.reconsume_times or 0,
+        )
+
+    def _check_transaction(self, properties: dict[str, str]) -> None:
+        """Without a transaction feature a half message would be delivered at once: refused, as RocketMQ words it."""
+        if properties.get(TRAN_MSG, "").lower() == "true":
+            raise RequestRefused(
+                ResponseCode.NO_PERMISSION,
+                f"the broker[{self._rules.broker_ip}] sending transaction message is forbidden",
+            )
+
+    def _redirect_exhausted_retry(
+        self, header: SendHeader, message: PendingMessage, properties: dict[str, str]
+    ) -> None:
+        """A consumer re-sends to its retry topic when send-back fails; past the limit it goes to the dead letters."""
+        group_name = header.topic[len(RETRY_PREFIX) :]
+        group = self._groups.get_or_create(group_name)
+        if group is None:
+            raise RequestRefused(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+                f"subscription group not exist, {group_name}{FAQ}",
+            )
+        limit = group.retry_max if header.max_reconsume_times is None else header.max_reconsume_times
+        if message.reconsume_times >= limit:
+            dead = self._topics.create_in_send_back(dlq_topic(group_name), 1, Perm.READ | Perm.WRITE)
+            message.topic = dead.name
+            message.queue_id = 0
+            properties.pop(DELAY, None)

@@ -1,0 +1,49 @@
+"""Keeps the broker's tables on disk: read once at start, written whenever they changed."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+from rocketeer.broker.feature import Table
+from rocketeer.errors import RocketeerError, StoreError
+from rocketeer.store.table_file import load_table, save_table
+
+log = logging.getLogger(__name__)
+
+
+class TableKeeper:
+    """One file a table. Encoding happens on the loop (it is the tables' owner), writing in a thread."""
+
+    def __init__(self, folder: Path, tables: Sequence[Table]) -> None:
+        names = [table.file_name for table in tables]
+        assert len(set(names)) == len(names), "two tables, one file"
+        self._folder = folder
+        self._tables = tuple(tables)
+        self._writing = asyncio.Lock()
+
+    def load(self) -> None:
+        """Read every table that has a file; one that cannot be understood stops the start, and stays as it is."""
+        for table in self._tables:
+            path = self._folder / table.file_name
+            text = load_table(path)
+            if text is None:
+                continue
+            try:
+                table.decode(text)
+            except RocketeerError as error:
+                raise StoreError(f"{path} cannot be understood: {error}; repair it or move it away") from None
+
+    async def save_changed(self) -> None:
+        """Write the tables that changed since they were last written."""
+        async with self._writing:
+            for table in self._tables:
+                if table.take_dirty():
+                    await asyncio.to_thread(save_table, self._folder / table.file_name, table.encode())
+
+    async def save_all(self) -> None:
+        """Write every table, changed or not: the last thing at a clean stop."""
+        async with self._writing:
+            for table in self._tables:
+                table.take_dirty()
+                await asyncio.to_thread(save_table, self._folder / table.file_name, table.encode())

@@ -1,0 +1,185 @@
+"""The topics of this broker: config/topics.json in memory, looked up by every send.
+
+Sends and pulls read `configs` directly: a plain dict of immutable values. Everything that changes it goes
+through the methods here, so that the data version grows, the file is written and the name servers hear of it.
+"""
+
+import logging
+from collections.abc import Callable, Container
+from dataclasses import replace
+from enum import Enum
+from typing import NamedTuple
+
+from rocketeer.clock import Clock
+from rocketeer.config import BrokerConfig
+from rocketeer.model.data_version import DataVersion
+from rocketeer.model.topic import (
+    AUTO_CREATE_TOPIC,
+    BENCHMARK_TOPIC,
+    OFFSET_MOVED_EVENT,
+    SCHEDULE_TOPIC,
+    SELF_TEST_TOPIC,
+    Perm,
+    TopicConfig,
+    is_system_topic,
+    reply_topic,
+)
+from rocketeer.protocol.bodies.topics import decode_topic_table, encode_topic_table
+
+log = logging.getLogger(__name__)
+
+READ_WRITE = int(Perm.READ | Perm.WRITE)
+SCHEDULE_QUEUES = 18
+BENCHMARK_QUEUES = 1024
+
+
+class ChangeKind(Enum):
+    """What happened to a topic; name servers are told of each in another way."""
+
+    CREATED = "created by itself, at the first send or the first heartbeat"
+    UPDATED = "created or changed by an administrator"
+    REORDERED = "became or ceased to be an order topic"
+    DELETED = "deleted"
+
+
+class TopicChange(NamedTuple):
+    kind: ChangeKind
+    topic: TopicConfig
+
+
+class TopicTable:
+    """Every topic this broker serves."""
+
+    file_name = "topics.json"
+
+    def __init__(self, config: BrokerConfig, clock: Clock) -> None:
+        self._clock = clock
+        self._dirty = False
+        self.auto_create = config.auto_create_topic_enable
+        self.version = DataVersion(clock.now_ms(), 0)
+        self.configs: dict[str, TopicConfig] = {topic.name: topic for topic in system_topics(config)}
+        self._system = frozenset(self.configs)
+        self.on_change: list[Callable[[TopicChange], None]] = []
+
+    def get(self, name: str) -> TopicConfig | None:
+        return self.configs.get(name)
+
+    def is_system(self, name: str) -> bool:
+        """A topic the broker needs itself: nobody may change or delete it."""
+        return name in self._system or is_system_topic(name)
+
+    # --- changes -----------------------------------------------------------------------------
+
+    def put(self, topic: TopicConfig) -> None:
+        """Create or replace."""
+        self._store(ChangeKind.UPDATED, topic)
+
+    def delete(self, name: str) -> TopicConfig | None:
+        topic = self.configs.pop(name, None)
+        if topic is not None:
+            self._changed(TopicChange(ChangeKind.DELETED, topic))
+        return topic
+
+    def create_from_default(
+        self, topic: str, default_topic: str, remote: str, client_queues: int, sys_flag: int = 0
+    ) -> TopicConfig | None:
+        """The topic, made like `default_topic` if there is none yet; None when that may not be inherited."""
+        known = self.configs.get(topic)
+        if known is not None:
+            return known
+        default = self.configs.get(default_topic)
+        if default is None:
+            log.warning("topic not created topic=%s default=%s reason=no default remote=%s",
+                        topic, default_topic, remote)  # fmt: skip
+            return None
+        # A TBW102 left in the file by a time when automatic creation was on must not switch it on again.
+        if not default.perm & Perm.INHERIT or (default_topic == AUTO_CREATE_TOPIC and not self.auto_create):
+            log.warning("topic not created topic=%s default=%s reason=may not be inherited remote=%s",
+                        topic, default_topic, remote)  # fmt: skip
+            return None
+        queues = max(0, min(client_queues, default.write_queues))
+        created = TopicConfig(
+            topic,
+            read_queues=queues,
+            write_queues=queues,
+            perm=int(default.perm & ~Perm.INHERIT),
+            filter_type=default.filter_type,
+            sys_flag=sys_flag,
+        )
+        log.info(
+            "topic created topic=%s queues=%d default=%s remote=%s", topic, queues, default_topic, remote
+        )
+        return self._store(ChangeKind.CREATED, created)
+
+    def create_in_send_back(
+        self, topic: str, queues: int, perm: int = READ_WRITE, sys_flag: int = 0
+    ) -> TopicConfig:
+        """The retry or dead-letter topic of a group, made if there is none yet."""
+        known = self.configs.get(topic)
+        if known is not None:
+            return known
+        created = TopicConfig(topic, read_queues=queues, write_queues=queues, perm=perm, sys_flag=sys_flag)
+        log.info("topic created topic=%s queues=%d", topic, queues)
+        return self._store(ChangeKind.CREATED, created)
+
+    def set_order_topics(self, order_topics: Container[str]) -> None:
+        """Make exactly these topics order topics: what the name servers' order configuration says."""
+        for topic in list(self.configs.values()):
+            order = topic.name in order_topics
+            if topic.order != order:
+                log.info("order topic changed topic=%s order=%s", topic.name, order)
+                self._store(ChangeKind.REORDERED, replace(topic, order=order))
+
+    def _store(self, kind: ChangeKind, topic: TopicConfig) -> TopicConfig:
+        self.configs[topic.name] = topic
+        self._changed(TopicChange(kind, topic))
+        return topic
+
+    def _changed(self, change: TopicChange) -> None:
+        self.version = self.version.next(self._clock.now_ms())
+        self._dirty = True
+        for callback in self.on_change:
+            callback(change)
+
+    # --- the file ----------------------------------------------------------------------------
+
+    def body(self) -> bytes:
+        """The table as a reply or a registration carries it."""
+        return encode_topic_table(self.configs, self.version)
+
+    def encode(self) -> str:
+        return self.body().decode()
+
+    def decode(self, text: str) -> None:
+        """Lay the file over the system topics: what an operator changed in it stays changed."""
+        topics, self.version = decode_topic_table(text.encode())
+        self.configs.update(topics)
+
+    def take_dirty(self) -> bool:
+        dirty, self._dirty = self._dirty, False
+        return dirty
+
+
+def system_topics(config: BrokerConfig) -> list[TopicConfig]:
+    """What every broker has from the start."""
+
+    def topic(name: str, queues: int, perm: int = READ_WRITE) -> TopicConfig:
+        return TopicConfig(name, read_queues=queues, write_queues=queues, perm=perm)
+
+    def inheritable(allowed: bool) -> int:
+        return int(Perm.INHERIT) | (READ_WRITE if allowed else 0)
+
+    topics = [
+        topic(SELF_TEST_TOPIC, 1),
+        topic(BENCHMARK_TOPIC, BENCHMARK_QUEUES),
+        topic(config.cluster_name, 16, inheritable(config.cluster_topic_enable)),
+        topic(config.broker_name, 1, inheritable(config.broker_topic_enable)),
+        topic(OFFSET_MOVED_EVENT, 1),
+        topic(SCHEDULE_TOPIC, SCHEDULE_QUEUES),
+        topic(reply_topic(config.cluster_name), 1),
+    ]
+    if config.auto_create_topic_enable:
+        topics.append(topic(AUTO_CREATE_TOPIC, config.default_queues, inheritable(True)))
+    if config.trace_topic_enable:
+        topics.append(topic(config.trace_topic, 1))
+    return topics

@@ -1,0 +1,115 @@
+"""The one door to the log: rewrites, append, then the wait until the message is as durable as configured.
+
+Handlers, the delay service, retries and transactions all write through here; none of them knows the others.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
+
+from rocketeer.broker.feature import Durability, Rewrite
+from rocketeer.errors import StoreRefused
+from rocketeer.protocol.codes import ResponseCode
+from rocketeer.record.layout import PendingMessage
+from rocketeer.store.append import Appended
+
+
+class Log(Protocol):
+    """What the writer asks of the store."""
+
+    def append(self, message: PendingMessage) -> Appended: ...
+
+    def append_batch(self, messages: Sequence[PendingMessage]) -> list[Appended]: ...
+
+
+class Put(NamedTuple):
+    """How a write ended: `appended` is empty when the store refused it."""
+
+    code: int
+    remark: str | None
+    appended: Sequence[Appended]
+
+    @property
+    def stored(self) -> bool:
+        return bool(self.appended)
+
+
+Done = Callable[[Put], None]
+
+
+class Writer:
+    """Appends messages and calls `done` once: at once, or when every durability feature has answered."""
+
+    def __init__(
+        self,
+        log: Log,
+        *,
+        rewrites: Sequence[Rewrite],
+        durability: Sequence[Durability],
+        message_bytes_max: int,
+    ) -> None:
+        self._log = log
+        self._rewrites = tuple(rewrites)
+        self._durability = tuple(durability)
+        self._message_bytes_max = message_bytes_max
+
+    def put(self, message: PendingMessage, done: Done, *, wait: bool = True, as_it_is: bool = False) -> None:
+        """Store one message; `as_it_is` for what a feature has already rewritten (a delayed message now due)."""
+        try:
+            if not as_it_is:
+                for rewrite in self._rewrites:
+                    rewrite(message)
+            appended = [self._log.append(message)]
+        except StoreRefused as refusal:
+            done(self.refused(refusal))
+            return
+        self._settle(appended, done, wait)
+
+    def put_batch(self, messages: Sequence[PendingMessage], done: Done, *, wait: bool = True) -> None:
+        """All or nothing, next to each other in the log; a batch is never rewritten (RocketMQ's rule)."""
+        try:
+            appended = self._log.append_batch(messages)
+        except StoreRefused as refusal:
+            done(self.refused(refusal))
+            return
+        self._settle(appended, done, wait)
+
+    def when_durable(self, end: int, done: Callable[[int], None]) -> None:
+        """Call back with the worst answer of all durability features for the log below `end`."""
+        if not self._durability:
+            done(ResponseCode.SUCCESS)
+            return
+        answers: list[int] = []
+
+        def answered(code: int) -> None:
+            answers.append(code)
+            if len(answers) == len(self._durability):
+                done(next((code for code in answers if code != ResponseCode.SUCCESS), ResponseCode.SUCCESS))
+
+        for durable in self._durability:
+            durable(end, answered)
+
+    @property
+    def waits(self) -> bool:
+        """Whether a message may have to wait at all after it was appended."""
+        return bool(self._durability)
+
+    def _settle(self, appended: list[Appended], done: Done, wait: bool) -> None:
+        if not wait or not self._durability:
+            done(Put(ResponseCode.SUCCESS, None, appended))
+            return
+        self.when_durable(appended[-1].end, lambda code: done(Put(code, None, appended)))
+
+    def refused(self, refusal: StoreRefused) -> Put:
+        """RocketMQ's code and text for each reason."""
+        if refusal.reason in (StoreRefused.TOO_LARGE, StoreRefused.PROPERTIES_TOO_LONG):
+            remark = (
+                "the message is illegal, maybe msg body or properties length not matched. msg body length limit "
+                f"{self._message_bytes_max}B, msg properties length limit 32KB."
+            )
+            return Put(ResponseCode.MESSAGE_ILLEGAL, remark, ())
+        remark = (
+            "service not available now. It may be caused by one of the following reasons: "
+            f"the broker's disk is full [{refusal}], messages are put to the slave, "
+            "message store has been shut down, etc."
+        )
+        return Put(ResponseCode.SERVICE_NOT_AVAILABLE, remark, ())

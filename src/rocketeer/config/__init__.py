@@ -1,0 +1,36 @@
+"""Configuration: RocketMQ's own files and keys in, frozen typed values out."""
+
+from rocketeer.config.properties import Property, load_properties, parse_properties
+from rocketeer.config.reading import parse_addresses, read_config
+from rocketeer.config.settings import Role, Settings, effective_properties
+from rocketeer.config.values import (
+    BROKER_PORT,
+    NAMESRV_PORT,
+    BrokerConfig,
+    BrokerRole,
+    FlushMode,
+    NamesrvConfig,
+    ServerConfig,
+    StoreConfig,
+    local_address,
+)
+
+__all__ = [
+    "BROKER_PORT",
+    "NAMESRV_PORT",
+    "BrokerConfig",
+    "BrokerRole",
+    "FlushMode",
+    "NamesrvConfig",
+    "Property",
+    "Role",
+    "ServerConfig",
+    "Settings",
+    "StoreConfig",
+    "effective_properties",
+    "load_properties",
+    "local_address",
+    "parse_addresses",
+    "parse_properties",
+    "read_config",
+]

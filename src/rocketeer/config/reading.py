@@ -1,0 +1,189 @@
+"""From a RocketMQ configuration file to the values the engine runs by.
+
+file -> entries (properties.py) -> checked against the table (keys.py) -> Settings (values.py)
+
+Java ignores a value it cannot parse and starts with the default; here it is an error, because a broker
+that runs with another setting than the one written down is worse than one that does not start.
+"""
+
+import dataclasses
+import os
+import re
+import types
+import typing
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from rocketeer.config.keys import find_key, nearest_key
+from rocketeer.config.properties import Property, load_properties
+from rocketeer.config.settings import Role, Settings
+from rocketeer.config.values import BrokerConfig, BrokerRole, NamesrvConfig, ServerConfig, StoreConfig
+from rocketeer.errors import ConfigError
+
+T = TypeVar("T", BrokerConfig, StoreConfig, ServerConfig, NamesrvConfig)
+
+_KEYS_WE_READ = frozenset(
+    item.metadata["java"]
+    for config in (BrokerConfig, StoreConfig, ServerConfig, NamesrvConfig)
+    for item in dataclasses.fields(config)
+    if "java" in item.metadata
+)
+
+_EXPANDED_BY_SHELLS = re.compile(r"^~|\$\{|\$[A-Z]")
+
+
+def read_config(
+    path: Path | None, role: Role = Role.BROKER, *, environment: Mapping[str, str] = os.environ
+) -> Settings:
+    """The settings of a file, or the defaults without one.
+
+    A ConfigError names the file, the line, the key, its value and what was expected.
+    """
+    entries = load_properties(path) if path is not None else []
+    return _Reader(role, str(path)).settings(entries, path, environment)
+
+
+def parse_addresses(text: str) -> tuple[str, ...]:
+    """The addresses of a list such as "10.0.0.1:9876;10.0.0.2:9876"; raises ConfigError without a key."""
+    addresses = tuple(part.strip() for part in text.split(";") if part.strip())
+    for address in addresses:
+        host, _, port = address.rpartition(":")
+        if not host or "," in address or not port.isdigit() or not 0 < int(port) < 65536:
+            raise ConfigError(f"{address!r} is not host:port; write a list as 10.0.0.1:9876;10.0.0.2:9876")
+    if not addresses:
+        raise ConfigError("no address given; write host:port, for example 127.0.0.1:9876")
+    return addresses
+
+
+class _Reader:
+    """Turns the entries of one file into Settings, collecting warnings on the way."""
+
+    def __init__(self, role: Role, source: str) -> None:
+        self._role = role
+        self._source = source
+        self._warnings: list[str] = []
+        self._entries: dict[str, Property] = {}
+        self._used: set[str] = set()
+
+    def settings(
+        self, entries: Iterable[Property], path: Path | None, environment: Mapping[str, str]
+    ) -> Settings:
+        for entry in entries:
+            self._admit(entry)
+        server = self._fill(ServerConfig(listen_port=self._role.default_port))
+        store = self._fill(StoreConfig(ha_port=server.listen_port + 1))
+        broker = self._fill(BrokerConfig(namesrv_addresses=self._addresses_of(environment)))
+        namesrv = self._fill(NamesrvConfig(server=server))
+        if self._role is Role.NAMESRV and path is not None:
+            # Changes made at run time go back to the file they were read from.
+            namesrv = dataclasses.replace(namesrv, config_path=path)
+        return Settings(
+            role=self._role,
+            broker=self._identified(broker, store),
+            store=store,
+            server=server,
+            namesrv=namesrv,
+            extras={key: entry.value for key, entry in self._entries.items() if key not in self._used},
+            warnings=tuple(self._warnings),
+            path=path,
+        )
+
+    def _admit(self, entry: Property) -> None:
+        entry = entry._replace(value=entry.value.rstrip())
+        if entry.key in self._entries:
+            first = self._entries[entry.key].line
+            self._warn(entry, f"{entry.key} stands on line {first} too; this one counts")
+        self._entries[entry.key] = entry
+        key = find_key(entry.key, self._role.classes)
+        if key is None:
+            self._warn(entry, self._stranger(entry.key))
+            return
+        if not key.is_of_4_9 and entry.key not in _KEYS_WE_READ:
+            self._warn(entry, f"{entry.key} is a key of RocketMQ 5 and has no effect here")
+        if not key.accepts(entry.value):
+            raise self._bad(entry, key.expected)
+
+    def _stranger(self, name: str) -> str:
+        other = Role.NAMESRV if self._role is Role.BROKER else Role.BROKER
+        if find_key(name, other.classes):
+            return f"{name} is a key of a {other}; it has no effect on a {self._role}"
+        meant = nearest_key(name, self._role.classes)
+        return f"unknown key {name} is ignored" + (f"; did you mean {meant}?" if meant else "")
+
+    def _fill(self, config: T) -> T:
+        """The config with every field whose key the file sets."""
+        hints = typing.get_type_hints(type(config))
+        changes: dict[str, Any] = {}
+        for item in dataclasses.fields(config):
+            entry = self._entries.get(item.metadata.get("java", ""))
+            if entry is not None and find_key(entry.key, self._role.classes):
+                changes[item.name] = self._value(entry, hints[item.name], item.metadata)
+                self._used.add(entry.key)
+        return dataclasses.replace(config, **changes)
+
+    def _value(self, entry: Property, hint: Any, metadata: Mapping[str, Any]) -> object:
+        """The entry as the field's type; its Java type has been checked already."""
+        text = entry.value
+        if isinstance(hint, types.UnionType):  # "X | None": a key that is written has a value
+            hint = hint.__args__[0]
+        if hint is bool:
+            return text.lower() == "true"
+        if hint is int:
+            number = int(text)
+            least, most = metadata.get("least", number), metadata.get("most", number)
+            if not least <= number <= most:
+                raise self._bad(entry, _range_text(metadata))
+            return number
+        if hint is Path:
+            if not text:
+                raise self._bad(entry, "a path")
+            if _EXPANDED_BY_SHELLS.search(text):
+                self._warn(entry, f"{entry.key}={text} is taken as it stands: nothing in it is expanded")
+            return Path(text)
+        if hint == tuple[str, ...]:
+            try:
+                return parse_addresses(text)
+            except ConfigError as error:
+                raise ConfigError(f"{self._source}, line {entry.line}: {entry.key}: {error}") from None
+        if "pattern" in metadata and not re.fullmatch(metadata["pattern"], text):
+            raise self._bad(entry, metadata["expected"])
+        return hint(text)
+
+    def _identified(self, broker: BrokerConfig, store: StoreConfig) -> BrokerConfig:
+        """RocketMQ's rule: a master's id is 0, a slave's is not."""
+        entry = self._entries.get("brokerId")
+        if store.broker_role is BrokerRole.SLAVE:
+            if broker.broker_id <= 0:
+                where = f"{self._source}, line {entry.line}" if entry else self._source
+                raise ConfigError(
+                    f"{where}: brokerId={broker.broker_id} with brokerRole=SLAVE:"
+                    " expected a number above 0 for a slave"
+                )
+            return broker
+        if broker.broker_id != 0 and entry:
+            self._warn(entry, f"brokerId={broker.broker_id} becomes 0: brokerRole is {store.broker_role}")
+        return dataclasses.replace(broker, broker_id=0)
+
+    def _addresses_of(self, environment: Mapping[str, str]) -> tuple[str, ...]:
+        text = environment.get("NAMESRV_ADDR", "").strip()
+        if not text or "namesrvAddr" in self._entries:
+            return ()
+        try:
+            return parse_addresses(text)
+        except ConfigError as error:
+            raise ConfigError(f"environment variable NAMESRV_ADDR: {error}") from None
+
+    def _warn(self, entry: Property, text: str) -> None:
+        self._warnings.append(f"{self._source}, line {entry.line}: {text}")
+
+    def _bad(self, entry: Property, expected: str) -> ConfigError:
+        return ConfigError(
+            f"{self._source}, line {entry.line}: {entry.key}={entry.value}: expected {expected}"
+        )
+
+
+def _range_text(metadata: Mapping[str, Any]) -> str:
+    if "most" in metadata:
+        return f"a whole number from {metadata['least']} to {metadata['most']}"
+    return f"a whole number, at least {metadata['least']}"

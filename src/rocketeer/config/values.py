@@ -1,0 +1,246 @@
+"""The settings the engine runs by: frozen values, RocketMQ's key beside ours, the unit last in the name.
+
+Whoever needs a setting is given one of these; how they are read from a file stands in `reading.py`.
+"""
+
+import socket
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+
+class FlushMode(StrEnum):
+    """When a send is acknowledged: after the copy into the log, or after the disk has it."""
+
+    ASYNC_FLUSH = "ASYNC_FLUSH"
+    SYNC_FLUSH = "SYNC_FLUSH"
+
+
+class BrokerRole(StrEnum):
+    """A master answers after its own append (ASYNC) or after a slave has the bytes too (SYNC)."""
+
+    ASYNC_MASTER = "ASYNC_MASTER"
+    SYNC_MASTER = "SYNC_MASTER"
+    SLAVE = "SLAVE"
+
+
+BROKER_PORT = 10911
+NAMESRV_PORT = 9876
+
+
+def local_address() -> str:
+    """The address other machines reach us by; 127.0.0.1 when there is no other."""
+    # Connecting a UDP socket sends nothing: it only asks the kernel which address it would use.
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))
+            return str(probe.getsockname()[0])
+        except OSError:
+            return "127.0.0.1"
+
+
+def local_name() -> str:
+    """The host name, RocketMQ's default for the broker's name."""
+    return socket.gethostname() or "DEFAULT_BROKER"
+
+
+def _java(key: str, **rules: Any) -> dict[str, Any]:
+    """RocketMQ's key and its limits: `least` and `most`, or a `pattern` and what is `expected` in words."""
+    return {"java": key, **rules}
+
+
+_HOUR = "([01]?[0-9]|2[0-3])"
+_DELAYS = {"pattern": "[0-9]+[smhd]( +[0-9]+[smhd])*", "expected": 'levels such as "1s 5s 10s 1m 2h"'}
+_HOURS = {"pattern": f"{_HOUR}(;{_HOUR})*", "expected": 'hours of the day such as "04" or "02;16"'}
+_NAME = {"pattern": ".+", "expected": "a name"}
+_PERCENT = {"least": 0, "most": 100}
+_PORT = {"least": 1, "most": 65535}
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoreConfig:
+    """Where the log lives, how large its files are, when they reach the disk and when they are deleted."""
+
+    store_path: Path = field(
+        default_factory=lambda: Path.home() / "store", metadata=_java("storePathRootDir")
+    )
+    commit_log_dir: Path | None = field(default=None, metadata=_java("storePathCommitLog"))
+
+    segment_bytes: int = field(default=1 << 30, metadata=_java("mappedFileSizeCommitLog", least=1024))
+    consume_queue_bytes: int = field(
+        default=300_000 * 20, metadata=_java("mappedFileSizeConsumeQueue", least=20)
+    )
+    index_slots: int = field(default=5_000_000, metadata=_java("maxHashSlotNum", least=1))
+    index_entries: int = field(default=20_000_000, metadata=_java("maxIndexNum", least=2))
+    message_index_enable: bool = field(default=True, metadata=_java("messageIndexEnable"))
+    message_index_safe: bool = field(default=False, metadata=_java("messageIndexSafe"))
+    message_bytes_max: int = field(default=4 << 20, metadata=_java("maxMessageSize", least=1))
+    check_crc_on_recover: bool = field(default=True, metadata=_java("checkCRCOnRecover"))
+
+    flush_mode: FlushMode = field(default=FlushMode.ASYNC_FLUSH, metadata=_java("flushDiskType"))
+    flush_interval_ms: int = field(default=500, metadata=_java("flushIntervalCommitLog", least=1))
+    flush_least_pages: int = field(default=4, metadata=_java("flushCommitLogLeastPages", least=0))
+    flush_thorough_ms: int = field(default=10_000, metadata=_java("flushCommitLogThoroughInterval", least=0))
+    sync_flush_timeout_ms: int = field(default=5_000, metadata=_java("syncFlushTimeout", least=1))
+    flush_queue_interval_ms: int = field(default=1_000, metadata=_java("flushIntervalConsumeQueue", least=1))
+    flush_queue_least_pages: int = field(default=2, metadata=_java("flushConsumeQueueLeastPages", least=0))
+    flush_queue_thorough_ms: int = field(
+        default=60_000, metadata=_java("flushConsumeQueueThoroughInterval", least=0)
+    )
+    flush_delay_offset_ms: int = field(default=10_000, metadata=_java("flushDelayOffsetInterval", least=1))
+
+    reserved_hours: int = field(default=72, metadata=_java("fileReservedTime", least=0))
+    delete_when: str = field(default="04", metadata=_java("deleteWhen", **_HOURS))
+    delete_interval_ms: int = field(default=100, metadata=_java("deleteCommitLogFilesInterval", least=0))
+    delete_queue_interval_ms: int = field(
+        default=100, metadata=_java("deleteConsumeQueueFilesInterval", least=0)
+    )
+    clean_interval_ms: int = field(default=10_000, metadata=_java("cleanResourceInterval", least=1))
+    redelete_hanged_interval_ms: int = field(
+        default=120_000, metadata=_java("redeleteHangedFileInterval", least=0)
+    )
+    destroy_forcibly_ms: int = field(
+        default=120_000, metadata=_java("destroyMapedFileIntervalForcibly", least=0)
+    )
+    clean_file_forcibly: bool = field(default=True, metadata=_java("cleanFileForciblyEnable"))
+    disk_max_used_percent: int = field(default=75, metadata=_java("diskMaxUsedSpaceRatio", **_PERCENT))
+    # RocketMQ 4.9 takes these two from -D system properties; the keys are 5.x's.
+    disk_warning_percent: int = field(default=90, metadata=_java("diskSpaceWarningLevelRatio", **_PERCENT))
+    disk_clean_percent: int = field(default=85, metadata=_java("diskSpaceCleanForciblyRatio", **_PERCENT))
+
+    pull_bytes_max_memory: int = field(
+        default=262_144, metadata=_java("maxTransferBytesOnMessageInMemory", least=1)
+    )
+    pull_count_max_memory: int = field(
+        default=32, metadata=_java("maxTransferCountOnMessageInMemory", least=1)
+    )
+    pull_bytes_max_disk: int = field(
+        default=65_536, metadata=_java("maxTransferBytesOnMessageInDisk", least=1)
+    )
+    pull_count_max_disk: int = field(default=8, metadata=_java("maxTransferCountOnMessageInDisk", least=1))
+    memory_ratio: int = field(default=40, metadata=_java("accessMessageInMemoryMaxRatio", **_PERCENT))
+    query_count_max: int = field(default=32, metadata=_java("defaultQueryMaxNum", least=1))
+    offset_check_in_slave: bool = field(default=False, metadata=_java("offsetCheckInSlave"))
+    disk_fall_recorded: bool = field(default=True, metadata=_java("diskFallRecorded"))
+
+    delay_levels: str = field(
+        default="1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h",
+        metadata=_java("messageDelayLevel", **_DELAYS),
+    )
+    os_page_cache_busy_ms: int = field(default=1_000, metadata=_java("osPageCacheBusyTimeOutMills", least=0))
+
+    broker_role: BrokerRole = field(default=BrokerRole.ASYNC_MASTER, metadata=_java("brokerRole"))
+    ha_port: int = field(default=BROKER_PORT + 1, metadata=_java("haListenPort", **_PORT))
+    ha_master_address: str | None = field(default=None, metadata=_java("haMasterAddress"))
+    ha_heartbeat_ms: int = field(default=5_000, metadata=_java("haSendHeartbeatInterval", least=1))
+    ha_housekeeping_ms: int = field(default=20_000, metadata=_java("haHousekeepingInterval", least=1))
+    ha_transfer_bytes: int = field(default=32_768, metadata=_java("haTransferBatchSize", least=1))
+    ha_fall_behind_bytes_max: int = field(default=256 << 20, metadata=_java("haSlaveFallbehindMax"))
+    slave_timeout_ms: int = field(default=3_000, metadata=_java("slaveTimeout", least=1))
+
+    @property
+    def commit_log_path(self) -> Path:
+        """The folder of the log's files; it follows `store_path` unless it was set itself."""
+        return self.commit_log_dir or self.store_path / "commitlog"
+
+
+@dataclass(frozen=True, kw_only=True)
+class BrokerConfig:
+    """Who the broker is, whom it registers with, and what it allows."""
+
+    cluster_name: str = field(default="DefaultCluster", metadata=_java("brokerClusterName", **_NAME))
+    broker_name: str = field(default_factory=local_name, metadata=_java("brokerName", **_NAME))
+    broker_id: int = field(default=0, metadata=_java("brokerId", least=0))
+    host: str = field(default_factory=local_address, metadata=_java("brokerIP1", **_NAME))
+    ha_host: str = field(default_factory=local_address, metadata=_java("brokerIP2", **_NAME))
+    namesrv_addresses: tuple[str, ...] = field(default=(), metadata=_java("namesrvAddr"))
+    permission: int = field(default=6, metadata=_java("brokerPermission", least=0, most=15))
+    region_id: str = field(default="DefaultRegion", metadata=_java("regionId"))
+
+    register_interval_ms: int = field(default=30_000, metadata=_java("registerNameServerPeriod", least=1))
+    register_timeout_ms: int = field(default=6_000, metadata=_java("registerBrokerTimeoutMills", least=1))
+    compressed_register: bool = field(default=False, metadata=_java("compressedRegister"))
+    force_register: bool = field(default=True, metadata=_java("forceRegister"))
+
+    auto_create_topic_enable: bool = field(default=True, metadata=_java("autoCreateTopicEnable"))
+    auto_create_group_enable: bool = field(default=True, metadata=_java("autoCreateSubscriptionGroup"))
+    default_queues: int = field(default=8, metadata=_java("defaultTopicQueueNums", least=1))
+    cluster_topic_enable: bool = field(default=True, metadata=_java("clusterTopicEnable"))
+    broker_topic_enable: bool = field(default=True, metadata=_java("brokerTopicEnable"))
+    trace_topic_enable: bool = field(default=False, metadata=_java("traceTopicEnable"))
+    trace_topic: str = field(default="RMQ_SYS_TRACE_TOPIC", metadata=_java("msgTraceTopicName"))
+    trace_on: bool = field(default=True, metadata=_java("traceOn"))
+
+    long_polling_enable: bool = field(default=True, metadata=_java("longPollingEnable"))
+    short_polling_ms: int = field(default=1_000, metadata=_java("shortPollingTimeMills", least=1))
+    notify_consumer_ids_changed_enable: bool = field(
+        default=True, metadata=_java("notifyConsumerIdsChangedEnable")
+    )
+    flush_consumer_offset_ms: int = field(
+        default=5_000, metadata=_java("flushConsumerOffsetInterval", least=1)
+    )
+    consumer_fall_behind_bytes_max: int = field(
+        default=16 << 30, metadata=_java("consumerFallbehindThreshold")
+    )
+    disable_slow_consumers: bool = field(default=False, metadata=_java("disableConsumeIfConsumerReadSlowly"))
+    slave_read_enable: bool = field(default=False, metadata=_java("slaveReadEnable"))
+    accept_sends_from_ms: int = field(default=0, metadata=_java("startAcceptSendRequestTimeStamp"))
+
+    # On here, off in RocketMQ: a consumer with a SQL92 subscription works without a change of configuration.
+    property_filter_enable: bool = field(default=True, metadata=_java("enablePropertyFilter"))
+    filter_retry_enable: bool = field(default=False, metadata=_java("filterSupportRetry"))
+    filter_bitmap_enable: bool = field(default=False, metadata=_java("enableCalcFilterBitMap"))
+
+    transaction_timeout_ms: int = field(default=6_000, metadata=_java("transactionTimeOut", least=0))
+    transaction_checks_max: int = field(default=15, metadata=_java("transactionCheckMax", least=0))
+    transaction_check_interval_ms: int = field(
+        default=60_000, metadata=_java("transactionCheckInterval", least=1)
+    )
+    reject_transactions: bool = field(default=False, metadata=_java("rejectTransactionMessage"))
+
+    acl_enable: bool = field(default=False, metadata=_java("aclEnable"))
+    store_reply_enable: bool = field(default=True, metadata=_java("storeReplyMessageEnable"))
+
+    fast_failure_enable: bool = field(default=True, metadata=_java("brokerFastFailureEnable"))
+    send_queue_max: int = field(default=10_000, metadata=_java("sendThreadPoolQueueCapacity"))
+    send_wait_ms_max: int = field(default=200, metadata=_java("waitTimeMillsInSendQueue"))
+    pull_queue_max: int = field(default=100_000, metadata=_java("pullThreadPoolQueueCapacity"))
+    pull_wait_ms_max: int = field(default=5_000, metadata=_java("waitTimeMillsInPullQueue"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerConfig:
+    """Where a server listens and how long it keeps a silent connection."""
+
+    bind_host: str = field(default="0.0.0.0", metadata=_java("bindAddress"))  # a key of 5.x
+    listen_port: int = field(default=BROKER_PORT, metadata=_java("listenPort", least=3, most=65535))
+    idle_s: int = field(default=120, metadata=_java("serverChannelMaxIdleTimeSeconds", least=1))
+    backlog: int = field(default=1_024, metadata=_java("serverSocketBacklog", least=1))
+    send_buffer_bytes: int = field(default=0, metadata=_java("serverSocketSndBufSize", least=0))
+    receive_buffer_bytes: int = field(default=0, metadata=_java("serverSocketRcvBufSize", least=0))
+
+    @property
+    def fast_port(self) -> int:
+        """The second port of a broker: old clients send through it by default ("VIP channel")."""
+        return self.listen_port - 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class NamesrvConfig:
+    """What a name server keeps on disk, and where."""
+
+    kv_config_path: Path = field(
+        default_factory=lambda: Path.home() / "namesrv" / "kvConfig.json", metadata=_java("kvConfigPath")
+    )
+    config_path: Path = field(
+        default_factory=lambda: Path.home() / "namesrv" / "namesrv.properties",
+        metadata=_java("configStorePath"),
+    )
+    env_name: str = field(default="center", metadata=_java("productEnvName"))
+    cluster_test: bool = field(default=False, metadata=_java("clusterTest"))
+    order_message_enable: bool = field(default=False, metadata=_java("orderMessageEnable"))
+    # RocketMQ's name server has these two as constants.
+    broker_expiry_ms: int = 120_000
+    scan_interval_ms: int = 10_000
+    server: ServerConfig = field(default_factory=lambda: ServerConfig(listen_port=NAMESRV_PORT))

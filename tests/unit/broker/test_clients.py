@@ -1,0 +1,163 @@
+"""Laws of the client table: who is a member, whose subscription counts, who hears of a change."""
+
+from collections.abc import Iterable
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rocketeer.broker.clients import EXPIRY_MS, ClientIdentity, ClientTable, Notice
+from rocketeer.model.subscription import ConsumeFromWhere, ConsumeType, MessageModel, Subscription
+
+NOW = 1_000_000
+
+
+def beat(
+    table: ClientTable[str],
+    group: str,
+    connection: str,
+    subscriptions: Iterable[Subscription] = (Subscription("T"),),
+    *,
+    now_ms: int = NOW,
+    client_id: str | None = None,
+    model: MessageModel = MessageModel.CLUSTERING,
+) -> list[Notice[str]]:
+    return table.consumer_heartbeat(
+        group,
+        connection,
+        ClientIdentity(client_id or f"id-{connection}", "JAVA", 409),
+        consume_type=ConsumeType.CONSUME_PASSIVELY,
+        message_model=model,
+        consume_from_where=ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET,
+        subscriptions=subscriptions,
+        now_ms=now_ms,
+    )
+
+
+def test_everybody_hears_of_a_new_member_and_nobody_of_a_regular_heartbeat() -> None:
+    table: ClientTable[str] = ClientTable()
+    assert beat(table, "G", "a") == [Notice("G", ["a"])]
+    assert beat(table, "G", "a") == []
+    assert beat(table, "G", "b") == [Notice("G", ["a", "b"])]
+    assert beat(table, "H", "a") == [Notice("H", ["a"])]
+
+
+def test_those_who_stay_hear_of_those_who_go() -> None:
+    table: ClientTable[str] = ClientTable()
+    for connection in "abc":
+        beat(table, "G", connection)
+    assert table.unregister_consumer("G", "a") == [Notice("G", ["b", "c"])]
+    assert table.unregister_consumer("G", "a") == []
+    assert table.connection_closed("b") == [Notice("G", ["c"])]
+    assert table.connection_closed("c") == []
+    assert table.consumer("G") is None
+
+
+def test_a_closed_connection_leaves_all_its_groups() -> None:
+    table: ClientTable[str] = ClientTable()
+    for group in ("G", "H"):
+        beat(table, group, "a")
+        beat(table, group, "b")
+    table.producer_heartbeat("P", "a", ClientIdentity("x", "JAVA", 409), now_ms=NOW)
+    assert table.connection_closed("a") == [Notice("G", ["b"]), Notice("H", ["b"])]
+    assert table.producers_of("P") == []
+
+
+def test_the_newest_version_of_a_subscription_stays() -> None:
+    table: ClientTable[str] = ClientTable()
+    new, old = Subscription("T", "new", version=2), Subscription("T", "old", version=1)
+    beat(table, "G", "a", [new])
+    assert beat(table, "G", "b", [old]) == [Notice("G", ["a", "b"])], "because b came"
+    assert table.subscription("G", "T") == new
+    newer = Subscription("T", "newer", version=3)
+    assert beat(table, "G", "a", [newer]) == [], "an expression moves no queue"
+    assert table.subscription("G", "T") == newer
+
+
+def test_a_changed_set_of_topics_notifies_the_group() -> None:
+    table: ClientTable[str] = ClientTable()
+    beat(table, "G", "a", [Subscription("T")])
+    assert beat(table, "G", "a", [Subscription("T"), Subscription("U")]) == [Notice("G", ["a"])]
+    assert beat(table, "G", "a", [Subscription("U")]) == [Notice("G", ["a"])]
+    assert table.subscription("G", "T") is None
+    assert list(table.groups_subscribed_to("U")) == ["G"]
+
+
+def test_the_last_heartbeat_says_how_the_group_consumes() -> None:
+    table: ClientTable[str] = ClientTable()
+    beat(table, "G", "a")
+    beat(table, "G", "b", model=MessageModel.BROADCASTING)
+    assert table.model("G") is MessageModel.BROADCASTING
+    assert table.model("H") is None
+
+
+def test_a_client_counts_once_however_many_connections_it_has() -> None:
+    table: ClientTable[str] = ClientTable()
+    beat(table, "G", "old", client_id="c")
+    beat(table, "G", "new", client_id="c")
+    beat(table, "G", "other", client_id="d")
+    group = table.consumer("G")
+    assert group is not None
+    assert group.client_ids() == ["c", "d"]
+    assert group.connection_of("d") == "other"
+    assert group.connection_of("e") is None
+
+
+def test_silence_for_two_minutes_is_death() -> None:
+    table: ClientTable[str] = ClientTable()
+    beat(table, "G", "a", now_ms=NOW)
+    beat(table, "G", "b", now_ms=NOW + 1)
+    table.producer_heartbeat("P", "a", ClientIdentity("x", "JAVA", 409), now_ms=NOW)
+    assert table.expire(NOW + EXPIRY_MS) == ([], [])
+    assert table.expire(NOW + EXPIRY_MS + 1) == (["a"], [Notice("G", ["b"])])
+    assert table.producers_of("P") == []
+    assert table.expire(NOW + EXPIRY_MS + 2) == (["b"], [])
+    assert not table.consumers
+    assert not table.producers
+
+
+GROUPS = ["G", "H"]
+TOPICS = ["T", "U", "V"]
+Action = tuple[str, str, str, dict[str, int]]
+action: st.SearchStrategy[Action] = st.one_of(
+    st.tuples(
+        st.just("beat"),
+        st.sampled_from(GROUPS),
+        st.sampled_from("abcd"),
+        st.dictionaries(st.sampled_from(TOPICS), st.integers(1, 5)),
+    ),
+    st.tuples(st.just("leave"), st.sampled_from(GROUPS), st.sampled_from("abcd"), st.just({})),
+    st.tuples(st.just("close"), st.just(""), st.sampled_from("abcd"), st.just({})),
+    st.tuples(st.just("scan"), st.just(""), st.just(""), st.just({})),
+)
+
+
+@given(st.lists(st.tuples(action, st.integers(0, 80_000)), max_size=40))
+def test_exactly_the_members_hear_of_exactly_the_changes(
+    history: list[tuple[Action, int]],
+) -> None:
+    table: ClientTable[str] = ClientTable()
+    now_ms = NOW
+
+    def shape() -> dict[str, tuple[list[str], set[str]]]:
+        return {name: (list(info.members), set(info.subscriptions)) for name, info in table.consumers.items()}
+
+    for (kind, group, connection, topics), passed_ms in history:
+        now_ms += passed_ms
+        before = shape()
+        if kind == "beat":
+            told = [Subscription(topic, version=version) for topic, version in topics.items()]
+            notices = beat(table, group, connection, told, now_ms=now_ms)
+            assert set(table.consumers[group].subscriptions) == set(topics)
+        elif kind == "leave":
+            notices = table.unregister_consumer(group, connection)
+        elif kind == "close":
+            notices = table.connection_closed(connection)
+        else:
+            notices = table.expire(now_ms).notices
+            for info in table.consumers.values():
+                assert all(now_ms - member.seen_ms <= EXPIRY_MS for member in info.members.values())
+        after = shape()
+        changed = {name for name in after if after[name] != before.get(name)}
+        assert {notice.group for notice in notices} == changed, "a group that vanished has nobody to tell"
+        assert all(notice.connections == after[notice.group][0] for notice in notices)
+        assert all(members for members, _ in after.values()), "a group without a member does not exist"

@@ -1,0 +1,406 @@
+"""Laws of the management requests, asked over a real connection: replies, remarks, and who hears of what."""
+
+import asyncio
+import contextlib
+import struct
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+from rocketeer.broker.clients import EXPIRY_MS, ClientTable
+from rocketeer.broker.features.management import management_features
+from rocketeer.broker.groups import GroupTable
+from rocketeer.broker.handlers.clients import CheckExpression, ClientService, refuse_expressions
+from rocketeer.broker.locks import LOCK_LIFE_MS, QueueLocks
+from rocketeer.broker.offsets import ConsumerOffsets
+from rocketeer.broker.topics import TopicTable
+from rocketeer.clock import ManualClock
+from rocketeer.config import BrokerConfig, BrokerRole
+from rocketeer.errors import RocketeerError
+from rocketeer.model.group import SubscriptionGroup
+from rocketeer.model.queue import MessageQueue
+from rocketeer.model.subscription import SQL92, Subscription
+from rocketeer.model.topic import TopicConfig
+from rocketeer.protocol.bodies.clients import decode_consumer_list
+from rocketeer.protocol.bodies.groups import decode_group_table, encode_group
+from rocketeer.protocol.bodies.heartbeat import (
+    ClientCheck,
+    ConsumerData,
+    Heartbeat,
+    encode_client_check,
+    encode_heartbeat,
+)
+from rocketeer.protocol.bodies.locks import LockRequest, decode_locked_queues, encode_lock_request
+from rocketeer.protocol.bodies.topics import decode_topic_table
+from rocketeer.protocol.codes import RequestCode, ResponseCode
+from rocketeer.protocol.command import Command, decode, encode, request
+from rocketeer.remoting.server import Connection, RemotingServer, Router
+
+CONFIG = BrokerConfig(broker_name="broker-a")
+CREATE = {"topic": "T", "readQueueNums": "4", "writeQueueNums": "2", "perm": "6", "order": "true"}
+
+
+@dataclass
+class Found:
+    suggest_slave: bool
+
+
+@dataclass
+class Ends:
+    """Queues reduced to their ends: (topic, queue) to (min, max)."""
+
+    ends: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
+    cold: bool = False
+    deleted: list[str] = field(default_factory=list)
+
+    def min_queue_offset(self, topic: str, queue_id: int) -> int:
+        return self.ends.get((topic, queue_id), (0, 0))[0]
+
+    def max_queue_offset(self, topic: str, queue_id: int) -> int:
+        return self.ends.get((topic, queue_id), (0, 0))[1]
+
+    def offset_by_time(self, topic: str, queue_id: int, store_ms: int) -> int:
+        return min(store_ms, self.max_queue_offset(topic, queue_id))
+
+    def earliest_ms(self, topic: str, queue_id: int) -> int:
+        return 1_000 if (topic, queue_id) in self.ends else -1
+
+    def get(self, topic: str, queue_id: int, offset: int, max_count: int) -> Found:
+        return Found(suggest_slave=self.cold)
+
+    def delete_topic(self, topic: str) -> None:
+        self.deleted.append(topic)
+
+
+class Peer:
+    """A raw client: what it asked comes back, what it was told besides is in `notices`."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self.notices: list[str] = []
+
+    async def ask(self, code: int, ext: dict[str, str] | None = None, body: bytes = b"") -> Command:
+        asked = request(code, ext, body)
+        self._writer.write(encode(asked))
+        while True:
+            came = await self._receive()
+            if came.is_response:
+                assert came.opaque == asked.opaque
+                return came
+            self._notice(came)
+
+    async def told(self) -> str:
+        """The group of the next notice."""
+        if not self.notices:
+            self._notice(await self._receive())
+        return self.notices.pop(0)
+
+    async def _receive(self) -> Command:
+        async with asyncio.timeout(5):
+            prefix = await self._reader.readexactly(4)
+            return decode(prefix + await self._reader.readexactly(struct.unpack(">i", prefix)[0]))
+
+    def _notice(self, came: Command) -> None:
+        assert came.code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED
+        assert came.is_oneway
+        self.notices.append(came.ext["consumerGroup"])
+
+    async def closed(self) -> bool:
+        async with asyncio.timeout(5):
+            await self._reader.read()
+        return self._reader.at_eof()
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+class Desk:
+    """The management features behind a port."""
+
+    def __init__(
+        self, role: BrokerRole, check_expression: CheckExpression, config: BrokerConfig = CONFIG
+    ) -> None:
+        self.clock = ManualClock()
+        self.topics = TopicTable(config, self.clock)
+        self.groups = GroupTable(config, self.clock)
+        self.offsets = ConsumerOffsets()
+        self.store = Ends()
+        self.announced: list[str] = []
+        clients: ClientTable[Connection] = ClientTable()
+        self.clients = ClientService(
+            clients,
+            groups=self.groups,
+            topics=self.topics,
+            clock=self.clock,
+            check_expression=check_expression,
+        )
+        features = management_features(
+            clients=self.clients,
+            topics=self.topics,
+            groups=self.groups,
+            offsets=self.offsets,
+            locks=QueueLocks(),
+            store=self.store,
+            clock=self.clock,
+            role=role,
+            announce=self._announce,
+        )
+        handlers = {code: handler for feature in features for code, handler in feature.handlers.items()}
+        router = Router(handlers, [guard for feature in features for guard in feature.guards])
+        self.server = RemotingServer(router.process, on_close=self.clients.connection_closed)
+
+    async def _announce(self, topic: TopicConfig) -> None:
+        self.announced.append(topic.name)
+
+    async def peer(self) -> Peer:
+        return Peer(*await asyncio.open_connection("127.0.0.1", self.server.ports[0]))
+
+
+@contextlib.asynccontextmanager
+async def desk(
+    role: BrokerRole = BrokerRole.ASYNC_MASTER, check_expression: CheckExpression = refuse_expressions
+) -> AsyncIterator[Desk]:
+    made = Desk(role, check_expression)
+    await made.server.start("127.0.0.1", [0])
+    try:
+        yield made
+    finally:
+        await made.server.stop()
+
+
+def heartbeat(client_id: str, *groups: str, topic: str = "T") -> bytes:
+    consumers = tuple(ConsumerData(group, subscriptions=(Subscription(topic),)) for group in groups)
+    return encode_heartbeat(Heartbeat(client_id, ("PG",), consumers))
+
+
+def assert_reply(answer: Command, code: int = 0, remark: str | None = None, **ext: str) -> None:
+    assert (answer.code, answer.remark, answer.ext) == (code, remark, ext)
+
+
+# --- clients ---------------------------------------------------------------------------------
+
+
+async def test_a_heartbeat_makes_the_group_its_retry_topic_and_a_notice() -> None:
+    async with desk() as ours:
+        first = await ours.peer()
+        ours.groups.put(SubscriptionGroup("G", retry_queues=3))
+        assert_reply(await first.ask(34, body=heartbeat("c1", "G", "H")))
+        assert first.notices == ["G", "H"]
+        assert ours.topics.get("%RETRY%G") == TopicConfig("%RETRY%G", 3, 3, 6)
+        assert ours.topics.get("%RETRY%H") == TopicConfig("%RETRY%H", 1, 1, 6)
+        second = await ours.peer()
+        await second.ask(34, body=heartbeat("c2", "G"))
+        first.notices.clear()
+        assert await first.told() == "G"
+        answer = await first.ask(38, {"consumerGroup": "G"})
+        assert_reply(answer)
+        assert decode_consumer_list(answer.body) == ["c1", "c2"]
+
+
+async def test_a_group_nobody_consumes_in_is_refused_by_name() -> None:
+    async with desk() as ours:
+        peer = await ours.peer()
+        answer = await peer.ask(38, {"consumerGroup": "CG_nobody"})
+        assert_reply(answer, ResponseCode.SYSTEM_ERROR, "no consumer for this group, CG_nobody")
+
+
+async def test_a_goodbye_and_a_closed_connection_are_told_to_those_who_stay() -> None:
+    async with desk() as ours:
+        peers = [await ours.peer() for _ in range(3)]
+        for number, peer in enumerate(peers):
+            await peer.ask(34, body=heartbeat(f"c{number}", "G"))
+        last = peers[2]
+        assert await last.told() == "G", "its own coming"
+        assert_reply(await peers[0].ask(35, {"clientID": "c0", "consumerGroup": "G", "producerGroup": "PG"}))
+        assert await last.told() == "G"
+        peers[1].close()
+        assert await last.told() == "G"
+        assert decode_consumer_list((await last.ask(38, {"consumerGroup": "G"})).body) == ["c2"]
+
+
+async def test_a_silent_client_is_closed_and_the_others_hear_of_it() -> None:
+    async with desk() as ours:
+        silent, alive = await ours.peer(), await ours.peer()
+        await silent.ask(34, body=heartbeat("c1", "G"))
+        await alive.ask(34, body=heartbeat("c2", "G"))
+        ours.clock.advance(ms=EXPIRY_MS)
+        await alive.ask(34, body=heartbeat("c2", "G"))
+        alive.notices.clear()
+        ours.clock.advance(ms=1)
+        ours.clients.scan()
+        assert await alive.told() == "G"
+        assert await silent.closed()
+
+
+async def test_a_group_that_wants_no_notices_gets_none() -> None:
+    async with desk() as ours:
+        peer = await ours.peer()
+        ours.groups.put(SubscriptionGroup("G", notify_consumer_ids_changed_enable=False))
+        await peer.ask(34, body=heartbeat("c1", "G"))
+        ours.clients.notices_enabled = False
+        await peer.ask(34, body=heartbeat("c1", "H"))
+        await peer.ask(38, {"consumerGroup": "G"})
+        assert peer.notices == []
+
+
+async def test_a_body_that_is_no_heartbeat_is_answered_and_costs_nothing_else() -> None:
+    async with desk() as ours:
+        peer = await ours.peer()
+        for body in (b"", b"not json", b"[]", b"{}"):
+            for code in (34, 41, 42, 46, 200):
+                answer = await peer.ask(code, body=body)
+                assert answer.code == ResponseCode.SYSTEM_ERROR
+                assert answer.remark
+
+
+async def test_a_tag_filter_is_always_possible_another_as_its_compiler_says() -> None:
+    def check(kind: str, expression: str) -> None:
+        assert kind == SQL92
+        if expression != "a > 5":
+            raise RocketeerError(f"no sense in {expression}")
+
+    def body(kind: str, expression: str) -> bytes:
+        return encode_client_check(ClientCheck("c", "G", Subscription("T", expression, kind)))
+
+    async with desk() as plain, desk(check_expression=check) as clever:
+        peer = await plain.peer()
+        assert_reply(await peer.ask(46, body=body("TAG", "*")))
+        assert_reply(
+            await peer.ask(46, body=body(SQL92, "a > 5")),
+            ResponseCode.SYSTEM_ERROR,
+            "The broker does not support consumer to filter message by SQL92",
+        )
+        peer = await clever.peer()
+        assert_reply(await peer.ask(46, body=body(SQL92, "a > 5")))
+        answer = await peer.ask(46, body=body(SQL92, "a > > 5"))
+        assert_reply(answer, ResponseCode.SUBSCRIPTION_PARSE_FAILED, "no sense in a > > 5")
+
+
+# --- offsets ---------------------------------------------------------------------------------
+
+
+async def test_a_committed_offset_is_found_again() -> None:
+    async with desk() as ours:
+        peer = await ours.peer()
+        where = {"consumerGroup": "G", "topic": "T", "queueId": "1"}
+        assert_reply(await peer.ask(15, {**where, "commitOffset": "7"}))
+        assert_reply(await peer.ask(14, where), offset="7")
+        assert ours.offsets.take_dirty()
+
+
+async def test_a_new_group_starts_at_zero_only_where_a_queue_still_has_its_warm_beginning() -> None:
+    async with desk() as ours:
+        peer = await ours.peer()
+        where = {"consumerGroup": "G", "topic": "T", "queueId": "0"}
+        assert_reply(await peer.ask(14, where), offset="0")  # even for an unknown topic
+        ours.store.cold = True
+        not_found = "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first"
+        assert_reply(await peer.ask(14, where), ResponseCode.QUERY_NOT_FOUND, not_found)
+        ours.store.cold = False
+        ours.store.ends["T", 0] = (5, 9)
+        assert_reply(await peer.ask(14, where), ResponseCode.QUERY_NOT_FOUND, not_found)
+
+
+async def test_the_ends_of_a_queue_are_the_stores() -> None:
+    async with desk() as ours:
+        peer = await ours.peer()
+        ours.store.ends["T", 0] = (5, 9)
+        where, nowhere = {"topic": "T", "queueId": "0"}, {"topic": "NoSuchTopic", "queueId": "0"}
+        assert_reply(await peer.ask(30, where), offset="9")
+        assert_reply(await peer.ask(31, where), offset="5")
+        assert_reply(await peer.ask(29, {**where, "timestamp": "6"}), offset="6")
+        assert_reply(await peer.ask(32, where), timestamp="1000")
+        assert_reply(await peer.ask(30, nowhere), offset="0")
+        assert_reply(await peer.ask(31, nowhere), offset="0")
+        assert_reply(await peer.ask(32, nowhere), timestamp="-1")
+
+
+async def test_a_request_without_its_queue_is_refused_by_the_fields_name() -> None:
+    async with desk() as ours:
+        peer = await ours.peer()
+        for queue in ({}, {"queueId": "abc"}):
+            answer = await peer.ask(30, {"topic": "T", **queue})
+            assert answer.code == ResponseCode.SYSTEM_ERROR
+            assert "queueId" in (answer.remark or "")
+
+
+# --- topics and groups -----------------------------------------------------------------------
+
+
+async def test_a_topic_is_created_announced_listed_and_deleted() -> None:
+    async with desk() as ours:
+        peer = await ours.peer()
+        assert_reply(await peer.ask(17, CREATE), remark="not set any response code")
+        assert ours.topics.get("T") == TopicConfig("T", 4, 2, 6, order=False), "order is not taken over"
+        assert ours.announced == ["T"]
+        answer = await peer.ask(21)
+        assert_reply(answer)
+        assert decode_topic_table(answer.body).configs == ours.topics.configs
+        assert_reply(await peer.ask(215, {"topic": "T"}))
+        assert ours.topics.get("T") is None
+        assert ours.store.deleted == ["T"]
+        assert_reply(await peer.ask(215, {"topic": "NoSuchTopic"}))
+
+
+async def test_system_topics_and_bad_names_and_bad_numbers_are_refused() -> None:
+    async with desk() as ours:
+        peer = await ours.peer()
+        for name in ("TBW102", "broker-a", "DefaultCluster_REPLY_TOPIC"):
+            remark = f"The topic[{name}] is conflict with system topic."
+            assert_reply(await peer.ask(17, {**CREATE, "topic": name}), 1, remark)
+            assert_reply(await peer.ask(215, {"topic": name}), 1, remark)
+        remark = "The specified topic contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$"
+        assert_reply(await peer.ask(17, {**CREATE, "topic": "bad topic"}), 1, remark)
+        for number in ("-1", "65536"):
+            assert (await peer.ask(17, {**CREATE, "readQueueNums": number})).code == 1
+        assert ours.announced == []
+
+
+async def test_a_group_is_created_listed_and_deleted_with_its_offsets() -> None:
+    async with desk() as ours:
+        peer = await ours.peer()
+        group = SubscriptionGroup("G", retry_max=3)
+        assert_reply(await peer.ask(200, body=encode_group(group)))
+        answer = await peer.ask(201)
+        assert_reply(answer)
+        assert decode_group_table(answer.body).groups["G"] == group
+        ours.offsets.commit("G", "T", 0, 5)
+        assert_reply(await peer.ask(207, {"groupName": "G"}))
+        assert ours.groups.get("G") is None
+        assert ours.offsets.query("G", "T", 0) == 5
+        assert_reply(await peer.ask(207, {"groupName": "G", "removeOffset": "true"}))
+        assert ours.offsets.query("G", "T", 0) is None
+
+
+async def test_on_a_slave_nothing_of_this_can_be_changed() -> None:
+    async with desk(BrokerRole.SLAVE) as ours:
+        peer = await ours.peer()
+        for code in (17, 215, 200, 207):
+            answer = await peer.ask(code, CREATE)
+            assert answer.code == 1
+            assert "slave" in (answer.remark or "")
+        assert_reply(
+            await peer.ask(15, {"consumerGroup": "G", "topic": "T", "queueId": "0", "commitOffset": "1"})
+        )
+
+
+# --- locks -----------------------------------------------------------------------------------
+
+
+async def test_a_locked_queue_is_not_given_to_another_until_unlocked_or_expired() -> None:
+    queues = frozenset(MessageQueue("T", "broker-a", number) for number in range(2))
+
+    async with desk() as ours:
+        peer = await ours.peer()
+
+        async def lock(client: str) -> frozenset[MessageQueue]:
+            answer = await peer.ask(41, body=encode_lock_request(LockRequest("G", client, queues)))
+            assert_reply(answer)
+            return decode_locked_queues(answer.body)
+
+        assert await lock("a") == queues
+        assert await lock("b") == frozenset()
+        assert_reply(await peer.ask(42, body=encode_lock_request(LockRequest("G", "a", queues))))
+        assert await lock("b") == queues
+        ours.clock.advance(ms=LOCK_LIFE_MS + 1)
+        assert await lock("a") == queues
