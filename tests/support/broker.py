@@ -15,9 +15,7 @@ from rocketeer.protocol.command import Command, request
 from rocketeer.record.layout import StoredMessage, split_records
 from rocketeer.remoting.client import RemotingClient
 
-SMALL = StoreConfig(
-    segment_bytes=1 << 20, consume_queue_bytes=20 * 1000, index_slots=500, index_entries=2000
-)
+SMALL = StoreConfig(segment_bytes=1 << 20, consume_queue_bytes=20 * 1000, index_slots=500, index_entries=2000)
 
 
 def free_port() -> int:
@@ -38,7 +36,9 @@ class BrokerUnderTest:
         self.address = address
         self.client = client
 
-    async def ask(self, code: int, ext: dict[str, Any] | None = None, body: bytes = b"", **fields: Any) -> Command:
+    async def ask(
+        self, code: int, ext: dict[str, Any] | None = None, body: bytes = b"", **fields: Any
+    ) -> Command:
         command = request(code, {name: str(value) for name, value in (ext or {}).items()}, body)
         for name, value in fields.items():
             setattr(command, name, value)
@@ -61,7 +61,9 @@ class BrokerUnderTest:
         }  # fmt: skip
         return await self.ask(RequestCode.PULL_MESSAGE, header | ext)
 
-    async def messages(self, topic: str, queue_id: int = 0, offset: int = 0, **ext: Any) -> list[StoredMessage]:
+    async def messages(
+        self, topic: str, queue_id: int = 0, offset: int = 0, **ext: Any
+    ) -> list[StoredMessage]:
         return list(split_records((await self.pull(topic, queue_id, offset, **ext)).body))
 
 
@@ -76,7 +78,9 @@ async def broker_at(
     """A small store under `folder`; leaving the block stops the broker cleanly."""
     port = free_port()
     running = Broker(
-        BrokerConfig(**{"broker_name": "broker-a", "host": "127.0.0.1", "ha_host": "127.0.0.1", **(broker or {})}),
+        BrokerConfig(
+            **{"broker_name": "broker-a", "host": "127.0.0.1", "ha_host": "127.0.0.1", **(broker or {})}
+        ),
         dataclasses.replace(SMALL, store_path=folder, **(store or {})),
         ServerConfig(bind_host="127.0.0.1", listen_port=port),
         clock or SystemClock(),

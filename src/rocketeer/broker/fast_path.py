@@ -16,17 +16,17 @@ import msgspec
 
 from rocketeer.broker.handlers.pull import PullHandler
 from rocketeer.broker.plain_properties import PlainParser
-from rocketeer.broker.reply_templates import reply_template
 from rocketeer.broker.writer import Writer
 from rocketeer.clock import Clock
 from rocketeer.errors import RequestRefused, StoreRefused
 from rocketeer.model.topic import NOT_FOR_CLIENTS, RETRY_PREFIX, Perm, TopicConfig
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import FLAG_ONEWAY, FLAG_RESPONSE, Command
-from rocketeer.protocol.frame import JSON, PREFIX, Frame
+from rocketeer.protocol.frame import JSON, Frame
 from rocketeer.protocol.headers import PullMessageHeader, SendMessageV2Header
 from rocketeer.protocol.headers.base import raw_decoder
 from rocketeer.protocol.json_header import Outer, decode_outer
+from rocketeer.protocol.reply_template import ReplyTemplate
 from rocketeer.record.hosts import V4_BYTES
 from rocketeer.remoting.server import Connection, Router
 from rocketeer.store.append import Appended
@@ -35,6 +35,13 @@ _SEND: Final = int(RequestCode.SEND_MESSAGE_V2)
 _PULL: Final = int(RequestCode.PULL_MESSAGE)
 _WRITE: Final = int(Perm.WRITE)
 _SUCCESS: Final = int(ResponseCode.SUCCESS)
+_STORED_CODES: Final = (
+    ResponseCode.SUCCESS,
+    ResponseCode.FLUSH_DISK_TIMEOUT,
+    ResponseCode.FLUSH_SLAVE_TIMEOUT,
+    ResponseCode.SLAVE_NOT_AVAILABLE,
+)
+"""What a message that was stored may be answered with."""
 
 Stored = tuple[int, int, int, int]
 """(opaque, log offset, queue id, queue offset): all that a reply says."""
@@ -82,13 +89,18 @@ class FastPath:
         self._router = router
         self._topics = topics
         self._store = store
-        self._host_hex = store_host.hex().upper()
+        self._id_format = store_host.hex().upper().encode() + b"%016X"
         self._writer = writer
         self._plain = plain
         self._pulls = pulls
         self._clock = clock
         self._enabled = broker_writable and not router.guarded and len(store_host) == V4_BYTES
-        self._template = reply_template({**reply_ext, "msgId": None, "queueId": None, "queueOffset": None})
+        self._templates = {
+            int(code): ReplyTemplate(
+                code, {"msgId": bytes, "queueId": int, "queueOffset": int}, fixed=reply_ext
+            )
+            for code in _STORED_CODES
+        }
         self._decode_send = raw_decoder(SendMessageV2Header).decode
         self._decode_pull = raw_decoder(PullMessageHeader).decode
 
@@ -183,10 +195,7 @@ class FastPath:
 
     def _reply(self, code: int, stored: Stored) -> bytes:
         opaque, log_offset, queue_id, queue_offset = stored
-        head = (
-            self._template % (code, opaque, f"{self._host_hex}{log_offset:016X}", queue_id, queue_offset)
-        ).encode()
-        return PREFIX.pack(len(head) + 4, len(head)) + head
+        return self._templates[code].frame(opaque, self._id_format % log_offset, queue_id, queue_offset)
 
     def _releaser(self, connection: Connection, waiting: Sequence[Stored]) -> Callable[[int], None]:
         def release(code: int) -> None:

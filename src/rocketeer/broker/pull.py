@@ -163,13 +163,13 @@ class PullService:
             raise RequestRefused(
                 ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest"
             )
-        _only_tags(subscription.kind)
-        return tag_matcher(subscription)
+        # From the expression, not from the heartbeat's codes: not every client's are the tags' hashes.
+        return _accepts_of(header.topic, subscription.expression, subscription.kind)
 
 
 @lru_cache(maxsize=4096)
 def _accepts_of(topic: str, expression: str, kind: str) -> Accepts | None:
-    """The filter of a subscription that travels with the pull itself."""
+    """Which tag codes a subscription wants; None for all."""
     _only_tags(kind)
     try:
         return tag_matcher(tag_subscription(topic, expression))

@@ -24,6 +24,8 @@ WRITE_BYTES_MAX = 64 << 20
 READ_PAUSE_BYTES = 4 << 20
 """Above this many unread reply bytes we stop reading the peer's requests."""
 
+NOBODY = "?"
+
 Process = Callable[[list[Frame], "Connection"], None]
 
 
@@ -65,9 +67,9 @@ class Connection(asyncio.Protocol):
         self._out: list[bytes | memoryview] = []
         self._calls: dict[int, asyncio.Future[Command]] = {}
         self.attachments: dict[str, Any] = {}
-        self.remote = "?"
+        self.remote = NOBODY
         self.remote_host = b"\0" * 8
-        self.local = "?"
+        self.local = NOBODY
         self.last_read_s = 0.0
         self.frame_began_s = 0.0
         """When the frame that is now incomplete began; 0 between frames."""
@@ -78,6 +80,9 @@ class Connection(asyncio.Protocol):
         transport = cast(asyncio.Transport, transport)  # uvloop's are of another class
         self._transport = transport
         peer = transport.get_extra_info("peername")
+        if peer is None:  # gone before we looked
+            transport.abort()
+            return
         self.remote = address_text(peer)
         self.remote_host = encode_host(peer[0].partition("%")[0], peer[1])
         self.local = address_text(transport.get_extra_info("sockname"))
@@ -127,7 +132,8 @@ class Connection(asyncio.Protocol):
             if not waiter.done():
                 waiter.set_exception(ConnectionLost(self.remote))
         self._calls.clear()
-        self._on_close(self)
+        if self.remote != NOBODY:
+            self._on_close(self)
 
     # --- ours --------------------------------------------------------------------------------
 

@@ -19,7 +19,9 @@ SUSPEND = 2 | 4
 
 async def test_a_sent_message_is_pulled_with_all_it_had(tmp_path: Path) -> None:
     async with broker_at(tmp_path) as broker:
-        sent = await broker.send("T", b"body", queue_id=2, properties="KEYS\x01k1 k2\x02TAGS\x01red\x02WAIT\x01true", h=7)
+        sent = await broker.send(
+            "T", b"body", queue_id=2, properties="KEYS\x01k1 k2\x02TAGS\x01red\x02WAIT\x01true", h=7
+        )
         assert (sent.code, sent.ext["queueId"], sent.ext["queueOffset"]) == (0, "2", "0")
         (message,) = await broker.messages("T", 2)
         assert (message.body, message.flag, message.tags, message.keys) == (b"body", 7, "red", "k1 k2")
@@ -27,7 +29,9 @@ async def test_a_sent_message_is_pulled_with_all_it_had(tmp_path: Path) -> None:
         assert message.offset_msg_id == sent.ext["msgId"]
 
 
-@pytest.mark.parametrize("case", ["plain", "no properties", "odd separators", "repeated name", "compressed", "empty body"])
+@pytest.mark.parametrize(
+    "case", ["plain", "no properties", "odd separators", "repeated name", "compressed", "empty body"]
+)
 async def test_the_fast_and_the_general_path_store_the_same_bytes(tmp_path: Path, case: str) -> None:
     """A binary header keeps a request off the fast path; the two brokers share a clock and nothing else."""
     properties = {
@@ -49,7 +53,13 @@ async def test_the_fast_and_the_general_path_store_the_same_bytes(tmp_path: Path
             (message,) = await broker.messages("T", 1)
             same_host = {"born_host": b"", "store_host": b""}
             stored.append({name: getattr(message, name) for name in message.__struct_fields__} | same_host)
-            replies.append((answer.code, answer.remark, {**answer.ext, "msgId": parse_offset_msg_id(answer.ext["msgId"])[1]}))
+            replies.append(
+                (
+                    answer.code,
+                    answer.remark,
+                    {**answer.ext, "msgId": parse_offset_msg_id(answer.ext["msgId"])[1]},
+                )
+            )
             index_key = "T", "k"
             found = await _query(broker, *index_key) if "KEYS" in properties else []
             stored[-1]["found"] = [m.log_offset for m in found]
@@ -93,7 +103,9 @@ async def test_a_batch_is_stored_side_by_side_and_answered_with_every_id(tmp_pat
         assert len(answer.ext["msgId"].split(",")) == 40
         messages = await broker.messages("T") + await broker.messages("T", offset=32)
         assert [(m.body, m.flag, m.keys) for m in messages] == [(i.body, i.flag, f"k{i.flag}") for i in items]
-        assert all(a.log_offset + a.size == b.log_offset for a, b in zip(messages, messages[1:], strict=False))
+        assert all(
+            a.log_offset + a.size == b.log_offset for a, b in zip(messages, messages[1:], strict=False)
+        )
         assert messages[0].properties_dict()["CLUSTER"] == "DefaultCluster"
         bad = await broker.ask(RequestCode.SEND_BATCH_MESSAGE, header, b"\0\0\0\x50garbage")
         assert bad.code == ResponseCode.MESSAGE_ILLEGAL
@@ -149,13 +161,19 @@ async def test_tags_are_filtered_at_the_broker(tmp_path: Path) -> None:
         found = await broker.messages("T", subscription="a || c")
         assert [m.body for m in found] == [b"0", b"2", b"3", b"5", b"6", b"8", b"9", b"11"]
         nothing = await broker.pull("T", subscription="z")
-        assert (nothing.code, nothing.remark, nothing.ext["nextBeginOffset"]) == (20, "NO_MATCHED_MESSAGE", "12")
+        assert (nothing.code, nothing.remark, nothing.ext["nextBeginOffset"]) == (
+            20,
+            "NO_MATCHED_MESSAGE",
+            "12",
+        )
 
 
 async def test_a_held_pull_is_answered_by_the_message_it_waits_for(tmp_path: Path) -> None:
     async with broker_at(tmp_path) as broker:
         await broker.send("T", b"old")
-        held = asyncio.create_task(broker.pull("T", 0, 1, sysFlag=SUSPEND, suspendTimeoutMillis=20_000, subscription="b"))
+        held = asyncio.create_task(
+            broker.pull("T", 0, 1, sysFlag=SUSPEND, suspendTimeoutMillis=20_000, subscription="b")
+        )
         await asyncio.sleep(0)  # it is asked first; the requests of one connection are served in order
         await broker.send("T", b"not matching", properties="TAGS\x01a")
         await asyncio.sleep(0.05)
@@ -178,13 +196,19 @@ async def test_stopping_the_broker_answers_held_pulls(tmp_path: Path) -> None:
         await broker.send("T", b"old")
         held = asyncio.create_task(broker.pull("T", 0, 1, sysFlag=SUSPEND, suspendTimeoutMillis=60_000))
         await asyncio.sleep(0)
-        await broker.send("T", b"elsewhere", queue_id=1)  # the pull is held by now: requests are served in order
+        await broker.send(
+            "T", b"elsewhere", queue_id=1
+        )  # the pull is held by now: requests are served in order
     assert (await asyncio.wait_for(held, 10)).code == ResponseCode.PULL_NOT_FOUND
 
 
 @pytest.mark.parametrize(
     ("offset", "code", "remark", "next_offset"),
-    [(99, 21, "OFFSET_OVERFLOW_BADLY", "1"), (1, 19, "OFFSET_OVERFLOW_ONE", "1"), (-5, 21, "OFFSET_TOO_SMALL", "0")],
+    [
+        (99, 21, "OFFSET_OVERFLOW_BADLY", "1"),
+        (1, 19, "OFFSET_OVERFLOW_ONE", "1"),
+        (-5, 21, "OFFSET_TOO_SMALL", "0"),
+    ],
 )
 async def test_offsets_out_of_range_lead_back(
     tmp_path: Path, offset: int, code: int, remark: str, next_offset: str

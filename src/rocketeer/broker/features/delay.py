@@ -11,9 +11,8 @@ from typing import Protocol
 from rocketeer.broker.feature import Feature, Periodic
 from rocketeer.broker.writer import Put, Writer
 from rocketeer.clock import Clock
-from rocketeer.errors import BadBody
 from rocketeer.model.topic import SCHEDULE_TOPIC
-from rocketeer.protocol import fastjson
+from rocketeer.protocol.bodies.offsets import decode_delay_offsets, encode_delay_offsets
 from rocketeer.record.delay_levels import DelayLevels
 from rocketeer.record.flags import TX_MASK
 from rocketeer.record.layout import PendingMessage, StoredMessage
@@ -59,14 +58,10 @@ class DelayOffsets:
         self._dirty = True
 
     def encode(self) -> str:
-        return fastjson.dumps({"offsetTable": self.delivered}).decode()
+        return encode_delay_offsets(self.delivered).decode()
 
     def decode(self, text: str) -> None:
-        table = fastjson.loads(text.encode()).get("offsetTable", {})
-        try:
-            self.delivered = {int(level): int(offset) for level, offset in table.items()}
-        except (AttributeError, TypeError, ValueError) as error:
-            raise BadBody(f"{self.file_name} is not a table of levels and offsets: {error}") from None
+        self.delivered = decode_delay_offsets(text.encode())
 
     def take_dirty(self) -> bool:
         dirty, self._dirty = self._dirty, False

@@ -5,13 +5,13 @@ from collections.abc import Callable
 from rocketeer.broker.holds import HeldPulls
 from rocketeer.broker.offsets import ConsumerOffsets
 from rocketeer.broker.pull import FLAG_COMMIT_OFFSET, FLAG_SUSPEND, PreparedPull, Pulled, PullService
-from rocketeer.broker.reply_templates import reply_template
 from rocketeer.clock import Clock
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, encode_head, reply
 from rocketeer.protocol.frame import JSON, pack_prefix
 from rocketeer.protocol.headers import PullMessageHeader
 from rocketeer.protocol.headers.base import decode_header
+from rocketeer.protocol.reply_template import ReplyTemplate
 from rocketeer.remoting.server import Connection, Handler
 from rocketeer.store.message_store import GetStatus
 
@@ -45,10 +45,9 @@ class PullHandler:
         self._long_polling = long_polling
         self._short_polling_ms = short_polling_ms
         self._ext = {"suggestWhichBrokerId": str(broker_id)}
-        self._templates = {
-            status: reply_template({**self._ext, **dict.fromkeys(_OFFSETS)}, status.name)
-            for status in GetStatus
-        }
+        self._found = ReplyTemplate(
+            ResponseCode.SUCCESS, dict.fromkeys(_OFFSETS, int), remark=GetStatus.FOUND.name, fixed=self._ext
+        )
 
     def handlers(self) -> dict[int, Handler]:
         return {RequestCode.PULL_MESSAGE: self.pull}
@@ -94,8 +93,8 @@ class PullHandler:
             return
         fetched = pulled.fetched
         offsets = (fetched.next_offset, fetched.min_offset, fetched.max_offset)
-        if command.serialize == JSON:
-            head = (self._templates[fetched.status] % (pulled.code, command.opaque, *offsets)).encode()
+        if fetched.status is GetStatus.FOUND and command.serialize == JSON:
+            head = self._found.header(command.opaque, *offsets)
         else:
             ext = self._ext | dict(zip(_OFFSETS, map(str, offsets), strict=True))
             head = encode_head(reply(command, pulled.code, fetched.status.name, ext))

@@ -1,0 +1,74 @@
+# Everything starts from a bare Python 3.11 or newer: each target first makes what it needs in .venv.
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+# One stamp for what running needs, one for what developing needs: `make up` waits for no test tools.
+READY := $(VENV)/.ready
+READY_DEV := $(VENV)/.ready-dev
+
+.DEFAULT_GOAL := help
+.PHONY: help setup up test check format interop interop-smoke bench lock clean
+
+help:
+	@echo "make up      run a name server and a broker here   (BROKERS=2 STORE=dir ARGS='--port 20911')"
+	@echo "make test    all tests                             (ARGS='-k store')"
+	@echo "make check   ruff, mypy --strict, import-linter"
+	@echo "make interop clients of other languages against our broker; needs Java and Node"
+	@echo "make bench   the load generator                    (ARGS='--help')"
+	@echo "make setup   only the environment in $(VENV)"
+	@echo "make format  let ruff put the code in order"
+	@echo "make lock    choose dependency versions anew"
+	@echo "make clean   remove what the targets above made; never a message"
+
+setup: $(READY_DEV)
+
+$(READY): requirements.lock pyproject.toml tools/make_venv.sh
+	@sh tools/make_venv.sh $(VENV)
+	@echo "installing the locked dependencies into $(VENV)"
+	@$(PIP) install --quiet --require-hashes -r requirements.lock
+	@# setuptools came with the lock, so building the checkout fetches nothing.
+	@$(PIP) install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(READY_DEV): $(READY) requirements-dev.lock
+	@echo "installing the locked test tools into $(VENV)"
+	@$(PIP) install --quiet --require-hashes -r requirements-dev.lock
+	@touch $@
+
+up: $(READY)
+	@exec $(BIN)/rocketeer up $(if $(BROKERS),--brokers $(BROKERS)) $(if $(STORE),--store $(STORE)) $(ARGS)
+
+test: $(READY_DEV)
+	@$(BIN)/pytest $(ARGS)
+
+check: $(READY_DEV)
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo
+
+format: $(READY_DEV)
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+interop: $(READY_DEV)
+	@bash interop/run.sh $(ARGS)
+
+# The part of `make interop` that is quick and needs no other language's tools; .ci/run calls it.
+interop-smoke: $(READY_DEV)
+	@if [ -e interop/smoke.sh ]; then bash interop/smoke.sh; else echo "interop/smoke.sh is not here yet"; fi
+
+bench: $(READY)
+	@$(BIN)/rocketeer bench $(ARGS)
+
+lock: $(READY)
+	@$(PIP) install --quiet pip-tools
+	@$(BIN)/pip-compile --upgrade --extra build -o requirements.lock pyproject.toml
+	@$(BIN)/pip-compile --upgrade --extra build -o requirements-dev.lock pyproject.toml requirements-dev.in
+	@! grep -nE 'https?://' requirements.lock requirements-dev.lock
+
+clean:
+	@rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	@find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	@rm -rf src/*.egg-info interop/java/target interop/node/node_modules

@@ -1,0 +1,1 @@
+"""The commands a person types; thin, over the servers and the client."""

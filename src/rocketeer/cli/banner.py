@@ -1,0 +1,37 @@
+"""The first thing a newcomer sees: where the servers are, where the messages lie, what to try next."""
+
+import shutil
+import sys
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+
+from rocketeer import __version__
+from rocketeer.cli.plan import UpPlan
+
+
+def show_banner(plan: UpPlan, next_arguments: str) -> None:
+    """Coloured on a terminal, plain lines everywhere else."""
+    rows = [("name server", plan.namesrv_address)]
+    rows += [(broker.name, broker.address) for broker in plan.brokers]
+    rows.append(("store", str(plan.brokers[0].store_path.absolute())))
+    lines = [
+        f"[bold green]Rocketeer {__version__} is up[/]",
+        *(f"  [dim]{name:<12}[/] [bold]{escape(value)}[/]" for name, value in rows),
+        f"  [dim]{'try next':<12}[/] [cyan]{escape(f'{_program()} {next_arguments}')}[/]",
+        "  [dim]Ctrl-C stops it and keeps every message[/]",
+    ]
+    # Never wrapped: a path that is cut in two cannot be copied.
+    Console(highlight=False, soft_wrap=True).print("\n".join(lines))
+    sys.stdout.flush()
+
+
+def _program() -> str:
+    """How this program is called from here: a newcomer's shell does not know .venv/bin."""
+    if shutil.which("rocketeer"):
+        return "rocketeer"
+    path = Path(sys.argv[0]).absolute()
+    if path.name != "rocketeer":
+        return "python -m rocketeer"
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)

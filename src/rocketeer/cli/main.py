@@ -1,0 +1,247 @@
+"""`rocketeer`: the commands, their options, and how an error reaches the person who typed them.
+
+Everything a user can get wrong ends as one line on stderr and exit code 1, before anything is touched.
+"""
+
+import dataclasses
+import sys
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+
+from rocketeer import __version__
+from rocketeer.cli.children import COMMAND as CHILD_COMMAND
+from rocketeer.cli.children import ChildBroker, run_child
+from rocketeer.cli.logs import LogLevel, show_logs
+from rocketeer.cli.plan import BROKERS_MAX, plan_up
+from rocketeer.cli.preflight import Port, check_folder, check_ports, ipv4_of
+from rocketeer.cli.serve import Server, run_loop, serve
+from rocketeer.clock import SystemClock
+from rocketeer.config import (
+    BROKER_PORT,
+    NAMESRV_PORT,
+    Role,
+    Settings,
+    local_address,
+    parse_addresses,
+    read_config,
+)
+from rocketeer.errors import ConfigError, RocketeerError
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+ConfigFile = Annotated[
+    Path | None, typer.Option("-c", "--config", metavar="FILE", help="A RocketMQ configuration file.")
+]
+PrintConfig = Annotated[
+    bool, typer.Option("-p", "--print-config", help="Print every setting in force and leave.")
+]
+Level = Annotated[LogLevel, typer.Option(help="The least important log lines to show.")]
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        print(f"rocketeer {__version__} (compatible with RocketMQ 4.9.8)")
+        raise typer.Exit
+
+
+@app.callback()
+def rocketeer(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", is_eager=True, callback=_print_version, help="Print the version and leave."
+        ),
+    ] = False,
+) -> None:
+    """A RocketMQ-compatible messaging engine: name server, broker, tools."""
+
+
+@app.command()
+def up(
+    brokers: Annotated[
+        int, typer.Option(min=1, max=BROKERS_MAX, help="How many; each further one is a process.")
+    ] = 1,
+    store: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Where messages are kept.  [default: ~/store]")
+    ] = None,
+    host: Annotated[str, typer.Option(help="Where to listen; 0.0.0.0 for every network.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=3, max=65535, help="The first broker's port.")] = BROKER_PORT,
+    namesrv_port: Annotated[int, typer.Option(min=1, max=65535)] = NAMESRV_PORT,
+    log_level: Level = LogLevel.WARNING,
+) -> None:
+    """Run a name server and a broker (or several) in the foreground."""
+    show_logs(log_level)
+    bind_host = ipv4_of(host)
+    plan = plan_up(
+        brokers=brokers,
+        store_path=(store or Path.home() / "store").absolute(),
+        bind_host=bind_host,
+        host=local_address() if bind_host == "0.0.0.0" else bind_host,
+        port=port,
+        namesrv_port=namesrv_port,
+    )
+    check_ports(plan.ports)
+    for planned in plan.brokers:
+        check_folder(planned.store_path)
+
+    from rocketeer.broker.assemble import Broker
+    from rocketeer.cli.banner import show_banner
+    from rocketeer.nameserver.server import NameServer
+
+    def kill_children() -> None:
+        for child in children:
+            child.kill()
+
+    clock = SystemClock()
+    first, *others = plan.brokers
+    children = [ChildBroker(broker, log_level, on_crash=_say) for broker in others]
+    servers: list[Server] = [
+        NameServer(plan.namesrv, clock),
+        Broker(first.broker_config, first.store_config, first.server_config, clock),
+        *children,
+    ]
+    run_loop(
+        serve(
+            servers,
+            ready=lambda: show_banner(plan, _next_to_try(first.address)),
+            on_force=kill_children,
+        )
+    )
+
+
+@app.command()
+def namesrv(
+    config: ConfigFile = None, print_config: PrintConfig = False, log_level: Level = LogLevel.INFO
+) -> None:
+    """Run a name server."""
+    settings = _settings(config, Role.NAMESRV)
+    if print_config:
+        _print_settings(settings)
+        return
+    show_logs(log_level)
+    server = settings.server
+    check_ports([Port(server.bind_host, server.listen_port, "name server, listenPort")])
+
+    from rocketeer.nameserver.server import NameServer
+
+    where = f"{server.bind_host}:{server.listen_port}"
+    run_loop(
+        serve(
+            [NameServer(settings.namesrv, SystemClock(), extras=settings.extras)],
+            ready=lambda: print(f"name server listens on {where}", flush=True),
+        )
+    )
+
+
+@app.command()
+def broker(
+    config: ConfigFile = None,
+    namesrv_addr: Annotated[
+        str | None, typer.Option("-n", "--namesrv-addr", metavar="ADDR", help="host:port;host:port ...")
+    ] = None,
+    print_config: PrintConfig = False,
+    log_level: Level = LogLevel.INFO,
+) -> None:
+    """Run a broker."""
+    settings = _settings(config, Role.BROKER, namesrv_addr)
+    if print_config:
+        _print_settings(settings)
+        return
+    show_logs(log_level)
+    server = settings.server
+    check_ports(
+        [
+            Port(server.bind_host, server.listen_port, "broker, listenPort"),
+            Port(server.bind_host, server.fast_port, "second port of the broker, listenPort minus 2"),
+        ]
+    )
+    check_folder(settings.store.store_path)
+    if not settings.broker.namesrv_addresses:
+        _say("no name server given (-n, namesrvAddr or NAMESRV_ADDR): clients cannot find this broker")
+
+    from rocketeer.broker.assemble import Broker
+
+    # Message ids carry the address, so a host name in brokerIP1 is looked up once, here.
+    host = settings.broker.host if ":" in settings.broker.host else ipv4_of(settings.broker.host)
+    identity = dataclasses.replace(settings.broker, host=host)
+    where = f"{host}:{server.listen_port}"
+    store = settings.store.store_path.absolute()
+    run_loop(
+        serve(
+            [Broker(identity, settings.store, server, SystemClock())],
+            ready=lambda: print(
+                f"broker {identity.broker_name} listens on {where}, store {store}", flush=True
+            ),
+        )
+    )
+
+
+@app.command(CHILD_COMMAND, hidden=True)
+def broker_child(log_level: Level = LogLevel.WARNING) -> None:
+    """One of the further brokers of `up`; not for people."""
+    raise typer.Exit(run_child(log_level))
+
+
+def _settings(path: Path | None, role: Role, namesrv_addr: str | None = None) -> Settings:
+    """The file's settings with the command line's on top; what is odd about the file is said now."""
+    settings = read_config(path, role)
+    for warning in settings.warnings:
+        _say(f"warning: {warning}")
+    if namesrv_addr is None:
+        return settings
+    try:
+        addresses = parse_addresses(namesrv_addr)
+    except ConfigError as error:
+        raise ConfigError(f"-n: {error}") from None
+    return dataclasses.replace(
+        settings, broker=dataclasses.replace(settings.broker, namesrv_addresses=addresses)
+    )
+
+
+def _print_settings(settings: Settings) -> None:
+    for key, value in sorted(settings.effective_properties().items(), key=lambda item: item[0].lower()):
+        print(f"{key}={value}")
+
+
+def _say(text: str) -> None:
+    print(f"rocketeer: {text}", file=sys.stderr, flush=True)
+
+
+def _has_bench() -> bool:
+    return find_spec("rocketeer.bench.cli") is not None
+
+
+def _add_bench() -> None:
+    """`rocketeer bench` comes with its package, which an installation may leave out."""
+    if _has_bench():
+        app.add_typer(import_module("rocketeer.bench.cli").app, name="bench")
+
+
+def _next_to_try(address: str) -> str:
+    return f"bench send --target {address}" if _has_bench() else "--help"
+
+
+def main() -> NoReturn:
+    """The `rocketeer` program."""
+    try:
+        _add_bench()
+        app()
+    except RocketeerError as error:
+        _say(str(error))
+    except OSError as error:
+        _say(f"{error.strerror or error}" + (f": {error.filename}" if error.filename else ""))
+    except KeyboardInterrupt:
+        _say("interrupted")
+    sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

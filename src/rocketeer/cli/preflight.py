@@ -1,0 +1,62 @@
+"""Before anything is opened or made: can this process listen and write where it is told to?"""
+
+import contextlib
+import errno
+import os
+import socket
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from rocketeer.errors import ConfigError
+
+
+class Port(NamedTuple):
+    """A port somebody will listen on; `purpose` tells the reader of an error whose it is."""
+
+    host: str
+    number: int
+    purpose: str
+
+
+_WHY = {
+    errno.EADDRINUSE: "is already in use; stop the program that uses it or choose another port",
+    errno.EACCES: "needs more rights than this user has; choose a port above 1023",
+    errno.EADDRNOTAVAIL: "cannot be opened: this machine does not have that address",
+}
+
+
+def check_ports(ports: Iterable[Port]) -> None:
+    """Raise ConfigError for the first port that cannot be listened on."""
+    with contextlib.ExitStack() as held:  # all at once: two servers of ours may have been given the same port
+        for port in ports:
+            if not 0 < port.number < 65536:
+                raise ConfigError(f"port {port.number} ({port.purpose}) is not between 1 and 65535")
+            family = socket.AF_INET6 if ":" in port.host else socket.AF_INET
+            probe = held.enter_context(socket.socket(family, socket.SOCK_STREAM))
+            # As the server will do: what a closed connection left behind (TIME_WAIT) is no obstacle.
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((port.host, port.number))
+                probe.listen(1)
+            except OSError as error:
+                why = _WHY.get(error.errno or 0, f"cannot be opened: {error.strerror or error}")
+                raise ConfigError(f"port {port.number} on {port.host} ({port.purpose}) {why}") from None
+
+
+def check_folder(path: Path) -> None:
+    """Raise ConfigError unless the folder can be written to, or made."""
+    path = path.absolute()
+    nearest = next(folder for folder in (path, *path.parents) if os.path.lexists(folder))
+    if not nearest.is_dir():
+        raise ConfigError(f"store {path} cannot be used: {nearest} is not a folder")
+    if not os.access(nearest, os.W_OK | os.X_OK):
+        raise ConfigError(f"store {path} cannot be used: no permission to write in {nearest}")
+
+
+def ipv4_of(host: str) -> str:
+    """The address behind a name; message ids carry addresses, not names."""
+    try:
+        return socket.gethostbyname(host)
+    except OSError as error:
+        raise ConfigError(f"host {host} has no IPv4 address here: {error.strerror or error}") from None

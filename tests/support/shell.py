@@ -1,0 +1,85 @@
+"""`rocketeer` run for real, as a person in a shell would: `from support.shell import Shell`."""
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+WAIT_S = 30
+
+
+class Shell:
+    """Runs `rocketeer ...` as a person would, in a home folder of its own."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self._running: list[subprocess.Popen[str]] = []
+        self._env = {**os.environ, "HOME": str(home), "PYTHONUNBUFFERED": "1"}
+        self._env.pop("NAMESRV_ADDR", None)
+
+    def run(self, *arguments: object, **env: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            self._command(arguments),
+            env={**self._env, **env},
+            cwd=self.home,
+            capture_output=True,
+            text=True,
+            timeout=WAIT_S,
+        )
+
+    def start(self, *arguments: object) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            self._command(arguments),
+            env=self._env,
+            cwd=self.home,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self._running.append(process)
+        return process
+
+    def end_all(self) -> None:
+        for process in self._running:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            process.communicate()
+
+    @staticmethod
+    def _command(arguments: tuple[object, ...]) -> list[str]:
+        return [sys.executable, "-m", "rocketeer", *map(str, arguments)]
+
+
+def read_until(process: subprocess.Popen[str], text: str) -> str:
+    """The output up to and with the line that holds `text`; fails when it ends before."""
+    assert process.stdout is not None
+    seen = ""
+    for line in process.stdout:
+        seen += line
+        if text in line:
+            return seen
+    raise AssertionError(f"ended without {text!r}: {seen}{process.stderr and process.stderr.read()}")
+
+
+def stop(process: subprocess.Popen[str], how: signal.Signals = signal.SIGTERM) -> tuple[int, str, str]:
+    """Exit code, and what it still said on stdout and stderr."""
+    process.send_signal(how)
+    out, err = process.communicate(timeout=WAIT_S)
+    return process.returncode, out, err
+
+
+def listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True
