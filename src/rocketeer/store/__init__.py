@@ -1,0 +1,1 @@
+"""The store: the log and everything derived from it. Knows nothing of the protocol."""

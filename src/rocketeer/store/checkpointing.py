@@ -1,0 +1,181 @@
+"""Checkpoint rounds: what the log had at one moment gets into the derived files, those to disk, then it is noted.
+
+note the end of the log -> write out every queue with entries waiting -> fill the index up to there (slices
+of the loop's time) -> sync those files, save the checkpoint (worker thread)
+"""
+
+import logging
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+
+from rocketeer.clock import Clock
+from rocketeer.store import summary
+from rocketeer.store.checkpoint import Checkpoint
+from rocketeer.store.commit_log import CommitLog
+from rocketeer.store.consume_queue import ConsumeQueue
+from rocketeer.store.dispatch import Dispatch
+from rocketeer.store.file_cache import sync_paths
+from rocketeer.store.kernel import sync_file_system
+from rocketeer.store.summary import Summary
+from rocketeer.store.worker import Worker
+
+log = logging.getLogger(__name__)
+
+ROUND_BYTES = 64 << 20  # of new log: a start after a crash reads little more than this
+ROUND_BYTES_PER_QUEUE = 128 << 10  # with thousands of queues a round costs more, so it comes less often
+SLICE_S = 0.002
+_SYNC_ALL_AT = 64  # from so many files on, one sync of the file system is cheaper
+
+
+@dataclass(frozen=True, slots=True)
+class _Round:
+    """What was true when the round began."""
+
+    log_end: int
+    store_ms: int
+    queue_offsets_sum: int
+    queues: Iterator[ConsumeQueue]
+
+
+class Checkpointer:
+    """Belongs to the loop thread; `physic_ms` and `last_store_ms` tell store times of the log."""
+
+    def __init__(
+        self,
+        path: Path,
+        log: CommitLog,
+        dispatch: Dispatch,
+        worker: Worker,
+        clock: Clock,
+        *,
+        physic_ms: Callable[[], int],
+        last_store_ms: Callable[[], int],
+        interval_ms: int,
+        thorough_ms: int,
+    ) -> None:
+        self._path = path
+        self._log = log
+        self._dispatch = dispatch
+        self._worker = worker
+        self._clock = clock
+        self._physic_ms = physic_ms
+        self._last_store_ms = last_store_ms
+        self._interval_s = interval_ms / 1000
+        self._thorough_s = thorough_ms / 1000
+        self._round: _Round | None = None
+        self._saving: Future[bool] | None = None
+        self._lock = Lock()  # between `forget_summary` and the worker that is about to save one
+        self._generation = 0
+        self._sync_all = False
+        self._noted = 0
+        self._began_s = 0.0
+
+    def start(self) -> None:
+        """After recovery: bring everything to disk and note it."""
+        self._save_all()
+
+    def close(self) -> None:
+        """The log has ended: bring everything to disk and note it. Raises OSError when it cannot."""
+        if self._saving is not None:
+            self._saving.result()
+        self._save_all()
+
+    def tick(self) -> None:
+        if self._saving is not None:
+            if not self._saving.done():
+                return
+            if not self._saving.result():
+                self._sync_all = True  # whose sync failed is not known any more
+            self._saving = None
+        if self._round is None:
+            if not self._is_due():
+                return
+            self._begin()
+        self._advance()
+
+    def forget_summary(self) -> None:
+        """Derived files are about to be deleted on purpose; the next round notes what is left."""
+        with self._lock:
+            self._generation += 1
+            summary.forget(self._path)
+        self._began_s = -self._thorough_s
+
+    def _is_due(self) -> bool:
+        new_bytes = self._log.max_offset - self._noted
+        since_s = self._clock.monotonic_s() - self._began_s
+        if not new_bytes or since_s < self._interval_s:
+            return False
+        enough = max(ROUND_BYTES, ROUND_BYTES_PER_QUEUE * len(self._dispatch.queues.by_key))
+        return new_bytes >= enough or since_s >= self._thorough_s
+
+    def _begin(self) -> None:
+        self._began_s = self._clock.monotonic_s()
+        queues = self._dispatch.queues
+        self._round = _Round(
+            self._log.max_offset,
+            self._last_store_ms(),
+            queues.offsets_sum(),
+            iter(list(queues.by_key.values())),
+        )
+
+    def _advance(self) -> None:
+        current = self._round
+        assert current is not None
+        until_s = self._clock.monotonic_s() + SLICE_S
+        try:
+            for queue in current.queues:
+                if queue.pending_bytes:
+                    queue.write_out()
+                    if self._clock.monotonic_s() >= until_s:
+                        return
+        except OSError as error:
+            log.error("queues not written out error=%s", error)
+            self._round = None
+            return
+        index = self._dispatch.index
+        if index is not None and index.safe_offset(self._log.max_offset) < current.log_end:
+            return  # the index is filled slice by slice elsewhere
+        self._round = None
+        job = self._saving_job(current)
+        self._saving = self._worker.submit("checkpoint", job)
+
+    def _saving_job(self, current: _Round) -> Callable[[], None]:
+        """Everything read from the loop's data now, everything done to the disk later."""
+        dispatch = self._dispatch
+        index = dispatch.index
+        paths = dispatch.queues.files.take_unsynced()
+        index_ms, index_last, index_offset = 0, 0, None
+        if index is not None:
+            paths += index.take_unsynced()
+            index_ms, index_last = index.last_update
+            index_offset = index.safe_offset(self._log.max_offset)
+        note = Checkpoint(self._physic_ms(), current.store_ms, index_ms, current.log_end, index_offset)
+        extra = Summary(current.queue_offsets_sum, index_last)
+        generation = self._generation
+        sync_all, self._sync_all = self._sync_all, False
+        self._noted = current.log_end
+
+        def save() -> None:
+            if sync_all or len(paths) >= _SYNC_ALL_AT:
+                sync_file_system(str(self._path.parent))
+            else:
+                sync_paths(paths)
+            with self._lock:
+                summary.save(self._path, note, extra if generation == self._generation else None)
+
+        return save
+
+    def _save_all(self) -> None:
+        self._round = None
+        dispatch = self._dispatch
+        dispatch.queues.write_out()
+        if dispatch.index is not None:
+            while dispatch.index.flush_pending():
+                pass
+        self._begin()
+        assert self._round is not None
+        self._saving_job(self._round)()
+        self._round = None

@@ -1,0 +1,140 @@
+"""Carries out what retention decides: old log files go, queues and index follow, a full disk stops writes.
+
+In slices from `tick`; measuring the disk and deleting files is left to the worker thread.
+"""
+
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from pathlib import Path
+
+from rocketeer.clock import Clock
+from rocketeer.config import StoreConfig
+from rocketeer.store.commit_log import CommitLog
+from rocketeer.store.disk import UNKNOWN_PERCENT, used_percent
+from rocketeer.store.dispatch import Dispatch
+from rocketeer.store.file_cache import delete_paths
+from rocketeer.store.retention import (
+    HOUR_MS,
+    RetentionPlan,
+    RetentionRules,
+    SegmentAge,
+    follow_log,
+    parse_hours,
+)
+from rocketeer.store.worker import Worker
+
+log = logging.getLogger(__name__)
+
+_LOOK_MS = 1_000  # how often the disk is measured and retention asked
+_DELETING_MS = 50  # while files go
+
+
+class Cleaner:
+    """Belongs to the loop thread. `on_disk_full(None)` is called when there is room again."""
+
+    def __init__(
+        self,
+        config: StoreConfig,
+        log: CommitLog,
+        dispatch: Dispatch,
+        worker: Worker,
+        clock: Clock,
+        *,
+        on_disk_full: Callable[[str | None], None],
+        before_deleting: Callable[[], None],
+    ) -> None:
+        rules = RetentionRules(
+            reserved_ms=config.reserved_hours * HOUR_MS,
+            delete_hours=parse_hours(config.delete_when),
+            used_percent_max=config.disk_max_used_percent,
+            forced_percent=config.disk_clean_percent,
+            unwritable_percent=config.disk_warning_percent,
+            forced_enabled=config.clean_file_forcibly,
+            delete_interval_ms=config.delete_interval_ms,
+            round_interval_ms=config.clean_interval_ms,
+            hang_ms_max=config.destroy_forcibly_ms,
+        )
+        self._plan = RetentionPlan(rules, clock.now_ms())
+        self._log = log
+        self._dispatch = dispatch
+        self._worker = worker
+        self._clock = clock
+        self._on_disk_full = on_disk_full
+        self._before_deleting = before_deleting
+        self._folders = (config.commit_log_path, config.store_path, config.store_path)
+        self._used = (UNKNOWN_PERCENT, UNKNOWN_PERCENT, UNKNOWN_PERCENT)
+        self._measuring: Future[bool] | None = None
+        self._following: Iterator[list[str]] | None = None
+        self._oldest = SegmentAge(-1, 0)
+        self._writable = True
+        self._next_ms = 0
+
+    @property
+    def used_percent(self) -> int:
+        """Of the fuller of the log's and the store's disk."""
+        return max(self._used)
+
+    def measure(self) -> None:
+        """Look at the disk now."""
+        self._used = tuple(map(used_percent, self._folders))  # type: ignore[assignment]
+
+    def order(self) -> None:
+        """An operator wants expired files gone now, whatever the hour."""
+        self._plan.order(self._clock.now_ms())
+        self._next_ms = 0
+
+    def tick(self) -> None:
+        if self._following is not None:
+            self._follow()
+        now_ms = self._clock.now_ms()
+        if now_ms < self._next_ms:
+            return
+        self._next_ms = now_ms + _LOOK_MS
+        if self._measuring is None or self._measuring.done():
+            self._measuring = self._worker.submit("measuring the disk", self.measure)
+        used = self.used_percent
+        hour = time.localtime(now_ms / 1000).tm_hour
+        step = self._plan.next(now_ms, hour=hour, used_percent=used, segments=self._segments())
+        if step.writable != self._writable:
+            self._writable = step.writable
+            self._on_disk_full(None if step.writable else self._used_text())
+        if step.drop is not None:
+            self._drop(step.drop)
+            self._next_ms = now_ms + _DELETING_MS
+
+    def _segments(self) -> list[SegmentAge]:
+        """The oldest and the newest: retention asks for no others. Views in flight outlive a deleted file."""
+        segments = self._log.segments
+        if not segments:
+            return []
+        if self._oldest.base != segments[0].base:
+            self._oldest = SegmentAge(segments[0].base, _modified_ms(segments[0].path))
+        return [self._oldest] if len(segments) == 1 else [self._oldest, SegmentAge(segments[-1].base, 0)]
+
+    def _drop(self, base: int) -> None:
+        assert self._log.segments[0].base == base
+        path = self._log.drop_first()
+        self._worker.submit("deleting a log file", lambda: delete_paths([path]))
+        self._before_deleting()
+        index = self._dispatch.index
+        self._following = follow_log(self._log.min_offset, self._dispatch.queues.by_key.values(), index)
+
+    def _follow(self) -> None:
+        assert self._following is not None
+        paths = next(self._following, None)
+        if paths is None:
+            self._following = None
+        elif paths:
+            self._worker.submit("deleting files below the log", lambda: delete_paths(paths))
+
+    def _used_text(self) -> str:
+        """As RocketMQ tells a sender why it is refused."""
+        log_ratio, queue_ratio, index_ratio = (percent / 100 for percent in self._used)
+        return f"CL: {log_ratio:5.2f} CQ: {queue_ratio:5.2f} INDEX: {index_ratio:5.2f}"
+
+
+def _modified_ms(path: Path) -> int:
+    return os.stat(path).st_mtime_ns // 1_000_000

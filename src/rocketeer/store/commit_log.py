@@ -1,0 +1,301 @@
+"""The commit log: every message of every topic, one after the other, in files named by their first offset.
+
+    min_offset                                                      max_offset
+    |--- segment ---|--- segment ---|--- the last segment ----------|.... zero ....|
+
+A record lies within one segment; where the next one does not fit, a blank record ends the file. All writing
+is done by one thread, the event loop's. Everything else in the store is derived from here.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Sequence
+from mmap import mmap
+from pathlib import Path
+
+from rocketeer.errors import StoreError, StoreRefused
+from rocketeer.record.layout import BLANK, BLANK_MAGIC, MAGIC
+from rocketeer.store.kernel import sync_folder
+from rocketeer.store.preparing import AHEAD_BYTES, Preparer
+from rocketeer.store.segment import NAME_DIGITS, Segment
+
+log = logging.getLogger(__name__)
+
+MAGIC_BYTES = MAGIC.to_bytes(4, "big", signed=True)
+MAPPED_MAX = 128  # segments mapped at a time, each with a descriptor
+_INLINE_BYTES = 1 << 20  # what the writer reserves itself when the preparer lags
+_REFUSING = -1
+
+
+class CommitLog:
+    """Bytes [min_offset, max_offset). Readers trust every byte below `max_offset`.
+
+    `map`, `base` and `mark` are for the writer's inner loop (append.py): a record that ends at or below `mark`
+    may be stored into `map` at its offset minus `base`; for any other, `make_room` comes first.
+    """
+
+    __slots__ = (
+        "_active",
+        "_mapped",
+        "_preparer",
+        "_refusal",
+        "base",
+        "folder",
+        "map",
+        "mark",
+        "max_offset",
+        "min_offset",
+        "segment_bytes",
+        "segments",
+    )
+
+    def __init__(self, folder: Path, segment_bytes: int, *, prewrite: bool = False) -> None:
+        self.folder = folder
+        self.segment_bytes = segment_bytes
+        self.segments: list[Segment] = []
+        self.min_offset = 0
+        self.max_offset = 0
+        self.map: mmap | None = None
+        self.base = 0
+        self.mark = _REFUSING
+        self._active: Segment | None = None
+        self._mapped: deque[Segment] = deque()
+        self._preparer = Preparer(folder, segment_bytes, prewrite=prewrite)
+        self._refusal: StoreRefused | None = StoreRefused(StoreRefused.NOT_WRITABLE, "the store is not open")
+
+    # --- opening and closing -----------------------------------------------------------------
+
+    def load(self) -> list[str]:
+        """Find the files; says what it had to mend. StoreError for what only a person can decide; no writes then.
+
+        `max_offset` is the end of the last file until recovery finds the end of the records.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        found: list[Segment] = []
+        sizes: list[int] = []
+        for path in sorted(self.folder.iterdir()):
+            if len(path.name) == NAME_DIGITS and path.name.isascii() and path.name.isdigit():
+                found.append(Segment(path, int(path.name), self.segment_bytes))
+                sizes.append(path.stat().st_size)
+            else:
+                log.warning("log file ignored path=%s: not named by an offset", path)
+        while found and sizes[-1] == 0:  # a crash between making a file and giving it its size
+            found[-1].path.unlink()
+            log.warning("empty log file removed path=%s", found[-1].path)
+            del found[-1], sizes[-1]
+        self._check_files(found, sizes)
+        mended = []
+        if found and sizes[-1] < self.segment_bytes:
+            with found[-1].path.open("r+b") as file:
+                file.truncate(self.segment_bytes)
+            mended.append(f"{found[-1].path} had {sizes[-1]} bytes, extended to {self.segment_bytes}")
+            log.warning("short log file extended path=%s bytes=%d", found[-1].path, sizes[-1])
+        self.segments = found
+        if found:
+            self.min_offset = found[0].base
+            self.max_offset = found[-1].base + self.segment_bytes
+        return mended
+
+    def _check_files(self, found: list[Segment], sizes: list[int]) -> None:
+        for at, segment in enumerate(found):
+            size = sizes[at]
+            if size > self.segment_bytes or (size < self.segment_bytes and at < len(found) - 1):
+                raise StoreError(
+                    f"{segment.path} has {size} bytes, but mappedFileSizeCommitLog is {self.segment_bytes}: "
+                    "set it to the size this store was written with"
+                )
+            if segment.base != found[0].base + at * self.segment_bytes or segment.base % self.segment_bytes:
+                raise StoreError(
+                    f"{segment.path} does not follow the file before it (mappedFileSizeCommitLog is "
+                    f"{self.segment_bytes}): a file is missing, or the store was written with another size"
+                )
+
+    def start(self) -> None:
+        """Let appends in. Recovery has found the end of the log."""
+        self._preparer.start()
+        self._refusal = None
+        if self.segments and self.max_offset < self.segments[-1].base + self.segment_bytes:
+            self._activate(self.segments[-1])
+
+    def refuse(self, refusal: StoreRefused | None) -> None:
+        """From now on every append raises `refusal`; None lets them in again."""
+        self._refusal = refusal
+        if refusal is not None:
+            self.mark = _REFUSING
+        elif self._active is not None:
+            self._set_mark(self._active)
+
+    def close(self) -> None:
+        self.refuse(StoreRefused(StoreRefused.NOT_WRITABLE, "message store has been shut down"))
+        self._preparer.close()
+        self.map = self._active = None
+        for segment in self.segments:
+            segment.let_go()
+
+    # --- writing -----------------------------------------------------------------------------
+
+    def make_room(self, size: int) -> int:
+        """Where a record of `size` bytes goes; the bytes up to its end are reserved. Raises StoreRefused."""
+        if self._refusal is not None:
+            raise StoreRefused(self._refusal.reason, str(self._refusal))
+        if size + BLANK.size > self.segment_bytes:
+            raise StoreRefused(
+                StoreRefused.TOO_LARGE,
+                f"a record of {size} bytes does not fit into a log file of {self.segment_bytes}",
+            )
+        active = self._active
+        if active is None or self.max_offset + size + BLANK.size > self.base + self.segment_bytes:
+            active = self._roll(active)
+        end = self.max_offset - self.base + size
+        if end > active.reserved:
+            active.reserve(max(end, min(active.reserved + _INLINE_BYTES, self.segment_bytes)))
+        self._set_mark(active)
+        self._preparer.look_ahead(active, self.max_offset - self.base)
+        return self.max_offset
+
+    def put(self, data: bytes, starts: Sequence[int]) -> None:
+        """Store whole records, for which `make_room` was asked; `starts` says where in `data` each begins.
+
+        They come without their magics, which are set last, one after the other: a process that dies on the way
+        leaves a log that ends with a whole record.
+        """
+        mapping = self.map
+        assert mapping is not None
+        at = self.max_offset - self.base
+        end = at + len(data)
+        assert end <= self.segment_bytes - BLANK.size
+        mapping[at:end] = data
+        for start in starts:
+            mapping[at + start + 4 : at + start + 8] = MAGIC_BYTES
+        self.max_offset += len(data)
+
+    def put_raw(self, data: memoryview) -> None:
+        """Store any bytes at the end of the log, across segments if need be: a copy of another log's."""
+        while data:
+            active = self._active or self._roll(None)
+            at = self.max_offset - self.base
+            end = min(at + len(data), self.segment_bytes)
+            if end > active.reserved:
+                active.reserve(max(end, active.reserved + _INLINE_BYTES))
+                self._preparer.look_ahead(active, at)
+            assert self.map is not None
+            self.map[at:end] = data[: end - at]
+            self.max_offset = self.base + end
+            data = data[end - at :]
+            if end == self.segment_bytes:
+                self._finish(active)
+
+    def _roll(self, active: Segment | None) -> Segment:
+        """Go on in a new segment; a blank record fills the rest of `active`."""
+        base = self.max_offset if active is None else self.base + self.segment_bytes
+        following = self._preparer.take(base)  # first: when the disk is full, nothing has changed
+        if active is not None:
+            at = self.max_offset - self.base
+            try:
+                active.reserve(at + BLANK.size)
+            except StoreRefused:
+                self._preparer.give_back(following)
+                raise
+            assert self.map is not None
+            assert self.segment_bytes - at >= BLANK.size, "make_room leaves room for it"
+            self.map[at : at + BLANK.size] = BLANK.pack(self.segment_bytes - at, BLANK_MAGIC)
+            self.max_offset = base
+            self._finish(active)
+        if not self.segments:
+            self.min_offset = base
+        self.segments.append(following)
+        self._mapped.append(following)
+        self._activate(following)
+        log.info("segment rolled path=%s base=%d", following.path, following.base)
+        return following
+
+    def _finish(self, active: Segment) -> None:
+        """The segment is full."""
+        self._active = self.map = None
+        self.mark = _REFUSING
+        active.seal()
+
+    def _activate(self, segment: Segment) -> None:
+        self._active = segment
+        self.base = segment.base
+        segment.reserved = max(segment.reserved, self.max_offset - segment.base)
+        segment.map_in()
+        self.map = segment.map
+        self._set_mark(segment)
+        self._preparer.look_ahead(segment, self.max_offset - segment.base)
+
+    def _set_mark(self, segment: Segment) -> None:
+        """Where the writer must look up again: at half of what is ready, then at its end, then at the file's."""
+        at = self.max_offset - self.base
+        reserved = segment.reserved
+        half = reserved - AHEAD_BYTES // 2
+        ready = half if half > at and reserved < self.segment_bytes else reserved
+        self.mark = self.base + min(ready, self.segment_bytes - BLANK.size)
+
+    # --- reading -----------------------------------------------------------------------------
+
+    def read(self, offset: int, size: int) -> memoryview | None:
+        """`size` bytes that lie within one segment; None if the log does not have them (any more)."""
+        if offset < self.min_offset or offset + size > self.max_offset:
+            return None
+        segment = self.segments[(offset - self.min_offset) // self.segment_bytes]
+        at = offset - segment.base
+        if at + size > self.segment_bytes:
+            return None
+        view = segment.view
+        if view is None:
+            view = self.map_in(segment)
+        return view[at : at + size]
+
+    def map_in(self, segment: Segment) -> memoryview:
+        """Map a segment for reading; the one mapped longest ago gives way."""
+        view = segment.map_in()
+        self._mapped.append(segment)
+        for _ in range(len(self._mapped) - MAPPED_MAX):
+            oldest = self._mapped.popleft()
+            if oldest is self._active or oldest is segment:
+                self._mapped.append(oldest)
+            else:
+                oldest.let_go()
+        return view
+
+    def segment_of(self, offset: int) -> Segment | None:
+        """The segment that holds `offset`, which may be beyond the end of the records."""
+        at = (offset - self.min_offset) // self.segment_bytes
+        return self.segments[at] if 0 <= at < len(self.segments) else None
+
+    def next_segment_offset(self, offset: int) -> int:
+        """Where the segment after the one with `offset` starts, whether it exists or not."""
+        return offset - offset % self.segment_bytes + self.segment_bytes
+
+    # --- cutting -----------------------------------------------------------------------------
+
+    def cut_to(self, end: int) -> int:
+        """Make `end` the end of the log: later segments go, later bytes become zero; how many were not zero."""
+        gone = 0
+        while self.segments and self.segments[-1].base >= end:
+            segment = self.segments.pop()
+            gone += segment.used_until(0)
+            self._drop(segment)
+            segment.path.unlink()
+        if self.segments:
+            gone += self.segments[-1].zero_from(end - self.segments[-1].base)
+        else:
+            self.min_offset = end
+        self.max_offset = end
+        sync_folder(str(self.folder))
+        return gone
+
+    def drop_first(self) -> Path:
+        """Let the oldest segment go; its file is the caller's to delete. Never the one being written."""
+        assert self.segments
+        assert self.segments[0] is not self._active
+        segment = self.segments.pop(0)
+        self._drop(segment)
+        self.min_offset = segment.base + self.segment_bytes
+        return segment.path
+
+    def _drop(self, segment: Segment) -> None:
+        segment.let_go()
+        if segment in self._mapped:
+            self._mapped.remove(segment)

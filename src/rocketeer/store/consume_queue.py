@@ -1,0 +1,300 @@
+"""A consume queue: where in the log the n-th message of a queue stands. Fed by dispatch, read by pulls.
+
+New entries wait in a tail in memory and are written to files in runs. Losing the tail costs nothing: the log
+holds everything, and recovery dispatches again what the files lack.
+
+    _first          min_offset              _written            max_offset      (entries)
+    |--- dead ------|------- in files ------|------ tail -------|
+"""
+
+import logging
+import os
+from collections.abc import Callable
+from typing import Protocol
+
+from rocketeer.store.file_cache import FileCache
+from rocketeer.store.queue_entry import BLANK, BLANK_SIZE, ENTRY, ENTRY_BYTES, QueueEntry, rounded_file_bytes
+from rocketeer.store.queue_files import QueueFiles
+
+__all__ = [
+    "BLANK",
+    "BLANK_SIZE",
+    "ENTRY",
+    "ENTRY_BYTES",
+    "FILE_BYTES",
+    "ConsumeQueue",
+    "QueueEntry",
+    "rounded_file_bytes",
+]
+
+log = logging.getLogger(__name__)
+
+FILE_BYTES = 300_000 * ENTRY_BYTES
+WRITE_OUT_ENTRIES = 2 * 4096 // ENTRY_BYTES  # flushConsumeQueueLeastPages: a tail this long is written out
+_WALK = 4096  # entries looked at in one read while passing over blanks
+
+_pack = ENTRY.pack
+
+
+class Dispatched(Protocol):
+    """What a queue keeps of a dispatched message."""
+
+    @property
+    def log_offset(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def queue_offset(self) -> int: ...
+    @property
+    def tag_code(self) -> int: ...
+
+
+class ConsumeQueue:
+    """Entries [min_offset, max_offset) of one queue; queue offsets count entries.
+
+    Invariant: entries below `_written` are in files, the rest is the tail; offsets never repeat.
+    Belongs to the loop thread (or to recovery before the loop runs). Holds no descriptor of its own.
+    """
+
+    __slots__ = (
+        "_due",
+        "_files",
+        "_first",
+        "_tail",
+        "_written",
+        "max_offset",
+        "min_offset",
+        "queue_id",
+        "topic",
+    )
+
+    def __init__(
+        self, folder: str | os.PathLike[str], topic: str, queue_id: int, file_bytes: int, files: FileCache
+    ) -> None:
+        """`folder` is this queue's own, made at the first write-out."""
+        self.topic = topic
+        self.queue_id = queue_id
+        self.min_offset = 0
+        self.max_offset = 0
+        self._files = QueueFiles(folder, file_bytes, files)
+        self._first = 0  # first entry of the first file
+        self._written = 0
+        self._tail = bytearray()
+        self._due = WRITE_OUT_ENTRIES  # the offset that makes the tail long enough to be written out
+
+    def __repr__(self) -> str:
+        return f"ConsumeQueue({self.topic}:{self.queue_id} [{self.min_offset}, {self.max_offset}))"
+
+    # --- writing -----------------------------------------------------------------------------
+
+    def append(self, entry: Dispatched) -> bool:
+        """Add the next entry; False if the queue has that offset already (dispatch may repeat itself)."""
+        return self.put(entry.queue_offset, entry.log_offset, entry.size, entry.tag_code)
+
+    def put(self, queue_offset: int, log_offset: int, size: int, tag_code: int) -> bool:
+        """`append` for whoever has the numbers at hand: the hot path."""
+        if queue_offset != self.max_offset and not self._move_to(queue_offset):
+            return False
+        tail = self._tail
+        tail += _pack(log_offset, size, tag_code)
+        self.max_offset = queue_offset + 1
+        if queue_offset >= self._due:
+            self._write_out_due()
+        return True
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes of the tail, not yet in files."""
+        return len(self._tail)
+
+    def write_out(self) -> None:
+        """Put the tail into files (not yet durable: `FileCache.take_unsynced` names what to sync).
+
+        On OSError (a full disk) nothing is lost: what was not written stays in the tail.
+        """
+        tail = self._tail
+        per_file = self._files.per_file
+        while tail:
+            run = min(len(tail), (per_file - self._written % per_file) * ENTRY_BYTES)
+            self._files.write(self._written, tail if run == len(tail) else tail[:run])
+            self._written += run // ENTRY_BYTES
+            del tail[:run]
+        self._due = self._written + WRITE_OUT_ENTRIES
+
+    def truncate_to_log(self, log_end: int) -> int:
+        """Drop every entry whose message does not end at or below `log_end`; how many went.
+
+        After a crash, cut to the checkpoint's offset before dispatching again from there: beyond it the files
+        may hold old bytes between zeros, below it they are whole.
+        """
+
+        def beyond(entry: QueueEntry) -> bool:
+            return not entry.is_written or entry.log_offset + entry.size > log_end
+
+        end = self._first_where(beyond, self._first, self.max_offset)
+        gone = self.max_offset - end
+        del self._tail[max(0, end - self._written) * ENTRY_BYTES :]
+        self._written = min(self._written, end)
+        self._due = self._written + WRITE_OUT_ENTRIES
+        self._files.clear_from(self._written)
+        self.max_offset = end
+        self.min_offset = min(self.min_offset, end)
+        return gone
+
+    def raise_min(self, log_min: int) -> list[str]:
+        """Move `min_offset` to the first entry still in the log; files wholly below it leave the queue.
+
+        The paths returned are for `delete_paths` in a worker thread. The file with the newest entry on disk
+        stays even when all its messages are gone: it remembers the queue's offsets.
+        """
+        if self.min_offset < self.max_offset:
+            entry = self._entry(self.min_offset)
+            if entry.log_offset < log_min or entry.is_blank:
+                self.min_offset = self._first_where(
+                    lambda other: other.log_offset >= log_min, self.min_offset, self.max_offset
+                )
+        keep = min(self.min_offset, max(self._written - 1, 0))
+        first = keep - keep % self._files.per_file
+        if first <= self._first:
+            return []
+        paths = self._files.release_below(self._first, first)
+        self._first = first
+        return paths
+
+    def remove(self) -> None:
+        """Delete the queue's files and start again from nothing."""
+        self._tail.clear()
+        self._files.remove()
+        self._first = self._written = self.min_offset = self.max_offset = 0
+        self._due = WRITE_OUT_ENTRIES
+
+    def load(self) -> list[str]:
+        """Find the entries in the files; says in words what was wrong, [] if nothing.
+
+        `min_offset` is then the first entry in the files; the log's minimum comes by `raise_min`.
+        """
+        first, end, problems = self._files.find_entries()
+        self._tail.clear()
+        self._first = self.min_offset = first
+        self._written = self.max_offset = end
+        self._due = end + WRITE_OUT_ENTRIES
+        if first < end and self._entry(first).is_blank:
+            self.min_offset = self._next_real(first, end)
+        return problems
+
+    # --- reading -----------------------------------------------------------------------------
+
+    def read(self, offset: int, count: int) -> bytes:
+        """Up to `count` entries from `offset`; b"" below `min_offset` and at or beyond `max_offset`."""
+        if offset < self.min_offset:
+            return b""
+        return self._bytes(offset, min(offset + count, self.max_offset))
+
+    def entry(self, offset: int) -> QueueEntry | None:
+        """The entry at `offset` if the queue has it."""
+        return self._entry(offset) if self.min_offset <= offset < self.max_offset else None
+
+    @property
+    def max_log_offset(self) -> int:
+        """The end, in the log, of the newest message here; 0 if there is none."""
+        if self.max_offset == self._first:
+            return 0
+        last = self._entry(self.max_offset - 1)
+        return 0 if last.is_blank else last.log_offset + last.size
+
+    def offset_by_time(self, store_ms: int, store_ms_of: Callable[[int, int], int]) -> int:
+        """The entry stored at `store_ms`, or else its nearer neighbour (the earlier one if both are as near).
+
+        `store_ms_of(log offset, size)` says when a message was stored, negative if it is gone. A time before
+        the first entry gives `min_offset`, one after the last gives the last entry.
+        """
+        low, high = self.min_offset, self.max_offset
+        if low == high:
+            return low
+        right = self._first_where(lambda entry: store_ms_of(entry[0], entry[1]) >= store_ms, low, high)
+        if right == high:
+            return high - 1
+        if right == low:
+            return low
+        left_entry, right_entry = self._entry(right - 1), self._entry(right)
+        left_ms = -1 if left_entry.is_blank else store_ms_of(left_entry[0], left_entry[1])
+        right_ms = store_ms_of(right_entry[0], right_entry[1])
+        return right if left_ms < 0 or store_ms - left_ms > right_ms - store_ms else right - 1
+
+    # --- inside ------------------------------------------------------------------------------
+
+    def _move_to(self, offset: int) -> bool:
+        """Make `offset` the next one; False if it lies behind. What is passed over becomes blank."""
+        if self.max_offset == self._first:  # no entry yet: the queue may start anywhere
+            self._start_at(offset)
+            return True
+        gap = offset - self.max_offset
+        if gap < 0:
+            return False
+        log.warning("queue gap topic=%s queue=%d max_offset=%d next=%d",
+                    self.topic, self.queue_id, self.max_offset, offset)  # fmt: skip
+        if gap > self._files.per_file:  # not worth files full of blanks
+            self.remove()
+            self._start_at(offset)
+            return True
+        if self.min_offset == self.max_offset:
+            self.min_offset = offset
+        self._tail += BLANK * gap
+        self.max_offset = offset
+        return True
+
+    def _start_at(self, offset: int) -> None:
+        """As RocketMQ: the first file is blank up to the first entry."""
+        self._first = self._written = offset - offset % self._files.per_file
+        self._tail += BLANK * (offset - self._first)
+        self._due = self._first + WRITE_OUT_ENTRIES
+        self.min_offset = self.max_offset = offset
+
+    def _write_out_due(self) -> None:
+        try:
+            self.write_out()
+        except OSError as error:
+            # A full disk must not stop dispatch: the tail keeps the entries until the disk has room again.
+            self._due = self.max_offset + WRITE_OUT_ENTRIES
+            log.error("queue not written out topic=%s queue=%d pending_bytes=%d error=%s",
+                      self.topic, self.queue_id, len(self._tail), error)  # fmt: skip
+
+    def _first_where(self, holds: Callable[[QueueEntry], bool], low: int, high: int) -> int:
+        """The first real entry in [low, high) for which `holds`, else `high`; once true it stays true."""
+        best = high
+        while low < high:
+            middle = (low + high) // 2
+            real = self._next_real(middle, high)
+            if real == high:
+                high = middle
+            elif holds(self._entry(real)):
+                best, high = real, middle
+            else:
+                low = real + 1
+        return best
+
+    def _next_real(self, offset: int, high: int) -> int:
+        """The first entry in [offset, high) that is not blank, else `high`."""
+        while offset < high and self._entry(offset).is_blank:
+            chunk = self._bytes(offset, min(offset + _WALK, high))
+            count = len(chunk) // ENTRY_BYTES
+            if chunk != BLANK * count:
+                starts = range(0, len(chunk), ENTRY_BYTES)
+                return offset + next(i for i, at in enumerate(starts) if not chunk.startswith(BLANK, at))
+            offset += count
+        return offset
+
+    def _entry(self, offset: int) -> QueueEntry:
+        """Any entry in files or tail; zeros where a file is shorter than it should be."""
+        return QueueEntry._make(ENTRY.unpack(self._bytes(offset, offset + 1).ljust(ENTRY_BYTES, b"\0")))
+
+    def _bytes(self, start: int, end: int) -> bytes:
+        written = self._written
+        if end <= written:
+            return self._files.read(start, end)
+        tail = self._tail[max(0, start - written) * ENTRY_BYTES : (end - written) * ENTRY_BYTES]
+        if start >= written:
+            return bytes(tail)
+        on_disk = self._files.read(start, written)
+        whole = len(on_disk) == (written - start) * ENTRY_BYTES
+        return on_disk + tail if whole else on_disk  # what lies behind lost bytes does not follow them

@@ -1,0 +1,132 @@
+"""File descriptors of the derived files: a few stay open, shared by tens of thousands of consume queues.
+
+Queues ask for bytes by path; the cache opens what is needed and closes what was used longest ago, so a
+store with 8,000 queues lives under `ulimit -n 1024`. It belongs to the loop thread; only `sync_paths` and
+`delete_paths` are made for worker threads (they open their own descriptors).
+"""
+
+import logging
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+log = logging.getLogger(__name__)
+
+OPEN_FILES_MAX = 256
+
+
+class FileCache:
+    """Positional reads and writes by path through at most `open_max` descriptors."""
+
+    __slots__ = ("_fds", "_open_max", "_unsynced")
+
+    def __init__(self, open_max: int = OPEN_FILES_MAX) -> None:
+        assert open_max > 0
+        self._fds: dict[str, int] = {}  # in order of use: the first was used longest ago
+        self._open_max = open_max
+        self._unsynced: set[str] = set()
+
+    def __len__(self) -> int:
+        return len(self._fds)
+
+    def read(self, path: str, size: int, at: int) -> bytes:
+        """Up to `size` bytes; a file that is missing or shorter gives fewer."""
+        try:
+            fd = self._fd(path)
+        except FileNotFoundError:
+            return b""
+        return os.pread(fd, size, at)
+
+    def write(self, path: str, data: bytes | bytearray | memoryview, at: int, file_bytes: int) -> None:
+        """Write all of `data`; a file that is missing is made, sparse and of its full size."""
+        try:
+            fd = self._fd(path)
+        except FileNotFoundError:
+            fd = self._create(path)
+        if os.fstat(fd).st_size < file_bytes:  # new, or left short by a crash: RocketMQ wants whole files
+            os.ftruncate(fd, file_bytes)
+        self._unsynced.add(path)
+        done = os.pwrite(fd, data, at)
+        with memoryview(data) as view:
+            while done < len(view):
+                done += os.pwrite(fd, view[done:], at + done)
+
+    def cut(self, path: str, at: int, file_bytes: int) -> None:
+        """Everything from `at` on becomes zeros (a hole)."""
+        fd = self._fd(path)
+        os.ftruncate(fd, at)
+        os.ftruncate(fd, file_bytes)
+        self._unsynced.add(path)
+
+    def take_unsynced(self) -> list[str]:
+        """Paths written since the last call, and folders of new files: for `sync_paths` in a thread."""
+        paths = sorted(self._unsynced)
+        self._unsynced.clear()
+        return paths
+
+    def forget(self, path: str) -> None:
+        """The file is about to be deleted."""
+        fd = self._fds.pop(path, None)
+        if fd is not None:
+            os.close(fd)
+        self._unsynced.discard(path)
+
+    def close(self) -> None:
+        for fd in self._fds.values():
+            os.close(fd)
+        self._fds.clear()
+
+    def _fd(self, path: str) -> int:
+        fds = self._fds
+        fd = fds.pop(path, None)
+        if fd is None:
+            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            self._make_room()
+        fds[path] = fd
+        return fd
+
+    def _create(self, path: str) -> int:
+        folder = os.path.dirname(path)
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+        try:
+            fd = os.open(path, flags, 0o644)
+        except FileNotFoundError:
+            os.makedirs(folder, exist_ok=True)
+            self._unsynced.add(os.path.dirname(folder))
+            fd = os.open(path, flags, 0o644)
+        self._unsynced.add(folder)
+        self._make_room()
+        self._fds[path] = fd
+        return fd
+
+    def _make_room(self) -> None:
+        while len(self._fds) >= self._open_max:
+            os.close(self._fds.pop(next(iter(self._fds))))
+
+
+def sync_paths(paths: Iterable[str]) -> None:
+    """Make files and folders durable; for a worker thread. What was deleted meanwhile needs no sync."""
+    for path in paths:
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            continue
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+
+def delete_paths(paths: Iterable[str | Path]) -> int:
+    """Unlink files and say how many went; for a worker thread. One that cannot go is logged and left."""
+    deleted = 0
+    for path in paths:
+        try:
+            os.unlink(path)
+            deleted += 1
+            log.info("file deleted path=%s", path)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            log.warning("file not deleted path=%s error=%s", path, error)
+    return deleted

@@ -1,0 +1,144 @@
+"""Makes the log durable: one thread, one sync for everybody who waits (group commit).
+
+loop:    append ... wait(offset, callback) ... wait ...        callbacks run here, through `post`
+thread:             sync [flushed, end of log) ---------------> post, sync the next run ...
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from threading import Event, Thread
+
+from rocketeer.clock import Clock
+from rocketeer.store.commit_log import CommitLog
+
+log = logging.getLogger(__name__)
+
+Callback = Callable[[bool], None]
+Post = Callable[[Callable[[], None]], None]
+
+
+class Flusher:
+    """Everything below `flushed` is on disk. All methods but `_run` belong to the loop thread."""
+
+    def __init__(
+        self,
+        commit_log: CommitLog,
+        *,
+        clock: Clock,
+        post: Post,
+        interval_ms: int,
+        timeout_ms: int,
+        last_store_ms: Callable[[], int],
+        on_failure: Callable[[OSError], None],
+    ) -> None:
+        """`on_failure` is called on the loop: what is on disk is unknown then, the store must stop writing."""
+        self._log = commit_log
+        self._clock = clock
+        self._post = post
+        self._interval_s = interval_ms / 1000
+        self._timeout_s = timeout_ms / 1000
+        self._last_store_ms = last_store_ms
+        self._on_failure = on_failure
+        self._waiters: deque[tuple[int, float, Callback]] = deque()
+        self._wake = Event()
+        self._asked = False  # the thread will look at the log again without being woken
+        self._running = True
+        self._thread: Thread | None = None
+        self._error: OSError | None = None
+        self.flushed = 0
+        self.physic_ms = 0
+        """Store time of the last message known to be on disk, for the checkpoint."""
+
+    def start(self) -> None:
+        self._thread = Thread(target=self._run, name="rocketeer-log-flusher", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Make all of the log durable and answer everybody who waits. No append may follow."""
+        self._running = False
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join()
+        self.sync()
+        self._answer()
+        self._drop_waiters(len(self._waiters))
+
+    def wait(self, log_offset: int, callback: Callback) -> None:
+        """Call back with True once the log below `log_offset` is durable, with False after the time-out.
+
+        A callback that fails is the caller's bug; it is not called at once unless there is nothing to wait for.
+        """
+        if log_offset <= self.flushed:
+            callback(True)
+            return
+        if self._error is not None:
+            callback(False)
+            return
+        self._waiters.append((log_offset, self._clock.monotonic_s() + self._timeout_s, callback))
+        if not self._asked:
+            self._asked = True
+            self._wake.set()
+
+    def tick(self) -> None:
+        """Give up on those who waited too long; call it now and then."""
+        now = self._clock.monotonic_s()
+        waiters = self._waiters
+        late = 0
+        for offset, deadline, _ in waiters:
+            if deadline > now or offset <= self.flushed:
+                break
+            late += 1
+        if late:
+            log.warning(
+                "flush too slow waiters=%d flushed=%d end=%d", late, self.flushed, self._log.max_offset
+            )
+            self._drop_waiters(late)
+
+    # --- the thread --------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while self._running:
+            self._wake.wait(self._interval_s)
+            self._wake.clear()
+            self._asked = False  # before the end is read: whoever appends from here on asks again
+            if self.sync() and self._waiters:
+                self._post(self._answer)
+
+    def sync(self) -> bool:
+        """Sync up to the end of the log as it is now; True if that changed anything for those who wait."""
+        if self._error is not None:
+            return False
+        store_ms = self._last_store_ms()  # read before the end: it may be too old, never too new
+        start, end = self.flushed, self._log.max_offset
+        if start >= end:
+            return False
+        try:
+            for segment in self._log.segments.copy():
+                if segment.base + segment.size > start and segment.base < end:
+                    segment.sync(max(start - segment.base, 0), min(end - segment.base, segment.size))
+        except OSError as error:
+            log.critical("log not flushed error=%s: no more messages are taken", error)
+            self._error = error
+            self._post(partial(self._fail, error))
+            return False
+        self.flushed = end
+        self.physic_ms = store_ms
+        return True
+
+    # --- on the loop -------------------------------------------------------------------------
+
+    def _answer(self) -> None:
+        waiters = self._waiters
+        flushed = self.flushed
+        while waiters and waiters[0][0] <= flushed:
+            waiters.popleft()[2](True)
+
+    def _fail(self, error: OSError) -> None:
+        self._on_failure(error)
+        self._drop_waiters(len(self._waiters))
+
+    def _drop_waiters(self, count: int) -> None:
+        for _ in range(count):
+            self._waiters.popleft()[2](False)

@@ -1,0 +1,274 @@
+"""The index: messages by key. Fed by dispatch, asked by queries; a row of `IndexFile`s, the last one growing.
+
+Dispatch only collects (`add`); `flush_pending` writes slices of what waits. What waits is lost with the
+process and costs nothing: recovery dispatches again from `safe_offset`.
+"""
+
+import logging
+import os
+from collections import deque
+from datetime import datetime, timedelta
+from itertools import islice
+
+from rocketeer.clock import Clock
+from rocketeer.record.entry import DispatchEntry
+from rocketeer.store.index_file import IndexFile, IndexHeader, file_bytes
+from rocketeer.store.index_hash import key_hash
+from rocketeer.store.index_next import NextIndexFile
+from rocketeer.store.index_slice import IndexSlice, PrefixHashes, key_columns
+
+log = logging.getLogger(__name__)
+
+SLICE_MESSAGES = 512
+
+
+class Index:
+    """Every key of every message below `safe_offset`, in files named by the time they were made.
+
+    Belongs to the loop thread.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], slots: int, entries: int, clock: Clock) -> None:
+        self._folder = os.fspath(folder)
+        self._slots_max = slots
+        self._entries_max = entries
+        self._clock = clock
+        self._files: list[IndexFile] = []
+        self._pending: deque[DispatchEntry] = deque()
+        self._prefixes = PrefixHashes()
+        self._slice: IndexSlice | None = None
+        self._unsynced: set[str] = set()
+        self._next_offset = 0
+        self._next_file = NextIndexFile(self._folder, slots, entries)
+        self.add = self._pending.append  # the hot path is one C call
+
+    # --- filling -----------------------------------------------------------------------------
+
+    @property
+    def pending_count(self) -> int:
+        """Messages collected and not yet written."""
+        return len(self._pending)
+
+    @property
+    def next_offset(self) -> int:
+        """Messages below it are in the files: dispatching them again adds nothing."""
+        return self._next_offset
+
+    def safe_offset(self, dispatched_offset: int) -> int:
+        """Up to where the index is written, given up to where messages were dispatched to it."""
+        return self._pending[0].log_offset if self._pending else dispatched_offset
+
+    def flush_pending(self, limit: int = SLICE_MESSAGES) -> bool:
+        """Write up to `limit` waiting messages; False if none waits. OSError (no space): they still wait.
+
+        A call may only make the file ready that will hold them: True means something was done.
+        """
+        if not self._pending:
+            return False
+        if not self._is_file_ready():
+            return True
+        if self._slice is None:
+            self._slice = self._next_slice(limit)
+        batch = self._slice
+        while batch.done < len(batch.hashes):
+            file, done = self._file_to_fill(), batch.done
+            batch.done += file.put_many(batch.hashes[done:], batch.log_offsets[done:], batch.store_ms[done:])
+            self._unsynced.add(file.path)
+        self._slice = None
+        self._next_offset = batch.end_offset
+        if batch.messages == len(self._pending):
+            self._pending.clear()
+        else:
+            for _ in range(batch.messages):
+                self._pending.popleft()
+        return True
+
+    def _next_slice(self, limit: int) -> IndexSlice:
+        entries = list(islice(self._pending, limit))
+        known = self._next_offset
+        fresh = entries
+        if entries[0].log_offset < known:
+            fresh = [entry for entry in entries if entry.log_offset >= known]
+        end = fresh[-1].log_offset + fresh[-1].size if fresh else known
+        return IndexSlice(*key_columns(fresh, self._prefixes), messages=len(entries), end_offset=end)
+
+    def _is_file_ready(self) -> bool:
+        """Is there a file with room? The one after it is made ready meanwhile, one small step each time."""
+        room = self._files[-1].room if self._files else 0
+        if room > self._entries_max // 2 or self._next_file.is_ready:
+            return True
+        os.makedirs(self._folder, exist_ok=True)
+        self._next_file.step()
+        return room > 0 or self._next_file.is_ready
+
+    def _file_to_fill(self) -> IndexFile:
+        last = self._files[-1] if self._files else None
+        if last is not None and last.room:
+            return last
+        header = IndexHeader()
+        if last is not None:
+            before = last.header
+            last.close()
+            header = IndexHeader(before.end_ms, before.end_ms, before.end_offset, before.end_offset)
+        path = os.path.join(self._folder, self._new_name())
+        file = self._next_file.finish(path, header)
+        self._next_file = NextIndexFile(self._folder, self._slots_max, self._entries_max)
+        log.info("index file made path=%s", path)
+        self._files.append(file)
+        self._unsynced.update((path, self._folder))
+        return file
+
+    def _new_name(self) -> str:
+        """The time to the millisecond, as RocketMQ; after the last one's, because names give the order."""
+        now_ms = self._clock.now_ms()
+        name = _name_of(datetime.fromtimestamp(now_ms / 1000))
+        last = os.path.basename(self._files[-1].path) if self._files else ""
+        if name > last:
+            return name
+        return _name_of(datetime.strptime(last + "000", "%Y%m%d%H%M%S%f") + timedelta(milliseconds=1))
+
+    def take_unsynced(self) -> list[str]:
+        """Paths written since the last call: for `sync_paths` in a thread."""
+        paths = sorted(self._unsynced)
+        self._unsynced.clear()
+        return paths
+
+    # --- asking ------------------------------------------------------------------------------
+
+    @property
+    def last_update(self) -> tuple[int, int]:
+        """Store time and log offset of the newest entry: a query's answer tells them."""
+        if not self._files:
+            return 0, 0
+        header = self._files[-1].header
+        return header.end_ms, header.end_offset
+
+    def query(self, topic: str, key: str, begin_ms: int, end_ms: int, count_max: int) -> list[int]:
+        """Log offsets that may hold the key, newest first. Hashes collide: callers check the real keys."""
+        try:
+            while self.flush_pending():
+                pass
+        except OSError as error:  # a full disk stops writing, not reading
+            log.warning("index not written before a query pending=%d error=%s", len(self._pending), error)
+        wanted = key_hash(f"{topic}#{key}")
+        found: list[int] = []
+        for file in reversed(self._files):
+            if file.overlaps(begin_ms, end_ms):
+                found += file.select(wanted, begin_ms, end_ms, count_max - len(found))
+                if file is not self._files[-1]:
+                    file.close()
+            if file.header.begin_ms < begin_ms or len(found) >= count_max:
+                break
+        return found
+
+    # --- opening, repairing, ageing ----------------------------------------------------------
+
+    def load(self, *, clean: bool, safe_offset: int | None = None, index_ms: int = 0) -> list[str]:
+        """Open the files; says in words what was dropped and must be dispatched again, from `next_offset` on.
+
+        After a crash (not `clean`) entries at or beyond `safe_offset` are dropped. Without one (a Java
+        broker crashed here) files that end after the checkpoint's `index_ms` are, as RocketMQ does.
+        """
+        problems: list[str] = []
+        self._next_file.discard()
+        names = self._names()
+        for at, name in enumerate(names):
+            path = os.path.join(self._folder, name)
+            problem = self._load_file(path, clean, safe_offset, index_ms)
+            if problem:
+                # Entries are in the order of the log: behind a missing file everything is made again.
+                for later in names[at:]:
+                    os.unlink(os.path.join(self._folder, later))
+                problems.append(f"{name}: {problem}")
+                log.warning("index files dropped first=%s count=%d reason=%s", path, len(names) - at, problem)
+                break
+        if self._files:
+            self._next_offset = self._files[-1].header.end_offset + 1
+        return problems
+
+    def _load_file(self, path: str, clean: bool, safe_offset: int | None, index_ms: int) -> str | None:
+        """None if the file is in use now, else why it cannot be."""
+        expected = file_bytes(self._slots_max, self._entries_max)
+        size = os.stat(path).st_size
+        if size != expected:
+            return f"has {size} bytes, not {expected}"
+        file = IndexFile(path, self._slots_max, self._entries_max)
+        head = file.header
+        if head.next_entry > self._entries_max or head.end_offset < head.begin_offset:
+            return f"header makes no sense: {head}"
+        if not clean and safe_offset is None and head.end_ms > index_ms:
+            return "not known to be whole after a crash"
+        if not clean and safe_offset is not None and (head.end_offset >= safe_offset or file.room):
+            try:
+                dropped = file.keep_below(safe_offset)
+            except OSError as error:
+                return f"cannot be mended: {error}"
+            log.info("index file mended path=%s dropped_entries=%d", path, dropped)
+            self._unsynced.add(path)
+        if file.is_empty:
+            file.close()
+            return "holds no entry"
+        self._files.append(file)
+        return None
+
+    def cut_to_log(self, log_end: int) -> int:
+        """Drop every entry at or beyond `log_end`, because the log now ends there; how many went."""
+        while self.flush_pending():
+            pass
+        dropped = 0
+        while self._files and self._files[-1].header.end_offset >= log_end:
+            last = self._files[-1]
+            dropped += last.keep_below(log_end)
+            self._unsynced.add(last.path)
+            if not last.is_empty:
+                break
+            last.close()
+            os.unlink(last.path)
+            self._files.pop()
+        self._next_offset = min(self._next_offset, log_end)
+        return dropped
+
+    def delete_below(self, log_min: int) -> list[str]:
+        """Files whose every entry is below the log's minimum leave the index (the last one never does).
+
+        The paths returned are for `delete_paths` in a worker thread.
+        """
+        gone = 0
+        while gone < len(self._files) - 1 and self._files[gone].header.end_offset < log_min:
+            self._files[gone].close()
+            gone += 1
+        paths = [file.path for file in self._files[:gone]]
+        del self._files[:gone]
+        self._unsynced.difference_update(paths)
+        return paths
+
+    def remove(self) -> None:
+        """Delete everything, to be filled again from the log."""
+        self.close()
+        for name in self._names():
+            os.unlink(os.path.join(self._folder, name))
+        self._files.clear()
+        self._pending.clear()
+        self._slice = None
+        self._unsynced.clear()
+        self._next_offset = 0
+
+    def close(self) -> None:
+        """Unmap all files. Whoever wants the waiting messages in them flushes first."""
+        self._next_file.discard()
+        for file in self._files:
+            file.close()
+
+    def _names(self) -> list[str]:
+        try:
+            names = os.listdir(self._folder)
+        except FileNotFoundError:
+            return []
+        ours = [name for name in names if len(name) == 17 and name.isascii() and name.isdigit()]
+        for name in set(names).difference(ours):
+            log.warning("index file ignored path=%s/%s: not named by a time", self._folder, name)
+        return sorted(ours)
+
+
+def _name_of(moment: datetime) -> str:
+    return moment.strftime("%Y%m%d%H%M%S") + f"{moment.microsecond // 1000:03d}"

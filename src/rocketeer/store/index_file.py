@@ -1,0 +1,285 @@
+"""One index file: a hash table from "topic#key" to places in the log. `index.py` keeps the row of files.
+
+    header, 40 bytes, big-endian:
+        begin ms i64 | end ms i64 | begin offset i64 | end offset i64 | used slots i32 | next entry i32
+    slots:   `slots` x i32, the newest entry of the keys that fall into the slot, 0 = none
+    entries: `entries` x 20 bytes: key hash i32 | log offset i64 | seconds since begin i32 | older entry i32
+             (entry 0 is never used, so next entry starts at 1)
+
+The file is sparse; header and slots are written through a mapping, entries with pwrite. The order is
+entries -> header -> slots: a process that dies in between leaves entries without a way to them, never a way
+to no entry. `keep_below` mends that.
+"""
+
+import mmap
+import os
+import struct
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+HEADER = struct.Struct(">qqqqii")
+assert HEADER.size == 40, "the files interoperate with RocketMQ's"
+SLOT = np.dtype(">i4")
+ENTRY = np.dtype([("hash", ">i4"), ("log_offset", ">i8"), ("seconds", ">i4"), ("older", ">i4")])
+assert ENTRY.itemsize == 20, "the files interoperate with RocketMQ's"
+_READ_ENTRY = struct.Struct(">iqii")
+_READ_SLOT = struct.Struct(">i")
+
+_INT_MAX = 0x7FFFFFFF
+_REPAIR_ENTRIES = 1 << 20  # looked at in one go, so that repair needs little memory
+
+
+@dataclass(frozen=True, slots=True)
+class IndexHeader:
+    begin_ms: int = 0
+    end_ms: int = 0
+    begin_offset: int = 0
+    end_offset: int = 0
+    used_slots: int = 0
+    next_entry: int = 1
+
+    def pack(self) -> bytes:
+        return HEADER.pack(
+            self.begin_ms, self.end_ms, self.begin_offset, self.end_offset, self.used_slots, self.next_entry
+        )
+
+    @classmethod
+    def unpack(cls, raw: bytes) -> "IndexHeader":
+        """A header never written is zeros; its count means 1."""
+        begin_ms, end_ms, begin, end, used, count = HEADER.unpack(raw.ljust(HEADER.size, b"\0"))
+        return cls(begin_ms, end_ms, begin, end, used, count if count > 0 else 1)
+
+
+class IndexFile:
+    """Entries in the order they came, so in the order of the log; `header` is always what the file says."""
+
+    __slots__ = (
+        "_allocated",
+        "_entries",
+        "_fd",
+        "_map",
+        "_slots",
+        "entries_max",
+        "header",
+        "path",
+        "slots_max",
+    )
+
+    def __init__(self, path: str, slots_max: int, entries_max: int) -> None:
+        assert slots_max > 0
+        assert entries_max > 1
+        self.path = path
+        self.slots_max = slots_max
+        self.entries_max = entries_max
+        self._fd = -1
+        self._allocated = False
+        self._map: mmap.mmap | None = None
+        self._slots: NDArray[np.void] = np.empty(0, SLOT)
+        self._entries: NDArray[np.void] = np.empty(0, ENTRY)
+        with open(path, "rb") as file:
+            self.header = IndexHeader.unpack(file.read(HEADER.size))
+
+    @property
+    def room(self) -> int:
+        """Entries that still fit."""
+        return max(0, self.entries_max - self.header.next_entry)
+
+    @property
+    def is_empty(self) -> bool:
+        return self.header.next_entry <= 1
+
+    @property
+    def file_bytes(self) -> int:
+        return file_bytes(self.slots_max, self.entries_max)
+
+    # --- writing -----------------------------------------------------------------------------
+
+    def put_many(
+        self, hashes: NDArray[np.int32], log_offsets: NDArray[np.int64], store_ms: NDArray[np.int64]
+    ) -> int:
+        """Add entries until the file is full; how many were added. The same bytes as one by one.
+
+        OSError (no space) is raised before anything is written.
+        """
+        head = self.header
+        first = head.next_entry
+        count = min(len(hashes), self.room)
+        if count <= 0:
+            return 0
+        hashes, log_offsets, store_ms = hashes[:count], log_offsets[:count], store_ms[:count]
+        self._open_for_writing()
+
+        places = hashes % np.int32(self.slots_max)
+        numbers = np.arange(first, first + count, dtype=np.int32)
+        older = self._slots[places].astype(np.int32)
+        older[(older < 0) | (older > numbers)] = 0
+        _link_within(places, numbers, older)
+
+        begin_ms = int(store_ms[0]) if first == 1 else head.begin_ms
+        seconds = _seconds_since(begin_ms, store_ms)
+        if first == 1:  # RocketMQ measures the first entry from the end of the file before
+            seconds[0] = _seconds_since(head.begin_ms, store_ms[:1])[0]
+
+        batch = np.empty(count, ENTRY)
+        batch["hash"] = hashes
+        batch["log_offset"] = log_offsets
+        batch["seconds"] = seconds
+        batch["older"] = older
+        self._write_entries(first, batch)
+        self._set_header(
+            IndexHeader(
+                begin_ms,
+                int(store_ms[-1]),
+                int(log_offsets[0]) if first == 1 else head.begin_offset,
+                int(log_offsets[-1]),
+                head.used_slots + count - int(np.count_nonzero(older)),
+                first + count,
+            )
+        )
+        self._slots[places] = numbers  # of equal places the last one stays
+        return count
+
+    def keep_below(self, log_offset: int) -> int:
+        """Drop the entries at or beyond `log_offset` and find every slot's newest entry again; how many went.
+
+        What was written before `log_offset` became safe is whole; behind it may be anything.
+        """
+        self._open_for_writing()
+        head = self.header
+        end = min(head.next_entry, self.entries_max)
+        slots = np.zeros(self.slots_max, np.int32)
+        kept, last_offset = 1, -1
+        while kept < end:
+            chunk = self._entries[kept : min(kept + _REPAIR_ENTRIES, end)]
+            offsets = chunk["log_offset"].astype(np.int64)
+            good = _leading_good(chunk, offsets, last_offset, log_offset)
+            places = chunk["hash"][:good].astype(np.int32) % np.int32(self.slots_max)
+            slots[places] = np.arange(kept, kept + good, dtype=np.int32)
+            kept += good
+            if good:
+                last_offset = int(offsets[good - 1])
+            if good < len(chunk):
+                break
+        self._write_entries(kept, np.zeros(end - kept, ENTRY))
+        changed = np.flatnonzero(self._slots != slots)  # pages that are right stay clean
+        self._slots[changed] = slots[changed]
+        used = int(np.count_nonzero(slots))
+        if kept == head.next_entry:
+            self._set_header(replace(head, used_slots=used))
+        elif kept == 1:
+            self._set_header(IndexHeader())
+        else:
+            # Whole seconds are all an entry keeps; the next put gives the end exactly again.
+            end_ms = head.begin_ms + int(self._entries["seconds"][kept - 1]) * 1000 + 999
+            end_ms = min(head.end_ms, end_ms)
+            self._set_header(
+                replace(head, end_ms=end_ms, end_offset=last_offset, used_slots=used, next_entry=kept)
+            )
+        return head.next_entry - kept
+
+    # --- reading -----------------------------------------------------------------------------
+
+    def overlaps(self, begin_ms: int, end_ms: int) -> bool:
+        """Could entries lie in the time range?"""
+        head = self.header
+        return (
+            (begin_ms < head.begin_ms and end_ms > head.end_ms)
+            or head.begin_ms <= begin_ms <= head.end_ms
+            or head.begin_ms <= end_ms <= head.end_ms
+        )
+
+    def select(self, key_hash: int, begin_ms: int, end_ms: int, count_max: int) -> list[int]:
+        """Log offsets of entries with this hash, newest first; entries know their time to the second."""
+        found: list[int] = []
+        if self.is_empty:
+            return found
+        view = self._open_map()
+        head = self.header
+        entries_at = HEADER.size + self.slots_max * SLOT.itemsize
+        (number,) = _READ_SLOT.unpack_from(view, HEADER.size + key_hash % self.slots_max * SLOT.itemsize)
+        above = min(head.next_entry, self.entries_max)
+        while 0 < number < above and len(found) < count_max:
+            entry_hash, log_offset, seconds, older = _READ_ENTRY.unpack_from(view, entries_at + number * 20)
+            stored_ms = head.begin_ms + seconds * 1000
+            if seconds < 0 or stored_ms < begin_ms:
+                break
+            if entry_hash == key_hash and stored_ms <= end_ms:
+                found.append(log_offset)
+            above, number = number, older  # older ones stand before: a broken chain makes no circle
+        return found
+
+    # --- the mapping -------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Unmap; the next use maps again."""
+        self._slots = np.empty(0, SLOT)
+        self._entries = np.empty(0, ENTRY)
+        if self._map is not None:
+            self._map.close()
+            self._map = None
+            os.close(self._fd)
+
+    def _open_map(self) -> mmap.mmap:
+        if self._map is not None:
+            return self._map
+        entries_at = HEADER.size + self.slots_max * SLOT.itemsize
+        fd = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            self._map = mmap.mmap(fd, self.file_bytes)
+        except BaseException:
+            os.close(fd)
+            raise
+        self._fd = fd
+        self._slots = np.frombuffer(self._map, SLOT, self.slots_max, HEADER.size)
+        self._entries = np.frombuffer(self._map, ENTRY, self.entries_max, entries_at)
+        return self._map
+
+    def _open_for_writing(self) -> None:
+        self._open_map()
+        if not self._allocated:
+            # RocketMQ leaves slots as holes, and writing to a hole in a full disk would kill the process.
+            os.posix_fallocate(self._fd, 0, HEADER.size + self.slots_max * SLOT.itemsize)
+            self._allocated = True
+
+    def _write_entries(self, first: int, batch: NDArray[np.void]) -> None:
+        at = HEADER.size + self.slots_max * SLOT.itemsize + first * ENTRY.itemsize
+        view = batch.view(np.uint8).data
+        while view:
+            done = os.pwrite(self._fd, view, at)
+            view, at = view[done:], at + done
+
+    def _set_header(self, header: IndexHeader) -> None:
+        assert self._map is not None
+        self._map[: HEADER.size] = header.pack()
+        self.header = header
+
+
+def file_bytes(slots: int, entries: int) -> int:
+    return HEADER.size + slots * SLOT.itemsize + entries * ENTRY.itemsize
+
+
+def _seconds_since(begin_ms: int, store_ms: NDArray[np.int64]) -> NDArray[np.int64]:
+    if begin_ms <= 0:
+        return np.zeros(len(store_ms), np.int64)
+    return np.minimum(np.maximum((store_ms - begin_ms) // 1000, 0), _INT_MAX)
+
+
+def _link_within(places: NDArray[np.int32], numbers: NDArray[np.int32], older: NDArray[np.int32]) -> None:
+    """Where several entries of one batch fall into one slot, each points to the one before it."""
+    in_order = np.sort(places)
+    if not (in_order[1:] == in_order[:-1]).any():
+        return
+    order = np.argsort(places, kind="stable")
+    same = places[order[1:]] == places[order[:-1]]
+    older[order[1:][same]] = numbers[order[:-1][same]]
+
+
+def _leading_good(chunk: NDArray[np.void], offsets: NDArray[np.int64], before: int, log_offset: int) -> int:
+    """How many from the start are entries below `log_offset`: offsets only grow, zeros are no entry."""
+    bad = offsets >= log_offset
+    bad[0] |= offsets[0] < before
+    bad[1:] |= offsets[1:] < offsets[:-1]
+    bad |= (offsets == 0) & (chunk["hash"] == 0) & (chunk["seconds"] == 0) & (chunk["older"] == 0)
+    return int(bad.argmax()) if bad.any() else len(bad)

@@ -1,0 +1,95 @@
+"""System calls that Python's library lacks, or makes while it holds the interpreter lock; used by log segments.
+
+`mmap.flush` keeps every other thread waiting while the disk works. ctypes lets go of the lock, so the same
+calls made here cost the event loop nothing.
+"""
+
+import ctypes
+import errno
+import mmap
+import os
+import sys
+
+PAGE_BYTES = mmap.PAGESIZE
+_MADV_POPULATE_WRITE = 23  # Linux 5.14
+_MS_SYNC = 4
+_LINUX = sys.platform == "linux"
+
+_libc = ctypes.CDLL(None, use_errno=True)
+if _LINUX:
+    _libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    _libc.msync.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    _libc.syncfs.argtypes = [ctypes.c_int]
+
+
+def address_of(mapping: mmap.mmap) -> int:
+    """Where the mapping starts; good as long as the caller keeps the mapping alive."""
+    return ctypes.addressof(ctypes.c_char.from_buffer(mapping))
+
+
+def populate(address: int, start: int, end: int) -> bool:
+    """Make pages [start, end) of a mapping present and writable: later stores into them meet no page fault.
+
+    False where the kernel cannot (stores then fault one by one, which is slower and nothing else). The file's
+    blocks must be allocated, or a full disk would kill the process at the first store.
+    """
+    start -= start % PAGE_BYTES
+    return _LINUX and _libc.madvise(address + start, end - start, _MADV_POPULATE_WRITE) == 0
+
+
+def sync_range(address: int, start: int, end: int, fd: int) -> None:
+    """Make the mapped bytes [start, end) durable. As fdatasync, but without the pages populated ahead of them."""
+    if not _LINUX:
+        os.fsync(fd)
+        return
+    start -= start % PAGE_BYTES
+    while _libc.msync(address + start, end - start, _MS_SYNC) != 0:
+        number = ctypes.get_errno()
+        if number != errno.EINTR:
+            raise OSError(number, os.strerror(number))
+
+
+def sync_file_system(folder: str) -> None:
+    """Make everything written to the file system of `folder` durable, in one call."""
+    if not _LINUX:
+        os.sync()
+        return
+    fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        if _libc.syncfs(fd) != 0:
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number))
+    finally:
+        os.close(fd)
+
+
+def sync_folder(folder: str) -> None:
+    """Make the names in a folder durable: new files, renamed ones, deleted ones."""
+    fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def physical_memory_bytes() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def data_ranges(fd: int, start: int, end: int) -> list[tuple[int, int]]:
+    """Where in [start, end) a sparse file may hold bytes that are not zero."""
+    ranges: list[tuple[int, int]] = []
+    at = start
+    while at < end:
+        try:
+            at = os.lseek(fd, at, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno == errno.ENXIO:
+                break  # nothing but a hole up to the end
+            return [(start, end)]  # a file system that cannot say
+        if at >= end:
+            break
+        hole = min(os.lseek(fd, at, os.SEEK_HOLE), end)
+        ranges.append((at, hole))
+        at = hole
+    return ranges

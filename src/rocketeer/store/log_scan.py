@@ -1,0 +1,115 @@
+"""Walks the log's records at recovery, and finds out why a walk ended: at the end, at a torn tail, at damage.
+
+... record | record | bad bytes ...... record | record      valid records follow: damage in the middle
+... record | record | bad bytes ...... zeros                nothing valid follows: a torn tail
+... record | record | zeros                                 the end of the log
+"""
+
+from collections.abc import Iterator
+
+from rocketeer.errors import BadRecord
+from rocketeer.record.delay_levels import DelayLevels
+from rocketeer.record.entry import Blank, DispatchEntry, entry_at
+from rocketeer.record.layout import decode_record
+from rocketeer.store.commit_log import MAGIC_BYTES, CommitLog
+from rocketeer.store.kernel import PAGE_BYTES
+from rocketeer.store.segment import Segment
+
+
+class LogScan:
+    """One walk from a record's start. `position` is behind the last whole record, `problem` says what is there."""
+
+    def __init__(self, log: CommitLog, levels: DelayLevels, start: int, *, check_crc: bool = True) -> None:
+        self._log = log
+        self._levels = levels
+        self._check_crc = check_crc
+        self.start = start
+        self.position = start
+        self.last: DispatchEntry | None = None
+        self.problem: str | None = None
+
+    def entries(self, stop: int | None = None) -> Iterator[DispatchEntry]:
+        """Every record up to the first place where there is none, or up to `stop`."""
+        while stop is None or self.position < stop:
+            segment = self._log.segment_of(self.position)
+            if segment is None:
+                return  # behind the last file
+            view = self._log.map_in(segment) if segment.view is None else segment.view
+            base = segment.base
+            at = self.position - base
+            levels, check_crc = self._levels, self._check_crc
+            while True:
+                try:
+                    entry = entry_at(view, at, levels, check_crc=check_crc)
+                except BadRecord as error:
+                    self.problem = error.reason
+                    return
+                if isinstance(entry, Blank):
+                    self.position = base + segment.size
+                    break
+                if entry is None:
+                    return
+                if entry.log_offset != base + at:
+                    self.problem = f"the record says it is at {entry.log_offset}"
+                    return
+                at += entry.size
+                self.position = base + at
+                self.last = entry
+                yield entry
+                if stop is not None and base + at >= stop:
+                    return
+
+    def valid_record_after(self, offset: int) -> int | None:
+        """Where the first whole record beyond `offset` is; None if there is none in the rest of the log."""
+        for segment in self._log.segments:
+            if segment.base + segment.size <= offset:
+                continue
+            found = self._valid_in(segment, max(offset + 1 - segment.base, 0))
+            if found is not None:
+                return segment.base + found
+        return None
+
+    def first_record_from(self, offset: int) -> int | None:
+        """The first record that starts at or beyond `offset`, in the same segment."""
+        segment = self._log.segment_of(offset)
+        if segment is None:
+            return None
+        found = self._valid_in(segment, offset - segment.base)
+        return None if found is None else segment.base + found
+
+    def _valid_in(self, segment: Segment, start: int) -> int | None:
+        view = segment.map_in()
+        mapping = segment.map
+        assert mapping is not None
+        for low, high in segment.data_ranges(start):
+            at = mapping.find(MAGIC_BYTES, max(low, start + 4), high)
+            while at >= 0:
+                if self._is_record(view, at - 4, segment.base):
+                    return at - 4
+                at = mapping.find(MAGIC_BYTES, at + 1, high)
+        return None
+
+    def _is_record(self, view: memoryview, at: int, base: int) -> bool:
+        """Whole, and at the place it says it is: bytes that only look like a record say another."""
+        try:
+            entry = entry_at(view, at, self._levels, check_crc=True)
+        except BadRecord:
+            return False
+        return isinstance(entry, DispatchEntry) and entry.log_offset == base + at
+
+    def last_lacks_pages(self) -> bool:
+        """Whether the last record ends in pages that never reached the disk.
+
+        Its body has a checksum, its properties have not: after a power failure they may be zeros from a page
+        boundary on. Such a message was never acknowledged as durable.
+        """
+        if self.last is None:
+            return False
+        raw = self._log.read(self.last.log_offset, self.last.size)
+        assert raw is not None
+        properties = decode_record(raw, 0, check_crc=False).properties
+        if not properties.endswith(b"\0"):
+            return False
+        zeros = len(properties) - len(properties.rstrip(b"\0"))
+        in_last_page = (self.last.log_offset % self._log.segment_bytes + self.last.size) % PAGE_BYTES
+        return 0 < in_last_page <= zeros

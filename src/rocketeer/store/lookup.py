@@ -1,0 +1,93 @@
+"""Finding single messages: by log offset, by key, by time. Queries, send-back and admin tools ask here."""
+
+from struct import Struct
+
+import msgspec
+
+from rocketeer.errors import BadRecord
+from rocketeer.record.flags import BORN_HOST_V6
+from rocketeer.record.layout import StoredMessage, decode_record
+from rocketeer.store.commit_log import CommitLog
+from rocketeer.store.index import Index
+from rocketeer.store.queue_table import QueueTable
+
+QUERY_MAX = 64  # messages of one query, as in RocketMQ
+_SIZE = Struct(">i")
+_SYS_FLAG_AT = 36
+_STORE_MS = Struct(">q")
+_STORE_MS_AT = 56
+_V6_MORE_BYTES = 12
+
+
+class Found(msgspec.Struct):
+    """What a query found, oldest first; and up to where the index was filled when it looked."""
+
+    messages: list[StoredMessage]
+    index_last_ms: int = 0
+    index_last_offset: int = 0
+
+
+class Lookup:
+    """Belongs to the loop thread."""
+
+    def __init__(self, log: CommitLog, queues: QueueTable, index: Index | None) -> None:
+        self._log = log
+        self._queues = queues
+        self._index = index
+
+    def message_at(self, log_offset: int) -> StoredMessage | None:
+        """The message that starts there; None where none does."""
+        head = self._log.read(log_offset, _SIZE.size)
+        if head is None:
+            return None
+        raw = self._log.read(log_offset, max(_SIZE.unpack(head)[0], _SIZE.size))
+        if raw is None:
+            return None
+        try:
+            message = decode_record(raw, 0, check_crc=False)
+        except BadRecord:
+            return None
+        return message if message.log_offset == log_offset else None
+
+    def query(self, topic: str, key: str, begin_ms: int, end_ms: int, max_count: int) -> Found:
+        """The newest messages of a topic with this key or client message id, stored in the time range."""
+        index = self._index
+        if index is None:
+            return Found([])
+        wanted = min(max_count, QUERY_MAX)
+        asked = 2 * max(wanted, 0)
+        found: dict[int, StoredMessage] = {}
+        while asked:
+            offsets = index.query(topic, key, begin_ms, end_ms, asked)
+            for offset in offsets:  # newest first; hashes collide, so the message itself decides
+                if len(found) == wanted:
+                    break
+                message = None if offset in found else self.message_at(offset)
+                if message is not None and message.topic == topic and _has_key(message, key):
+                    found[offset] = message
+            asked = 0 if len(offsets) < asked or len(found) == wanted else 8 * asked
+        return Found([found[offset] for offset in sorted(found)], *index.last_update)
+
+    def offset_by_time(self, topic: str, queue_id: int, store_ms: int) -> int:
+        """The queue offset of the message stored nearest to a time; 0 for a queue that does not exist."""
+        queue = self._queues.get(topic, queue_id)
+        return 0 if queue is None else queue.offset_by_time(store_ms, self.store_ms_of)
+
+    def earliest_ms(self, topic: str, queue_id: int) -> int:
+        """When the queue's first message was stored; -1 if it has none."""
+        queue = self._queues.get(topic, queue_id)
+        entry = None if queue is None else queue.entry(queue.min_offset)
+        return -1 if entry is None else self.store_ms_of(entry.log_offset, entry.size)
+
+    def store_ms_of(self, log_offset: int, size: int) -> int:
+        """When a message was stored; -1 if the log does not have it any more."""
+        raw = self._log.read(log_offset, size)
+        if raw is None or len(raw) < _STORE_MS_AT + _V6_MORE_BYTES + _STORE_MS.size:
+            return -1
+        (sys_flag,) = _SIZE.unpack_from(raw, _SYS_FLAG_AT)
+        at = _STORE_MS_AT + (_V6_MORE_BYTES if sys_flag & BORN_HOST_V6 else 0)
+        return int(_STORE_MS.unpack_from(raw, at)[0])
+
+
+def _has_key(message: StoredMessage, key: str) -> bool:
+    return key == message.uniq_key or key in (message.keys or "").split(" ")

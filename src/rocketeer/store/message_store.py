@@ -1,0 +1,287 @@
+"""The store's front door: opens, wires and closes its parts; every call goes straight to the one that does it."""
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+from rocketeer.clock import Clock
+from rocketeer.config import BrokerRole, FlushMode, StoreConfig
+from rocketeer.errors import StoreError, StoreRefused
+from rocketeer.record.delay_levels import DelayLevels
+from rocketeer.store import summary
+from rocketeer.store.append import Appended, Appender
+from rocketeer.store.checkpointing import Checkpointer
+from rocketeer.store.cleaning import Cleaner
+from rocketeer.store.commit_log import CommitLog
+from rocketeer.store.dispatch import Dispatch, Dispatcher, Listener
+from rocketeer.store.flush import Flusher
+from rocketeer.store.get import Fetched, GetStatus, Reader
+from rocketeer.store.index import Index
+from rocketeer.store.kernel import sync_folder
+from rocketeer.store.lock import StoreLock
+from rocketeer.store.lookup import Found, Lookup
+from rocketeer.store.queue_table import QueueTable
+from rocketeer.store.recovery import Recovery, RecoveryReport
+from rocketeer.store.replica import Replica
+from rocketeer.store.setting_aside import SetAside
+from rocketeer.store.worker import Worker
+
+__all__ = [
+    "Appended",
+    "Fetched",
+    "Found",
+    "GetStatus",
+    "MessageStore",
+    "RecoveryReport",
+    "SetAside",
+]
+
+log = logging.getLogger(__name__)
+
+_INDEX_SLICE_S = 0.002
+_INDEX_BEHIND_MAX = 100_000  # messages; beyond this the index gets more of the loop's time
+
+
+class MessageStore:
+    """Messages in, messages out, in one folder.
+
+    One thread calls everything between `open` and `close` (both may run in another one). `post` runs a
+    function on that thread; `tick` wants to be called every few milliseconds.
+    """
+
+    def __init__(
+        self,
+        config: StoreConfig,
+        *,
+        clock: Clock,
+        store_host: bytes,
+        post: Callable[[Callable[[], None]], None],
+    ) -> None:
+        self.config = config
+        self._clock = clock
+        root = config.store_path
+        self._abort = root / "abort"
+        self._checkpoint_path = root / "checkpoint"
+        self._lock = StoreLock(root)
+        self._levels = levels = DelayLevels.parse(config.delay_levels)
+        self._refusals: dict[str, StoreRefused] = {}
+
+        synchronous = config.flush_mode is FlushMode.SYNC_FLUSH
+        self.log = CommitLog(config.commit_log_path, config.segment_bytes, prewrite=synchronous)
+        self.queue_table = QueueTable(root / "consumequeue", config.consume_queue_bytes)
+        self.index = self._new_index(config, root, clock)
+        self._dispatch = Dispatch(self.queue_table, self.index)
+        self.listeners: list[Listener] = self._dispatch.listeners
+        self.dispatchers: list[Dispatcher] = self._dispatch.dispatchers
+        self._appender = Appender(
+            self.log,
+            self._dispatch,
+            clock=clock,
+            levels=levels,
+            store_host=store_host,
+            message_bytes_max=config.message_bytes_max,
+        )
+        self._replica = Replica(self.log, self._dispatch, levels)
+        self._reader = Reader(config, self.log, self.queue_table, levels)
+        self._lookup = Lookup(self.log, self.queue_table, self.index)
+        self._flusher = Flusher(
+            self.log,
+            clock=clock,
+            post=post,
+            interval_ms=config.flush_interval_ms,
+            timeout_ms=config.sync_flush_timeout_ms,
+            last_store_ms=self._last_store_ms,
+            on_failure=self._flush_failed,
+        )
+        # The inner loops are the parts' own methods: no call in between.
+        self.append = self._appender.append
+        self.append_parts = self._appender.append_parts
+        self.append_batch = self._appender.append_batch
+        self.append_raw = self._replica.append_raw
+        self.when_durable = self._flusher.wait
+        self.get = self._reader.get
+        self.message_at = self._lookup.message_at
+        self.query = self._lookup.query
+        self.offset_by_time = self._lookup.offset_by_time
+        self.earliest_ms = self._lookup.earliest_ms
+        self.entries = self._reader.entries
+
+    @staticmethod
+    def _new_index(config: StoreConfig, root: Path, clock: Clock) -> Index | None:
+        if not config.message_index_enable:
+            return None
+        return Index(root / "index", config.index_slots, config.index_entries, clock)
+
+    # --- opening and closing -----------------------------------------------------------------
+
+    def open(self) -> RecoveryReport:
+        """Lock the folder and recover. StoreLocked or StoreError, with nothing touched, when it cannot be used."""
+        self._lock.take()
+        try:
+            clean = not self._abort.exists()
+            self._abort.touch()  # from here on a crash is seen as one
+            try:
+                report = self._recover(clean)
+            except StoreError:
+                if clean:
+                    self._abort.unlink()
+                raise
+        except BaseException:
+            self._lock.release()
+            raise
+        if self.config.broker_role is BrokerRole.SLAVE:
+            self._refuse("slave", StoreRefused(StoreRefused.NOT_WRITABLE, "messages are put to the slave"))
+        return report
+
+    def _recover(self, clean: bool) -> RecoveryReport:
+        config = self.config
+        checkpoint, known = summary.load(self._checkpoint_path)
+        recovery = Recovery(
+            self.log,
+            self._dispatch,
+            self._levels,
+            self._clock,
+            clean,
+            checkpoint,
+            known,
+            config.store_path / "corrupt",
+            check_crc=config.check_crc_on_recover,
+            index_safe=config.message_index_safe,
+        )
+        report = recovery.run()
+        self._appender.last_store_ms = recovery.last_store_ms
+        self._flusher.physic_ms = checkpoint.physic_ms
+        self._worker = Worker()
+        self._checkpointer = Checkpointer(
+            self._checkpoint_path,
+            self.log,
+            self._dispatch,
+            self._worker,
+            self._clock,
+            physic_ms=lambda: self._flusher.physic_ms,
+            last_store_ms=self._last_store_ms,
+            interval_ms=config.flush_queue_interval_ms,
+            thorough_ms=config.flush_queue_thorough_ms,
+        )
+        self._cleaner = Cleaner(
+            config,
+            self.log,
+            self._dispatch,
+            self._worker,
+            self._clock,
+            on_disk_full=self._disk_full,
+            before_deleting=self._checkpointer.forget_summary,
+        )
+        self._cleaner.measure()
+        # What a process that died had not synced may still be in memory only: it is synced (again) here.
+        self._flusher.flushed = report.log_max if clean else report.scanned_from
+        self._flusher.sync()
+        self._checkpointer.start()
+        self.log.start()
+        self._flusher.start()
+        return report
+
+    def close(self) -> None:
+        """Bring everything to disk and let go of the folder; a store that was closed cannot be opened again."""
+        self.log.refuse(StoreRefused(StoreRefused.NOT_WRITABLE, "message store has been shut down"))
+        self._flusher.close()
+        try:
+            self._checkpointer.close()
+            self._worker.close()
+            self._abort.unlink(missing_ok=True)
+            sync_folder(str(self.config.store_path))
+        except OSError as error:
+            # The abort file stays: the next start makes from the log what could not be written.
+            log.error("store not closed cleanly error=%s", error)
+        self._worker.close()
+        if self.index is not None:
+            self.index.close()
+        self.queue_table.files.close()
+        self.log.close()
+        self._lock.release()
+
+    # --- keeping house -----------------------------------------------------------------------
+
+    def tick(self) -> None:
+        """A slice of everything that is not appending and pulling: some milliseconds at most."""
+        self._flusher.tick()
+        if self.index is not None and self.index.pending_count:
+            self._fill_index(self.index)
+        self._checkpointer.tick()
+        self._cleaner.tick()
+
+    def _fill_index(self, index: Index) -> None:
+        slice_s = _INDEX_SLICE_S if index.pending_count < _INDEX_BEHIND_MAX else 10 * _INDEX_SLICE_S
+        until_s = self._clock.monotonic_s() + slice_s
+        try:
+            while index.flush_pending() and self._clock.monotonic_s() < until_s:
+                pass
+        except OSError as error:
+            log.error("index not written pending=%d error=%s", index.pending_count, error)
+
+    def delete_expired(self) -> None:
+        """Files past their time go now, whatever the hour."""
+        self._cleaner.order()
+
+    def delete_topic(self, topic: str) -> None:
+        """Forget a topic's queues; its messages stay in the log until they expire."""
+        self._checkpointer.forget_summary()
+        self.queue_table.remove_topic(topic)
+        self._appender.forget(topic)
+
+    # --- asking ------------------------------------------------------------------------------
+
+    @property
+    def min_log_offset(self) -> int:
+        return self.log.min_offset
+
+    @property
+    def max_log_offset(self) -> int:
+        return self.log.max_offset
+
+    @property
+    def flushed_log_offset(self) -> int:
+        """Everything below it is on disk."""
+        return self._flusher.flushed
+
+    @property
+    def disk_used_percent(self) -> int:
+        return self._cleaner.used_percent
+
+    @property
+    def refusal(self) -> StoreRefused | None:
+        """Why appends are refused now, if they are."""
+        return next(iter(self._refusals.values()), None)
+
+    def queues(self) -> list[tuple[str, int]]:
+        """Topic and id of every queue that ever had a message."""
+        return list(self.queue_table.by_key)
+
+    def min_queue_offset(self, topic: str, queue_id: int) -> int:
+        """A queue that does not exist is an empty one."""
+        queue = self.queue_table.get(topic, queue_id)
+        return 0 if queue is None else queue.min_offset
+
+    def max_queue_offset(self, topic: str, queue_id: int) -> int:
+        queue = self.queue_table.get(topic, queue_id)
+        return 0 if queue is None else queue.max_offset
+
+    # --- inside ------------------------------------------------------------------------------
+
+    def _last_store_ms(self) -> int:
+        return max(self._appender.last_store_ms, self._replica.last_store_ms)
+
+    def _disk_full(self, used: str | None) -> None:
+        self._refuse("disk", None if used is None else StoreRefused(StoreRefused.DISK_FULL, used))
+
+    def _flush_failed(self, error: OSError) -> None:
+        text = f"the disk did not take the log: {error}"
+        self._refuse("flush", StoreRefused(StoreRefused.NOT_WRITABLE, text))
+
+    def _refuse(self, cause: str, refusal: StoreRefused | None) -> None:
+        """Appends are refused while any cause stands."""
+        if refusal is None:
+            self._refusals.pop(cause, None)
+        else:
+            self._refusals[cause] = refusal
+        self.log.refuse(self.refusal)

@@ -1,0 +1,112 @@
+"""Keeps the log's writer from ever waiting: a thread allocates and populates what the next stores will need.
+
+It works ahead of the end of the log in steps, and makes the next file before the current one is full. When it
+lags behind, the writer does the least it needs itself; nothing depends on this thread but speed.
+"""
+
+import logging
+from pathlib import Path
+from threading import Event, Lock, Thread
+
+from rocketeer.errors import StoreRefused
+from rocketeer.store.segment import Segment
+
+log = logging.getLogger(__name__)
+
+AHEAD_BYTES = 32 << 20  # what is ready for stores beyond the end of the log
+STEP_BYTES = 4 << 20
+
+
+class Preparer:
+    """Readies segments for the log's writer. Every method but `_run` belongs to the writer's thread."""
+
+    def __init__(self, folder: Path, segment_bytes: int, *, prewrite: bool) -> None:
+        """`prewrite` also puts the zeros on disk: a later sync then changes no metadata and is 2-3 times faster."""
+        self._folder = folder
+        self._segment_bytes = segment_bytes
+        self._prewrite = prewrite
+        self._wake = Event()
+        self._making = Lock()  # one segment is made at a time
+        self._next: Segment | None = None
+        self._segment: Segment | None = None
+        self._position = 0
+        self._running = True
+        self._refused = False
+        self._thread: Thread | None = None
+
+    def start(self) -> None:
+        self._thread = Thread(target=self._run, name="rocketeer-log-preparer", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop; a segment that was made and never used is deleted."""
+        self._running = False
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join()
+        if self._next is not None:
+            self._next.let_go()
+            self._next.path.unlink(missing_ok=True)
+            self._next = None
+
+    def look_ahead(self, segment: Segment, position: int) -> None:
+        """Tell where the writer is now; the thread keeps `AHEAD_BYTES` ready from there."""
+        self._segment = segment
+        self._position = position
+        self._wake.set()
+
+    def take(self, base: int) -> Segment:
+        """The segment that starts at `base`; made now if the thread has not. Raises StoreRefused."""
+        with self._making:
+            segment, self._next = self._next, None
+            if segment is None:
+                segment = Segment.create(self._folder, base, self._segment_bytes)
+            assert segment.base == base, "the log only ever asks for the next segment"
+            self._segment, self._position = segment, 0
+            return segment
+
+    def give_back(self, segment: Segment) -> None:
+        """The writer could not use what it took."""
+        with self._making:
+            assert self._next is None
+            self._next = segment
+
+    def _run(self) -> None:
+        while True:
+            self._wake.wait()
+            self._wake.clear()
+            if not self._running:
+                return
+            segment, position = self._segment, self._position
+            assert segment is not None
+            try:
+                self._ready(segment, position, position + AHEAD_BYTES)
+                left = segment.size - position
+                if left <= max(segment.size // 4, AHEAD_BYTES):
+                    self._make_next(segment, AHEAD_BYTES - left)
+                self._refused = False
+            except (StoreRefused, OSError) as error:
+                if not self._refused:  # said once; the writer meets the same error and refuses messages
+                    log.warning("log not prepared ahead path=%s error=%s", segment.path, error)
+                self._refused = True
+
+    def _ready(self, segment: Segment, position: int, end: int) -> None:
+        end = min(end, segment.size)
+        start = max(segment.reserved, position)
+        while start < end and self._running:
+            upto = min(start + STEP_BYTES, end)
+            segment.reserve(upto)
+            segment.populate(start, upto)
+            if self._prewrite:
+                segment.sync(start, upto)
+                segment.populate(start, upto)
+            start = upto
+
+    def _make_next(self, after: Segment, ready_bytes: int) -> None:
+        with self._making:
+            if self._segment is not after or self._next is not None or not self._running:
+                return  # the writer was faster
+            base = after.base + after.size
+            self._next = following = Segment.create(self._folder, base, self._segment_bytes)
+        following.sync_name()
+        self._ready(following, 0, max(ready_bytes, STEP_BYTES))

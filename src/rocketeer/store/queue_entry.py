@@ -1,0 +1,32 @@
+"""The consume-queue entry: 20 bytes that say where a message stands in the log."""
+
+import struct
+from typing import NamedTuple
+
+# Consume-queue entry, big-endian: log offset i64 | size i32 | tag code i64
+ENTRY = struct.Struct(">qiq")
+ENTRY_BYTES = ENTRY.size
+assert ENTRY_BYTES == 20, "the files interoperate with RocketMQ's"
+
+BLANK_SIZE = 0x7FFFFFFF
+BLANK = ENTRY.pack(0, BLANK_SIZE, 0)  # stands where a queue has no message, for example before its first one
+
+
+class QueueEntry(NamedTuple):
+    log_offset: int
+    size: int
+    tag_code: int
+
+    @property
+    def is_blank(self) -> bool:
+        return self.size == BLANK_SIZE and self.log_offset == 0
+
+    @property
+    def is_written(self) -> bool:
+        """RocketMQ's rule; zeros, as files are made, are not."""
+        return self.log_offset >= 0 and self.size > 0
+
+
+def rounded_file_bytes(configured: int) -> int:
+    """mappedFileSizeConsumeQueue rounded up to whole entries, as RocketMQ does."""
+    return max(1, -(-configured // ENTRY_BYTES)) * ENTRY_BYTES

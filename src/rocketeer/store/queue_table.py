@@ -1,0 +1,104 @@
+"""All consume queues of the store, by topic and queue id. Dispatch fills them, pulls read them."""
+
+import logging
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from rocketeer.errors import StoreRefused
+from rocketeer.record.layout import TOPIC_BYTES_MAX
+from rocketeer.store.consume_queue import ENTRY_BYTES, ConsumeQueue, rounded_file_bytes
+from rocketeer.store.file_cache import FileCache
+
+log = logging.getLogger(__name__)
+
+
+class QueueTable:
+    """The queues that exist; one is made by the first message for it. Belongs to the loop thread."""
+
+    def __init__(self, folder: Path, file_bytes: int) -> None:
+        self.folder = folder
+        self.files = FileCache()
+        self.file_bytes = rounded_file_bytes(file_bytes)
+        self.entries_per_file = self.file_bytes // ENTRY_BYTES
+        self.by_key: dict[tuple[str, int], ConsumeQueue] = {}
+
+    def load(self) -> list[str]:
+        """Open what is on disk; says in words what was wrong with it."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        problems: list[str] = []
+        for topic in sorted(os.listdir(self.folder)):
+            topic_folder = self.folder / topic
+            if not topic_folder.is_dir():
+                continue
+            for name in sorted(os.listdir(topic_folder)):
+                if name.isascii() and name.isdigit():
+                    queue = self._new(topic, int(name))
+                    found = [*self._wrong_sizes(topic_folder / name), *queue.load()]
+                    problems += [f"queue {topic}:{name}: {problem}" for problem in found]
+                    self.by_key[topic, int(name)] = queue
+        return problems
+
+    def _wrong_sizes(self, folder: Path) -> Iterator[str]:
+        with os.scandir(folder) as items:
+            for item in items:
+                size = item.stat().st_size
+                if size != self.file_bytes:
+                    yield f"{item.path} has {size} bytes, not {self.file_bytes}"
+
+    def get(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        return self.by_key.get((topic, queue_id))
+
+    def get_or_make(self, topic: str, queue_id: int) -> ConsumeQueue:
+        """Raises StoreRefused for a topic that cannot be a folder of that name."""
+        queue = self.by_key.get((topic, queue_id))
+        if queue is None:
+            size = len(topic.encode())
+            if not 0 < size <= TOPIC_BYTES_MAX:
+                raise StoreRefused(
+                    StoreRefused.TOO_LARGE,
+                    f"the topic's name has {size} bytes, at most {TOPIC_BYTES_MAX} fit",
+                )
+            if "/" in topic or "\0" in topic or topic in (".", ".."):
+                raise StoreRefused(StoreRefused.NOT_WRITABLE, f"a topic cannot be named {topic!r}")
+            queue = self.by_key[topic, queue_id] = self._new(topic, queue_id)
+        return queue
+
+    def _new(self, topic: str, queue_id: int) -> ConsumeQueue:
+        return ConsumeQueue(self.folder / topic / str(queue_id), topic, queue_id, self.file_bytes, self.files)
+
+    def offsets_sum(self) -> int:
+        """Of all queues' ends. It only changes with dispatch: a queue that lost entries makes it smaller."""
+        return sum(queue.max_offset for queue in self.by_key.values())
+
+    def max_log_offset(self) -> int:
+        """The end, in the log, of the newest message in any queue."""
+        return max((queue.max_log_offset for queue in self.by_key.values()), default=0)
+
+    def cut_to_log(self, log_end: int) -> int:
+        """Drop what points to the log at or beyond `log_end`; how many entries went."""
+        return sum(queue.truncate_to_log(log_end) for queue in self.by_key.values())
+
+    def raise_min(self, log_min: int) -> list[str]:
+        """Follow the log's minimum; the paths returned are for `delete_paths` in a worker thread."""
+        return [path for queue in self.by_key.values() for path in queue.raise_min(log_min)]
+
+    def write_out(self) -> None:
+        """Put every tail into files. OSError when the disk is full; nothing is lost then."""
+        for queue in self.by_key.values():
+            if queue.pending_bytes:
+                queue.write_out()
+
+    def remove_topic(self, topic: str) -> int:
+        """Delete a topic's queues; how many there were."""
+        keys = [key for key in self.by_key if key[0] == topic]
+        for key in keys:
+            self.by_key.pop(key).remove()
+        if keys:
+            try:
+                (self.folder / topic).rmdir()
+            except FileNotFoundError:
+                pass
+            except OSError as error:  # something that is not ours lies there
+                log.warning("topic folder not removed topic=%s error=%s", topic, error)
+        return len(keys)

@@ -1,0 +1,169 @@
+"""One file of the commit log, mapped whole: records are stored by slice assignment, pulls are slices of it.
+
+    0                       the log's end            reserved                    size
+    |--- records ---------->|--- allocated, zero ----|--- may be a hole ---------|
+
+Stores go only below `reserved`: the blocks there are allocated, so a full disk is an error of `reserve`, never
+a SIGBUS in the middle of a store.
+"""
+
+import errno
+import os
+from mmap import mmap
+from pathlib import Path
+from threading import Lock
+
+from rocketeer.errors import StoreRefused
+from rocketeer.store.kernel import address_of, data_ranges, populate, sync_folder, sync_range
+
+NAME_DIGITS = 20
+_COPY_BYTES = 1 << 20
+
+
+class Segment:
+    """A file of the log. The loop thread writes; `reserve`, `populate` and `sync` are made for other threads too.
+
+    The mapping comes and goes: views already given out stay good, because they keep their mapping alive.
+    """
+
+    __slots__ = ("_fd", "_lock", "_named", "_sealed", "base", "map", "path", "reserved", "size", "view")
+
+    def __init__(self, path: Path, base: int, size: int, *, named: bool = True) -> None:
+        """An existing file; `named` says whether its name is known to be durable."""
+        self.path = path
+        self.base = base
+        self.size = size
+        self.map: mmap | None = None
+        self.view: memoryview | None = None
+        self.reserved = 0
+        self._fd = -1
+        self._lock = Lock()
+        self._named = named
+        self._sealed = False
+
+    @classmethod
+    def create(cls, folder: Path, base: int, size: int) -> "Segment":
+        """A new file of zeros, mapped. Raises StoreRefused when the disk has no room even for its name."""
+        path = folder / f"{base:0{NAME_DIGITS}d}"
+        segment = cls(path, base, size, named=False)
+        try:
+            segment._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+            try:
+                os.ftruncate(segment._fd, size)
+                segment.map_in()
+            except OSError:
+                segment.let_go()
+                path.unlink()
+                raise
+        except OSError as error:
+            raise no_room(error) from error
+        return segment
+
+    def __repr__(self) -> str:
+        return f"Segment({self.path.name} size={self.size} reserved={self.reserved})"
+
+    def map_in(self) -> memoryview:
+        """Map the file, if it is not mapped."""
+        with self._lock:
+            if self.view is None:
+                fd = self._fd if self._fd >= 0 else os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+                try:
+                    self.map = mmap(fd, self.size)
+                finally:
+                    if fd != self._fd:
+                        os.close(fd)  # the mapping has its own
+                self.view = memoryview(self.map)
+            return self.view
+
+    def seal(self) -> None:
+        """Nothing more will be written: one descriptor less."""
+        with self._lock:
+            self._sealed = True
+            if self._fd >= 0:
+                os.close(self._fd)
+                self._fd = -1
+
+    def let_go(self) -> None:
+        """Give back mapping and descriptor; they return on demand. Views in flight keep what they need."""
+        self.seal()
+        self.view = self.map = None
+
+    def reserve(self, end: int) -> None:
+        """Allocate the blocks below `end` (within the file). Raises StoreRefused when the disk is full."""
+        with self._lock:
+            end = min(end, self.size)
+            if end <= self.reserved or self._sealed:
+                return
+            try:
+                os.posix_fallocate(self._descriptor(), self.reserved, end - self.reserved)
+            except OSError as error:
+                raise no_room(error) from error
+            self.reserved = end
+
+    def populate(self, start: int, end: int) -> bool:
+        """Bring reserved pages in, so that stores into them meet no page fault."""
+        end = min(end, self.reserved)  # touching blocks that are not there could kill the process
+        mapping = self.map  # the local keeps the mapping alive during the call
+        return mapping is not None and start < end and populate(address_of(mapping), start, end)
+
+    def sync(self, start: int, end: int) -> None:
+        """Make bytes [start, end) of the file durable, and its name with the first of them."""
+        if not self._named:
+            self.sync_name()
+        self.map_in()
+        mapping = self.map
+        if mapping is not None and start < end:
+            sync_range(address_of(mapping), start, end, self._fd)
+
+    def sync_name(self) -> None:
+        with self._lock:
+            fd = os.dup(self._descriptor())
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+        sync_folder(str(self.path.parent))
+        self._named = True
+
+    def zero_from(self, start: int) -> int:
+        """Turn everything from `start` on into zeros; how many bytes were not zero before."""
+        view = self.map_in()
+        gone = 0
+        for low, high in data_ranges(self._descriptor(), start, self.size):
+            for at in range(low, high, _COPY_BYTES):
+                upto = min(at + _COPY_BYTES, high)
+                chunk = bytes(view[at:upto])
+                zeros = chunk.count(0)
+                if zeros != len(chunk):
+                    gone += len(chunk) - zeros
+                    view[at:upto] = bytes(upto - at)
+        if gone:
+            self.sync(start, self.size)
+        return gone
+
+    def used_until(self, start: int) -> int:
+        """Behind the last byte from `start` on that is not zero."""
+        view = self.map_in()
+        for low, high in reversed(data_ranges(self._descriptor(), start, self.size)):
+            for upto in range(high, low, -_COPY_BYTES):
+                at = max(low, upto - _COPY_BYTES)
+                used = len(bytes(view[at:upto]).rstrip(b"\0"))
+                if used:
+                    return at + used
+        return start
+
+    def data_ranges(self, start: int) -> list[tuple[int, int]]:
+        """Where from `start` on there may be bytes that are not zero."""
+        return data_ranges(self._descriptor(), start, self.size)
+
+    def _descriptor(self) -> int:
+        if self._fd < 0:
+            self._fd = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+        return self._fd
+
+
+def no_room(error: OSError) -> StoreRefused:
+    """What a failed allocation means to a sender."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return StoreRefused(StoreRefused.DISK_FULL, "the disk of the commit log is full")
+    return StoreRefused(StoreRefused.NOT_WRITABLE, f"the commit log cannot grow: {error}")

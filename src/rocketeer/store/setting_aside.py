@@ -1,0 +1,58 @@
+"""Bytes of the log that cannot be used, but must not be lost: copied into `corrupt/` before the log is cut."""
+
+import logging
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from rocketeer.store.commit_log import CommitLog
+from rocketeer.store.kernel import sync_folder
+
+log = logging.getLogger(__name__)
+
+_COPY_BYTES = 4 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class SetAside:
+    """A file with bytes of the log from `offset` on."""
+
+    path: Path
+    offset: int
+    size: int
+
+
+def set_aside(commit_log: CommitLog, start: int, folder: Path) -> list[SetAside]:
+    """Copy everything from `start` to the last byte that is not zero, one file per segment; durable on return."""
+    folder.mkdir(parents=True, exist_ok=True)
+    copies: list[SetAside] = []
+    for segment in commit_log.segments:
+        low = max(start - segment.base, 0)
+        if low >= segment.size:
+            continue
+        high = segment.used_until(low)
+        if high <= low:
+            continue
+        path = _free_name(folder, segment.base + low)
+        temporary = path.with_name(path.name + ".tmp")
+        view = segment.map_in()
+        with temporary.open("wb") as file:
+            for at in range(low, high, _COPY_BYTES):
+                file.write(view[at : min(at + _COPY_BYTES, high)])
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.rename(path)
+        log.error("log bytes set aside offset=%d bytes=%d path=%s", segment.base + low, high - low, path)
+        copies.append(SetAside(path, segment.base + low, high - low))
+    sync_folder(str(folder))
+    return copies
+
+
+def _free_name(folder: Path, offset: int) -> Path:
+    """<offset>.bin; never over one that is there from another accident."""
+    path = folder / f"{offset}.bin"
+    number = 1
+    while path.exists():
+        path = folder / f"{offset}.{number}.bin"
+        number += 1
+    return path

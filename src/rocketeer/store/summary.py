@@ -1,0 +1,65 @@
+"""What the derived files held at the checkpoint, kept beside it: so that recovery sees when some went missing.
+
+    128  magic i32 | queue ends, summed i64 | last indexed log offset i64 | crc32 u32
+    (in the checkpoint file, big-endian; RocketMQ ignores it)
+
+The checksum covers the checkpoint's own part too: a summary speaks for exactly one checkpoint.
+"""
+
+import os
+import struct
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from rocketeer.store.checkpoint import CHECKPOINT_BYTES, Checkpoint, encode_checkpoint, read_checkpoint
+
+AT = 128
+FIELDS = struct.Struct(">iqq")
+CRC = struct.Struct(">I")
+MAGIC = 0x53554D53  # "SUMS"
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """`queue_offsets_sum`: of all queues' ends for messages below the checkpoint's offset."""
+
+    queue_offsets_sum: int
+    index_last_offset: int
+
+
+def save(path: Path, checkpoint: Checkpoint, summary: Summary | None) -> None:
+    """Write checkpoint and summary in place, durably: call it from a worker thread."""
+    raw = bytearray(encode_checkpoint(checkpoint))
+    if summary is not None:
+        FIELDS.pack_into(raw, AT, MAGIC, summary.queue_offsets_sum, summary.index_last_offset)
+        CRC.pack_into(raw, AT + FIELDS.size, zlib.crc32(raw[: AT + FIELDS.size]))
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        os.pwrite(fd, raw, 0)
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def load(path: Path) -> tuple[Checkpoint, Summary | None]:
+    """The checkpoint, and its summary if there is one that belongs to it."""
+    checkpoint = read_checkpoint(path)
+    try:
+        raw = path.read_bytes()[:CHECKPOINT_BYTES].ljust(CHECKPOINT_BYTES, b"\0")
+    except OSError:
+        return checkpoint, None
+    magic, offsets_sum, last_offset = FIELDS.unpack_from(raw, AT)
+    (crc,) = CRC.unpack_from(raw, AT + FIELDS.size)
+    if magic != MAGIC or crc != zlib.crc32(raw[: AT + FIELDS.size]) or checkpoint.dispatched_offset is None:
+        return checkpoint, None
+    return checkpoint, Summary(offsets_sum, last_offset)
+
+
+def forget(path: Path) -> None:
+    """Derived files are about to be deleted on purpose: the summary does not speak for them any more."""
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        os.pwrite(fd, bytes(FIELDS.size + CRC.size), AT)
+    finally:
+        os.close(fd)

@@ -1,0 +1,106 @@
+"""The JSON tables under config/ (topics, groups, offsets ...): saved so that no crash leaves them unreadable.
+
+    new text -> path.tmp, synced -> the old file also becomes path.bak -> path.tmp replaces path
+
+At every moment `path` or `path.bak` is whole, and `path` is never missing once it was there.
+"""
+
+import logging
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+log = logging.getLogger(__name__)
+
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
+
+
+def looks_whole(text: str) -> bool:
+    """A cheap test that JSON was not cut: brackets close, strings end. (RocketMQ's is not strict JSON.)"""
+    bare = _STRING.sub("", text).strip()
+    return (
+        bare[:1] in ("{", "[")
+        and bare[-1:] in ("}", "]")
+        and '"' not in bare
+        and "\0" not in bare
+        and bare.count("{") == bare.count("}")
+        and bare.count("[") == bare.count("]")
+    )
+
+
+def save_table(path: Path, text: str) -> None:
+    """Replace the table; durable on return. Blocks on the disk: call it from a worker thread."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = _beside(path, ".tmp")
+    _write_synced(temporary, text.encode())
+    # A broken file must not take the place of a good .bak.
+    old = _read(path)
+    if old is not None and looks_whole(old):
+        _keep_as_bak(path, old)
+    os.replace(temporary, path)
+    _sync_folder(path.parent)
+
+
+def load_table(path: Path, accept: Callable[[str], bool] = looks_whole) -> str | None:
+    """The table's text, or its .bak's if the file is missing or broken; None if neither can be used.
+
+    `accept` may be stricter than the default, for example a real parse.
+    """
+    found = False
+    for candidate in (path, _beside(path, ".bak")):
+        text = _read(candidate)
+        if text is None:
+            continue
+        found = True
+        if accept(text):
+            if candidate != path:
+                log.warning("table restored from backup path=%s backup=%s", path, candidate)
+            return text
+        log.error("table broken path=%s chars=%d", candidate, len(text))
+    if found:
+        log.error("table lost path=%s: neither it nor its .bak can be read; starting without it", path)
+    return None
+
+
+def _read(path: Path) -> str | None:
+    """None if there is no such file; bytes that are not text give "", which nobody accepts."""
+    try:
+        return path.read_bytes().decode()
+    except FileNotFoundError:
+        return None
+    except UnicodeDecodeError:
+        return ""
+    except (OSError, ValueError) as error:  # a folder, no permission, a name the system cannot have
+        log.error("table unreadable path=%r error=%s", str(path), error)
+        return None
+
+
+def _keep_as_bak(path: Path, text: str) -> None:
+    backup, temporary = _beside(path, ".bak"), _beside(path, ".bak.tmp")
+    temporary.unlink(missing_ok=True)
+    try:
+        os.link(path, temporary)  # no second copy to write, and `path` stays where it is
+    except OSError:  # a file system without links
+        _write_synced(temporary, text.encode())
+    os.replace(temporary, backup)
+    temporary.unlink(missing_ok=True)  # still there if both names were one file already
+
+
+def _write_synced(path: Path, data: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sync_folder(folder: Path) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _beside(path: Path, suffix: str) -> Path:
+    return path.parent / (path.name + suffix)

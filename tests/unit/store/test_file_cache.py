@@ -1,0 +1,47 @@
+"""Laws of the shared descriptors: few are open, nothing is lost by closing, files are whole."""
+
+from pathlib import Path
+
+from rocketeer.store.file_cache import FileCache, delete_paths, sync_paths
+
+
+def test_the_file_used_longest_ago_is_closed_first(tmp_path: Path) -> None:
+    cache = FileCache(open_max=2)
+    paths = [str(tmp_path / name) for name in "abc"]
+    for path in paths:
+        cache.write(path, path.encode(), 0, 100)
+    assert len(cache) == 2
+    for path in paths:
+        assert cache.read(path, len(path), 0) == path.encode()
+    assert len(cache) == 2
+    cache.close()
+    assert len(cache) == 0
+    assert cache.read(paths[0], 4, 0) == paths[0].encode()[:4]
+    cache.close()
+
+
+def test_a_missing_file_reads_as_nothing_and_is_not_made(tmp_path: Path) -> None:
+    cache = FileCache()
+    assert cache.read(str(tmp_path / "none" / "x"), 20, 0) == b""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_cutting_makes_zeros_to_the_end(tmp_path: Path) -> None:
+    cache = FileCache()
+    path = str(tmp_path / "x")
+    cache.write(path, b"abcdef", 0, 10)
+    cache.cut(path, 3, 10)
+    assert cache.read(path, 99, 0) == b"abc" + bytes(7)
+    cache.close()
+
+
+def test_what_was_deleted_needs_no_sync_and_no_second_deletion(tmp_path: Path) -> None:
+    cache = FileCache()
+    path = str(tmp_path / "sub" / "x")
+    cache.write(path, b"a", 0, 10)
+    paths = cache.take_unsynced()
+    assert paths == sorted({str(tmp_path), str(tmp_path / "sub"), path})
+    cache.forget(path)
+    assert delete_paths([path]) == 1
+    sync_paths(paths)
+    assert delete_paths([path, tmp_path / "sub"]) == 0

@@ -1,0 +1,182 @@
+"""Laws of retention, in microseconds: the time, the hour and the disk are arguments."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from rocketeer.config import StoreConfig
+from rocketeer.errors import ConfigError
+from rocketeer.store.retention import (
+    FIRST_ROUND_MS,
+    HOUR_MS,
+    MANUAL_ROUNDS,
+    RetentionPlan,
+    RetentionRules,
+    SegmentAge,
+    follow_log,
+    judge,
+    may_drop_oldest,
+    parse_hours,
+)
+
+NOW = 1_700_000_000_000
+RULES = RetentionRules()
+OLD = NOW - 73 * HOUR_MS
+YOUNG = NOW - 1 * HOUR_MS
+
+
+def segments(*modified_ms: int, in_use: bool = False) -> list[SegmentAge]:
+    return [SegmentAge(base * 1000, ms, in_use) for base, ms in enumerate(modified_ms)]
+
+
+def drops(
+    plan: RetentionPlan, files: list[SegmentAge], times: range, *, hour: int = 4, used: int = 10
+) -> Iterator[tuple[int, int]]:
+    for now_ms in times:
+        step = plan.next(now_ms, hour=hour, used_percent=used, segments=files)
+        if step.drop is not None:
+            assert step.drop == files[0].base
+            del files[0]
+            yield now_ms, step.drop
+
+
+@pytest.mark.parametrize(
+    ("hour", "used", "expired", "forced", "writable"),
+    [
+        (4, 10, True, False, True),
+        (5, 10, False, False, True),
+        (5, 75, False, False, True),
+        (5, 76, True, False, True),
+        (5, 85, True, False, True),
+        (5, 86, True, True, True),
+        (5, 90, True, True, True),
+        (5, 91, True, True, False),
+        (5, -1, True, False, True),
+    ],
+)
+def test_the_three_steps_of_a_filling_disk(
+    hour: int, used: int, expired: bool, forced: bool, writable: bool
+) -> None:
+    assert judge(RULES, hour=hour, used_percent=used) == (expired, forced, writable)
+
+
+def test_without_leave_to_force_a_full_disk_only_loses_expired_files() -> None:
+    rules = RetentionRules(forced_enabled=False)
+    verdict = judge(rules, hour=5, used_percent=95)
+    assert verdict == (True, False, False)
+    assert not may_drop_oldest(rules, verdict, segments(YOUNG, YOUNG), NOW)
+    assert may_drop_oldest(rules, verdict, segments(OLD, YOUNG), NOW)
+
+
+def test_the_last_segment_never_goes() -> None:
+    verdict = judge(RULES, hour=4, used_percent=99)
+    assert not may_drop_oldest(RULES, verdict, segments(OLD), NOW)
+    assert not may_drop_oldest(RULES, verdict, [], NOW)
+
+
+def test_a_young_file_protects_the_older_ones_behind_it() -> None:
+    verdict = judge(RULES, hour=4, used_percent=10)
+    assert not may_drop_oldest(RULES, verdict, segments(YOUNG, OLD, YOUNG), NOW)
+
+
+def test_expiry_is_to_the_millisecond() -> None:
+    verdict = judge(RULES, hour=4, used_percent=10)
+    files = segments(NOW - 72 * HOUR_MS, NOW)
+    assert may_drop_oldest(RULES, verdict, files, NOW)
+    assert not may_drop_oldest(RULES, verdict, files, NOW - 1)
+
+
+def test_nothing_goes_in_the_first_minute_and_then_ten_a_round_100_ms_apart() -> None:
+    plan = RetentionPlan(RULES, NOW)
+    files = segments(*[OLD] * 15, NOW)
+    gone = list(drops(plan, files, range(NOW, NOW + FIRST_ROUND_MS + 20_000, 10)))
+    times = [ms - NOW for ms, _ in gone]
+    assert times[:10] == [FIRST_ROUND_MS + 100 * n for n in range(10)]
+    assert times[10:] == [FIRST_ROUND_MS + 10_000 + 100 * n for n in range(5)]
+    assert len(files) == 1
+
+
+def test_outside_the_hours_nothing_goes_until_the_disk_fills() -> None:
+    plan = RetentionPlan(RULES, NOW)
+    files = segments(OLD, OLD, NOW)
+    later = range(NOW + FIRST_ROUND_MS, NOW + FIRST_ROUND_MS + 1000, 100)
+    assert list(drops(plan, files, later, hour=3, used=75)) == []
+    assert len(list(drops(plan, files, later, hour=3, used=76))) == 2
+
+
+def test_forced_deletion_ends_as_soon_as_there_is_room() -> None:
+    plan = RetentionPlan(RULES, NOW - FIRST_ROUND_MS)
+    files = segments(*[YOUNG] * 9, NOW)
+    assert plan.next(NOW, hour=12, used_percent=86, segments=files).drop == 0
+    assert plan.next(NOW + 100, hour=12, used_percent=85, segments=files).drop is None
+    assert plan.next(NOW + 200, hour=12, used_percent=86, segments=files).drop == 0
+
+
+def test_an_unwritable_disk_becomes_writable_by_itself(caplog: pytest.LogCaptureFixture) -> None:
+    plan = RetentionPlan(RULES, NOW)
+    writable = [
+        plan.next(NOW, hour=12, used_percent=used, segments=[]).writable for used in (90, 91, 99, 91, 90, 80)
+    ]
+    assert writable == [True, False, False, False, True, True]
+    assert caplog.text.count("disk nearly full") == 1
+
+
+def test_a_file_in_use_is_waited_for_and_then_goes_anyway() -> None:
+    plan = RetentionPlan(RULES, NOW - FIRST_ROUND_MS)
+    files = segments(OLD, NOW, in_use=True)
+    gone = list(drops(plan, files, range(NOW, NOW + 130_000, 1_000)))
+    assert gone == [(NOW + RULES.hang_ms_max, 0)]
+
+
+def test_a_file_released_in_time_goes_at_once() -> None:
+    plan = RetentionPlan(RULES, NOW - FIRST_ROUND_MS)
+    assert plan.next(NOW, hour=4, used_percent=10, segments=segments(OLD, NOW, in_use=True)).drop is None
+    assert plan.next(NOW + 10, hour=4, used_percent=10, segments=segments(OLD, NOW)).drop == 0
+
+
+def test_an_operators_order_works_at_any_hour_for_some_rounds() -> None:
+    plan = RetentionPlan(RULES, NOW)
+    plan.order(NOW)
+    files = segments(*[OLD] * 250, NOW)
+    gone = list(drops(plan, files, range(NOW, NOW + 400_000, 100), hour=12))
+    assert len(gone) == MANUAL_ROUNDS * RULES.files_per_round_max
+
+
+@pytest.mark.parametrize(("text", "hours"), [("04", {4}), ("04;16", {4, 16}), (" 0 ; 23;", {0, 23})])
+def test_hours_are_read_as_rocketmq_writes_them(text: str, hours: set[int]) -> None:
+    assert parse_hours(text) == hours
+
+
+@pytest.mark.parametrize("text", ["", ";", "24", "4,16", "-1", "four"])
+def test_hours_that_are_none_name_the_key(text: str) -> None:
+    with pytest.raises(ConfigError, match="deleteWhen"):
+        parse_hours(text)
+
+
+def test_rules_come_from_the_configuration() -> None:
+    assert RetentionRules.of(StoreConfig()) == RULES
+    rules = RetentionRules.of(StoreConfig(reserved_hours=1, delete_when="01;02", disk_max_used_percent=50))
+    assert (rules.reserved_ms, rules.delete_hours, rules.used_percent_max) == (HOUR_MS, {1, 2}, 50)
+
+
+def test_queues_follow_the_log_in_slices_and_the_index_comes_last() -> None:
+    asked: list[tuple[int, int]] = []
+
+    class Queue:
+        def __init__(self, number: int) -> None:
+            self.number = number
+
+        def raise_min(self, log_min: int) -> list[str]:
+            asked.append((self.number, log_min))
+            return [f"q{self.number}"] if self.number % 100 == 0 else []
+
+    class Index:
+        def delete_below(self, log_min: int) -> list[str]:
+            assert len(asked) == 200
+            return ["i"]
+
+    slices = follow_log(7, [Queue(n) for n in range(200)], Index())
+    assert next(slices) == ["q0"]
+    assert len(asked) == 64
+    assert [path for paths in slices for path in paths] == ["q100", "i"]
+    assert list(follow_log(7, [], None)) == []
