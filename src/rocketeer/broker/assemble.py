@@ -187,7 +187,7 @@ class _Running:
         router = Router(_all_handlers(features), [guard for feature in features for guard in feature.guards])
         fast_path = FastPath(
             router,
-            topics=self.topics.configs,
+            topics=self.topics,
             store=self.store,
             store_host=store_host,
             writer=self.writer,
@@ -213,7 +213,7 @@ class _Running:
             ]
         )
         self.store.dispatchers.extend(dispatch for feature in features for dispatch in feature.dispatchers)
-        self.store.listeners.append(lambda topic, queue_id, max_offset: self.holds.arrived(topic, queue_id))
+        self.store.listeners.append(self.holds.arrived)
 
     async def start(self) -> None:
         undo: list[Callable[[], None]] = []

@@ -1,12 +1,14 @@
 """Plain sends and pulls without ceremony; everything else goes to the router. Both give the same bytes (tested).
 
 A send takes this path when all of this holds:
-  - JSON header, code SEND_MESSAGE_V2, every header field of the right type, not a batch;
+  - JSON header that begins with its code, SEND_MESSAGE_V2; every field of the right type; not a batch;
   - the topic exists, is no retry topic, may be written, keeps single tags, and has the queue;
   - no feature claims one of the message's properties;
   - both hosts are IPv4 and no guard has to see the request.
-A pull takes it when its header is JSON. All frames of one read share one clock reading and, when replies wait for
-the disk, one wait.
+A pull takes it when its header is JSON and no guard has to see it.
+
+The sends of one read of a socket are stored as one run: one clock reading, one copy into the log, one wait when
+replies wait for the disk.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,23 +18,26 @@ import msgspec
 
 from rocketeer.broker.handlers.pull import PullHandler
 from rocketeer.broker.plain_properties import PlainParser
+from rocketeer.broker.topics import TopicTable
 from rocketeer.broker.writer import Writer
 from rocketeer.clock import Clock
 from rocketeer.errors import RequestRefused, StoreRefused
-from rocketeer.model.topic import NOT_FOR_CLIENTS, RETRY_PREFIX, Perm, TopicConfig
+from rocketeer.model.topic import RETRY_PREFIX, Perm, may_not_be_sent_to
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import FLAG_ONEWAY, FLAG_RESPONSE, Command
 from rocketeer.protocol.frame import JSON, Frame
 from rocketeer.protocol.headers import PullMessageHeader, SendMessageV2Header
 from rocketeer.protocol.headers.base import raw_decoder
-from rocketeer.protocol.json_header import Outer, decode_outer
+from rocketeer.protocol.json_header import decode_outer
 from rocketeer.protocol.reply_template import ReplyTemplate
 from rocketeer.record.hosts import V4_BYTES
 from rocketeer.remoting.server import Connection, Router
-from rocketeer.store.append import Appended
+from rocketeer.store.append import Appended, Row
 
 _SEND: Final = int(RequestCode.SEND_MESSAGE_V2)
 _PULL: Final = int(RequestCode.PULL_MESSAGE)
+_SEND_START: Final = b'{"code":%d,' % _SEND
+_PULL_START: Final = b'{"code":%d,' % _PULL
 _WRITE: Final = int(Perm.WRITE)
 _SUCCESS: Final = int(ResponseCode.SUCCESS)
 _STORED_CODES: Final = (
@@ -46,27 +51,23 @@ _STORED_CODES: Final = (
 Stored = tuple[int, int, int, int]
 """(opaque, log offset, queue id, queue offset): all that a reply says."""
 
+Ask = tuple[int, bool, bool, Frame]
+"""What answering a send takes: opaque, oneway, whether it waits for durability, and its frame."""
+
+
+class SendCommand(msgspec.Struct, gc=False):
+    """A whole SEND_MESSAGE_V2 header, decoded in one go."""
+
+    code: int
+    ext: SendMessageV2Header = msgspec.field(name="extFields")
+    opaque: int = 0
+    flag: int = 0
+
 
 class PlainLog(Protocol):
     """What the fast path asks of the store."""
 
-    def append_parts(
-        self,
-        topic: str,
-        queue_id: int,
-        flag: int,
-        sys_flag: int,
-        born_ms: int,
-        born_host: bytes,
-        body: bytes,
-        properties: bytes,
-        reconsume_times: int,
-        prepared_offset: int,
-        store_ms: int,
-        tag_code: int,
-        keys: str,
-        uniq_key: str | None,
-    ) -> Appended: ...
+    def append_run(self, rows: Sequence[Row], store_ms: int) -> list[Appended]: ...
 
 
 class FastPath:
@@ -76,7 +77,7 @@ class FastPath:
         self,
         router: Router,
         *,
-        topics: Mapping[str, TopicConfig],
+        topics: TopicTable,
         store: PlainLog,
         store_host: bytes,
         writer: Writer,
@@ -89,125 +90,139 @@ class FastPath:
         self._router = router
         self._topics = topics
         self._store = store
-        self._id_format = store_host.hex().upper().encode() + b"%016X"
+        msg_id = store_host.hex().upper().encode() + b"%016X"
         self._writer = writer
         self._plain = plain
         self._pulls = pulls
         self._clock = clock
+        self._guarded = router.guarded
         self._enabled = broker_writable and not router.guarded and len(store_host) == V4_BYTES
         self._templates = {
             int(code): ReplyTemplate(
-                code, {"msgId": bytes, "queueId": int, "queueOffset": int}, fixed=reply_ext
+                code, {"msgId": msg_id, "queueId": int, "queueOffset": int}, fixed=reply_ext
             )
             for code in _STORED_CODES
         }
-        self._decode_send = raw_decoder(SendMessageV2Header).decode
+        self._plain_queues: dict[str, int] = {}
+        topics.on_change.append(lambda change: self._plain_queues.clear())
+        self._parse = plain.parse
+        self._decode_send = msgspec.json.Decoder(SendCommand, strict=False).decode
         self._decode_pull = raw_decoder(PullMessageHeader).decode
 
     def process(self, frames: list[Frame], connection: Connection) -> None:
-        now_ms = self._clock.now_ms()
-        waiting: list[Stored] = []
-        end = 0
+        rows: list[Row] = []
+        asks: list[Ask] = []
         for frame in frames:
-            kind, header, body = frame
+            kind, header, _ = frame
             if kind == JSON:
-                outer = decode_outer(header)
-                code = outer.code
-                if code == _SEND and not outer.flag & FLAG_RESPONSE:
-                    taken = self._send(
-                        outer.ext_raw, outer.opaque, outer.flag, body, connection, now_ms, waiting
-                    )
-                    if taken:
-                        end = max(end, taken)
+                if header.startswith(_SEND_START):
+                    if self._take_send(frame, connection.remote_host, rows, asks):
                         continue
-                elif (
-                    code == _PULL
-                    and not self._router.guarded
-                    and not outer.flag & FLAG_RESPONSE
-                    and self._pull(outer, connection)
-                ):
-                    continue
+                elif not self._guarded and header.startswith(_PULL_START):
+                    if rows:
+                        self._store_run(rows, asks, connection)
+                        rows, asks = [], []
+                    if self._pull(header, connection):
+                        continue
+            if rows:
+                self._store_run(rows, asks, connection)
+                rows, asks = [], []
             self._router.process([frame], connection)
-        if waiting:
-            self._writer.when_durable(end, self._releaser(connection, waiting))
+        if rows:
+            self._store_run(rows, asks, connection)
 
-    def _send(
-        self,
-        ext: msgspec.Raw,
-        opaque: int,
-        flag: int,
-        body: bytes,
-        connection: Connection,
-        now_ms: int,
-        waiting: list[Stored],
-    ) -> int:
-        """Store and answer one message; the end of its record in the log, or 0 when it is not for this path."""
+    def _take_send(self, frame: Frame, born_host: bytes, rows: list[Row], asks: list[Ask]) -> bool:
+        """Put one message into the run; False when it is not for this path."""
         try:
-            header = self._decode_send(ext)
-        except msgspec.DecodeError:
-            return 0
+            command = self._decode_send(frame[1])
+        except (msgspec.DecodeError, UnicodeError):
+            return False
+        header = command.ext
         topic = header.topic
-        config = self._topics.get(topic)
         queue_id = header.queue_id
-        born_host = connection.remote_host
-        if (
-            config is None
-            or not config.perm & _WRITE
-            or not 0 <= queue_id < config.write_queues
-            or header.batch
-            or not self._enabled
-            or len(born_host) != V4_BYTES
-            or config.filter_type != "SINGLE_TAG"
-            or topic.startswith(RETRY_PREFIX)
-            or topic in NOT_FOR_CLIENTS
-        ):
-            return 0
-        plain = self._plain.parse(header.properties or "")
-        if plain is None:
-            return 0
+        queues = self._plain_queues.get(topic)
+        if queues is None:
+            queues = self._qualify(topic)
+        if not 0 <= queue_id < queues or header.batch or len(born_host) != V4_BYTES:
+            return False
+        flag = command.flag
+        plain = self._parse(header.properties or "")
+        if plain is None or flag & FLAG_RESPONSE or command.code != _SEND:
+            return False
         properties, wait, tag_code, keys, uniq_key = plain
-        try:
-            appended = self._store.append_parts(
+        rows.append(
+            (
                 topic,
                 queue_id,
                 header.flag,
                 header.sys_flag,
                 header.born_ms,
                 born_host,
-                body,
+                frame[2],
                 properties,
                 header.reconsume_times or 0,
                 0,
-                now_ms,
                 tag_code,
                 keys,
                 uniq_key,
             )
-        except StoreRefused:
-            return 0  # the general path words the refusal
-        if not flag & FLAG_ONEWAY:
-            stored = (opaque, appended.log_offset, queue_id, appended.queue_offset)
-            if wait and self._writer.waits:
-                waiting.append(stored)
-            else:
-                connection.write(self._reply(_SUCCESS, stored))
-        return appended.end
+        )
+        asks.append((command.opaque, flag & FLAG_ONEWAY != 0, wait, frame))
+        return True
 
-    def _reply(self, code: int, stored: Stored) -> bytes:
-        opaque, log_offset, queue_id, queue_offset = stored
-        return self._templates[code].frame(opaque, self._id_format % log_offset, queue_id, queue_offset)
+    def _qualify(self, topic: str) -> int:
+        """How many queues of the topic plain sends may go to; remembered until any topic changes."""
+        config = self._topics.get(topic)
+        queues = 0
+        if (
+            config is not None
+            and self._enabled
+            and config.perm & _WRITE
+            and config.filter_type == "SINGLE_TAG"
+            and not topic.startswith(RETRY_PREFIX)
+            and not may_not_be_sent_to(topic)
+        ):
+            queues = config.write_queues
+        if config is not None:
+            self._plain_queues[topic] = queues
+        return queues
+
+    def _store_run(self, rows: list[Row], asks: list[Ask], connection: Connection) -> None:
+        """Store the run and answer each of its messages, or all of them when the disk has them."""
+        try:
+            run = self._store.append_run(rows, self._clock.now_ms())
+        except StoreRefused:
+            # One of them is refused, or the run does not fit a file: the general path looks at each by itself.
+            self._router.process([frame for _, _, _, frame in asks], connection)
+            return
+        reply = self._templates[_SUCCESS].frame
+        waits = self._writer.waits
+        waiting: list[Stored] = []
+        for appended, row, (opaque, oneway, wait, _) in zip(run, rows, asks, strict=True):
+            if oneway:
+                continue
+            if wait and waits:
+                waiting.append((opaque, appended.log_offset, row[1], appended.queue_offset))
+            else:
+                connection.write(reply(opaque, appended.log_offset, row[1], appended.queue_offset))
+        if waiting:
+            self._writer.when_durable(run[-1].end, self._releaser(connection, waiting))
 
     def _releaser(self, connection: Connection, waiting: Sequence[Stored]) -> Callable[[int], None]:
         def release(code: int) -> None:
-            connection.write(b"".join([self._reply(code, stored) for stored in waiting]))
+            reply = self._templates[code].frame
+            connection.write(b"".join([reply(*stored) for stored in waiting]))
 
         return release
 
-    def _pull(self, outer: Outer, connection: Connection) -> bool:
+    def _pull(self, header: bytes, connection: Connection) -> bool:
         """Serve one pull; False when it is not for this path or was refused (the general path words that)."""
         try:
-            header = self._decode_pull(outer.ext_raw)
-            self._pulls.serve(header, Command(code=_PULL, opaque=outer.opaque, flag=outer.flag), connection)
+            outer = decode_outer(header)
+            if outer.code != _PULL or outer.flag & FLAG_RESPONSE:
+                return False
+            request = self._decode_pull(outer.ext_raw)
+            self._pulls.serve(request, Command(code=_PULL, opaque=outer.opaque, flag=outer.flag), connection)
         except (msgspec.DecodeError, RequestRefused):
             return False
         return True

@@ -41,8 +41,8 @@ class HeldPulls:
         heapq.heappush(self._deadlines, (deadline_s, next(self._order), waiter))
         return waiter
 
-    def arrived(self, topic: str, queue_id: int) -> None:
-        """A message was stored; called for every one, so it only takes a note."""
+    def arrived(self, topic: str, queue_id: int, max_offset: int) -> None:
+        """Messages were stored; called after every run, so it only takes a note."""
         key = (topic, queue_id)
         if key in self._waiting:
             if not self._arrived:

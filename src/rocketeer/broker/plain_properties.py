@@ -4,20 +4,12 @@ Plain: no feature claims one of its properties. Both the general and the fast pa
 """
 
 from collections.abc import Collection
-from typing import NamedTuple
 
-from rocketeer.model.property_names import CLUSTER, KEYS, TAGS, UNIQ_KEY, WAIT
+from rocketeer.model.property_names import CLUSTER
 from rocketeer.record.java_hash import tag_hash
 
-
-class PlainProperties(NamedTuple):
-    """`stored` is what the record gets; the rest is what the send path and dispatch ask of it."""
-
-    stored: bytes
-    wait: bool
-    tag_code: int
-    keys: str
-    uniq_key: str | None
+PlainProperties = tuple[bytes, bool, int, str, str | None]
+"""(what is stored, whether to wait for durability, tag code, KEYS, UNIQ_KEY); a plain tuple: one a message."""
 
 
 class PlainParser:
@@ -37,19 +29,19 @@ class PlainParser:
         uniq_key = None
         for piece in text.split("\x02"):
             name, _, value = piece.partition("\x01")
-            if name == WAIT:
-                wait = value.lower() == "true"
+            if name == "UNIQ_KEY":
+                uniq_key = value or uniq_key
+            elif name == "KEYS":
+                keys = value or keys
+            elif name == "TAGS":
+                if value:
+                    tag_code = tag_hash(value)
+            elif name == "WAIT":
+                wait = value == "true" or value.lower() == "true"
                 continue
-            if not value or not name:
-                continue  # as it will be read
-            if name == UNIQ_KEY:
-                uniq_key = value
-            elif name == KEYS:
-                keys = value
-            elif name == TAGS:
-                tag_code = tag_hash(value)
             elif name in claims:
                 return None
-            kept.append(piece)
+            if value and name:  # the others are not read either
+                kept.append(piece)
         kept.append(self.cluster_property)
-        return PlainProperties("\x02".join(kept).encode("utf-8", "replace"), wait, tag_code, keys, uniq_key)
+        return "\x02".join(kept).encode("utf-8", "replace"), wait, tag_code, keys, uniq_key

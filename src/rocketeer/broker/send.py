@@ -94,7 +94,7 @@ class SendService:
         message.body = body
         plain = self._plain.parse(header.properties or "")
         if plain is not None and not header.topic.startswith(RETRY_PREFIX):
-            message.properties, wait = plain.stored, plain.wait
+            message.properties, wait, *_ = plain
         else:
             properties = decode_properties((header.properties or "").encode("utf-8", "replace"))
             properties[CLUSTER] = self._rules.cluster

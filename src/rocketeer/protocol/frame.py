@@ -9,7 +9,7 @@ kind 0 is a JSON header, 1 RocketMQ's binary one.
 """
 
 import struct
-from typing import Final, NamedTuple
+from typing import Final, TypeAlias
 
 from rocketeer.errors import BadFrame, FrameTooLarge, ProtocolError
 
@@ -24,12 +24,8 @@ PREFIX = struct.Struct(">iI")
 assert PREFIX.size == 8, "length, then the kind and header length that it counts"
 
 
-class Frame(NamedTuple):
-    """One whole frame; `kind` is JSON or ROCKETMQ."""
-
-    kind: int
-    header: bytes
-    body: bytes
+Frame: TypeAlias = tuple[int, bytes, bytes]
+"""One whole frame: kind (JSON or ROCKETMQ), header, body. A plain tuple, because one is made for every request."""
 
 
 def pack_frame(kind: int, header: bytes, body: bytes = b"") -> bytes:
@@ -97,7 +93,7 @@ class FrameSplitter:
                 return self._fail(frames, size, kind, mark & 0xFFFFFF)
             if stop > end:
                 break
-            frames.append(Frame(kind, data[at + 8 : header_end], data[header_end:stop]))
+            frames.append((kind, data[at + 8 : header_end], data[header_end:stop]))
             at = stop
         left = end - at
         if left:

@@ -25,7 +25,7 @@ class ReplyTemplate:
     160
 
     The values come in the order of `fields`: ints, or bytes that JSON writes as they are (no quotes,
-    backslashes or control characters).
+    backslashes or control characters). A field may also bring its own `%`-format (b"7F%016X").
     """
 
     __slots__ = ("_head",)
@@ -33,13 +33,13 @@ class ReplyTemplate:
     def __init__(
         self,
         code: int,
-        fields: Mapping[str, type[int] | type[bytes]],
+        fields: Mapping[str, type[int] | type[bytes] | bytes],
         *,
         remark: str | None = None,
         fixed: Mapping[str, str] | None = None,
     ) -> None:
         ext = [_text(name) + b":" + _text(value) for name, value in (fixed or {}).items()]
-        ext += [_text(name) + (b':"%d"' if kind is int else b':"%b"') for name, kind in fields.items()]
+        ext += [b'%b:"%b"' % (_text(name), _slot(kind)) for name, kind in fields.items()]
         start = f'{{"code":{int(code)},"flag":{FLAG_RESPONSE},"language":"{OUR_LANGUAGE}","opaque":%d'
         self._head = (
             f'{start},"version":{VERSION}'.encode()
@@ -57,6 +57,12 @@ class ReplyTemplate:
         header = self._head % (opaque, *values)
         size = len(header)
         return PREFIX.pack(size + 4, size) + header
+
+
+def _slot(kind: type[int] | type[bytes] | bytes) -> bytes:
+    if isinstance(kind, bytes):
+        return kind
+    return b"%d" if kind is int else b"%b"
 
 
 def _text(value: str) -> bytes:

@@ -1,12 +1,13 @@
-"""The one writer: message -> record in the log -> queue entry -> index, dispatchers, listeners.
+"""The one writer: messages -> records in the log -> queue entries -> index, dispatchers, listeners.
 
-The inner loop of the broker. `append_parts` is for a caller that has parsed the properties already, `append`
-parses them, `append_batch` writes many in one go; all give the same bytes and derive the same.
+The inner loop of the broker is `append_run`: one message, a batch or everything that one read of a socket
+brought go through it alike, so they give the same bytes and derive the same.
 Nothing here blocks or locks: it all runs on the event loop's thread.
 """
 
 from collections.abc import Sequence
 from struct import Struct
+from typing import TypeAlias
 
 import msgspec
 from isal.isal_zlib import crc32
@@ -18,7 +19,7 @@ from rocketeer.record.entry import DispatchEntry, derive
 from rocketeer.record.flags import BORN_HOST_V6, HOSTS_V6, STORE_HOST_V6
 from rocketeer.record.hosts import V6_BYTES
 from rocketeer.record.layout import HEADS, PROPERTIES_BYTES_MAX, PendingMessage
-from rocketeer.store.commit_log import MAGIC_BYTES, CommitLog
+from rocketeer.store.commit_log import CommitLog
 from rocketeer.store.consume_queue import ConsumeQueue
 from rocketeer.store.dispatch import TX_UNSEEN, Dispatch
 
@@ -27,6 +28,10 @@ EXTRA_BYTES_MAX = 64 * 1024  # what a record may have besides the largest body
 _length = Struct(">h").pack
 _join = b"".join
 _new = tuple.__new__  # makes a NamedTuple in half the time of calling its class
+
+Row: TypeAlias = tuple[str, int, int, int, int, bytes, bytes, bytes, int, int, int, str, str | None]
+"""A message ready to be stored: topic, queue id, flag, system flag, born time, born host, body, properties,
+times reconsumed, prepared offset, and what `derive` finds in the properties: tag code, keys, unique key."""
 
 
 class Appended(msgspec.Struct, frozen=True, gc=False):
@@ -37,14 +42,21 @@ class Appended(msgspec.Struct, frozen=True, gc=False):
     queue_offset: int
     store_ms: int
     end: int
-    tag_code: int = 0
 
 
-class _Lane(msgspec.Struct):
+class _Lane:
     """What appends to one queue have in common."""
 
-    queue: ConsumeQueue
-    topic_part: bytes  # topic length u8 | topic
+    __slots__ = ("fixed_bytes", "queue", "queue_id", "topic", "topic_part")
+
+    def __init__(self, topic: str, queue_id: int, queue: ConsumeQueue) -> None:
+        name = topic.encode()
+        self.topic = topic
+        self.queue_id = queue_id
+        self.queue = queue
+        self.topic_part = len(name).to_bytes(1, "big") + name
+        self.fixed_bytes = len(self.topic_part) + 2
+        """Of a record, besides its head, body and properties."""
 
 
 class Appender:
@@ -68,7 +80,7 @@ class Appender:
         self._message_bytes_max = message_bytes_max
         self._unchecked_bytes_max = min(message_bytes_max, PROPERTIES_BYTES_MAX)
         self._dispatch = dispatch
-        self._index_add = dispatch.index.add if dispatch.index is not None else None
+        self._index_extend = dispatch.index.extend if dispatch.index is not None else None
         self._dispatchers = dispatch.dispatchers
         self._listeners = dispatch.listeners
         self._lanes: dict[tuple[str, int], _Lane] = {}
@@ -76,72 +88,81 @@ class Appender:
 
     def append(self, message: PendingMessage, store_ms: int | None = None) -> Appended:
         """Store one message; `store_ms` if the caller has read the clock already. Raises StoreRefused."""
+        return self.append_batch((message,), store_ms)[0]
+
+    def append_batch(self, messages: Sequence[PendingMessage], store_ms: int | None = None) -> list[Appended]:
+        """Store messages next to each other in one segment, all or none. Raises StoreRefused.
+
+        A process that dies meanwhile may leave the first ones of them, each whole.
+        """
         if store_ms is None:
             store_ms = self._clock.now_ms()
-        topic = message.topic
-        properties = message.properties
-        tag_code, keys, uniq_key = derive(topic, properties, store_ms, self._levels)
-        return self.append_parts(
-            topic,
-            message.queue_id,
-            message.flag,
-            message.sys_flag,
-            message.born_ms,
-            message.born_host,
-            message.body,
-            properties,
-            message.reconsume_times,
-            message.prepared_offset,
-            store_ms,
-            tag_code,
-            keys,
-            uniq_key,
-        )
-
-    def append_parts(
-        self,
-        topic: str,
-        queue_id: int,
-        flag: int,
-        sys_flag: int,
-        born_ms: int,
-        born_host: bytes,
-        body: bytes,
-        properties: bytes,
-        reconsume_times: int,
-        prepared_offset: int,
-        store_ms: int,
-        tag_code: int,
-        keys: str,
-        uniq_key: str | None,
-    ) -> Appended:
-        """As `append`, for a caller that knows what `derive` finds in the properties."""
-        lane = self._lanes.get((topic, queue_id)) or self._lane(topic, queue_id)
-        queue = lane.queue
-        topic_part = lane.topic_part
-        bits = self._store_bits if len(born_host) != V6_BYTES else self._store_bits | BORN_HOST_V6
-        sys_flag = sys_flag & ~HOSTS_V6 | bits
-        head = HEADS[bits >> 4]
-        body_bytes = len(body)
-        properties_bytes = len(properties)
-        size = head.size + 2 + body_bytes + len(topic_part) + properties_bytes
-        if size > self._unchecked_bytes_max:
-            self._check(size, body_bytes, properties_bytes)
-        unseen = sys_flag & TX_UNSEEN
-        queue_offset = 0 if unseen else queue.max_offset
-
-        log = self._log
-        offset = log.max_offset
-        if offset + size > log.mark:
-            offset = log.make_room(size)
-        end = offset + size
-        at = offset - log.base
-        mapping = log.map
-        mapping[at : at + size] = _join(  # type: ignore[index]  # make_room has seen to it
+        bodies_bytes = sum([len(message.body) for message in messages])
+        if bodies_bytes > self._message_bytes_max:
+            raise _too_large(bodies_bytes, self._message_bytes_max)
+        levels = self._levels
+        rows: list[Row] = [
             (
-                head.pack(
+                m.topic,
+                m.queue_id,
+                m.flag,
+                m.sys_flag,
+                m.born_ms,
+                m.born_host,
+                m.body,
+                m.properties,
+                m.reconsume_times,
+                m.prepared_offset,
+                *derive(m.topic, m.properties, store_ms, levels),
+            )
+            for m in messages
+        ]
+        return self.append_run(rows, store_ms)
+
+    def append_run(self, rows: Sequence[Row], store_ms: int) -> list[Appended]:
+        """Store messages next to each other, all or none, for a caller that has parsed them. Raises StoreRefused."""
+        if not rows:
+            return []
+        log = self._log
+        store_host = self._store_host
+        store_bits = self._store_bits
+        lanes, sizes = self._measure(rows)
+        total = sum(sizes)
+        first = log.max_offset
+        if first + total > log.mark:
+            first = log.make_room(total)
+        offset = first
+        parts: list[bytes] = []
+        starts: list[int] = []
+        appended: list[Appended] = []
+        entries: list[DispatchEntry] = []
+        ends: dict[_Lane, int] = {}  # of the queues, as this run leaves them
+        for row, lane, size in zip(rows, lanes, sizes, strict=True):
+            (
+                topic,
+                queue_id,
+                flag,
+                sys_flag,
+                born_ms,
+                born_host,
+                body,
+                properties,
+                reconsume_times,
+                prepared_offset,
+                tag_code,
+                keys,
+                uniq_key,
+            ) = row
+            bits = store_bits if len(born_host) != V6_BYTES else store_bits | BORN_HOST_V6
+            sys_flag = sys_flag & ~HOSTS_V6 | bits
+            queue_offset = 0
+            if not sys_flag & TX_UNSEEN:
+                queue_offset = ends[lane] if lane in ends else lane.queue.max_offset
+                ends[lane] = queue_offset + 1
+            parts += (
+                HEADS[bits >> 4].pack(
                     size,
-                    0,
+                    0,  # the magic, which comes last
                     crc32(body) & 0x7FFFFFFF,
                     queue_id,
                     flag,
@@ -151,159 +172,71 @@ class Appender:
                     born_ms,
                     born_host,
                     store_ms,
-                    self._store_host,
+                    store_host,
                     reconsume_times,
                     prepared_offset,
-                    body_bytes,
+                    len(body),
                 ),
                 body,
-                topic_part,
-                _length(properties_bytes),
+                lane.topic_part,
+                _length(len(properties)),
                 properties,
             )
-        )
-        # The magic makes it a record: a process that dies before this leaves none, never a torn one.
-        mapping[at + 4 : at + 8] = MAGIC_BYTES  # type: ignore[index]
-        # Copied first, published second: readers trust every byte below `max_offset`.
-        log.max_offset = end
+            starts.append(offset - first)
+            appended.append(Appended(offset, size, queue_offset, store_ms, offset + size))
+            entries.append(
+                _new(
+                    DispatchEntry,
+                    (offset, size, topic, queue_id, queue_offset, tag_code, store_ms, keys, uniq_key, sys_flag,
+                     prepared_offset),
+                )
+            )  # fmt: skip
+            offset += size
+        # The log first, what is derived from it second: nothing points to bytes that are not there.
+        log.put(_join(parts), starts)
         self.last_store_ms = store_ms
-
-        appended = Appended(offset, size, queue_offset, store_ms, end, tag_code)
-        if not unseen:
-            queue.append(appended)
-        index_add = self._index_add
-        if index_add is not None or self._dispatchers:
-            entry: DispatchEntry = _new(
-                DispatchEntry,
-                (
-                    offset,
-                    size,
-                    topic,
-                    queue_id,
-                    queue_offset,
-                    tag_code,
-                    store_ms,
-                    keys,
-                    uniq_key,
-                    sys_flag,
-                    prepared_offset,
-                ),
-            )
-            if index_add is not None:
-                index_add(entry)
-            for dispatcher in self._dispatchers:
-                dispatcher(entry)
-        if not unseen:
+        self._derive(lanes, entries)
+        for lane, end in ends.items():
             for listener in self._listeners:
-                listener(topic, queue_id, queue_offset + 1)
+                listener(lane.topic, lane.queue_id, end)
         return appended
 
-    def append_batch(self, messages: Sequence[PendingMessage], store_ms: int | None = None) -> list[Appended]:
-        """Store messages next to each other in one segment, all or none. Raises StoreRefused.
-
-        A process that dies meanwhile may leave the first ones of them, each whole.
-        """
-        if store_ms is None:
-            store_ms = self._clock.now_ms()
-        if not messages:
-            return []
-        bodies_bytes = sum([len(message.body) for message in messages])
-        if bodies_bytes > self._message_bytes_max:
-            raise _too_large(bodies_bytes, self._message_bytes_max)
-        lanes = [
-            self._lanes.get((message.topic, message.queue_id)) or self._lane(message.topic, message.queue_id)
-            for message in messages
-        ]
-        sizes = list(map(self._size, messages, lanes))
-        log = self._log
-        total = sum(sizes)
-        fits = log.max_offset + total <= log.mark
-        offset = first = log.max_offset if fits else log.make_room(total)
-        entries: list[DispatchEntry] = []
-        parts: list[bytes] = []
-        ends: dict[int, int] = {}  # of queues, by identity: what earlier messages of the batch made them
-        for message, lane, size in zip(messages, lanes, sizes, strict=True):
-            tag_code, keys, uniq_key = derive(message.topic, message.properties, store_ms, self._levels)
-            bits = self._host_bits(message)
-            sys_flag = message.sys_flag & ~HOSTS_V6 | bits
-            queue_offset = 0
-            if not sys_flag & TX_UNSEEN:
-                queue_offset = ends.get(id(lane), lane.queue.max_offset)
-                ends[id(lane)] = queue_offset + 1
-            parts += (
-                HEADS[bits >> 4].pack(
-                    size,
-                    0,
-                    crc32(message.body) & 0x7FFFFFFF,
-                    message.queue_id,
-                    message.flag,
-                    queue_offset,
-                    offset,
-                    sys_flag,
-                    message.born_ms,
-                    message.born_host,
-                    store_ms,
-                    self._store_host,
-                    message.reconsume_times,
-                    message.prepared_offset,
-                    len(message.body),
-                ),
-                message.body,
-                lane.topic_part,
-                _length(len(message.properties)),
-                message.properties,
-            )
-            entries.append(
-                DispatchEntry(
-                    offset,
-                    size,
-                    message.topic,
-                    message.queue_id,
-                    queue_offset,
-                    tag_code,
-                    store_ms,
-                    keys,
-                    uniq_key,
-                    sys_flag,
-                    message.prepared_offset,
-                )
-            )
-            offset += size
-        log.put(_join(parts), [entry.log_offset - first for entry in entries])
-        self.last_store_ms = store_ms
-        for entry in entries:
-            self._dispatch.apply(entry)
-        return [
-            Appended(entry[0], entry[1], entry.queue_offset, store_ms, entry[0] + entry[1], entry.tag_code)
-            for entry in entries
-        ]
+    def _derive(self, lanes: Sequence[_Lane], entries: Sequence[DispatchEntry]) -> None:
+        for lane, entry in zip(lanes, entries, strict=True):
+            if not entry[9] & TX_UNSEEN:
+                lane.queue.put(entry[4], entry[0], entry[1], entry[5])
+        if self._index_extend is not None:
+            self._index_extend(entries)
+        for dispatcher in self._dispatchers:
+            for entry in entries:
+                dispatcher(entry)
 
     def forget(self, topic: str) -> None:
         """The topic's queues are gone; its next message makes new ones."""
         for key in [key for key in self._lanes if key[0] == topic]:
             del self._lanes[key]
 
+    def _measure(self, rows: Sequence[Row]) -> tuple[list[_Lane], list[int]]:
+        """The lane and the size of every record; StoreRefused for one that may not be stored."""
+        known = self._lanes
+        store_bits = self._store_bits
+        unchecked_bytes_max = self._unchecked_bytes_max
+        lanes: list[_Lane] = []
+        sizes: list[int] = []
+        for topic, queue_id, _, _, _, born_host, body, properties, *_ in rows:
+            lane = known.get((topic, queue_id)) or self._lane(topic, queue_id)
+            bits = store_bits if len(born_host) != V6_BYTES else store_bits | BORN_HOST_V6
+            size = HEADS[bits >> 4].size + lane.fixed_bytes + len(body) + len(properties)
+            if size > unchecked_bytes_max:
+                self._check(size, len(body), len(properties))
+            lanes.append(lane)
+            sizes.append(size)
+        return lanes, sizes
+
     def _lane(self, topic: str, queue_id: int) -> _Lane:
-        queue = self._dispatch.queues.get_or_make(topic, queue_id)
-        name = topic.encode()
-        lane = self._lanes[topic, queue_id] = _Lane(queue, len(name).to_bytes(1, "big") + name)
+        lane = _Lane(topic, queue_id, self._dispatch.queues.get_or_make(topic, queue_id))
+        self._lanes[topic, queue_id] = lane
         return lane
-
-    def _host_bits(self, message: PendingMessage) -> int:
-        return self._store_bits | (BORN_HOST_V6 if len(message.born_host) == V6_BYTES else 0)
-
-    def _size(self, message: PendingMessage, lane: _Lane) -> int:
-        body_bytes, properties_bytes = len(message.body), len(message.properties)
-        size = (
-            HEADS[self._host_bits(message) >> 4].size
-            + 2
-            + body_bytes
-            + len(lane.topic_part)
-            + properties_bytes
-        )
-        if size > self._unchecked_bytes_max:
-            self._check(size, body_bytes, properties_bytes)
-        return size
 
     def _check(self, size: int, body_bytes: int, properties_bytes: int) -> None:
         """RocketMQ's limits, looked at only for records large enough to break one."""

@@ -8,6 +8,7 @@ is done by one thread, the event loop's. Everything else in the store is derived
 """
 
 import logging
+import os
 from collections import deque
 from collections.abc import Sequence
 from mmap import mmap
@@ -79,17 +80,19 @@ class CommitLog:
                 sizes.append(path.stat().st_size)
             else:
                 log.warning("log file ignored path=%s: not named by an offset", path)
+        empty: list[Segment] = []
         while found and sizes[-1] == 0:  # a crash between making a file and giving it its size
-            found[-1].path.unlink()
-            log.warning("empty log file removed path=%s", found[-1].path)
-            del found[-1], sizes[-1]
+            empty.append(found.pop())
+            sizes.pop()
         self._check_files(found, sizes)
         mended = []
-        if found and sizes[-1] < self.segment_bytes:
-            with found[-1].path.open("r+b") as file:
-                file.truncate(self.segment_bytes)
-            mended.append(f"{found[-1].path} had {sizes[-1]} bytes, extended to {self.segment_bytes}")
-            log.warning("short log file extended path=%s bytes=%d", found[-1].path, sizes[-1])
+        for segment in empty:
+            segment.path.unlink()
+            log.warning("empty log file removed path=%s", segment.path)
+        for segment, size in zip(found, sizes, strict=True):
+            if size < self.segment_bytes:
+                os.truncate(segment.path, self.segment_bytes)
+                mended.append(f"{segment.path} had {size} bytes, extended to {self.segment_bytes}")
         self.segments = found
         if found:
             self.min_offset = found[0].base
@@ -99,7 +102,7 @@ class CommitLog:
     def _check_files(self, found: list[Segment], sizes: list[int]) -> None:
         for at, segment in enumerate(found):
             size = sizes[at]
-            if size > self.segment_bytes or (size < self.segment_bytes and at < len(found) - 1):
+            if size > self.segment_bytes or (0 < size < self.segment_bytes and at < len(found) - 1):
                 raise StoreError(
                     f"{segment.path} has {size} bytes, but mappedFileSizeCommitLog is {self.segment_bytes}: "
                     "set it to the size this store was written with"
@@ -204,7 +207,7 @@ class CommitLog:
         if not self.segments:
             self.min_offset = base
         self.segments.append(following)
-        self._mapped.append(following)
+        self._keep_mapped(following)
         self._activate(following)
         log.info("segment rolled path=%s base=%d", following.path, following.base)
         return following
@@ -248,8 +251,13 @@ class CommitLog:
         return view[at : at + size]
 
     def map_in(self, segment: Segment) -> memoryview:
-        """Map a segment for reading; the one mapped longest ago gives way."""
+        """Map a segment for reading."""
         view = segment.map_in()
+        self._keep_mapped(segment)
+        return view
+
+    def _keep_mapped(self, segment: Segment) -> None:
+        """Too many at a time would take too many descriptors: the one mapped longest ago gives way."""
         self._mapped.append(segment)
         for _ in range(len(self._mapped) - MAPPED_MAX):
             oldest = self._mapped.popleft()
@@ -257,7 +265,6 @@ class CommitLog:
                 self._mapped.append(oldest)
             else:
                 oldest.let_go()
-        return view
 
     def segment_of(self, offset: int) -> Segment | None:
         """The segment that holds `offset`, which may be beyond the end of the records."""

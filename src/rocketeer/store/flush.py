@@ -4,6 +4,7 @@ loop:    append ... wait(offset, callback) ... wait ...        callbacks run her
 thread:             sync [flushed, end of log) ---------------> post, sync the next run ...
 """
 
+import errno
 import logging
 from collections import deque
 from collections.abc import Callable
@@ -14,6 +15,9 @@ from rocketeer.clock import Clock
 from rocketeer.store.commit_log import CommitLog
 
 log = logging.getLogger(__name__)
+
+# The system is short of something; the disk has not failed, and nothing was lost.
+_PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN)
 
 Callback = Callable[[bool], None]
 Post = Callable[[Callable[[], None]], None]
@@ -119,6 +123,9 @@ class Flusher:
                 if segment.base + segment.size > start and segment.base < end:
                     segment.sync(max(start - segment.base, 0), min(end - segment.base, segment.size))
         except OSError as error:
+            if error.errno in _PASSING:
+                log.error("log not flushed error=%s: tried again soon", error)
+                return False
             log.critical("log not flushed error=%s: no more messages are taken", error)
             self._error = error
             self._post(partial(self._fail, error))

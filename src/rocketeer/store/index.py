@@ -40,7 +40,8 @@ class Index:
         self._unsynced: set[str] = set()
         self._next_offset = 0
         self._next_file = NextIndexFile(self._folder, slots, entries)
-        self.add = self._pending.append  # the hot path is one C call
+        self.add = self._pending.append  # the hot paths are one C call
+        self.extend = self._pending.extend
 
     # --- filling -----------------------------------------------------------------------------
 

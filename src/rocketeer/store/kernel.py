@@ -12,13 +12,13 @@ import sys
 
 PAGE_BYTES = mmap.PAGESIZE
 _MADV_POPULATE_WRITE = 23  # Linux 5.14
-_MS_SYNC = 4
 _LINUX = sys.platform == "linux"
+_MS_SYNC = 4 if _LINUX else 16
 
 _libc = ctypes.CDLL(None, use_errno=True)
+_libc.msync.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 if _LINUX:
     _libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
-    _libc.msync.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
     _libc.syncfs.argtypes = [ctypes.c_int]
 
 
@@ -37,11 +37,8 @@ def populate(address: int, start: int, end: int) -> bool:
     return _LINUX and _libc.madvise(address + start, end - start, _MADV_POPULATE_WRITE) == 0
 
 
-def sync_range(address: int, start: int, end: int, fd: int) -> None:
-    """Make the mapped bytes [start, end) durable. As fdatasync, but without the pages populated ahead of them."""
-    if not _LINUX:
-        os.fsync(fd)
-        return
+def sync_range(address: int, start: int, end: int) -> None:
+    """Make mapped bytes [start, end) durable. As fdatasync, but without the pages populated ahead of them."""
     start -= start % PAGE_BYTES
     while _libc.msync(address + start, end - start, _MS_SYNC) != 0:
         number = ctypes.get_errno()

@@ -95,7 +95,7 @@ class MessageStore:
         )
         # The inner loops are the parts' own methods: no call in between.
         self.append = self._appender.append
-        self.append_parts = self._appender.append_parts
+        self.append_run = self._appender.append_run
         self.append_batch = self._appender.append_batch
         self.append_raw = self._replica.append_raw
         self.when_durable = self._flusher.wait

@@ -9,6 +9,8 @@ a SIGBUS in the middle of a store.
 
 import errno
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from mmap import mmap
 from pathlib import Path
 from threading import Lock
@@ -66,12 +68,8 @@ class Segment:
         """Map the file, if it is not mapped."""
         with self._lock:
             if self.view is None:
-                fd = self._fd if self._fd >= 0 else os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
-                try:
-                    self.map = mmap(fd, self.size)
-                finally:
-                    if fd != self._fd:
-                        os.close(fd)  # the mapping has its own
+                with self._opened() as fd:
+                    self.map = mmap(fd, self.size)  # it has a descriptor of its own
                 self.view = memoryview(self.map)
             return self.view
 
@@ -110,18 +108,18 @@ class Segment:
         """Make bytes [start, end) of the file durable, and its name with the first of them."""
         if not self._named:
             self.sync_name()
-        self.map_in()
         mapping = self.map
-        if mapping is not None and start < end:
-            sync_range(address_of(mapping), start, end, self._fd)
+        if start >= end:
+            return
+        if mapping is not None:
+            sync_range(address_of(mapping), start, end)
+        else:
+            with self._opened() as fd:
+                os.fsync(fd)
 
     def sync_name(self) -> None:
-        with self._lock:
-            fd = os.dup(self._descriptor())
-        try:
+        with self._opened() as fd:
             os.fsync(fd)
-        finally:
-            os.close(fd)
         sync_folder(str(self.path.parent))
         self._named = True
 
@@ -129,7 +127,7 @@ class Segment:
         """Turn everything from `start` on into zeros; how many bytes were not zero before."""
         view = self.map_in()
         gone = 0
-        for low, high in data_ranges(self._descriptor(), start, self.size):
+        for low, high in self.data_ranges(start):
             for at in range(low, high, _COPY_BYTES):
                 upto = min(at + _COPY_BYTES, high)
                 chunk = bytes(view[at:upto])
@@ -144,7 +142,7 @@ class Segment:
     def used_until(self, start: int) -> int:
         """Behind the last byte from `start` on that is not zero."""
         view = self.map_in()
-        for low, high in reversed(data_ranges(self._descriptor(), start, self.size)):
+        for low, high in reversed(self.data_ranges(start)):
             for upto in range(high, low, -_COPY_BYTES):
                 at = max(low, upto - _COPY_BYTES)
                 used = len(bytes(view[at:upto]).rstrip(b"\0"))
@@ -154,7 +152,17 @@ class Segment:
 
     def data_ranges(self, start: int) -> list[tuple[int, int]]:
         """Where from `start` on there may be bytes that are not zero."""
-        return data_ranges(self._descriptor(), start, self.size)
+        with self._opened() as fd:
+            return data_ranges(fd, start, self.size)
+
+    @contextmanager
+    def _opened(self) -> Iterator[int]:
+        """A descriptor for a moment: only a segment being written keeps one."""
+        fd = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            yield fd
+        finally:
+            os.close(fd)
 
     def _descriptor(self) -> int:
         if self._fd < 0:

@@ -26,9 +26,9 @@ def test_a_frame_is_length_mark_header_body() -> None:
 
 def test_whole_frames_come_out_and_the_tail_waits() -> None:
     splitter = FrameSplitter()
-    assert splitter.feed(GOOD + GOOD + GOOD[:9]) == [Frame(JSON, b"{}", b"body")] * 2
+    assert splitter.feed(GOOD + GOOD + GOOD[:9]) == [(JSON, b"{}", b"body")] * 2
     assert splitter.pending_bytes == 9
-    assert splitter.feed(GOOD[9:]) == [Frame(JSON, b"{}", b"body")]
+    assert splitter.feed(GOOD[9:]) == [(JSON, b"{}", b"body")]
     assert splitter.pending_bytes == 0
 
 
@@ -45,7 +45,7 @@ def test_a_reused_buffer_does_not_change_what_waits() -> None:
     splitter = FrameSplitter()
     assert splitter.feed(memoryview(buffer)) == []
     buffer[:] = bytes(10)
-    assert splitter.feed(GOOD[10:]) == [Frame(JSON, b"{}", b"body")]
+    assert splitter.feed(GOOD[10:]) == [(JSON, b"{}", b"body")]
 
 
 def mark(size: int, kind: int, header_bytes: int) -> bytes:

@@ -121,7 +121,7 @@ def test_every_way_of_appending_gives_the_same_store(tmp_path: Path) -> None:
         batch.append_batch([pending])
         store_ms = ManualClock().now_ms()
         found = derive(pending.topic, pending.properties, store_ms, LEVELS)
-        parts.append_parts(
+        row = (
             pending.topic,
             pending.queue_id,
             pending.flag,
@@ -132,9 +132,9 @@ def test_every_way_of_appending_gives_the_same_store(tmp_path: Path) -> None:
             pending.properties,
             pending.reconsume_times,
             pending.prepared_offset,
-            store_ms,
             *found,
         )
+        parts.append_run([row], store_ms)
     copied = whole_log(one)
     for at in range(0, len(copied), 777):  # cut anywhere, as replication does
         raw.append_raw(at, copied[at : at + 777])

@@ -10,6 +10,7 @@ import pytest
 from support.stores import (
     SEGMENT_BYTES,
     bodies,
+    checkpoint_now,
     derived_files,
     kill,
     make_store,
@@ -30,7 +31,7 @@ FIRST_LOG = "commitlog/00000000000000000000"
 
 
 def body_of(number: int) -> bytes:
-    return b"%04d" % number * (1 + number * 7 % 400)
+    return b"%04d" % number * (1 + number * 7 % 800)
 
 
 def fill(store: MessageStore, start: int = 0, count: int = COUNT) -> None:
@@ -68,9 +69,7 @@ def stopped(folder: Path, how: str) -> Path:
     store.open()
     fill(store, 0, COUNT // 2)
     if how == "died late":
-        clock.advance(ms=61_000)
-        for _ in range(5):
-            store.tick()
+        checkpoint_now(store, clock)
     fill(store, COUNT // 2, COUNT - COUNT // 2)
     if how == "closed":
         store.close()
@@ -351,7 +350,7 @@ def test_a_torn_last_record_is_cut_off_and_nothing_else(tmp_path: Path, how: str
     torn = kept != -1  # a last byte that is lost from the properties cannot be told
     assert numbers(store) == list(range(COUNT - torn))
     assert report.set_aside == ()
-    assert (report.torn_bytes > 0) is (torn and kept > 0)
+    assert (report.torn_bytes > 0) is (torn and kept != 0)
     assert store.log.max_offset % SEGMENT_BYTES == (start if torn else end)
     fill(store, COUNT - torn, 10)
     copy = kill(store, tmp_path / "again")

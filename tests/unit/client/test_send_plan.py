@@ -1,0 +1,346 @@
+"""The rules of sending, 4.9.8's, in microseconds: every answer is scripted, time is the clock's."""
+
+from collections.abc import Callable
+
+import pytest
+
+from rocketeer.client.core.config import ProducerConfig
+from rocketeer.client.core.encoding import Encoder, Outgoing
+from rocketeer.client.core.hooks import SendContext, SendMode
+from rocketeer.client.core.nameservers import NameServers
+from rocketeer.client.core.routes import RouteCache
+from rocketeer.client.core.send_result import SendStatus
+from rocketeer.client.plans.effects import Call
+from rocketeer.client.plans.send import Sender, chooser
+from rocketeer.clock import ManualClock
+from rocketeer.errors import (
+    BrokerRefused,
+    CallTimeout,
+    ClientError,
+    ConnectFailed,
+    NoBroker,
+    SendFailed,
+    SendTimeout,
+)
+from rocketeer.model.message import Message
+from rocketeer.model.queue import MessageQueue
+from rocketeer.model.route import BrokerData, QueueData, Route
+from rocketeer.protocol.codes import ResponseCode
+from rocketeer.protocol.command import Command
+from rocketeer.protocol.headers.base import decode_header, encode_header
+from rocketeer.protocol.headers.send import SendMessageV2Header
+from rocketeer.record.ids import UniqKeys
+from support.plans import Answer, Script
+
+NAMES = ("a", "b", "c")
+DOWN = ConnectFailed("x:1", "refused")
+
+
+def stored(code: int = 0) -> Command:
+    return Command(code=code, ext={"msgId": "AB", "queueId": "2", "queueOffset": "7"})
+
+
+def refusal(code: int, remark: str = "no") -> Command:
+    return Command(code=code, remark=remark)
+
+
+class Bench:
+    """A sender over brokers a, b and c with two queues each, and a clock that calls may move."""
+
+    def __init__(self, brokers: int = 3, hooks: tuple[object, ...] = (), **options: object) -> None:
+        self.config = ProducerConfig("shop", **options)  # type: ignore[arg-type]
+        self.clock = ManualClock()
+        self.routes = RouteCache()
+        names = NAMES[:brokers]
+        self.routes.put(
+            self.config.full_topic("T"),
+            Route(
+                tuple(QueueData(name, 2, 2, 6) for name in names),
+                tuple(BrokerData("c", name, {0: f"{name}:10911"}) for name in names),
+            ),
+        )
+        self.sender = Sender(self.config, self.routes, NameServers(["ns:1"]), self.clock, hooks)  # type: ignore[arg-type]
+        self.encoder = Encoder(self.config, UniqKeys("127.0.0.1", 1, self.clock))
+
+    def outgoing(self) -> Outgoing:
+        return self.encoder.encode(Message("T", b"hello", tags="x"))
+
+    def slow(self, *answers: tuple[int, Answer]) -> Callable[[Call], Answer]:
+        """Answers that take their ms."""
+        left = list(answers)
+
+        def play(call: Call) -> Answer:
+            ms, answer = left.pop(0)
+            self.clock.advance(ms=ms)
+            return answer
+
+        return play
+
+
+def test_a_stored_message_brings_its_place() -> None:
+    bench = Bench()
+    result = Script([stored()]).run(bench.sender.send(bench.outgoing()))
+    assert result is not None
+    assert result.ok
+    assert (result.offset_message_id, result.queue_offset) == ("AB", 7)
+    assert result.queue.queue_id == 2
+    assert len(result.message_id) == 32
+
+
+@pytest.mark.parametrize(
+    ("code", "status"),
+    [
+        (ResponseCode.FLUSH_DISK_TIMEOUT, SendStatus.FLUSH_DISK_TIMEOUT),
+        (ResponseCode.FLUSH_SLAVE_TIMEOUT, SendStatus.FLUSH_SLAVE_TIMEOUT),
+        (ResponseCode.SLAVE_NOT_AVAILABLE, SendStatus.SLAVE_NOT_AVAILABLE),
+    ],
+)
+def test_stored_less_safely_is_a_result_not_an_error(code: int, status: SendStatus) -> None:
+    bench = Bench()
+    result = Script([stored(code)]).run(bench.sender.send(bench.outgoing()))
+    assert result is not None
+    assert result.status is status
+
+
+def test_queues_take_turns_over_all_brokers() -> None:
+    bench = Bench()
+    script = Script(lambda call: stored())
+    for _ in range(12):
+        script.run(bench.sender.send(bench.outgoing()))
+    used = [(command.ext["n"], command.ext["e"]) for command in script.commands]
+    assert sorted(used) == sorted([(name, queue) for name in NAMES for queue in "01"] * 2)
+
+
+def test_a_retry_goes_to_another_broker() -> None:
+    bench = Bench(brokers=2)
+    script = Script([DOWN, DOWN, stored()])
+    script.run(bench.sender.send(bench.outgoing()))
+    first, second, third = script.addresses
+    assert first != second
+    assert second != third
+
+
+def test_a_single_broker_is_tried_again() -> None:
+    bench = Bench(brokers=1)
+    script = Script([DOWN, stored()])
+    assert script.run(bench.sender.send(bench.outgoing())) is not None
+    assert script.addresses == ["a:10911", "a:10911"]
+
+
+def test_after_the_last_retry_the_error_tells_of_every_attempt() -> None:
+    bench = Bench()
+    with pytest.raises(SendFailed, match="3 attempts failed") as raised:
+        Script([DOWN, DOWN, DOWN]).run(bench.sender.send(bench.outgoing()))
+    assert len(raised.value.attempts) == 3
+    assert raised.value.__cause__ is DOWN
+
+
+@pytest.mark.parametrize(
+    "code", [ResponseCode.TOPIC_NOT_EXIST, ResponseCode.SYSTEM_ERROR, ResponseCode.NO_PERMISSION]
+)
+def test_a_refusal_another_broker_may_not_share_is_retried(code: int) -> None:
+    bench = Bench()
+    script = Script([refusal(code), stored()])
+    assert script.run(bench.sender.send(bench.outgoing())) is not None
+    assert len(script.effects) == 2
+
+
+@pytest.mark.parametrize("code", [ResponseCode.MESSAGE_ILLEGAL, ResponseCode.SYSTEM_BUSY])
+def test_other_refusals_reach_the_sender_with_code_text_broker_and_queue(code: int) -> None:
+    bench = Bench()
+    with pytest.raises(BrokerRefused, match="too bad") as raised:
+        Script([refusal(code, "too bad")]).run(bench.sender.send(bench.outgoing()))
+    assert raised.value.code == code
+    assert raised.value.broker.startswith(NAMES)
+    assert isinstance(raised.value.queue, MessageQueue)
+    assert ResponseCode(code).name in str(raised.value)
+
+
+def test_the_last_refusal_is_raised_when_all_brokers_refuse() -> None:
+    bench = Bench()
+    no = refusal(ResponseCode.NO_PERMISSION)
+    with pytest.raises(BrokerRefused) as raised:
+        Script([no, no, no]).run(bench.sender.send(bench.outgoing()))
+    assert len(raised.value.__notes__) == 2
+
+
+def test_all_attempts_share_one_time_limit() -> None:
+    bench = Bench(send_timeout_s=3)
+    script = Script(bench.slow((1000, DOWN), (1500, DOWN), (0, stored())))
+    script.run(bench.sender.send(bench.outgoing()))
+    assert [e.timeout_s for e in script.effects if isinstance(e, Call)] == [3, 2, 0.5]
+
+
+def test_when_the_time_is_over_nothing_more_is_tried() -> None:
+    bench = Bench(send_timeout_s=3)
+    script = Script(bench.slow((3000, CallTimeout("x:1", 310, 3)), (0, stored())))
+    with pytest.raises(SendTimeout, match="within 3 s"):
+        script.run(bench.sender.send(bench.outgoing()))
+    assert len(script.effects) == 1
+
+
+def test_a_time_limit_given_with_the_send_counts() -> None:
+    bench = Bench()
+    script = Script([stored()])
+    script.run(bench.sender.send(bench.outgoing(), timeout_s=0.25))
+    assert [e.timeout_s for e in script.effects if isinstance(e, Call)] == [0.25]
+
+
+def test_not_stored_safely_is_retried_only_when_asked_for() -> None:
+    bench = Bench(retry_not_stored=True)
+    unsafe = stored(ResponseCode.FLUSH_DISK_TIMEOUT)
+    script = Script([unsafe, stored()])
+    result = script.run(bench.sender.send(bench.outgoing()))
+    assert result is not None
+    assert result.ok
+    last = Script([unsafe, unsafe, unsafe]).run(bench.sender.send(bench.outgoing()))
+    assert last is not None
+    assert last.status is SendStatus.FLUSH_DISK_TIMEOUT
+
+
+def test_an_async_send_retries_calls_without_answer_on_another_broker() -> None:
+    bench = Bench()
+    script = Script([DOWN, DOWN, stored()])
+    assert script.run(bench.sender.send(bench.outgoing(), SendMode.ASYNC)) is not None
+    assert script.addresses[0] != script.addresses[1] != script.addresses[2]
+
+
+def test_an_async_send_does_not_retry_refusals() -> None:
+    bench = Bench()
+    with pytest.raises(BrokerRefused):
+        Script([refusal(ResponseCode.SYSTEM_ERROR)]).run(bench.sender.send(bench.outgoing(), SendMode.ASYNC))
+
+
+def test_a_chosen_queue_is_kept_sync_once_async_with_retries() -> None:
+    bench = Bench()
+    wanted = MessageQueue("T", "b", 1)
+    choose = chooser(Message("T", b"x"), wanted, None, None)
+    with pytest.raises(SendFailed):
+        Script([DOWN]).run(bench.sender.send(bench.outgoing(), choose=choose))
+    script = Script([DOWN, DOWN, stored()])
+    script.run(bench.sender.send(bench.outgoing(), SendMode.ASYNC, choose=choose))
+    assert script.addresses == ["b:10911"] * 3
+    assert {command.ext["e"] for command in script.commands} == {"1"}
+
+
+def test_a_selector_gets_all_queues_the_message_and_the_argument() -> None:
+    bench = Bench(namespace="ns")
+    message = Message("T", b"x")
+    seen: list[object] = []
+
+    def last(queues: object, message: Message, arg: object) -> MessageQueue:
+        seen.extend([message, arg])
+        assert isinstance(queues, tuple)
+        assert {queue.topic for queue in queues} == {"T"}, "the namespace is not the user's business"
+        return queues[-1]  # type: ignore[no-any-return]
+
+    script = Script([stored()])
+    choose = chooser(message, None, last, 42)
+    result = script.run(bench.sender.send(bench.encoder.encode(message), choose=choose))
+    assert seen == [message, 42]
+    assert (script.commands[0].ext["b"], script.commands[0].ext["n"]) == ("ns%T", "c")
+    assert result is not None
+    assert result.queue.topic == "T"
+
+
+def test_a_selector_that_returns_no_queue_is_told_so() -> None:
+    bench = Bench()
+    choose = chooser(Message("T", b"x"), None, lambda queues, message, arg: 3, None)  # type: ignore[arg-type, return-value]
+    with pytest.raises(ClientError, match="selector returned 3"):
+        Script([]).run(bench.sender.send(bench.outgoing(), choose=choose))
+
+
+def test_a_queue_of_an_unknown_broker_is_refused_by_name() -> None:
+    bench = Bench()
+    choose = chooser(Message("T", b"x"), MessageQueue("T", "nobody", 0), None, None)
+    with pytest.raises(NoBroker, match="nobody"):
+        Script([]).run(bench.sender.send(bench.outgoing(), choose=choose))
+
+
+def test_a_topic_without_a_writable_queue_is_refused() -> None:
+    bench = Bench()
+    read_only = Route((QueueData("a", 2, 2, 4),), (BrokerData("c", "a", {0: "a:10911"}),))
+    bench.routes.put("T", read_only)
+    from rocketeer.protocol.bodies.route import encode_route
+
+    answer = Command(code=0, body=encode_route(read_only, strict=True))
+    with pytest.raises(NoBroker, match="written to"):
+        Script([answer]).run(bench.sender.send(bench.outgoing()))
+
+
+def test_oneway_asks_once_and_brings_nothing() -> None:
+    bench = Bench()
+    script = Script([])
+    assert script.run(bench.sender.send(bench.outgoing(), SendMode.ONEWAY)) is None
+    assert len(script.effects) == 1
+
+
+def test_a_broker_that_does_not_answer_makes_the_route_suspect() -> None:
+    bench = Bench()
+    suspects: list[str] = []
+    bench.routes.on_suspect.append(suspects.append)
+    Script([DOWN, stored()]).run(bench.sender.send(bench.outgoing()))
+    assert suspects == ["T"]
+
+
+def test_slow_brokers_are_kept_away_from() -> None:
+    bench = Bench(latency_faults=True)
+    script = Script(bench.slow((600, stored()), *[(0, stored())] * 12))
+    for _ in range(13):
+        script.run(bench.sender.send(bench.outgoing()))
+    slow = script.addresses[0]
+    assert slow not in script.addresses[1:]
+    bench.clock.advance(ms=30_000)
+    more = Script(lambda call: stored())
+    for _ in range(6):
+        more.run(bench.sender.send(bench.outgoing()))
+    assert slow in more.addresses
+
+
+def test_hooks_see_every_attempt_and_may_add_properties() -> None:
+    seen: list[tuple[str, str]] = []
+
+    class Hook:
+        def before_send(self, context: SendContext) -> None:
+            context.outgoing.properties["trace"] = "on"
+            seen.append(("before", context.queue.broker_name))
+
+        def after_send(self, context: SendContext) -> None:
+            seen.append(
+                ("after", "error" if context.error else str(context.result and context.result.status))
+            )
+            raise RuntimeError("a broken hook harms nobody")
+
+    bench = Bench(hooks=(Hook(),))
+    script = Script([DOWN, stored()])
+    assert script.run(bench.sender.send(bench.outgoing())) is not None
+    assert [what for what, _ in seen] == ["before", "after", "before", "after"]
+    assert [how for what, how in seen if what == "after"] == ["error", "SEND_OK"]
+    assert "trace\x01on" in script.commands[0].ext["i"]
+
+
+def test_a_hook_may_forbid_a_send() -> None:
+    class Forbids:
+        def before_send(self, context: SendContext) -> None:
+            raise PermissionError(context.outgoing.topic)
+
+        def after_send(self, context: SendContext) -> None: ...
+
+    bench = Bench(hooks=(Forbids(),))
+    with pytest.raises(PermissionError, match="T"):
+        Script([]).run(bench.sender.send(bench.outgoing()))
+
+
+def test_the_vip_channel_is_the_port_less_two() -> None:
+    bench = Bench(vip_channel=True, brokers=1)
+    script = Script([stored()])
+    script.run(bench.sender.send(bench.outgoing()))
+    assert script.addresses == ["a:10909"]
+
+
+def test_the_hand_written_header_is_the_typed_one() -> None:
+    bench = Bench(unit_mode=True)
+    outgoing = bench.outgoing()
+    outgoing.max_reconsume_times = 3
+    command = bench.sender.request(outgoing, MessageQueue("T", "a", 1))
+    assert encode_header(decode_header(SendMessageV2Header, command.ext)) == command.ext
