@@ -126,38 +126,20 @@ class Reader:
         if (
             total > self._bytes_memory
             or (max_bytes is not None and total > max_bytes)
-            or first < log.min_offset
             or log.max_offset - first > self._in_memory_bytes
         ):
             return None
-        parts: list[memoryview] = []
-        if last + sizes[-1] - first == total:  # records do not overlap, so they are one run
-            part = log.read(first, total)
-            if part is None:
-                return None
-            parts.append(part)
-        elif not self._collect(offsets, sizes, parts):
+        end = last + sizes[-1]
+        window = log.read(first, end - first)
+        if window is None:
             return None
+        if end - first == total:  # records do not overlap, so they are one run
+            parts = [window]
+        else:
+            parts = [window[at - first : at - first + size] for at, size in zip(offsets, sizes, strict=True)]
         return Fetched(
             GetStatus.FOUND, offset + count, queue.min_offset, queue.max_offset, parts, count, total, False
         )
-
-    def _collect(self, offsets: tuple[int, ...], sizes: tuple[int, ...], parts: list[memoryview]) -> bool:
-        read = self._log.read
-        start = end = offsets[0]
-        for at, size in zip(offsets, sizes, strict=True):
-            if at != end:
-                part = read(start, end - start)
-                if part is None:
-                    return False
-                parts.append(part)
-                start = at
-            end = at + size
-        part = read(start, end - start)
-        if part is None:
-            return False
-        parts.append(part)
-        return True
 
     def _scan(
         self,

@@ -34,9 +34,9 @@ class LogScan:
             segment = self._log.segment_of(self.position)
             if segment is None:
                 return  # behind the last file
-            view = self._log.map_in(segment) if segment.view is None else segment.view
             base = segment.base
             at = self.position - base
+            view = self._written_part(segment, at)
             levels, check_crc = self._levels, self._check_crc
             while True:
                 try:
@@ -58,6 +58,12 @@ class LogScan:
                 yield entry
                 if stop is not None and base + at >= stop:
                     return
+
+    def _written_part(self, segment: Segment, at: int) -> memoryview:
+        """The segment up to the first hole behind `at`: touching a hole can kill the process on a full disk."""
+        view = self._log.map_in(segment) if segment.view is None else segment.view
+        ranges = segment.data_ranges(at)
+        return view[: ranges[0][1]] if ranges and ranges[0][0] == at else view[:at]
 
     def valid_record_after(self, offset: int) -> int | None:
         """Where the first whole record beyond `offset` is; None if there is none in the rest of the log."""

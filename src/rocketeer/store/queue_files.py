@@ -15,15 +15,20 @@ log = logging.getLogger(__name__)
 class QueueFiles:
     """Entries on disk; knows nothing of which of them are alive. Makes its folder at the first write."""
 
-    __slots__ = ("_cache", "folder", "per_file")
+    __slots__ = ("_cache", "_last_path", "_last_start", "folder", "per_file")
 
     def __init__(self, folder: str | os.PathLike[str], file_bytes: int, cache: FileCache) -> None:
         self.folder = os.fspath(folder)
         self.per_file = rounded_file_bytes(file_bytes) // ENTRY_BYTES
         self._cache = cache
+        self._last_start = -1
+        self._last_path = ""
 
     def read(self, start: int, end: int) -> bytes:
         """Entries [start, end), over file borders; fewer if a file is missing or lost its end."""
+        at = start % self.per_file
+        if end - start <= self.per_file - at:
+            return self._cache.read(self._path(start - at), (end - start) * ENTRY_BYTES, at * ENTRY_BYTES)
         parts: list[bytes] = []
         while start < end:
             at = start % self.per_file
@@ -33,7 +38,7 @@ class QueueFiles:
             if len(part) < count * ENTRY_BYTES:
                 break
             start += count
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+        return b"".join(parts)
 
     def write(self, start: int, data: bytes | bytearray) -> None:
         """Entries that all belong into one file."""
@@ -128,4 +133,7 @@ class QueueFiles:
 
     def _path(self, start: int) -> str:
         """The file whose first entry is `start`."""
-        return f"{self.folder}/{start * ENTRY_BYTES:020d}"
+        if start != self._last_start:  # one reader asks for the same file again and again
+            self._last_start = start
+            self._last_path = f"{self.folder}/{start * ENTRY_BYTES:020d}"
+        return self._last_path

@@ -275,20 +275,10 @@ class Recovery:
         dropped = self.dispatch.queues.cut_to_log(end)
         if dropped:
             self._did(f"{dropped} queue entries beyond the end of the log dropped")
-        index = self.dispatch.index
-        if index is None:
-            return
-        while index.flush_pending(_INDEX_SLICE):
-            pass
-        if index.last_update[1] >= end and end > 0:
-            self._did("the index points past the end of the log: it is made again")
-            index.remove()
-            for entry in LogScan(self.log, self.levels, self.log.min_offset, check_crc=False).entries():
-                index.add(entry)
-                if index.pending_count >= _INDEX_SLICE:
-                    index.flush_pending(_INDEX_SLICE)
-            while index.flush_pending(_INDEX_SLICE):
-                pass
+        if self.dispatch.index is not None:
+            dropped = self.dispatch.index.cut_to_log(end)
+            if dropped:
+                self._did(f"{dropped} index entries beyond the end of the log dropped")
 
     def _start_empty(self) -> None:
         """A log that is gone takes everything derived from it along, as in RocketMQ."""

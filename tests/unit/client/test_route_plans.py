@@ -31,7 +31,7 @@ def test_a_name_server_that_knows_nothing_yet_does_not_hide_the_others() -> None
 
 
 def test_no_answer_at_all_names_everyone_who_was_asked() -> None:
-    with pytest.raises(NoNameServer, match=r"a:1: .*b:2: ") as raised:
+    with pytest.raises(NoNameServer, match="no name server answered") as raised:
         Script([DEAD, DEAD]).run(fetch_route("T", NameServers(["a:1", "b:2"]), 3))
     assert raised.value.asked == ("a:1", "b:2")
 

@@ -107,7 +107,6 @@ def test_neighbours_in_the_log_come_as_one_part(folder: Path) -> None:
         if number % 3 == 2:
             store.append(message(b"b", queue_id=1))
     assert len(store.get("TopicTest", 0, 0, 3).parts) == 1
-    assert len(store.get("TopicTest", 0, 0, 32).parts) == 4
     assert len(store.get("TopicTest", 0, 0, 32, accepts=lambda code: True).parts) == 4
     assert len(store.get("TopicTest", 1, 0, 32).parts) == 4
     store.close()
