@@ -23,7 +23,7 @@ help:
 
 setup: $(READY_DEV)
 
-$(READY): requirements.lock pyproject.toml tools/make_venv.sh
+$(READY): requirements.lock pyproject.toml setup.py src/rocketeer/record/_speed.pyx tools/make_venv.sh
 	@sh tools/make_venv.sh $(VENV)
 	@echo "installing the locked dependencies into $(VENV)"
 	@$(PIP) install --quiet --require-hashes -r requirements.lock

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.stores import derived_files, read_queue
 
 from rocketeer.clock import ManualClock
 from rocketeer.config import StoreConfig
@@ -17,6 +16,7 @@ from rocketeer.record.java_hash import tag_hash
 from rocketeer.record.layout import PendingMessage, StoredMessage, split_records
 from rocketeer.store.consume_queue import ENTRY
 from rocketeer.store.message_store import GetStatus, MessageStore, RecoveryReport
+from support.stores import derived_files, read_queue
 
 DATA = Path(__file__).parent / "data"
 QUEUES = "consumequeue[topic][queue]=[index,phyOffset,size,tagsCode]"

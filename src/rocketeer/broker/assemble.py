@@ -139,6 +139,7 @@ class _Running:
             self.store,
             rewrites=[rewrite for feature in features for rewrite in feature.rewrites],
             durability=[durable for feature in features for durable in feature.durability],
+            clock=clock,
             message_bytes_max=store.message_bytes_max,
         )
         sends = SendHandler(
@@ -235,14 +236,16 @@ class _Running:
 
     async def stop(self) -> None:
         """Say goodbye first, so that nobody is sent here any more; then finish, then close."""
-        await self.registration.stop()
-        self.holds.wake_all()
-        await self.server.stop()
-        await self.services.stop()
-        self.watchdog.stop()
-        await self.tables.save_all()
-        self.store.close()
-        self.remoting.close()
+        try:
+            await self.registration.stop()
+            self.holds.wake_all()
+            await self.server.stop()
+            await self.services.stop()
+            self.watchdog.stop()
+            await self.tables.save_all()
+        finally:  # whatever failed before: the log must reach the disk
+            self.store.close()
+            self.remoting.close()
 
     def _save_soon(self) -> None:
         """A topic that was created must survive a crash right after it."""

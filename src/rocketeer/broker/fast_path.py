@@ -30,9 +30,10 @@ from rocketeer.protocol.headers import PullMessageHeader, SendMessageV2Header
 from rocketeer.protocol.headers.base import raw_decoder
 from rocketeer.protocol.json_header import decode_outer
 from rocketeer.protocol.reply_template import ReplyTemplate
+from rocketeer.record.entry import DispatchEntry
 from rocketeer.record.hosts import V4_BYTES
+from rocketeer.record.speed import Row
 from rocketeer.remoting.server import Connection, Router
-from rocketeer.store.append import Appended, Row
 
 _SEND: Final = int(RequestCode.SEND_MESSAGE_V2)
 _PULL: Final = int(RequestCode.PULL_MESSAGE)
@@ -67,7 +68,7 @@ class SendCommand(msgspec.Struct, gc=False):
 class PlainLog(Protocol):
     """What the fast path asks of the store."""
 
-    def append_run(self, rows: Sequence[Row], store_ms: int) -> list[Appended]: ...
+    def append_run(self, rows: list[Row], store_ms: int) -> list[DispatchEntry]: ...
 
 
 class FastPath:
@@ -105,7 +106,7 @@ class FastPath:
         }
         self._plain_queues: dict[str, int] = {}
         topics.on_change.append(lambda change: self._plain_queues.clear())
-        self._parse = plain.parse
+        self._parse = plain.parser()
         self._decode_send = msgspec.json.Decoder(SendCommand, strict=False).decode
         self._decode_pull = raw_decoder(PullMessageHeader).decode
 
@@ -198,15 +199,15 @@ class FastPath:
         reply = self._templates[_SUCCESS].frame
         waits = self._writer.waits
         waiting: list[Stored] = []
-        for appended, row, (opaque, oneway, wait, _) in zip(run, rows, asks, strict=True):
+        for entry, (opaque, oneway, wait, _) in zip(run, asks, strict=True):
             if oneway:
                 continue
             if wait and waits:
-                waiting.append((opaque, appended.log_offset, row[1], appended.queue_offset))
+                waiting.append((opaque, entry[0], entry[3], entry[4]))
             else:
-                connection.write(reply(opaque, appended.log_offset, row[1], appended.queue_offset))
+                connection.write(reply(opaque, entry[0], entry[3], entry[4]))
         if waiting:
-            self._writer.when_durable(run[-1].end, self._releaser(connection, waiting))
+            self._writer.when_durable(run[-1].log_offset + run[-1].size, self._releaser(connection, waiting))
 
     def _releaser(self, connection: Connection, waiting: Sequence[Stored]) -> Callable[[int], None]:
         def release(code: int) -> None:

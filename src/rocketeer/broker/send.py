@@ -8,8 +8,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from msgspec.structs import replace
-
 from rocketeer.broker.groups import GroupTable
 from rocketeer.broker.plain_properties import PlainParser
 from rocketeer.broker.topics import TopicTable
@@ -25,8 +23,8 @@ from rocketeer.model.topic import (
     validate_topic_name,
 )
 from rocketeer.protocol.codes import ResponseCode
-from rocketeer.record.batch import iter_batch
 from rocketeer.record.flags import MULTI_TAGS
+from rocketeer.record.java_hash import tag_hash
 from rocketeer.record.layout import PendingMessage
 from rocketeer.record.properties import (
     CLUSTER,
@@ -36,6 +34,7 @@ from rocketeer.record.properties import (
     decode_properties,
     encode_properties,
 )
+from rocketeer.record.speed import Row, find_marks, split_batch
 
 _WRITE: Final = int(Perm.WRITE)  # an IntFlag's own operators are slow
 TOPIC_BYTES_MAX = 127
@@ -126,17 +125,33 @@ class SendService:
         common = "\x02".join(pieces).encode("utf-8", "replace")
         model = self._pending(header, config, born_host)
         try:
-            messages = [
-                replace(
-                    model, flag=item.flag, body=item.body, properties=item.properties.rstrip(b"\x02") + common
-                )
-                for item in iter_batch(body)
-            ]
+            items = split_batch(body)
         except BadBatch as error:
             raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, str(error)) from None
-        if not messages:
+        if not items:
             raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, "a batch without messages")
-        self._writer.put_batch(messages, lambda put: done(model.queue_id, put), wait=wait)
+        rows: list[Row] = []
+        for flag, item_body, own in items:
+            properties = own.rstrip(b"\x02") + common
+            tags, keys, uniq_key, _ = find_marks(properties)
+            rows.append(
+                (
+                    model.topic,
+                    model.queue_id,
+                    flag,
+                    model.sys_flag,
+                    model.born_ms,
+                    born_host,
+                    item_body,
+                    properties,
+                    model.reconsume_times,
+                    0,
+                    0 if tags is None else tag_hash(tags),
+                    keys,
+                    uniq_key,
+                )
+            )
+        self._writer.put_batch(rows, lambda put: done(model.queue_id, put), wait=wait)
 
     def admit(self, header: SendHeader, remote: str) -> TopicConfig:
         """The topic's configuration, created if that is allowed; RequestRefused with RocketMQ's texts."""

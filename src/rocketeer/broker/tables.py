@@ -21,6 +21,7 @@ class TableKeeper:
         self._folder = folder
         self._tables = tuple(tables)
         self._writing = asyncio.Lock()
+        self._unsaved: set[str] = set()
 
     def load(self) -> None:
         """Read every table that has a file; one that cannot be understood stops the start, and stays as it is."""
@@ -35,15 +36,28 @@ class TableKeeper:
                 raise StoreError(f"{path} cannot be understood: {error}; repair it or move it away") from None
 
     async def save_changed(self) -> None:
-        """Write the tables that changed since they were last written."""
+        """Write the tables that changed since they were last written; one that cannot be is tried again."""
         async with self._writing:
             for table in self._tables:
-                if table.take_dirty():
-                    await asyncio.to_thread(save_table, self._folder / table.file_name, table.encode())
+                if table.take_dirty() or table.file_name in self._unsaved:
+                    await self._save(table)
 
     async def save_all(self) -> None:
         """Write every table, changed or not: the last thing at a clean stop."""
         async with self._writing:
             for table in self._tables:
                 table.take_dirty()
-                await asyncio.to_thread(save_table, self._folder / table.file_name, table.encode())
+                await self._save(table)
+
+    async def _save(self, table: Table) -> None:
+        path = self._folder / table.file_name
+        try:
+            await asyncio.to_thread(save_table, path, table.encode())
+        except OSError as error:  # a full disk: the next round may find room
+            if table.file_name not in self._unsaved:
+                log.error("table not saved path=%s error=%s: tried again until it is", path, error)
+            self._unsaved.add(table.file_name)
+            return
+        if table.file_name in self._unsaved:
+            self._unsaved.discard(table.file_name)
+            log.info("table saved at last path=%s", path)

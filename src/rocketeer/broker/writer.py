@@ -7,18 +7,20 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from rocketeer.broker.feature import Durability, Rewrite
+from rocketeer.clock import Clock
 from rocketeer.errors import StoreRefused
 from rocketeer.protocol.codes import ResponseCode
+from rocketeer.record.entry import DispatchEntry
 from rocketeer.record.layout import PendingMessage
-from rocketeer.store.append import Appended
+from rocketeer.record.speed import Row
 
 
 class Log(Protocol):
     """What the writer asks of the store."""
 
-    def append(self, message: PendingMessage) -> Appended: ...
+    def append(self, message: PendingMessage) -> DispatchEntry: ...
 
-    def append_batch(self, messages: Sequence[PendingMessage]) -> list[Appended]: ...
+    def append_run(self, rows: list[Row], store_ms: int) -> list[DispatchEntry]: ...
 
 
 class Put(NamedTuple):
@@ -26,7 +28,7 @@ class Put(NamedTuple):
 
     code: int
     remark: str | None
-    appended: Sequence[Appended]
+    appended: Sequence[DispatchEntry]
 
     @property
     def stored(self) -> bool:
@@ -45,9 +47,11 @@ class Writer:
         *,
         rewrites: Sequence[Rewrite],
         durability: Sequence[Durability],
+        clock: Clock,
         message_bytes_max: int,
     ) -> None:
         self._log = log
+        self._clock = clock
         self._rewrites = tuple(rewrites)
         self._durability = tuple(durability)
         self._message_bytes_max = message_bytes_max
@@ -64,10 +68,13 @@ class Writer:
             return
         self._settle(appended, done, wait)
 
-    def put_batch(self, messages: Sequence[PendingMessage], done: Done, *, wait: bool = True) -> None:
+    def put_batch(self, rows: list[Row], done: Done, *, wait: bool = True) -> None:
         """All or nothing, next to each other in the log; a batch is never rewritten (RocketMQ's rule)."""
         try:
-            appended = self._log.append_batch(messages)
+            bodies_bytes = sum([len(row[6]) for row in rows])
+            if bodies_bytes > self._message_bytes_max:
+                raise StoreRefused(StoreRefused.TOO_LARGE, f"a batch of {bodies_bytes} bytes")
+            appended = self._log.append_run(rows, self._clock.now_ms())
         except StoreRefused as refusal:
             done(self.refused(refusal))
             return
@@ -93,7 +100,7 @@ class Writer:
         """Whether a message may have to wait at all after it was appended."""
         return bool(self._durability)
 
-    def _settle(self, appended: list[Appended], done: Done, wait: bool) -> None:
+    def _settle(self, appended: list[DispatchEntry], done: Done, wait: bool) -> None:
         if not wait or not self._durability:
             done(Put(ResponseCode.SUCCESS, None, appended))
             return

@@ -3,7 +3,6 @@
 `entry_at` is the loop of recovery: it decodes no more of a record than the queues and the index need.
 """
 
-import re
 from struct import Struct, error
 from typing import Final, NamedTuple
 
@@ -12,25 +11,11 @@ from isal.isal_zlib import crc32
 from rocketeer.errors import BadRecord
 from rocketeer.model.topic import SCHEDULE_TOPIC
 from rocketeer.record.delay_levels import DelayLevels
+from rocketeer.record.dispatch_entry import DispatchEntry as DispatchEntry
 from rocketeer.record.flags import HOSTS_V6
 from rocketeer.record.java_hash import tag_hash
 from rocketeer.record.layout import BLANK, BLANK_MAGIC, HEADS, MAGIC, Buffer, split_tail
-
-
-class DispatchEntry(NamedTuple):
-    """One stored message, as consume queues, index and features see it."""
-
-    log_offset: int
-    size: int
-    topic: str
-    queue_id: int
-    queue_offset: int
-    tag_code: int  # the tag's hash, 0 without one; in the schedule topic the ms it is due
-    store_ms: int
-    keys: str  # KEYS as stored: keys separated by spaces; "" without
-    uniq_key: str | None
-    sys_flag: int
-    prepared_offset: int
+from rocketeer.record.speed import find_marks
 
 
 class Blank(NamedTuple):
@@ -44,9 +29,6 @@ _LEAN: Final = tuple(Struct(f">iiii4xqqi8x{born}xq{store}x4xqi") for store in (8
 assert [lean.size for lean in _LEAN] == [head.size for head in HEADS]
 _V4: Final = _LEAN[0]
 _V4_BYTES: Final = _V4.size
-# One search finds all four, however many properties a sender adds. It reads them as decode_properties does:
-# names only where a name may stand, empty values as none, the last of a name.
-_WANTED: Final = re.compile("\x02(TAGS|KEYS|UNIQ_KEY|DELAY)\x01([^\x02]+)")
 _new: Final = tuple.__new__  # makes a NamedTuple in half the time of calling its class
 
 
@@ -106,18 +88,10 @@ def entry_at(buf: Buffer, at: int, levels: DelayLevels, *, check_crc: bool) -> D
 
 def derive(topic: str, properties: bytes, store_ms: int, levels: DelayLevels) -> tuple[int, str, str | None]:
     """Tag code, keys and UNIQ_KEY, as queues and index hold them; append and recovery both come here."""
-    tag_code, keys, uniq_key, level = 0, "", None, 0
-    for name, value in _WANTED.findall(f"\x02{properties.decode('utf-8', 'replace')}"):
-        if name == "TAGS":
-            tag_code = tag_hash(value)
-        elif name == "KEYS":
-            keys = value
-        elif name == "UNIQ_KEY":
-            uniq_key = value
-        else:
-            level = _level(value)
-    if level and topic == SCHEDULE_TOPIC:
-        tag_code = levels.deliver_ms(level, store_ms)
+    tags, keys, uniq_key, level = find_marks(properties)
+    tag_code = 0 if tags is None else tag_hash(tags)
+    if level and topic == SCHEDULE_TOPIC and _level(level):
+        tag_code = levels.deliver_ms(_level(level), store_ms)
     return tag_code, keys, uniq_key
 
 

@@ -6,42 +6,20 @@ Nothing here blocks or locks: it all runs on the event loop's thread.
 """
 
 from collections.abc import Sequence
-from struct import Struct
-from typing import TypeAlias
-
-import msgspec
-from isal.isal_zlib import crc32
 
 from rocketeer.clock import Clock
 from rocketeer.errors import StoreRefused
 from rocketeer.record.delay_levels import DelayLevels
 from rocketeer.record.entry import DispatchEntry, derive
-from rocketeer.record.flags import BORN_HOST_V6, HOSTS_V6, STORE_HOST_V6
+from rocketeer.record.flags import BORN_HOST_V6, STORE_HOST_V6
 from rocketeer.record.hosts import V6_BYTES
 from rocketeer.record.layout import HEADS, PROPERTIES_BYTES_MAX, PendingMessage
+from rocketeer.record.speed import Row, write_run
 from rocketeer.store.commit_log import CommitLog
 from rocketeer.store.consume_queue import ConsumeQueue
 from rocketeer.store.dispatch import TX_UNSEEN, Dispatch
 
 EXTRA_BYTES_MAX = 64 * 1024  # what a record may have besides the largest body
-
-_length = Struct(">h").pack
-_join = b"".join
-_new = tuple.__new__  # makes a NamedTuple in half the time of calling its class
-
-Row: TypeAlias = tuple[str, int, int, int, int, bytes, bytes, bytes, int, int, int, str, str | None]
-"""A message ready to be stored: topic, queue id, flag, system flag, born time, born host, body, properties,
-times reconsumed, prepared offset, and what `derive` finds in the properties: tag code, keys, unique key."""
-
-
-class Appended(msgspec.Struct, frozen=True, gc=False):
-    """Where a message went; `end` is the log offset behind it."""
-
-    log_offset: int
-    size: int
-    queue_offset: int
-    store_ms: int
-    end: int
 
 
 class _Lane:
@@ -86,11 +64,13 @@ class Appender:
         self._lanes: dict[tuple[str, int], _Lane] = {}
         self.last_store_ms = 0
 
-    def append(self, message: PendingMessage, store_ms: int | None = None) -> Appended:
+    def append(self, message: PendingMessage, store_ms: int | None = None) -> DispatchEntry:
         """Store one message; `store_ms` if the caller has read the clock already. Raises StoreRefused."""
         return self.append_batch((message,), store_ms)[0]
 
-    def append_batch(self, messages: Sequence[PendingMessage], store_ms: int | None = None) -> list[Appended]:
+    def append_batch(
+        self, messages: Sequence[PendingMessage], store_ms: int | None = None
+    ) -> list[DispatchEntry]:
         """Store messages next to each other in one segment, all or none. Raises StoreRefused.
 
         A process that dies meanwhile may leave the first ones of them, each whole.
@@ -119,87 +99,45 @@ class Appender:
         ]
         return self.append_run(rows, store_ms)
 
-    def append_run(self, rows: Sequence[Row], store_ms: int) -> list[Appended]:
+    def append_run(self, rows: list[Row], store_ms: int) -> list[DispatchEntry]:
         """Store messages next to each other, all or none, for a caller that has parsed them. Raises StoreRefused."""
         if not rows:
             return []
         log = self._log
-        store_host = self._store_host
-        store_bits = self._store_bits
         lanes, sizes = self._measure(rows)
         total = sum(sizes)
         first = log.max_offset
         if first + total > log.mark:
             first = log.make_room(total)
-        offset = first
-        parts: list[bytes] = []
-        starts: list[int] = []
-        appended: list[Appended] = []
-        entries: list[DispatchEntry] = []
+        queue_offsets: list[int] = []
         ends: dict[_Lane, int] = {}  # of the queues, as this run leaves them
-        for row, lane, size in zip(rows, lanes, sizes, strict=True):
-            (
-                topic,
-                queue_id,
-                flag,
-                sys_flag,
-                born_ms,
-                born_host,
-                body,
-                properties,
-                reconsume_times,
-                prepared_offset,
-                tag_code,
-                keys,
-                uniq_key,
-            ) = row
-            bits = store_bits if len(born_host) != V6_BYTES else store_bits | BORN_HOST_V6
-            sys_flag = sys_flag & ~HOSTS_V6 | bits
+        for row, lane in zip(rows, lanes, strict=True):
             queue_offset = 0
-            if not sys_flag & TX_UNSEEN:
-                queue_offset = ends[lane] if lane in ends else lane.queue.max_offset
+            if not row[3] & TX_UNSEEN:
+                queue_offset = ends.get(lane, lane.queue.max_offset)
                 ends[lane] = queue_offset + 1
-            parts += (
-                HEADS[bits >> 4].pack(
-                    size,
-                    0,  # the magic, which comes last
-                    crc32(body) & 0x7FFFFFFF,
-                    queue_id,
-                    flag,
-                    queue_offset,
-                    offset,
-                    sys_flag,
-                    born_ms,
-                    born_host,
-                    store_ms,
-                    store_host,
-                    reconsume_times,
-                    prepared_offset,
-                    len(body),
-                ),
-                body,
-                lane.topic_part,
-                _length(len(properties)),
-                properties,
-            )
-            starts.append(offset - first)
-            appended.append(Appended(offset, size, queue_offset, store_ms, offset + size))
-            entries.append(
-                _new(
-                    DispatchEntry,
-                    (offset, size, topic, queue_id, queue_offset, tag_code, store_ms, keys, uniq_key, sys_flag,
-                     prepared_offset),
-                )
-            )  # fmt: skip
-            offset += size
-        # The log first, what is derived from it second: nothing points to bytes that are not there.
-        log.put(_join(parts), starts)
+            queue_offsets.append(queue_offset)
+        entries = write_run(
+            log.map,
+            first - log.base,
+            rows,
+            [lane.topic_part for lane in lanes],
+            sizes,
+            queue_offsets,
+            first,
+            store_ms,
+            self._store_host,
+            self._store_bits,
+        )
+        # Copied first, published second: readers trust every byte below `max_offset`, and nothing that is
+        # derived points beyond it.
+        log.max_offset = first + total
         self.last_store_ms = store_ms
         self._derive(lanes, entries)
         for lane, end in ends.items():
             for listener in self._listeners:
                 listener(lane.topic, lane.queue_id, end)
-        return appended
+        return entries
 
     def _derive(self, lanes: Sequence[_Lane], entries: Sequence[DispatchEntry]) -> None:
         for lane, entry in zip(lanes, entries, strict=True):

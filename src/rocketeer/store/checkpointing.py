@@ -41,7 +41,8 @@ class _Round:
 
 
 class Checkpointer:
-    """Belongs to the loop thread; `physic_ms` and `last_store_ms` tell store times of the log."""
+    """Belongs to the loop thread. `physic_ms` and `last_store_ms` tell store times of the log, `part_bytes` how
+    many bytes at its end are not a whole record yet."""
 
     def __init__(
         self,
@@ -53,6 +54,7 @@ class Checkpointer:
         *,
         physic_ms: Callable[[], int],
         last_store_ms: Callable[[], int],
+        part_bytes: Callable[[], int],
         interval_ms: int,
         thorough_ms: int,
     ) -> None:
@@ -63,6 +65,7 @@ class Checkpointer:
         self._clock = clock
         self._physic_ms = physic_ms
         self._last_store_ms = last_store_ms
+        self._part_bytes = part_bytes
         self._interval_s = interval_ms / 1000
         self._thorough_s = thorough_ms / 1000
         self._round: _Round | None = None
@@ -74,8 +77,11 @@ class Checkpointer:
         self._began_s = 0.0
 
     def start(self) -> None:
-        """After recovery: bring everything to disk and note it."""
-        self._save_all()
+        """After recovery: bring everything to disk and note it. A full disk costs only the note."""
+        try:
+            self._save_all()
+        except OSError as error:
+            log.error("checkpoint not saved error=%s", error)
 
     def close(self) -> None:
         """The log has ended: bring everything to disk and note it. Raises OSError when it cannot."""
@@ -104,7 +110,7 @@ class Checkpointer:
         self._began_s = -self._thorough_s
 
     def _is_due(self) -> bool:
-        new_bytes = self._log.max_offset - self._noted
+        new_bytes = self._log.max_offset - self._part_bytes() - self._noted
         since_s = self._clock.monotonic_s() - self._began_s
         if not new_bytes or since_s < self._interval_s:
             return False
@@ -115,7 +121,7 @@ class Checkpointer:
         self._began_s = self._clock.monotonic_s()
         queues = self._dispatch.queues
         self._round = _Round(
-            self._log.max_offset,
+            self._log.max_offset - self._part_bytes(),
             self._last_store_ms(),
             queues.offsets_sum(),
             iter(list(queues.by_key.values())),

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from rocketeer.errors import StoreError, StoreRefused
 from rocketeer.record.layout import BLANK, BLANK_MAGIC, MAGIC
+from rocketeer.store.file_cache import files_share
 from rocketeer.store.kernel import sync_folder
 from rocketeer.store.preparing import AHEAD_BYTES, Preparer
 from rocketeer.store.segment import NAME_DIGITS, Segment
@@ -23,7 +24,7 @@ from rocketeer.store.segment import NAME_DIGITS, Segment
 log = logging.getLogger(__name__)
 
 MAGIC_BYTES = MAGIC.to_bytes(4, "big", signed=True)
-MAPPED_MAX = 128  # segments mapped at a time, each with a descriptor
+MAPPED_MAX = files_share(8, 128)  # segments mapped at a time, each with a descriptor
 _INLINE_BYTES = 1 << 20  # what the writer reserves itself when the preparer lags
 _REFUSING = -1
 

@@ -3,12 +3,16 @@
 Append, replication and recovery all end here with the same entries, so they derive the same.
 """
 
+import logging
 from collections.abc import Callable
 
+from rocketeer.errors import StoreRefused
 from rocketeer.record.entry import DispatchEntry
 from rocketeer.record.flags import TX_PREPARED, TX_ROLLBACK
 from rocketeer.store.index import Index
 from rocketeer.store.queue_table import QueueTable
+
+log = logging.getLogger(__name__)
 
 Listener = Callable[[str, int, int], None]
 """(topic, queue id, the queue's new end) after a message became visible."""
@@ -33,22 +37,21 @@ class Dispatch:
 
     def apply(self, entry: DispatchEntry) -> None:
         """A message that is new in the log."""
-        seen = not entry.sys_flag & TX_UNSEEN
-        if seen:
-            self.queues.get_or_make(entry.topic, entry.queue_id).append(entry)
-        self.beyond_queue(entry)
-        if seen:
+        self.redo(entry)
+        if not entry.sys_flag & TX_UNSEEN:
             for listener in self.listeners:
                 listener(entry.topic, entry.queue_id, entry.queue_offset + 1)
 
-    def beyond_queue(self, entry: DispatchEntry) -> None:
+    def redo(self, entry: DispatchEntry) -> None:
+        """A message found in the log: derived files that have it already stay as they are."""
+        if not entry.sys_flag & TX_UNSEEN:
+            try:
+                queue = self.queues.get_or_make(entry.topic, entry.queue_id)
+            except StoreRefused as refused:
+                log.error("message not dispatched log_offset=%d reason=%s", entry.log_offset, refused)
+                return
+            queue.append(entry)
         if self.index is not None:
             self.index.add(entry)
         for dispatcher in self.dispatchers:
             dispatcher(entry)
-
-    def redo(self, entry: DispatchEntry) -> None:
-        """A message found in the log at recovery: derived files may have it already and then stay as they are."""
-        if not entry.sys_flag & TX_UNSEEN:
-            self.queues.get_or_make(entry.topic, entry.queue_id).append(entry)
-        self.beyond_queue(entry)

@@ -7,6 +7,7 @@ store with 8,000 queues lives under `ulimit -n 1024`. It belongs to the loop thr
 
 import logging
 import os
+import resource
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -15,12 +16,19 @@ log = logging.getLogger(__name__)
 OPEN_FILES_MAX = 256
 
 
+def files_share(part: int, most: int) -> int:
+    """How many descriptors one user of them may hold: `1 / part` of the process's limit, `most` at most."""
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return most if limit == resource.RLIM_INFINITY else max(1, min(most, limit // part))
+
+
 class FileCache:
     """Positional reads and writes by path through at most `open_max` descriptors."""
 
     __slots__ = ("_fds", "_open_max", "_unsynced")
 
-    def __init__(self, open_max: int = OPEN_FILES_MAX) -> None:
+    def __init__(self, open_max: int | None = None) -> None:
+        open_max = files_share(4, OPEN_FILES_MAX) if open_max is None else open_max
         assert open_max > 0
         self._fds: dict[str, int] = {}  # in order of use: the first was used longest ago
         self._open_max = open_max

@@ -107,7 +107,9 @@ class Flusher:
             self._wake.wait(self._interval_s)
             self._wake.clear()
             self._asked = False  # before the end is read: whoever appends from here on asks again
-            if self.sync() and self._waiters:
+            self.sync()
+            # Also when there was nothing to sync: one who came while the last sync ended has asked for this.
+            if self._waiters:
                 self._post(self._answer)
 
     def sync(self) -> bool:

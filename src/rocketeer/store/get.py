@@ -65,6 +65,7 @@ class Reader:
         self._by_key = queues.by_key
         self._in_memory_bytes = physical_memory_bytes() * config.memory_ratio // 100
         self._count_memory = config.pull_count_max_memory
+        self._run_max = min(config.pull_count_max_memory, _AT_ONCE)
         self._bytes_memory = config.pull_bytes_max_memory
         self._count_disk = config.pull_count_max_disk
         self._bytes_disk = config.pull_bytes_max_disk
@@ -96,7 +97,7 @@ class Reader:
             if offset == high:
                 return Fetched(GetStatus.OFFSET_OVERFLOW_ONE, offset, low, high)
             return self._moved(GetStatus.OFFSET_OVERFLOW_BADLY, offset, high, low, high)
-        if accepts is None and matches is None and 0 < max_count <= _AT_ONCE:
+        if accepts is None and matches is None and max_count > 0:
             found = self._get_run(queue, offset, max_count, max_bytes)
             if found is not None:
                 return found
@@ -109,13 +110,15 @@ class Reader:
         self, queue: ConsumeQueue, offset: int, max_count: int, max_bytes: int | None
     ) -> Fetched | None:
         """The common case, everything in memory and wanted; None when a limit cuts in: the scan decides then."""
-        count_max = self._count_memory
+        count_max = self._run_max
         if max_count < count_max:
             count_max = max_count
+        elif max_count > count_max < self._count_memory:
+            return None
         in_file = self._queues.entries_per_file - offset % self._queues.entries_per_file
         raw = queue.read(offset, count_max if count_max < in_file else in_file)
         count = len(raw) // ENTRY_BYTES
-        if not 0 < count <= _AT_ONCE:
+        if not count or len(raw) % ENTRY_BYTES:
             return None
         fields = _MANY[count].unpack(raw)
         offsets, sizes = fields[::3], fields[1::3]

@@ -149,10 +149,10 @@ class Index:
         try:
             while self.flush_pending():
                 pass
-        except OSError as error:  # a full disk stops writing, not reading
-            log.warning("index not written before a query pending=%d error=%s", len(self._pending), error)
+        except OSError:
+            pass  # a full disk stops writing, not reading; whoever fills the index says so
         wanted = key_hash(f"{topic}#{key}")
-        found: list[int] = []
+        found = self._waiting(topic, key, begin_ms, end_ms, count_max) if self._pending else []
         for file in reversed(self._files):
             if file.overlaps(begin_ms, end_ms):
                 found += file.select(wanted, begin_ms, end_ms, count_max - len(found))
@@ -161,6 +161,17 @@ class Index:
             if file.header.begin_ms < begin_ms or len(found) >= count_max:
                 break
         return found
+
+    def _waiting(self, topic: str, key: str, begin_ms: int, end_ms: int, count_max: int) -> list[int]:
+        """As `query`, among the messages that no file has yet."""
+        found = (
+            entry.log_offset
+            for entry in reversed(self._pending)
+            if entry.topic == topic
+            and begin_ms <= entry.store_ms <= end_ms
+            and (key == entry.uniq_key or key in entry.keys.split(" "))
+        )
+        return list(islice(found, count_max))
 
     # --- opening, repairing, ageing ----------------------------------------------------------
 

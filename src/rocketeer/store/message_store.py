@@ -9,7 +9,7 @@ from rocketeer.config import BrokerRole, FlushMode, StoreConfig
 from rocketeer.errors import StoreError, StoreRefused
 from rocketeer.record.delay_levels import DelayLevels
 from rocketeer.store import summary
-from rocketeer.store.append import Appended, Appender
+from rocketeer.store.append import Appender
 from rocketeer.store.checkpointing import Checkpointer
 from rocketeer.store.cleaning import Cleaner
 from rocketeer.store.commit_log import CommitLog
@@ -27,7 +27,6 @@ from rocketeer.store.setting_aside import SetAside
 from rocketeer.store.worker import Worker
 
 __all__ = [
-    "Appended",
     "Fetched",
     "Found",
     "GetStatus",
@@ -39,6 +38,7 @@ __all__ = [
 log = logging.getLogger(__name__)
 
 _INDEX_SLICE_S = 0.002
+_INDEX_PAUSE_S = 1.0  # after a failure: the disk is full
 _INDEX_BEHIND_MAX = 100_000  # messages; beyond this the index gets more of the loop's time
 
 
@@ -65,6 +65,8 @@ class MessageStore:
         self._lock = StoreLock(root)
         self._levels = levels = DelayLevels.parse(config.delay_levels)
         self._refusals: dict[str, StoreRefused] = {}
+        self._index_paused_s = 0.0
+        self._is_open = False
 
         synchronous = config.flush_mode is FlushMode.SYNC_FLUSH
         self.log = CommitLog(config.commit_log_path, config.segment_bytes, prewrite=synchronous)
@@ -129,6 +131,7 @@ class MessageStore:
         except BaseException:
             self._lock.release()
             raise
+        self._is_open = True
         if self.config.broker_role is BrokerRole.SLAVE:
             self._refuse("slave", StoreRefused(StoreRefused.NOT_WRITABLE, "messages are put to the slave"))
         return report
@@ -160,6 +163,7 @@ class MessageStore:
             self._clock,
             physic_ms=lambda: self._flusher.physic_ms,
             last_store_ms=self._last_store_ms,
+            part_bytes=lambda: self._replica.part_bytes,
             interval_ms=config.flush_queue_interval_ms,
             thorough_ms=config.flush_queue_thorough_ms,
         )
@@ -182,7 +186,10 @@ class MessageStore:
         return report
 
     def close(self) -> None:
-        """Bring everything to disk and let go of the folder; a store that was closed cannot be opened again."""
+        """Bring everything to disk and let go of the folder. A closed store is not opened again."""
+        if not self._is_open:
+            return
+        self._is_open = False
         self.log.refuse(StoreRefused(StoreRefused.NOT_WRITABLE, "message store has been shut down"))
         self._flusher.close()
         try:
@@ -211,13 +218,16 @@ class MessageStore:
         self._cleaner.tick()
 
     def _fill_index(self, index: Index) -> None:
-        slice_s = _INDEX_SLICE_S if index.pending_count < _INDEX_BEHIND_MAX else 10 * _INDEX_SLICE_S
-        until_s = self._clock.monotonic_s() + slice_s
+        now_s = self._clock.monotonic_s()
+        if now_s < self._index_paused_s:
+            return
+        until_s = now_s + (_INDEX_SLICE_S if index.pending_count < _INDEX_BEHIND_MAX else 10 * _INDEX_SLICE_S)
         try:
             while index.flush_pending() and self._clock.monotonic_s() < until_s:
                 pass
         except OSError as error:
             log.error("index not written pending=%d error=%s", index.pending_count, error)
+            self._index_paused_s = now_s + _INDEX_PAUSE_S
 
     def delete_expired(self) -> None:
         """Files past their time go now, whatever the hour."""

@@ -76,8 +76,13 @@ class QueueTable:
         return max((queue.max_log_offset for queue in self.by_key.values()), default=0)
 
     def cut_to_log(self, log_end: int) -> int:
-        """Drop what points to the log at or beyond `log_end`; how many entries went."""
+        """After a crash: drop all that lies beyond `log_end`, whole or torn; how many entries went."""
         return sum(queue.truncate_to_log(log_end) for queue in self.by_key.values())
+
+    def drop_beyond(self, log_end: int) -> int:
+        """Drop entries that point past the end of the log; how many there were."""
+        beyond = [queue for queue in self.by_key.values() if queue.max_log_offset > log_end]
+        return sum(queue.truncate_to_log(log_end) for queue in beyond)
 
     def raise_min(self, log_min: int) -> list[str]:
         """Follow the log's minimum; the paths returned are for `delete_paths` in a worker thread."""

@@ -19,6 +19,7 @@ from rocketeer.store.checkpoint import Checkpoint
 from rocketeer.store.commit_log import CommitLog
 from rocketeer.store.dispatch import Dispatch
 from rocketeer.store.file_cache import delete_paths
+from rocketeer.store.index import Index
 from rocketeer.store.log_scan import LogScan
 from rocketeer.store.setting_aside import SetAside, set_aside
 from rocketeer.store.summary import Summary
@@ -177,7 +178,7 @@ class Recovery:
             whole = last == self.summary.index_last_offset
         else:
             whole = last > 0
-        if whole and not problems:
+        if (whole and not problems) or safe <= self.log.min_offset:
             return safe
         return self._index_incomplete(problems, last)
 
@@ -235,12 +236,13 @@ class Recovery:
         scan = LogScan(self.log, self.levels, start, check_crc=self.check_crc)
         redo = self.dispatch.redo
         index = self.dispatch.index
+        index_due = _INDEX_SLICE
         told_s = self.clock.monotonic_s()
         for entry in scan.entries():
             redo(entry)
             self._redone += 1
-            if index is not None and index.pending_count >= _INDEX_SLICE:
-                index.flush_pending(_INDEX_SLICE)
+            if index is not None and index.pending_count >= index_due:
+                index_due = _INDEX_SLICE if self._fill(index) else 1 << 62
             if self._redone % _PROGRESS_MESSAGES == 0 and self.clock.monotonic_s() - told_s >= _PROGRESS_S:
                 told_s = self.clock.monotonic_s()
                 read = scan.position - start
@@ -272,13 +274,23 @@ class Recovery:
 
     def _drop_beyond(self, end: int) -> None:
         """Derived files must not point past the end of the log."""
-        dropped = self.dispatch.queues.cut_to_log(end)
+        dropped = self.dispatch.queues.drop_beyond(end)
         if dropped:
             self._did(f"{dropped} queue entries beyond the end of the log dropped")
-        if self.dispatch.index is not None:
+        if self.dispatch.index is not None and self._fill(self.dispatch.index):
             dropped = self.dispatch.index.cut_to_log(end)
             if dropped:
                 self._did(f"{dropped} index entries beyond the end of the log dropped")
+
+    def _fill(self, index: Index) -> bool:
+        """Write what waits for the index; False if the disk is full (it goes on waiting, in memory)."""
+        try:
+            while index.flush_pending(_INDEX_SLICE):
+                pass
+        except OSError as error:
+            self._did(f"the index cannot be written now ({error}): {index.pending_count} messages wait for it")
+            return False
+        return True
 
     def _start_empty(self) -> None:
         """A log that is gone takes everything derived from it along, as in RocketMQ."""

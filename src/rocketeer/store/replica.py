@@ -20,6 +20,11 @@ class Replica:
         self._skip_to = 0  # inside a blank record: where the next segment starts
         self.last_store_ms = 0
 
+    @property
+    def part_bytes(self) -> int:
+        """At the end of the log, of a record that is not whole yet."""
+        return len(self._part) if self._end == self._log.max_offset else 0
+
     def append_raw(self, offset: int, data: bytes) -> None:
         """Add bytes that follow the log; an empty log may start at any segment's base.
 

@@ -105,17 +105,21 @@ class Segment:
         return mapping is not None and start < end and populate(address_of(mapping), start, end)
 
     def sync(self, start: int, end: int) -> None:
-        """Make bytes [start, end) of the file durable, and its name with the first of them."""
-        if not self._named:
-            self.sync_name()
+        """Make bytes [start, end) of the file durable, and its name with the first of them.
+
+        A file that was deleted meanwhile needs no sync.
+        """
         mapping = self.map
-        if start >= end:
+        try:
+            if not self._named:
+                self.sync_name()
+            if mapping is None:
+                with self._opened() as fd:
+                    os.fsync(fd)
+        except FileNotFoundError:
             return
-        if mapping is not None:
+        if mapping is not None and start < end:
             sync_range(address_of(mapping), start, end)
-        else:
-            with self._opened() as fd:
-                os.fsync(fd)
 
     def sync_name(self) -> None:
         with self._opened() as fd:

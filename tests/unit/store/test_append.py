@@ -3,6 +3,16 @@
 from pathlib import Path
 
 import pytest
+
+from rocketeer.clock import ManualClock
+from rocketeer.config import BrokerRole
+from rocketeer.errors import StoreError, StoreRefused
+from rocketeer.record.delay_levels import DelayLevels
+from rocketeer.record.entry import DispatchEntry, derive, entry_at
+from rocketeer.record.flags import TX_COMMIT, TX_PREPARED, TX_ROLLBACK
+from rocketeer.record.hosts import encode_host
+from rocketeer.record.layout import PendingMessage, decode_record, encode_pending
+from rocketeer.store.message_store import GetStatus, MessageStore
 from support.stores import (
     BORN_HOST,
     SEGMENT_BYTES,
@@ -14,16 +24,6 @@ from support.stores import (
     open_store,
     read_queue,
 )
-
-from rocketeer.clock import ManualClock
-from rocketeer.config import BrokerRole
-from rocketeer.errors import StoreError, StoreRefused
-from rocketeer.record.delay_levels import DelayLevels
-from rocketeer.record.entry import DispatchEntry, derive, entry_at
-from rocketeer.record.flags import TX_COMMIT, TX_PREPARED, TX_ROLLBACK
-from rocketeer.record.hosts import encode_host
-from rocketeer.record.layout import PendingMessage, decode_record, encode_pending
-from rocketeer.store.message_store import GetStatus, MessageStore
 
 LEVELS = DelayLevels.parse("1s 5s 10s")
 VARIED = [
@@ -262,6 +262,25 @@ def test_copied_bytes_must_follow_the_log_and_be_records(tmp_path: Path) -> None
     slave.close()
 
 
+def test_a_copy_that_stops_within_a_record_goes_on_before_it(tmp_path: Path) -> None:
+    master, _ = open_store(tmp_path / "master")
+    for number in range(10):
+        master.append(message(b"%d" % number, keys=f"k{number}"))
+    copied = whole_log(master)
+    slave, _ = open_store(tmp_path / "slave", broker_role=BrokerRole.SLAVE)
+    slave.append_raw(0, copied[: len(copied) // 2 + 7])
+    whole = len(read_queue(slave))
+    slave.close()
+    slave, report = open_store(tmp_path / "slave", broker_role=BrokerRole.SLAVE)
+    assert report.redone_messages == 0
+    assert report.torn_bytes > 0
+    assert len(read_queue(slave)) == whole
+    slave.append_raw(slave.log.max_offset, copied[slave.log.max_offset :])
+    assert read_queue(slave) == read_queue(master)
+    slave.close()
+    master.close()
+
+
 def test_a_copy_may_start_at_any_file_of_the_master(tmp_path: Path) -> None:
     master, _ = open_store(tmp_path / "master")
     for _ in range(30):
@@ -302,5 +321,5 @@ def test_views_of_a_deleted_file_stay_readable(folder: Path) -> None:
     assert b"".join(fetched.parts) == before
     assert store.message_at(0) is None
     assert decode_record(before, 0).body == b"v" * 5000
-    assert BORN_HOST == decode_record(before, 0).born_host
+    assert decode_record(before, 0).born_host == BORN_HOST
     store.close()

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.stores import SEGMENT_BYTES, make_store, message
 
 from rocketeer.clock import ManualClock
 from rocketeer.config import FlushMode
@@ -15,6 +14,7 @@ from rocketeer.errors import StoreRefused
 from rocketeer.store import segment as segment_module
 from rocketeer.store.kernel import sync_range
 from rocketeer.store.message_store import MessageStore
+from support.stores import SEGMENT_BYTES, make_store, message
 
 WAIT_S = 10
 

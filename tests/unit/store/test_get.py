@@ -3,12 +3,12 @@
 from pathlib import Path
 
 import pytest
-from support.stores import bodies, message, open_store
 
 from rocketeer.config import BrokerRole
 from rocketeer.record.java_hash import tag_hash
 from rocketeer.record.layout import decode_record, split_records
 from rocketeer.store.message_store import Fetched, GetStatus, MessageStore
+from support.stores import bodies, message, open_store
 
 
 @pytest.fixture

@@ -7,6 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from rocketeer.clock import ManualClock
+from rocketeer.errors import StoreError
+from rocketeer.record.entry import DispatchEntry
+from rocketeer.store import summary
+from rocketeer.store.checkpoint import Checkpoint
+from rocketeer.store.message_store import MessageStore
 from support.stores import (
     SEGMENT_BYTES,
     bodies,
@@ -18,13 +25,6 @@ from support.stores import (
     open_store,
     read_queue,
 )
-
-from rocketeer.clock import ManualClock
-from rocketeer.errors import StoreError
-from rocketeer.record.entry import DispatchEntry
-from rocketeer.store import summary
-from rocketeer.store.checkpoint import Checkpoint
-from rocketeer.store.message_store import MessageStore
 
 COUNT = 150
 FIRST_LOG = "commitlog/00000000000000000000"

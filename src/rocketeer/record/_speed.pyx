@@ -1,0 +1,274 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
+"""The inner steps of sending, compiled: the twins of `speed_plain.py`, which says what each one does.
+
+Whatever is rare (text that is not UTF-8, IPv6 hosts, a broken batch) is handed to the plain twin.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.unicode cimport PyUnicode_DecodeUTF8
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memchr, memcmp, memcpy
+
+from isal.isal_zlib import crc32
+
+from rocketeer.record import speed_plain
+from rocketeer.record.dispatch_entry import DispatchEntry
+from rocketeer.record.java_hash import tag_hash
+
+cdef extern from "Python.h":
+    const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
+
+cdef enum:
+    NAME_END = 1
+    PROPERTY_END = 2
+    HEAD_BYTES = 88
+    HOSTS_V6 = 0x30
+    ITEM_BYTES = 20  # total, magic, crc, flag, body length
+    MAGIC = 0xDAA320A7
+
+
+cdef object new_entry = tuple.__new__
+
+
+cdef inline void put32(char *to, uint32_t value) noexcept nogil:
+    cdef uint8_t *at = <uint8_t *> to
+    at[0] = value >> 24
+    at[1] = (value >> 16) & 0xFF
+    at[2] = (value >> 8) & 0xFF
+    at[3] = value & 0xFF
+
+
+cdef inline void put64(char *to, uint64_t value) noexcept nogil:
+    put32(to, <uint32_t> (value >> 32))
+    put32(to + 4, <uint32_t> value)
+
+
+cdef inline uint32_t get32(const char *data) noexcept nogil:
+    cdef const uint8_t *at = <const uint8_t *> data
+    return (<uint32_t> at[0] << 24) | (<uint32_t> at[1] << 16) | (<uint32_t> at[2] << 8) | at[3]
+
+
+cdef inline bint is_name(const char *at, Py_ssize_t size, const char *name, Py_ssize_t name_size) noexcept nogil:
+    return size == name_size and memcmp(at, name, size) == 0
+
+
+cdef object hash_of(const char *value, Py_ssize_t size):
+    """tag_hash of UTF-8 bytes."""
+    cdef uint32_t result = 0
+    cdef Py_ssize_t i
+    for i in range(size):
+        if <uint8_t> value[i] >= 0x80:
+            return tag_hash(PyUnicode_DecodeUTF8(value, size, "replace"))
+        result = 31 * result + <uint8_t> value[i]
+    return <int32_t> result
+
+
+def plain_properties(str text not None, frozenset claims not None, str cluster_property not None):
+    cdef Py_ssize_t left = 0, cluster_bytes = 0, piece, name, value_bytes, written = 0
+    cdef const char *at
+    cdef const char *cluster
+    cdef const char *stop
+    cdef const char *value
+    cdef char *to
+    cdef bint wait = True
+    cdef object tag_code = 0, keys = "", uniq_key = None
+    cdef bytes stored
+    try:
+        at = PyUnicode_AsUTF8AndSize(text, &left)
+        cluster = PyUnicode_AsUTF8AndSize(cluster_property, &cluster_bytes)
+    except UnicodeError:
+        return speed_plain.plain_properties(text, claims, cluster_property)
+    stored = PyBytes_FromStringAndSize(NULL, left + cluster_bytes + 1)
+    to = PyBytes_AS_STRING(stored)
+    while left > 0:
+        stop = <const char *> memchr(at, PROPERTY_END, left)
+        piece = stop - at if stop != NULL else left
+        value = <const char *> memchr(at, NAME_END, piece)
+        name = value - at if value != NULL else piece
+        value_bytes = piece - name - 1
+        if name > 0 and value_bytes > 0:
+            value += 1
+            if is_name(at, name, b"WAIT", 4):
+                if is_name(value, value_bytes, b"true", 4):
+                    wait = True
+                else:
+                    wait = PyUnicode_DecodeUTF8(value, value_bytes, "replace").lower() == "true"
+            else:
+                if is_name(at, name, b"UNIQ_KEY", 8):
+                    uniq_key = PyUnicode_DecodeUTF8(value, value_bytes, "replace")
+                elif is_name(at, name, b"KEYS", 4):
+                    keys = PyUnicode_DecodeUTF8(value, value_bytes, "replace")
+                elif is_name(at, name, b"TAGS", 4):
+                    tag_code = hash_of(value, value_bytes)
+                elif PyUnicode_DecodeUTF8(at, name, "replace") in claims:
+                    return None
+                memcpy(to + written, at, piece)
+                written += piece
+                to[written] = PROPERTY_END
+                written += 1
+        at += piece + 1
+        left -= piece + 1
+    memcpy(to + written, cluster, cluster_bytes)
+    return stored[: written + cluster_bytes], wait, tag_code, keys, uniq_key
+
+
+def find_marks(bytes properties not None):
+    cdef const char *at = PyBytes_AS_STRING(properties)
+    cdef Py_ssize_t left = PyBytes_GET_SIZE(properties), piece, name, value_bytes
+    cdef const char *stop
+    cdef const char *value
+    cdef object tags = None, keys = "", uniq_key = None, level = ""
+    while left > 0:
+        stop = <const char *> memchr(at, PROPERTY_END, left)
+        piece = stop - at if stop != NULL else left
+        value = <const char *> memchr(at, NAME_END, piece)
+        if value != NULL:
+            name = value - at
+            value += 1
+            value_bytes = piece - name - 1
+            if value_bytes > 0:
+                if is_name(at, name, b"TAGS", 4):
+                    tags = PyUnicode_DecodeUTF8(value, value_bytes, "replace")
+                elif is_name(at, name, b"KEYS", 4):
+                    keys = PyUnicode_DecodeUTF8(value, value_bytes, "replace")
+                elif is_name(at, name, b"UNIQ_KEY", 8):
+                    uniq_key = PyUnicode_DecodeUTF8(value, value_bytes, "replace")
+                elif is_name(at, name, b"DELAY", 5):
+                    level = PyUnicode_DecodeUTF8(value, value_bytes, "replace")
+        at += piece + 1
+        left -= piece + 1
+    return tags, keys, uniq_key, level
+
+
+def split_batch(bytes body not None):
+    cdef const char *data = PyBytes_AS_STRING(body)
+    cdef Py_ssize_t at = 0, end = PyBytes_GET_SIZE(body), body_bytes, properties_bytes, properties_at
+    cdef list items = []
+    while at < end:
+        if end - at < ITEM_BYTES + 2:
+            return speed_plain.split_batch(body)  # it says what is wrong
+        body_bytes = <int32_t> get32(data + at + 16)
+        properties_at = at + ITEM_BYTES + body_bytes + 2
+        if body_bytes < 0 or properties_at > end:
+            return speed_plain.split_batch(body)
+        properties_bytes = (<uint8_t> data[properties_at - 2] << 8) | <uint8_t> data[properties_at - 1]
+        if (
+            properties_bytes > 0x7FFF
+            or properties_at + properties_bytes > end
+            or properties_at + properties_bytes - at != <int32_t> get32(data + at)
+        ):
+            return speed_plain.split_batch(body)
+        items.append(
+            (
+                <int32_t> get32(data + at + 12),
+                PyBytes_FromStringAndSize(data + at + ITEM_BYTES, body_bytes),
+                PyBytes_FromStringAndSize(data + properties_at, properties_bytes),
+            )
+        )
+        at = properties_at + properties_bytes
+    return items
+
+
+def write_run(
+    target,
+    Py_ssize_t at,
+    list rows not None,
+    list topic_parts not None,
+    list sizes not None,
+    list queue_offsets not None,
+    log_offset,
+    store_ms,
+    bytes store_host not None,
+    store_bits,
+):
+    cdef Py_ssize_t count = len(rows), i, total = 0, body_bytes, properties_bytes, topic_bytes, size
+    cdef int64_t offset = log_offset, stored_ms = store_ms
+    cdef int32_t sys_flag
+    cdef tuple row
+    cdef bytes born_host, body, properties, topic_part
+    cdef list entries = []
+    cdef uint8_t[::1] buffer
+    cdef char *to
+    if not count == len(topic_parts) == len(sizes) == len(queue_offsets):
+        raise ValueError("a run's lists must be of one length")
+    if store_bits or PyBytes_GET_SIZE(store_host) != 8 or not is_plain(rows, topic_parts, sizes):
+        return speed_plain.write_run(
+            target, at, rows, topic_parts, sizes, queue_offsets, log_offset, store_ms, store_host, store_bits
+        )
+    for i in range(count):
+        total += <Py_ssize_t> sizes[i]
+    buffer = target
+    if at < 0 or at + total > buffer.shape[0]:
+        raise ValueError("the run does not fit")
+    if not total:
+        return entries
+    to = <char *> &buffer[at]
+    for i in range(count):
+        row = rows[i]
+        born_host = row[5]
+        body = row[6]
+        properties = row[7]
+        topic_part = topic_parts[i]
+        size = sizes[i]
+        sys_flag = <int32_t> row[3] & ~HOSTS_V6
+        body_bytes = PyBytes_GET_SIZE(body)
+        properties_bytes = PyBytes_GET_SIZE(properties)
+        topic_bytes = PyBytes_GET_SIZE(topic_part)
+        put32(to, <uint32_t> size)
+        put32(to + 4, 0)
+        put32(to + 8, <uint32_t> crc32(body) & 0x7FFFFFFF)
+        put32(to + 12, <uint32_t> <int32_t> row[1])
+        put32(to + 16, <uint32_t> <int32_t> row[2])
+        put64(to + 20, <uint64_t> <int64_t> queue_offsets[i])
+        put64(to + 28, <uint64_t> offset)
+        put32(to + 36, <uint32_t> sys_flag)
+        put64(to + 40, <uint64_t> <int64_t> row[4])
+        memcpy(to + 48, PyBytes_AS_STRING(born_host), 8)
+        put64(to + 56, <uint64_t> stored_ms)
+        memcpy(to + 64, PyBytes_AS_STRING(store_host), 8)
+        put32(to + 72, <uint32_t> <int32_t> row[8])
+        put64(to + 76, <uint64_t> <int64_t> row[9])
+        put32(to + 84, <uint32_t> body_bytes)
+        to += HEAD_BYTES
+        memcpy(to, PyBytes_AS_STRING(body), body_bytes)
+        to += body_bytes
+        memcpy(to, PyBytes_AS_STRING(topic_part), topic_bytes)
+        to += topic_bytes
+        to[0] = <char> (properties_bytes >> 8)
+        to[1] = <char> (properties_bytes & 0xFF)
+        memcpy(to + 2, PyBytes_AS_STRING(properties), properties_bytes)
+        to += 2 + properties_bytes
+        entries.append(
+            new_entry(
+                DispatchEntry,
+                (offset, size, row[0], row[1], queue_offsets[i], row[10], store_ms, row[11], row[12], sys_flag, row[9]),
+            )
+        )
+        offset += size
+    to = <char *> &buffer[at]
+    for i in range(count):
+        put32(to + 4, MAGIC)
+        to += <Py_ssize_t> sizes[i]
+    return entries
+
+
+cdef bint is_plain(list rows, list topic_parts, list sizes) except -1:
+    """IPv4 senders, and sizes that are what their parts add up to."""
+    cdef Py_ssize_t i, size
+    cdef tuple row
+    cdef bytes born_host, body, properties, topic_part
+    for i in range(len(rows)):
+        row = rows[i]
+        born_host = row[5]
+        body = row[6]
+        properties = row[7]
+        topic_part = topic_parts[i]
+        size = sizes[i]
+        if (
+            PyBytes_GET_SIZE(born_host) != 8
+            or PyBytes_GET_SIZE(properties) > 0x7FFF
+            or HEAD_BYTES + PyBytes_GET_SIZE(body) + PyBytes_GET_SIZE(topic_part) + 2 + PyBytes_GET_SIZE(properties)
+            != size
+        ):
+            return False
+    return True

@@ -1,0 +1,24 @@
+"""What is derived from a stored message starts from this value; made by append, or from log bytes by `entry_at`."""
+
+from typing import NamedTuple
+
+
+class DispatchEntry(NamedTuple):
+    """One stored message, as consume queues, index and features see it."""
+
+    log_offset: int
+    size: int
+    topic: str
+    queue_id: int
+    queue_offset: int
+    tag_code: int  # the tag's hash, 0 without one; in the schedule topic the ms it is due
+    store_ms: int
+    keys: str  # KEYS as stored: keys separated by spaces; "" without
+    uniq_key: str | None
+    sys_flag: int
+    prepared_offset: int
+
+    @property
+    def end(self) -> int:
+        """The log offset behind the record."""
+        return self.log_offset + self.size

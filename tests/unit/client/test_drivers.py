@@ -1,0 +1,191 @@
+"""The two drivers run the same plans to the same end."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from rocketeer.client.aio.drivers import AsyncDriver
+from rocketeer.client.plans.effects import Call, Oneway, Plan, Shared, Sleep
+from rocketeer.client.sync.driver import BlockingDriver
+from rocketeer.errors import ClientClosed, ConnectFailed, RemotingError
+from rocketeer.protocol.codes import RequestCode
+from rocketeer.protocol.command import Command, request
+from rocketeer.remoting.client import RemotingClient
+from support.stage import Stage, silence, stage
+
+Run = Callable[[Callable[[], Plan[Any]]], Any]
+
+
+@pytest.fixture(scope="module")
+def peer() -> Iterator[Stage]:
+    with stage({RequestCode.VIEW_MESSAGE_BY_ID: silence}) as started:
+        yield started
+
+
+@pytest.fixture(params=["blocking", "asyncio"])
+def run(request: pytest.FixtureRequest) -> Run:
+    def blocking(make: Callable[[], Plan[Any]]) -> Any:
+        driver = BlockingDriver()
+        try:
+            return driver.run(make())
+        finally:
+            driver.close()
+
+    def on_asyncio(make: Callable[[], Plan[Any]]) -> Any:
+        async def main() -> Any:
+            async with RemotingClient() as client:
+                return await AsyncDriver(client).run(make())
+
+        return asyncio.run(main())
+
+    return blocking if request.param == "blocking" else on_asyncio
+
+
+def beat() -> Command:
+    return request(RequestCode.HEART_BEAT)
+
+
+def test_a_call_brings_its_reply(run: Run, peer: Stage) -> None:
+    def plan() -> Plan[int]:
+        first: Command = yield Call(peer.address, beat(), 3)
+        yield Oneway(peer.address, beat())
+        yield Sleep(0.001)
+        second: Command = yield Call(peer.address, beat(), 3)
+        return first.code + second.code
+
+    assert run(plan) == 0
+
+
+def test_what_goes_wrong_is_raised_inside_the_plan(run: Run, peer: Stage) -> None:
+    def plan() -> Plan[list[str]]:
+        seen = []
+        for address, code in (("127.0.0.1:9", 34), ("no address", 34), (peer.address, 33)):
+            try:
+                yield Call(address, request(code), 0.2)
+            except RemotingError as error:
+                seen.append(type(error).__name__)
+        return seen
+
+    assert run(plan) == ["ConnectFailed", "ConnectFailed", "CallTimeout"]
+
+
+def test_what_a_plan_raises_reaches_the_caller(run: Run, peer: Stage) -> None:
+    def plan() -> Plan[None]:
+        yield Call(peer.address, beat(), 3)
+        raise ZeroDivisionError("mine")
+
+    with pytest.raises(ZeroDivisionError, match="mine"):
+        run(plan)
+
+    def unhandled() -> Plan[None]:
+        yield Call("127.0.0.1:9", beat(), 3)
+
+    with pytest.raises(ConnectFailed):
+        run(unhandled)
+
+
+class Counted:
+    """A plan that takes its time, and how often it was begun."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.begun = 0
+        self._error = error
+
+    def plan(self) -> Plan[str]:
+        self.begun += 1
+        yield Sleep(0.1)
+        if self._error is not None:
+            raise self._error
+        return "shared"
+
+    def outer(self) -> Plan[str]:
+        result: str = yield Shared("key", self.plan())
+        return result
+
+
+@pytest.mark.parametrize("error", [None, ConnectFailed("x:1", "no")])
+def test_threads_share_one_run_and_its_outcome(error: Exception | None) -> None:
+    driver = BlockingDriver()
+    counted = Counted(error)
+    outcomes: list[object] = []
+
+    def ask() -> None:
+        try:
+            outcomes.append(driver.run(counted.outer()))
+        except ConnectFailed as failure:
+            outcomes.append(failure)
+
+    threads = [threading.Thread(target=ask) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(5)
+    assert outcomes == [error or "shared"] * 8
+    assert counted.begun == 1
+    outcomes.clear()
+    ask()
+    assert counted.begun == 2, "the next one begins anew"
+
+
+@pytest.mark.parametrize("error", [None, ConnectFailed("x:1", "no")])
+async def test_tasks_share_one_run_and_its_outcome(error: Exception | None) -> None:
+    driver = AsyncDriver(RemotingClient())
+    counted = Counted(error)
+    tasks = [asyncio.create_task(driver.run(counted.outer())) for _ in range(8)]
+    await asyncio.sleep(0)
+    tasks[0].cancel()
+    outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+    assert isinstance(outcomes[0], asyncio.CancelledError)
+    assert outcomes[1:] == [error or "shared"] * 7
+    assert counted.begun == 1
+
+
+def test_threads_that_call_at_the_same_time_do_not_wait_for_each_other() -> None:
+    def slowly(command: Command) -> None:
+        return None
+
+    with stage({RequestCode.VIEW_MESSAGE_BY_ID: slowly}) as mute:
+        driver = BlockingDriver()
+
+        def ask() -> Plan[None]:
+            try:
+                yield Call(mute.address, request(RequestCode.VIEW_MESSAGE_BY_ID), 0.3)
+            except RemotingError:
+                return
+
+        began_s = time.monotonic()
+        threads = [threading.Thread(target=lambda: driver.run(ask())) for _ in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(5)
+        assert time.monotonic() - began_s < 1.2
+        driver.close()
+
+
+def test_a_closed_driver_wakes_its_threads_and_takes_no_more() -> None:
+    with stage({RequestCode.VIEW_MESSAGE_BY_ID: silence}) as mute:
+        driver = BlockingDriver()
+        errors: list[Exception] = []
+
+        def plan() -> Plan[None]:
+            yield Call(mute.address, request(RequestCode.VIEW_MESSAGE_BY_ID), 30)
+
+        def ask() -> None:
+            try:
+                driver.run(plan())
+            except RemotingError as error:
+                errors.append(error)
+
+        thread = threading.Thread(target=ask)
+        thread.start()
+        mute.wait_for(RequestCode.VIEW_MESSAGE_BY_ID)
+        driver.close()
+        thread.join(5)
+        assert len(errors) == 1
+        with pytest.raises(ClientClosed):
+            driver.run(plan())

@@ -1,0 +1,188 @@
+"""Beside appends and pulls: checkpoints, retention, a disk that fills up."""
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from rocketeer.clock import ManualClock
+from rocketeer.errors import StoreRefused
+from rocketeer.store import checkpointing, cleaning, summary
+from rocketeer.store.message_store import MessageStore
+from support.stores import SEGMENT_BYTES, bodies, checkpoint_now, kill, make_store, message, open_store
+
+HOUR_MS = 3_600_000
+NOON_MS = int(time.mktime((2023, 11, 14, 12, 0, 0, 0, 0, -1))) * 1000
+WAIT_S = 10
+
+
+def tick_until(store: MessageStore, clock: ManualClock, holds, step_ms: int = 100) -> None:  # type: ignore[no-untyped-def]
+    deadline_s = time.monotonic() + WAIT_S
+    while not holds():
+        assert time.monotonic() < deadline_s, "it never came true"
+        clock.advance(ms=step_ms)
+        store.tick()
+        time.sleep(0.001)  # the worker thread has its part
+
+
+def fill_segments(store: MessageStore, count: int) -> None:
+    while len(store.log.segments) < count:
+        store.append(message(b"x" * 4000, keys="k"))
+
+
+def age_files(store: MessageStore, clock: ManualClock) -> None:
+    """Their times are those of the test's clock."""
+    for segment in store.log.segments:
+        os.utime(segment.path, ns=(0, clock.now_ms() * 1_000_000))
+
+
+# --- checkpoints ----------------------------------------------------------------------------------
+
+
+def test_a_checkpoint_is_taken_every_minute(tmp_path: Path) -> None:
+    clock = ManualClock()
+    store = make_store(tmp_path, clock)
+    store.open()
+    store.append(message(keys="k"))
+    checkpoint_now(store, clock)
+    checkpoint, noted = summary.load(tmp_path / "checkpoint")
+    assert checkpoint.dispatched_offset == checkpoint.index_offset == store.log.max_offset
+    assert noted == summary.Summary(1, 0)
+    assert checkpoint.logics_ms == ManualClock().now_ms()
+    assert (tmp_path / "consumequeue/TopicTest/0/00000000000000000000").exists()
+    store.close()
+
+
+def test_much_new_log_makes_a_checkpoint_early(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpointing, "ROUND_BYTES", 10_000)
+    monkeypatch.setattr(checkpointing, "ROUND_BYTES_PER_QUEUE", 0)
+    clock = ManualClock()
+    store = make_store(tmp_path, clock)
+    store.open()
+    store.append(message(b"x" * 12_000))
+    tick_until(store, clock, lambda: summary.load(tmp_path / "checkpoint")[0].dispatched_offset == store.log.max_offset)
+    assert clock.now_ms() - ManualClock().now_ms() < 60_000
+    store.close()
+
+
+def test_a_checkpoint_of_many_queues_takes_many_ticks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpointing, "SLICE_S", 0.0)
+    clock = ManualClock()
+    store = make_store(tmp_path, clock)
+    store.open()
+    for number in range(100):
+        store.append(message(topic=f"T{number}"))
+    clock.advance(ms=60_000)
+    for _ in range(10):
+        store.tick()
+    written = len(list((tmp_path / "consumequeue").glob("*/*/*")))
+    assert 0 < written <= 10
+    store.append(message(topic="T0"))
+    checkpointed = store.log.max_offset - store.log.max_offset // 101
+    tick_until(store, clock, lambda: (summary.load(tmp_path / "checkpoint")[0].dispatched_offset or 0) > 0, 1)
+    checkpoint, noted = summary.load(tmp_path / "checkpoint")
+    assert checkpoint.dispatched_offset is not None
+    assert checkpoint.dispatched_offset <= checkpointed
+    assert noted is not None
+    assert noted.queue_offsets_sum == 100, "of the moment the round began"
+    store.close()
+
+
+# --- retention ------------------------------------------------------------------------------------
+
+
+def test_old_files_go_at_the_set_hour_and_everything_follows(tmp_path: Path) -> None:
+    clock = ManualClock(NOON_MS)
+    store = make_store(tmp_path, clock, reserved_hours=72, delete_when="04")
+    store.open()
+    fill_segments(store, 4)
+    last = store.log.segments[-1].base
+    for segment in store.log.segments[:-1]:
+        os.utime(segment.path, ns=(0, clock.now_ms() * 1_000_000))
+    clock.advance(ms=73 * HOUR_MS)  # 13 o'clock
+    for _ in range(100):
+        clock.advance(ms=1000)
+        store.tick()
+    assert len(store.log.segments) == 4
+    clock.advance(ms=15 * HOUR_MS)  # 4 o'clock
+    tick_until(store, clock, lambda: len(store.log.segments) == 1, 1000)
+    tick_until(store, clock, lambda: store.min_queue_offset("TopicTest", 0) > 0)
+    assert store.log.min_offset == last
+    assert store.min_queue_offset("TopicTest", 0) > 0
+    assert store.get("TopicTest", 0, 0, 1).next_offset == store.min_queue_offset("TopicTest", 0)
+    tick_until(store, clock, lambda: len(list((tmp_path / "commitlog").iterdir())) <= 2)
+    left = bodies(store)
+    copy = kill(store, tmp_path / "copy")
+    store.close()
+    for folder in (tmp_path, copy):
+        store, report = open_store(folder)
+        assert report.log_min == last
+        assert bodies(store) == left
+        assert store.min_queue_offset("TopicTest", 0) > 0
+        store.close()
+
+
+def test_an_operator_may_have_expired_files_deleted_at_once(tmp_path: Path) -> None:
+    clock = ManualClock(NOON_MS)
+    store = make_store(tmp_path, clock, reserved_hours=1, delete_when="04")
+    store.open()
+    fill_segments(store, 3)
+    age_files(store, clock)
+    clock.advance(ms=2 * HOUR_MS)
+    store.delete_expired()
+    tick_until(store, clock, lambda: len(store.log.segments) == 1)
+    store.close()
+
+
+@pytest.mark.parametrize("used", [91, 99])
+def test_a_nearly_full_disk_refuses_messages_until_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, used: int
+) -> None:
+    percent = used
+    monkeypatch.setattr(cleaning, "used_percent", lambda path: percent)
+    clock = ManualClock(NOON_MS)
+    store = make_store(tmp_path, clock, disk_warning_percent=90)
+    store.open()
+    store.tick()
+    with pytest.raises(StoreRefused) as refused:
+        store.append(message())
+    assert refused.value.reason == StoreRefused.DISK_FULL
+    ratio = f"{used / 100:5.2f}"
+    assert str(refused.value) == f"CL: {ratio} CQ: {ratio} INDEX: {ratio}", "RocketMQ's words"
+    percent = 50
+    tick_until(store, clock, lambda: store.refusal is None, 1000)
+    store.append(message(b"again"))
+    assert bodies(store) == [b"again"]
+    store.close()
+
+
+def test_over_85_percent_the_oldest_files_go_before_their_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    percent = 50
+    monkeypatch.setattr(cleaning, "used_percent", lambda path: percent)
+    clock = ManualClock(NOON_MS)
+    store = make_store(tmp_path, clock, disk_warning_percent=95, disk_clean_percent=85)
+    store.open()
+    fill_segments(store, 5)
+    age_files(store, clock)
+    clock.advance(ms=60_000)
+    for _ in range(20):
+        clock.advance(ms=1000)
+        store.tick()
+    assert len(store.log.segments) == 5
+    percent = 86
+    tick_until(store, clock, lambda: len(store.log.segments) == 4, 1000)
+    percent = 80
+    for _ in range(5):
+        clock.advance(ms=1000)
+        store.tick()
+    clock.advance(ms=60_000)
+    before = len(store.log.segments)
+    for _ in range(20):
+        clock.advance(ms=1000)
+        store.tick()
+    assert len(store.log.segments) == before >= 1
+    assert store.log.min_offset % SEGMENT_BYTES == 0
+    store.close()
