@@ -10,6 +10,8 @@ import threading
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Protocol
 
+# Thousands of tuples live for a few milliseconds each: looking for cycles among them often finds nothing.
+GC_THRESHOLDS = (50_000, 20, 20)
 EXIT_FORCED = 130  # what a shell reports for a program that Ctrl-C ended
 
 
@@ -50,6 +52,7 @@ async def serve(
         # What lives now lives until the end: no later collection needs to look at it.
         gc.collect()
         gc.freeze()
+        gc.set_threshold(*GC_THRESHOLDS)
         ready()
         await stop.wait()
 
