@@ -15,9 +15,9 @@ from pathlib import Path
 
 from rocketeer.clock import SystemClock
 from rocketeer.config import FlushMode, StoreConfig
+from rocketeer.record.entry import DispatchEntry
 from rocketeer.record.hosts import encode_host
 from rocketeer.record.layout import PendingMessage
-from rocketeer.record.entry import DispatchEntry
 from rocketeer.store.message_store import MessageStore
 
 HOST = encode_host("127.0.0.1", 1000)

@@ -131,7 +131,9 @@ def test_every_queue_pulls_as_the_manifest_says(name: str, store: MessageStore) 
     for topic, queues in manifest(name)[QUEUES].items():
         for queue_id, entries in queues.items():
             found = read_queue(store, topic, int(queue_id))
-            assert [(each.log_offset, each.size) for each in found] == [(at, size) for _, at, size, _ in entries]
+            assert [(each.log_offset, each.size) for each in found] == [
+                (at, size) for _, at, size, _ in entries
+            ]
             for each in found:
                 check(each, messages[each.log_offset])
 
@@ -253,7 +255,11 @@ def test_what_we_append_is_laid_out_as_recorded(tmp_path: Path) -> None:
     store.close()
     original.close()
     for path, content in derived_files(tmp_path / "original").items():
-        ours = (folder / "consumequeue" / path).read_bytes() if (folder / "consumequeue" / path).exists() else b""
+        ours = (
+            (folder / "consumequeue" / path).read_bytes()
+            if (folder / "consumequeue" / path).exists()
+            else b""
+        )
         assert len(ours) in (0, len(content))
         theirs = [entry[:2] for entry in ENTRY.iter_unpack(content) if entry[1]]
         assert [entry[:2] for entry in ENTRY.iter_unpack(ours) if entry[1]] == theirs

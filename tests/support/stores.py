@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from rocketeer.config import StoreConfig
 from rocketeer.record.hosts import encode_host
 from rocketeer.record.layout import PendingMessage, StoredMessage, split_records
 from rocketeer.record.properties import encode_properties
+from rocketeer.store.checkpoint import read_checkpoint
 from rocketeer.store.message_store import MessageStore, RecoveryReport
 
 STORE_HOST = encode_host("127.0.0.1", 10911)
@@ -89,6 +91,18 @@ def read_queue(store: MessageStore, topic: str = "TopicTest", queue_id: int = 0)
 
 def bodies(store: MessageStore, topic: str = "TopicTest", queue_id: int = 0) -> list[bytes]:
     return [each.body for each in read_queue(store, topic, queue_id)]
+
+
+def checkpoint_now(store: MessageStore, clock: ManualClock) -> None:
+    """Let time pass until the store has noted what its log has now."""
+    path = store.config.store_path / "checkpoint"
+    end = store.log.max_offset
+    clock.advance(ms=store.config.flush_queue_thorough_ms)
+    deadline_s = time.monotonic() + 10
+    while read_checkpoint(path).dispatched_offset != end:
+        assert time.monotonic() < deadline_s, "no checkpoint"
+        store.tick()
+        time.sleep(0.001)  # the worker thread writes it
 
 
 def kill(store: MessageStore, copy: Path) -> Path:

@@ -74,6 +74,7 @@ class Checkpointer:
         self._generation = 0
         self._sync_all = False
         self._noted = 0
+        self._forgotten = False
         self._began_s = 0.0
 
     def start(self) -> None:
@@ -107,13 +108,15 @@ class Checkpointer:
         with self._lock:
             self._generation += 1
             summary.forget(self._path)
-        self._began_s = -self._thorough_s
+            self._forgotten = True
 
     def _is_due(self) -> bool:
         new_bytes = self._log.max_offset - self._part_bytes() - self._noted
         since_s = self._clock.monotonic_s() - self._began_s
-        if not new_bytes or since_s < self._interval_s:
+        if since_s < self._interval_s:
             return False
+        if self._forgotten or not new_bytes:
+            return self._forgotten
         enough = max(ROUND_BYTES, ROUND_BYTES_PER_QUEUE * len(self._dispatch.queues.by_key))
         return new_bytes >= enough or since_s >= self._thorough_s
 
@@ -153,16 +156,17 @@ class Checkpointer:
         dispatch = self._dispatch
         index = dispatch.index
         paths = dispatch.queues.files.take_unsynced()
-        index_ms, index_last, index_offset = 0, 0, None
+        index_ms, index_last, index_offset = 0, -1, None
         if index is not None:
             paths += index.take_unsynced()
-            index_ms, index_last = index.last_update
+            index_ms, index_last = index.last_update[0], summary.last_indexed(index)
             index_offset = index.safe_offset(self._log.max_offset)
         note = Checkpoint(self._physic_ms(), current.store_ms, index_ms, current.log_end, index_offset)
         extra = Summary(current.queue_offsets_sum, index_last)
         generation = self._generation
         sync_all, self._sync_all = self._sync_all, False
         self._noted = current.log_end
+        self._forgotten = False
 
         def save() -> None:
             if sync_all or len(paths) >= _SYNC_ALL_AT:

@@ -124,9 +124,7 @@ class CommitLog:
     def refuse(self, refusal: StoreRefused | None) -> None:
         """From now on every append raises `refusal`; None lets them in again."""
         self._refusal = refusal
-        if refusal is not None:
-            self.mark = _REFUSING
-        elif self._active is not None:
+        if self._active is not None:
             self._set_mark(self._active)
 
     def close(self) -> None:
@@ -230,6 +228,9 @@ class CommitLog:
 
     def _set_mark(self, segment: Segment) -> None:
         """Where the writer must look up again: at half of what is ready, then at its end, then at the file's."""
+        if self._refusal is not None:
+            self.mark = _REFUSING
+            return
         at = self.max_offset - self.base
         reserved = segment.reserved
         half = reserved - AHEAD_BYTES // 2

@@ -60,7 +60,7 @@ class QueueTable:
                     f"the topic's name has {size} bytes, at most {TOPIC_BYTES_MAX} fit",
                 )
             if "/" in topic or "\0" in topic or topic in (".", ".."):
-                raise StoreRefused(StoreRefused.NOT_WRITABLE, f"a topic cannot be named {topic!r}")
+                raise StoreRefused(StoreRefused.BAD_TOPIC, f"a topic cannot be named {topic!r}")
             queue = self.by_key[topic, queue_id] = self._new(topic, queue_id)
         return queue
 

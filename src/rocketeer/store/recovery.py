@@ -22,7 +22,7 @@ from rocketeer.store.file_cache import delete_paths
 from rocketeer.store.index import Index
 from rocketeer.store.log_scan import LogScan
 from rocketeer.store.setting_aside import SetAside, set_aside
-from rocketeer.store.summary import Summary
+from rocketeer.store.summary import Summary, last_indexed
 
 log = logging.getLogger(__name__)
 
@@ -171,19 +171,19 @@ class Recovery:
         safe = min(sound_until, recorded or 0)
         intact = sound_until == self.checkpoint.dispatched_offset
         problems = index.load(clean=self.clean and intact and recorded is not None, safe_offset=safe)
-        last = index.last_update[1]
+        last = last_indexed(index)
         if recorded is None:
             whole = False
         elif intact and self.summary is not None:
             whole = last == self.summary.index_last_offset
         else:
-            whole = last > 0
+            whole = last >= 0
         if (whole and not problems) or safe <= self.log.min_offset:
             return safe
         return self._index_incomplete(problems, last)
 
     def _index_incomplete(self, problems: list[str], last: int) -> int:
-        why = problems[0] if problems else "no index files" if last == 0 else "files are missing"
+        why = problems[0] if problems else "no index files" if last < 0 else "files are missing"
         start = max(last, self.log.min_offset)
         self._did(f"the index is incomplete ({why}): it is filled from log offset {start} on")
         return start
@@ -218,8 +218,8 @@ class Recovery:
         if index is None:
             return queues_from
         problems = index.load(clean=self.clean, index_ms=self.checkpoint.index_ms)
-        last = index.last_update[1]
-        if last > 0 and not problems:
+        last = last_indexed(index)
+        if last >= 0 and not problems:
             return queues_from if self.clean else last
         return self._index_incomplete(problems, last)
 
@@ -288,7 +288,9 @@ class Recovery:
             while index.flush_pending(_INDEX_SLICE):
                 pass
         except OSError as error:
-            self._did(f"the index cannot be written now ({error}): {index.pending_count} messages wait for it")
+            self._did(
+                f"the index cannot be written now ({error}): {index.pending_count} messages wait for it"
+            )
             return False
         return True
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rocketeer.store.checkpoint import CHECKPOINT_BYTES, Checkpoint, encode_checkpoint, read_checkpoint
+from rocketeer.store.index import Index
 
 AT = 128
 FIELDS = struct.Struct(">iqq")
@@ -22,10 +23,17 @@ MAGIC = 0x53554D53  # "SUMS"
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """`queue_offsets_sum`: of all queues' ends for messages below the checkpoint's offset."""
+    """`queue_offsets_sum`: of all queues' ends for messages below the checkpoint's offset. `index_last_offset`
+    is -1 for an index without entries."""
 
     queue_offsets_sum: int
     index_last_offset: int
+
+
+def last_indexed(index: Index) -> int:
+    """Log offset of the newest message in the index; -1 if it has none."""
+    store_ms, log_offset = index.last_update
+    return log_offset if store_ms else -1
 
 
 def save(path: Path, checkpoint: Checkpoint, summary: Summary | None) -> None:

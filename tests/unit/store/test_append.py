@@ -154,7 +154,9 @@ def test_prepared_and_rolled_back_messages_are_in_no_queue(folder: Path) -> None
     store.append(message(b"committed", sys_flag=TX_COMMIT))
     assert bodies(store) == [b"seen", b"committed"]
     assert told == [("TopicTest", 0, 1), ("TopicTest", 0, 2)]
-    assert [each.sys_flag for each in store.query("TopicTest", "key", 0, 1 << 62, 10).messages] == [TX_PREPARED]
+    assert [each.sys_flag for each in store.query("TopicTest", "key", 0, 1 << 62, 10).messages] == [
+        TX_PREPARED
+    ]
     store.close()
 
 
@@ -256,8 +258,9 @@ def test_copied_bytes_must_follow_the_log_and_be_records(tmp_path: Path) -> None
     assert slave.log.max_offset == 300
     slave.append_raw(300, copied[300:])
     assert bodies(slave) == bodies(master)
-    with pytest.raises(StoreRefused, match="slave"):
-        slave.append(message())
+    for size in (0, 5000):
+        with pytest.raises(StoreRefused, match="slave"):
+            slave.append(message(b"x" * size))
     master.close()
     slave.close()
 

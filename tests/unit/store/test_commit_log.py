@@ -46,7 +46,9 @@ def test_a_thread_that_lags_costs_nothing_but_time(tmp_path: Path, monkeypatch: 
     store.close()
 
 
-def test_blocks_are_allocated_before_they_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_are_allocated_before_they_are_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(preparing, "AHEAD_BYTES", 1 << 20)
     monkeypatch.setattr(commit_log_module, "AHEAD_BYTES", 1 << 20)
     store, _ = open_store(tmp_path, segment_bytes=8 << 20, message_bytes_max=1 << 20)

@@ -157,7 +157,9 @@ def test_a_sync_covers_all_files_since_the_last(tmp_path: Path, disk: Disk, loop
     store.close()
 
 
-def test_without_anybody_waiting_the_log_is_synced_every_interval(tmp_path: Path, disk: Disk, loop: Loop) -> None:
+def test_without_anybody_waiting_the_log_is_synced_every_interval(
+    tmp_path: Path, disk: Disk, loop: Loop
+) -> None:
     store = make_store(tmp_path, None, loop.jobs.put, flush_interval_ms=1)
     store.open()
     disk.syncs.clear()

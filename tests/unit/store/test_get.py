@@ -43,7 +43,12 @@ def test_offsets_outside_the_queue(folder: Path) -> None:
     low, high = store.min_queue_offset("TopicTest", 0), store.max_queue_offset("TopicTest", 0)
     assert outcome(store.get("TopicTest", 0, 0, 32)) == (GetStatus.OFFSET_TOO_SMALL, low, low, high)
     assert outcome(store.get("TopicTest", 0, high, 32)) == (GetStatus.OFFSET_OVERFLOW_ONE, high, low, high)
-    assert outcome(store.get("TopicTest", 0, high + 1, 32)) == (GetStatus.OFFSET_OVERFLOW_BADLY, high, low, high)
+    assert outcome(store.get("TopicTest", 0, high + 1, 32)) == (
+        GetStatus.OFFSET_OVERFLOW_BADLY,
+        high,
+        low,
+        high,
+    )
     assert store.get("TopicTest", 0, low, 1).status is GetStatus.FOUND
     store.close()
 
@@ -117,7 +122,9 @@ def test_tags_that_do_not_match_are_passed_over(folder: Path) -> None:
     for number in range(60):
         store.append(message(b"%d" % number, tags="AB"[number % 2]))
     fetched = store.get("TopicTest", 0, 0, 10, accepts=lambda code: code == tag_hash("B"))
-    assert [each.body for each in split_records(b"".join(fetched.parts))] == [b"%d" % n for n in range(1, 20, 2)]
+    assert [each.body for each in split_records(b"".join(fetched.parts))] == [
+        b"%d" % n for n in range(1, 20, 2)
+    ]
     # The loop stops when it meets the first entry it has no room for, wanted or not.
     assert fetched.next_offset == 20
     fetched = store.get("TopicTest", 0, 30, 10, accepts=lambda code: False)
@@ -136,7 +143,9 @@ def test_one_answer_looks_at_800_entries(folder: Path) -> None:
 def test_a_filter_may_look_at_whole_records(folder: Path) -> None:
     store, _ = open_store(folder)
     fill(store, 20, 1)
-    fetched = store.get("TopicTest", 0, 0, 32, matches=lambda record: decode_record(record).body in (b"3", b"7"))
+    fetched = store.get(
+        "TopicTest", 0, 0, 32, matches=lambda record: decode_record(record).body in (b"3", b"7")
+    )
     assert [each.body for each in split_records(b"".join(fetched.parts))] == [b"3", b"7", b"3", b"7"]
     assert fetched.next_offset == 20
     store.close()

@@ -61,12 +61,18 @@ def test_much_new_log_makes_a_checkpoint_early(tmp_path: Path, monkeypatch: pyte
     store = make_store(tmp_path, clock)
     store.open()
     store.append(message(b"x" * 12_000))
-    tick_until(store, clock, lambda: summary.load(tmp_path / "checkpoint")[0].dispatched_offset == store.log.max_offset)
+    tick_until(
+        store,
+        clock,
+        lambda: summary.load(tmp_path / "checkpoint")[0].dispatched_offset == store.log.max_offset,
+    )
     assert clock.now_ms() - ManualClock().now_ms() < 60_000
     store.close()
 
 
-def test_a_checkpoint_of_many_queues_takes_many_ticks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_checkpoint_of_many_queues_takes_many_ticks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(checkpointing, "SLICE_S", 0.0)
     clock = ManualClock()
     store = make_store(tmp_path, clock)
@@ -86,6 +92,23 @@ def test_a_checkpoint_of_many_queues_takes_many_ticks(tmp_path: Path, monkeypatc
     assert checkpoint.dispatched_offset <= checkpointed
     assert noted is not None
     assert noted.queue_offsets_sum == 100, "of the moment the round began"
+    store.close()
+
+
+def test_a_deleted_topic_is_noted_although_no_message_follows(tmp_path: Path) -> None:
+    clock = ManualClock()
+    store = make_store(tmp_path / "store", clock)
+    store.open()
+    store.append(message(keys="k"))
+    checkpoint_now(store, clock)
+    store.delete_topic("TopicTest")
+    assert summary.load(tmp_path / "store/checkpoint")[1] is None
+    tick_until(store, clock, lambda: summary.load(tmp_path / "store/checkpoint")[1] == summary.Summary(0, 0))
+    copy = kill(store, tmp_path / "copy")
+    store.close()
+    store, report = open_store(copy)
+    assert store.queues() == []
+    assert report.redone_messages == 0
     store.close()
 
 

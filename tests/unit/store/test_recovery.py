@@ -121,7 +121,9 @@ def test_redone_messages_reach_the_dispatchers(tmp_path: Path) -> None:
     store.close()
 
 
-def test_a_start_after_death_reads_from_the_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_start_after_death_reads_from_the_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("rocketeer.store.recovery.VERIFY_BYTES", 4096)
     folder = stopped(tmp_path, "died late")
     store, report = open_store(folder)
@@ -275,7 +277,9 @@ DAMAGE: list[Callable[[Path], None]] = [
 
 @pytest.mark.parametrize("how", HOW)
 @pytest.mark.parametrize("damage", DAMAGE, ids=lambda damage: damage.__name__)
-def test_what_is_derived_comes_back_from_the_log(tmp_path: Path, how: str, damage: Callable[[Path], None]) -> None:
+def test_what_is_derived_comes_back_from_the_log(
+    tmp_path: Path, how: str, damage: Callable[[Path], None]
+) -> None:
     folder = stopped(tmp_path, how)
     if damage in (cut_queue_file, zero_end_of_queue_file) and how == "died":
         pytest.skip("its queues were never written out")
@@ -318,6 +322,16 @@ def test_a_topic_deleted_on_purpose_does_not_come_back(tmp_path: Path) -> None:
     store.close()
     store, _ = open_store(copy)
     assert numbers(store)[:2] == [0, 1], "what the log had after the last checkpoint is dispatched again"
+    store.close()
+
+
+def test_a_single_message_is_found_again_by_its_key(tmp_path: Path) -> None:
+    store, _ = open_store(tmp_path)
+    store.append(message(b"only", keys="key"))
+    store.close()
+    shutil.rmtree(tmp_path / "index")
+    store, _ = open_store(tmp_path)
+    assert [each.body for each in store.query("TopicTest", "key", 0, 1 << 62, 5).messages] == [b"only"]
     store.close()
 
 
@@ -377,7 +391,9 @@ def test_garbage_behind_the_log_is_cut_off(tmp_path: Path, how: str) -> None:
 
 @pytest.mark.parametrize("how", HOW)
 @pytest.mark.parametrize("place", ["body", "size", "magic", "zeros"])
-def test_behind_damage_in_the_middle_bytes_are_set_aside_not_lost(tmp_path: Path, how: str, place: str) -> None:
+def test_behind_damage_in_the_middle_bytes_are_set_aside_not_lost(
+    tmp_path: Path, how: str, place: str
+) -> None:
     folder = stopped(tmp_path, how)
     looking, _ = open_store(shutil.copytree(folder, tmp_path / "looking"))
     victim = looking.query("Topic0", "k40", 0, 1 << 62, 1).messages[0]
