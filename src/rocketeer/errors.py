@@ -1,5 +1,7 @@
 """Every error a user of Rocketeer can meet; each says what was wrong, with which value, and what to do."""
 
+from collections.abc import Sequence
+
 
 class RocketeerError(Exception):
     """The root of all errors raised on purpose."""
@@ -83,6 +85,7 @@ class StoreRefused(RocketeerError):
     TOO_LARGE = "TOO_LARGE"
     NOT_WRITABLE = "NOT_WRITABLE"
     PROPERTIES_TOO_LONG = "PROPERTIES_TOO_LONG"
+    BAD_TOPIC = "BAD_TOPIC"
 
     def __init__(self, reason: str, text: str) -> None:
         super().__init__(text)
@@ -105,7 +108,9 @@ class PortInUse(RocketeerError):
     """Another process listens there."""
 
     def __init__(self, host: str, port: int) -> None:
-        super().__init__(f"port {port} on {host} is in use by another process; stop it or choose another port")
+        super().__init__(
+            f"port {port} on {host} is in use by another process; stop it or choose another port"
+        )
         self.port = port
 
 
@@ -136,3 +141,95 @@ class ConnectionLost(RemotingError):
     def __init__(self, address: str, why: str = "closed by the peer") -> None:
         super().__init__(f"connection to {address} lost: {why}")
         self.address = address
+
+
+# --- the clients -----------------------------------------------------------------------------
+
+
+class ClientError(RocketeerError):
+    """A producer or consumer cannot do what it was asked."""
+
+
+class ClientClosed(ClientError):
+    """The producer or consumer was not started, or was closed."""
+
+
+class InvalidGroup(ClientError, ValueError):
+    """A producer or consumer group name that RocketMQ's rules do not allow."""
+
+
+class NoNameServer(ClientError):
+    """No name server address is known, or none of them answered; the text says which were asked."""
+
+    def __init__(self, asked: Sequence[tuple[str, str]] = (), text: str = "") -> None:
+        tries = "; ".join(why for _, why in asked)
+        super().__init__(text or f"no name server answered: {tries}")
+        self.asked = tuple(address for address, _ in asked)
+
+
+class NoRoute(ClientError):
+    """The name servers know no broker that has the topic."""
+
+    def __init__(self, topic: str, asked: Sequence[str], why: str = "") -> None:
+        super().__init__(
+            f"no route to topic {topic!r}: asked name server {', '.join(asked) or '(none)'}. "
+            + (why or "Create the topic, or check that its broker is running and registered there")
+        )
+        self.topic = topic
+        self.asked = tuple(asked)
+
+
+class NoBroker(ClientError):
+    """A route without a broker that can be used: none is up, or none lets us write."""
+
+    def __init__(self, topic: str, broker: str | None, why: str) -> None:
+        super().__init__(f"no broker for topic {topic!r}: {broker + ' ' if broker else ''}{why}")
+        self.topic = topic
+        self.broker = broker
+
+
+class BrokerRefused(ClientError):
+    """The broker answered, and the answer is no: its code and remark, and which broker and queue it was."""
+
+    def __init__(
+        self, code: int, remark: str | None, *, broker: str, code_name: str = "", queue: object = None
+    ) -> None:
+        where = f"broker {broker}" + (f", {queue}" if queue is not None else "")
+        super().__init__(f"{where} refused with code {code} {code_name}: {remark or '(no remark)'}")
+        self.code = code
+        self.remark = remark or ""
+        self.broker = broker
+        self.queue = queue
+
+
+class SendFailed(ClientError):
+    """No attempt to send brought an answer; `attempts` holds queue and error of each.
+
+    Whether a message was stored is unknown where the error is CallTimeout or ConnectionLost.
+    """
+
+    def __init__(self, topic: str, attempts: Sequence[tuple[object, Exception]], why: str = "") -> None:
+        tries = "; ".join(f"{queue}: {error}" for queue, error in attempts)
+        what = why or f"{len(attempts)} attempt{'s' if len(attempts) != 1 else ''} failed"
+        super().__init__(f"message to topic {topic!r} not sent: {what}" + (f" ({tries})" if tries else ""))
+        self.topic = topic
+        self.attempts = tuple(attempts)
+
+
+class SendTimeout(SendFailed):
+    """The time for a send is over; all its attempts share it."""
+
+
+class TooManyInFlight(ClientError):
+    """So many unanswered sends wait already that no place got free in time."""
+
+
+class MessageTooLarge(ClientError, ValueError):
+    """A body, a batch or properties over the limit; nothing was sent."""
+
+    def __init__(self, what: str, *, size: int, limit: int, advice: str = "") -> None:
+        super().__init__(
+            f"{what} of {size} bytes is over the limit of {limit}" + (f": {advice}" if advice else "")
+        )
+        self.size = size
+        self.limit = limit

@@ -73,6 +73,20 @@ async def test_slow_jobs_run_side_by_side_up_to_the_limit(kind: Callable[..., Wo
     workers.close()
 
 
+async def test_a_job_that_hangs_does_not_hold_up_the_next_one() -> None:
+    done: list[Job] = []
+    workers = ThreadWorkers(2, done.extend, "w")
+    slow, quick = Listening(0, 1.0), Listening(1)
+    workers.submit([slow])
+    await asyncio.sleep(0.05)
+    workers.submit([quick])
+    while not done:
+        await asyncio.sleep(0.001)
+    assert done == [quick]
+    assert await workers.wait_idle(WAIT_S)
+    workers.close()
+
+
 async def test_quick_jobs_stay_in_one_thread() -> None:
     jobs = [Listening(number) for number in range(200)]
     workers = ThreadWorkers(20, lambda done: None, "w")

@@ -1,0 +1,180 @@
+"""What concurrent and ordered consumption share: listeners, their workers, and how a failed message goes back."""
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+from rocketeer.client.aio.instance import ClientInstance
+from rocketeer.client.aio.offset_keeper import OffsetKeeper
+from rocketeer.client.aio.workers import Job, TaskWorkers, ThreadWorkers, Workers
+from rocketeer.client.core.config import ConsumerConfig
+from rocketeer.client.core.outcome import RETRY, Outcome
+from rocketeer.client.core.process_queue import ProcessQueue
+from rocketeer.client.core.received import ReceivedMessage
+from rocketeer.client.plans.brokers import Cluster
+from rocketeer.client.plans.groups import send_back
+from rocketeer.errors import RocketeerError
+from rocketeer.model.queue import MessageQueue
+from rocketeer.model.topic import RETRY_PREFIX
+
+log = logging.getLogger(__name__)
+
+Returned: TypeAlias = Any
+ListenerFunction: TypeAlias = Callable[[Any], Returned] | Callable[[Any], Awaitable[Returned]]
+"""Takes a message, or a list of them when `consume_batch` is over 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """A user's function, and whether it is a coroutine function."""
+
+    call: Callable[[Any], Any]
+    is_async: bool
+
+    @classmethod
+    def of(cls, function: ListenerFunction) -> "Listener":
+        asks = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+            getattr(function, "__call__", None)  # noqa: B004 the method itself is wanted
+        )
+        return cls(function, asks)
+
+
+def _nobody(message: object) -> Outcome:
+    """Stands in for a listener whose topic is not subscribed any more: a retry of an old message."""
+    log.warning("no listener message=%r", message)
+    return RETRY
+
+
+NOBODY = Listener(_nobody, False)
+
+
+class DirectRun(Protocol):
+    """What came of a message consumed because an operator asked for it."""
+
+    outcome: Outcome
+    error: BaseException | None
+
+
+class Desk:
+    """The tools of one push consumer, made when it starts."""
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        instance: ClientInstance,
+        cluster: Cluster,
+        offsets: OffsetKeeper,
+        listeners: Mapping[str, Listener],
+        room: Callable[[ProcessQueue], None],
+    ) -> None:
+        self.config = config
+        self.instance = instance
+        self.cluster = cluster
+        self.offsets = offsets
+        self.listeners = listeners
+        """By topic with its namespace; changes when subscriptions do."""
+        self.room = room
+        self.consumed: dict[str, int] = {}
+        self.failed: dict[str, int] = {}
+        """Messages by topic, for the running info."""
+
+    def listener_of(self, message: ReceivedMessage) -> Listener:
+        return self.listeners.get(message.origin_topic, NOBODY)
+
+    def runs(self, messages: Sequence[ReceivedMessage]) -> Iterable[tuple[Listener, list[ReceivedMessage]]]:
+        """Neighbouring messages of one listener; only a retry topic holds messages of several."""
+        queue = messages[0].queue
+        if not queue.topic.startswith(RETRY_PREFIX):
+            yield self.listeners.get(queue.topic, NOBODY), list(messages)
+            return
+        run: list[ReceivedMessage] = []
+        for message in messages:
+            if run and message.origin_topic != run[0].origin_topic:
+                yield self.listener_of(run[0]), run
+                run = []
+            run.append(message)
+        yield self.listener_of(run[0]), run
+
+    async def send_back(self, message: ReceivedMessage, delay_level: int, retries_max: int) -> bool:
+        """True when the broker took it."""
+        plan = send_back(
+            self.cluster,
+            self.config.full_group,
+            message,
+            delay_level=delay_level,
+            retries_max=retries_max,
+        )
+        try:
+            await self.instance.run(plan)
+        except RocketeerError as error:
+            log.warning("message not sent back message=%r reason=%s", message, error)
+            return False
+        return True
+
+
+class Crew:
+    """Both kinds of workers, each made when the first listener of its kind has something to do."""
+
+    def __init__(self, most: int, name: str, done: Callable[[list[Any]], None]) -> None:
+        self._most = most
+        self._name = name
+        self._done = done
+        self._workers: dict[bool, Workers] = {}
+        self._paused = False
+
+    def submit(self, is_async: bool, jobs: Iterable[Job]) -> None:
+        workers = self._workers.get(is_async)
+        if workers is None:
+            kind = TaskWorkers if is_async else ThreadWorkers
+            workers = self._workers[is_async] = kind(self._most, self._done, self._name)
+            if self._paused:
+                workers.pause()
+        workers.submit(jobs)
+
+    def pause(self) -> None:
+        self._paused = True
+        for workers in self._workers.values():
+            workers.pause()
+
+    def resume(self) -> None:
+        self._paused = False
+        for workers in self._workers.values():
+            workers.resume()
+
+    async def finish(self, timeout_s: float) -> bool:
+        """Forget what has not begun, wait for the rest; False when a listener is still at it."""
+        self.pause()
+        for workers in self._workers.values():
+            workers.clear()
+        waits = [workers.wait_idle(timeout_s) for workers in self._workers.values()]
+        return all(await asyncio.gather(*waits))
+
+    def close(self) -> None:
+        for workers in self._workers.values():
+            workers.close()
+
+
+class Service(Protocol):
+    """One way of consuming, as the queues in hand need it."""
+
+    def found(self, held: ProcessQueue, messages: Sequence[ReceivedMessage]) -> None:
+        """Messages were put into the queue; without any, go on with those that are there."""
+
+    async def settle_down(self, held: ProcessQueue) -> None:
+        """The queue was dropped: wait until its offset does not change any more."""
+
+    async def lock(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, float]:
+        """Which of the queues may be taken up, and until when (monotonic seconds)."""
+
+    async def let_go(self, held: ProcessQueue) -> None:
+        """The queue was dropped and its pulling stopped: store its offset, give back its lock."""
+
+
+class DirectService(Protocol):
+    """A way of consuming that has listeners."""
+
+    async def direct(self, message: ReceivedMessage) -> DirectRun:
+        """Consume one message now, whatever queue it is from."""

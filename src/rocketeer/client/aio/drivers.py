@@ -1,0 +1,63 @@
+"""Runs plans on asyncio: each effect is awaited, its outcome sent or thrown back into the plan.
+
+driver = AsyncDriver(remoting)
+route = await driver.run(fetch_route(...))
+"""
+
+import asyncio
+from collections.abc import Hashable
+from typing import Any, TypeVar
+
+from rocketeer.client.plans.effects import Call, Effect, Oneway, Plan, Shared, Sleep
+from rocketeer.errors import RocketeerError
+from rocketeer.remoting.client import RemotingClient
+
+T = TypeVar("T")
+
+
+class AsyncDriver:
+    """One per connection owner; any number of plans may run in it at a time."""
+
+    def __init__(self, remoting: RemotingClient) -> None:
+        self._remoting = remoting
+        self._shared: dict[Hashable, asyncio.Task[Any]] = {}
+
+    async def run(self, plan: Plan[T]) -> T:
+        invoke = self._remoting.invoke
+        try:
+            effect = next(plan)
+            while True:
+                try:
+                    if type(effect) is Call:  # nearly all of them
+                        came: Any = await invoke(effect.address, effect.command, effect.timeout_s)
+                    else:
+                        came = await self._do(effect)
+                except RocketeerError as error:
+                    effect = plan.throw(error)
+                else:
+                    effect = plan.send(came)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+    async def _do(self, effect: Effect) -> Any:
+        match effect:
+            case Call(address, command, timeout_s):
+                return await self._remoting.invoke(address, command, timeout_s)
+            case Oneway(address, command, timeout_s):
+                await self._remoting.oneway(address, command, timeout_s)
+            case Sleep(seconds):
+                await asyncio.sleep(seconds)
+            case Shared(key, plan):
+                task = self._shared.get(key)
+                if task is None:
+                    task = self._shared[key] = asyncio.create_task(self.run(plan))
+                    task.add_done_callback(lambda done: self._share_ended(key, done))
+                # Shielded: one of those who wait may be cancelled, the others still want the outcome.
+                return await asyncio.shield(task)
+        return None
+
+    def _share_ended(self, key: Hashable, task: asyncio.Task[Any]) -> None:
+        self._shared.pop(key, None)
+        if not task.cancelled():
+            task.exception()  # asked for, so that asyncio does not complain when all who waited are gone

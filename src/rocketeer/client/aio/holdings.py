@@ -1,0 +1,133 @@
+"""The queues in a push consumer's hands: taken up, let go, and begun anew at another offset."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from rocketeer.client.aio.consuming import Service
+from rocketeer.client.aio.offset_keeper import OffsetKeeper
+from rocketeer.client.aio.puller import Puller
+from rocketeer.client.core.process_queue import ProcessQueue
+from rocketeer.client.core.rebalance import Change
+from rocketeer.errors import RocketeerError
+from rocketeer.model.queue import MessageQueue
+
+log = logging.getLogger(__name__)
+
+LEAVE_S: Final = 2.0
+
+
+class Holdings:
+    """Invariant: a queue is in `table`, or being let go, or not ours; never two of these."""
+
+    def __init__(self, group: str, offsets: OffsetKeeper, changed: Callable[[], None]) -> None:
+        self.table: dict[MessageQueue, ProcessQueue] = {}
+        self.per_topic: dict[str, int] = {}
+        self._group = group
+        self._offsets = offsets
+        self._changed = changed
+        """Told when a queue that was being let go can be had again."""
+        self._leaving: dict[MessageQueue, asyncio.Task[None]] = {}
+        self._closing = False
+        self._puller: Puller
+        self._service: Service
+
+    def use(self, puller: Puller, service: Service) -> None:
+        """These two know us, so they come later."""
+        self._puller = puller
+        self._service = service
+
+    def queues(self) -> tuple[MessageQueue, ...]:
+        return tuple(self.table)
+
+    def held(self) -> list[ProcessQueue]:
+        return list(self.table.values())
+
+    async def apply(self, change: Change) -> bool:
+        """What a rebalance decided; False when a queue could not be taken up yet."""
+        for queue in change.let_go:
+            held = self.table.pop(queue, None)
+            if held is not None:
+                log.info("queue let go group=%s queue=%s", self._group, queue)
+                self._drop(held)
+                task = asyncio.create_task(self._let_go(held), name=f"let go {queue}")
+                self._leaving[queue] = task
+        self._count()
+        complete = await self._take(change.take)
+        self._count()
+        return complete
+
+    async def _take(self, wanted: tuple[MessageQueue, ...]) -> bool:
+        queues = [queue for queue in wanted if queue not in self._leaving and queue not in self.table]
+        complete = len(queues) == len(wanted)
+        if not queues:
+            return complete
+        locked = await self._service.lock(queues)
+        begun = await asyncio.gather(*(self._begin(queue, until_s) for queue, until_s in locked.items()))
+        return complete and len(locked) == len(queues) and all(begun)
+
+    async def _begin(self, queue: MessageQueue, lock_until_s: float) -> bool:
+        try:
+            offset = await self._offsets.start_of(queue)
+        except RocketeerError as error:
+            log.warning("queue not taken up group=%s queue=%s reason=%s", self._group, queue, error)
+            return False
+        if self._closing:
+            return False
+        log.info("queue taken up group=%s queue=%s offset=%d", self._group, queue, offset)
+        self._hold(ProcessQueue(queue, offset, lock_until_s=lock_until_s))
+        return True
+
+    def _hold(self, held: ProcessQueue) -> None:
+        self.table[held.queue] = held
+        self._puller.start(held)
+
+    def _drop(self, held: ProcessQueue) -> None:
+        held.dropped = True
+        self._puller.stop(held)
+
+    async def _let_go(self, held: ProcessQueue) -> None:
+        try:
+            await self._service.let_go(held)
+        finally:
+            self._offsets.table.forget(held.queue)
+            self._leaving.pop(held.queue, None)
+            self._changed()
+
+    async def begin_at(self, held: ProcessQueue, offset: int, *, store: bool = True) -> None:
+        """Go on at another offset, and store it: the old one does not exist, or an operator said so."""
+        if held.dropped or self.table.get(held.queue) is not held:
+            return
+        self._drop(held)
+        await self._service.settle_down(held)
+        if store:
+            await self._offsets.reset(held.queue, offset)
+        if self.table.get(held.queue) is held and not self._closing:
+            self._hold(ProcessQueue(held.queue, offset, lock_until_s=held.lock_until_s))
+
+    def lose(self, held: ProcessQueue) -> None:
+        """Somebody else has it: nothing to store."""
+        if self.table.get(held.queue) is held:
+            del self.table[held.queue]
+            self._drop(held)
+            self._offsets.table.forget(held.queue)
+            self._count()
+            self._changed()
+
+    async def close(self) -> None:
+        """No more pulling, and nothing new; what is being let go gets a moment."""
+        self._closing = True
+        self._puller.stop_all()
+        if self._leaving:
+            await asyncio.wait(self._leaving.values(), timeout=LEAVE_S)
+
+    def drop_all(self) -> None:
+        for held in self.table.values():
+            held.dropped = True
+        self.table.clear()
+
+    def _count(self) -> None:
+        self.per_topic = {}
+        for queue in self.table:
+            self.per_topic[queue.topic] = self.per_topic.get(queue.topic, 0) + 1

@@ -1,0 +1,278 @@
+"""A lite pull consumer between start and close: queues kept filled in the background, taken from by `poll`."""
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Collection, Coroutine, Iterable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from rocketeer.client.aio.holdings import Holdings
+from rocketeer.client.aio.instance import ClientInstance, Member
+from rocketeer.client.aio.offset_keeper import OffsetKeeper
+from rocketeer.client.aio.puller import Puller
+from rocketeer.client.aio.push_work import join_group, leave_group
+from rocketeer.client.aio.rebalancer import Rebalancer
+from rocketeer.client.aio.subscriptions import Subscriptions
+from rocketeer.client.core.allocate import Strategy
+from rocketeer.client.core.config import ConsumerConfig
+from rocketeer.client.core.flow import Limits
+from rocketeer.client.core.lending import Lent, Loan, lend
+from rocketeer.client.core.offsets import OffsetFile
+from rocketeer.client.core.process_queue import ProcessQueue
+from rocketeer.client.core.rebalance import Change
+from rocketeer.client.core.received import ReceivedMessage
+from rocketeer.client.plans.brokers import Cluster
+from rocketeer.client.plans.pull import PullSettings
+from rocketeer.client.plans.reading import Reading
+from rocketeer.errors import NoRoute
+from rocketeer.model.queue import MessageQueue
+from rocketeer.model.subscription import MessageModel
+
+STORE_S: Final = 2.0
+_PAUSED: Final = Limits(-1, -1, None)  # so nothing at all fits: every queue holds at least 0
+FOREVER_S: Final = float("inf")
+
+
+class LiteWork:
+    """Also the `Service` its Holdings talk to: there are no listeners and no locks here."""
+
+    def __init__(
+        self,
+        instance: ClientInstance,
+        config: ConsumerConfig,
+        *,
+        member: Member,
+        subscriptions: Subscriptions,
+        strategy: Strategy,
+        auto_commit: bool,
+        offset_folder: Path | None,
+    ) -> None:
+        self.instance = instance
+        self._config = config
+        self._member = member
+        self._subscriptions = subscriptions
+        self._auto_commit = auto_commit
+        cluster = Cluster(instance.routes, instance.nameservers, config.call_timeout_s)
+        self.reading = Reading(config, cluster)
+        broadcasting = config.message_model is MessageModel.BROADCASTING
+        file = OffsetFile.at(instance.client_id, config.full_group, offset_folder) if broadcasting else None
+        now_ms = instance.clock.now_ms()
+        self._offsets = OffsetKeeper(instance.driver, cluster, config, now_ms=now_ms, file=file)
+        self.holdings = Holdings(config.full_group, self._offsets, lambda: self._rebalancer.soon())
+        self._puller = Puller(
+            instance,
+            cluster,
+            PullSettings(
+                config.full_group, config.pull_batch, config.pull_hold_s, config.namespace, lite=True
+            ),
+            timeout_s=config.pull_timeout_s,
+            interval_s=config.pull_interval_s,
+            subscription=subscriptions.get,
+            limits=self._limits,
+            offset_to_tell=lambda queue: None,
+            nothing=self._nothing_found,
+            found=self.found,
+            moved=self.holdings.begin_at,
+        )
+        self.holdings.use(self._puller, self)
+        self._rebalancer = Rebalancer(
+            instance,
+            config,
+            strategy,
+            subscriptions=lambda: subscriptions.by_topic,
+            held=self.holdings.queues,
+            apply=self.holdings.apply,
+        )
+        self.loan = Loan()
+        self._polled: dict[MessageQueue, int] = {}
+        """Offsets behind what the last poll gave: consumed when the next one comes."""
+        self._ready: deque[ProcessQueue] = deque()
+        self._arrived = asyncio.Event()
+        self._paused: frozenset[MessageQueue] = frozenset()
+        self._by_hand = False
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # --- coming and going --------------------------------------------------------------------
+
+    async def start(self, assigned: Collection[MessageQueue] | None) -> None:
+        join_group(self.instance, self._config)
+        self._by_hand = assigned is not None
+        for topic in self._subscriptions.by_topic:
+            with contextlib.suppress(NoRoute):
+                await self.instance.route(topic)
+        self.instance.join(self._member)
+        await self.instance.heartbeat_now()
+        if assigned is None:
+            await self._rebalancer.start()
+        else:
+            await self.assign(assigned)
+        if self._auto_commit:
+            self._spawn(self._store_repeatedly())
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def close(self, *, consumed: bool) -> None:
+        """`consumed` tells whether what was given last counts."""
+        try:
+            if not self._by_hand:
+                await self._rebalancer.stop()
+            for task in tuple(self._tasks):
+                task.cancel()
+            await self.holdings.close()
+            if consumed:
+                self.loan.settle()
+                self._settle_polled()
+            if self._auto_commit:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(STORE_S):
+                        await self._store()
+            self.holdings.drop_all()
+            self._arrived.set()
+            await self.instance.leave(self._member)
+            leave_group(self.instance, self._config)
+        finally:
+            await self.instance.release()
+
+    # --- which queues ------------------------------------------------------------------------
+
+    async def assign(self, queues: Collection[MessageQueue]) -> None:
+        """Exactly these, whoever else reads them; tried again until all brokers have answered."""
+        wanted, held = set(queues), set(self.holdings.queues())
+        change = Change(tuple(sorted(held - wanted)), tuple(sorted(wanted - held)))
+        if not await self.holdings.apply(change):
+            self._spawn(self._assign_later(queues))
+
+    async def _assign_later(self, queues: Collection[MessageQueue]) -> None:
+        await asyncio.sleep(0.5)
+        await self.assign(queues)
+
+    async def subscription_changed(self, topic: str) -> None:
+        if topic in self._subscriptions.by_topic:
+            with contextlib.suppress(NoRoute):
+                await self.instance.route(topic)
+        await self.instance.heartbeat_now()
+        self._puller.restart(topic)
+        self._rebalancer.soon()
+
+    async def seek(self, queue: MessageQueue, offset: int) -> bool:
+        """Go on at this offset; False when the queue is not ours."""
+        held = self.holdings.table.get(queue)
+        if held is None:
+            return False
+        self._polled.pop(queue, None)
+        self.loan.done.pop(queue, None)
+        self._offsets.table.update(queue, offset, only_forward=False)
+        await self.holdings.begin_at(held, offset, store=False)
+        return True
+
+    def pause(self, queues: Iterable[MessageQueue]) -> None:
+        self._paused |= frozenset(queues)
+
+    def resume(self, queues: Iterable[MessageQueue]) -> None:
+        self._paused -= frozenset(queues)
+        for held in self.holdings.held():
+            self._puller.room(held)
+            self.found(held, ())
+
+    def _limits(self, held: ProcessQueue) -> Limits:
+        if held.queue in self._paused:
+            return _PAUSED
+        queues = self.holdings.per_topic.get(held.queue.topic, 1)
+        return Limits.of(self._config, ordered=True, queues_of_topic=queues)
+
+    # --- messages ----------------------------------------------------------------------------
+
+    async def poll(self, timeout_s: float, most: int) -> list[ReceivedMessage]:
+        self._settle_polled()
+        lent = await self.borrow(timeout_s, most)
+        for _, message, after in lent:
+            self._polled[message.queue] = after
+        return [each.message for each in lent]
+
+    async def borrow(self, timeout_s: float, most: int) -> list[Lent]:
+        """Up to `most` messages, waiting for the first."""
+        lent = self._take(most)
+        if not lent and timeout_s > 0:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(timeout_s):
+                    while not lent:
+                        self._arrived.clear()
+                        await self._arrived.wait()
+                        lent = self._take(most)
+        return lent
+
+    def _take(self, most: int) -> list[Lent]:
+        """From the queues in turn, so that a full one does not starve the others."""
+        lent: list[Lent] = []
+        for _ in range(len(self._ready)):
+            held = self._ready.popleft()
+            if held.dropped or held.queue in self._paused or not held.waiting:
+                continue
+            lent += lend(held, most - len(lent))
+            if held.waiting:
+                self._ready.append(held)
+            self._puller.room(held)
+            if len(lent) >= most:
+                break
+        return lent
+
+    def found(self, held: ProcessQueue, messages: Sequence[ReceivedMessage]) -> None:
+        if held.waiting and held not in self._ready:
+            self._ready.append(held)
+        self._arrived.set()
+
+    def _nothing_found(self, held: ProcessQueue) -> None:
+        """Nothing that matches up to here; what was given before must be consumed first."""
+        queue = held.queue
+        if not held.count and queue not in self._polled and queue not in self.loan.done:
+            self._offsets.table.update(queue, held.next_offset)
+
+    # --- offsets -----------------------------------------------------------------------------
+
+    def position(self, queue: MessageQueue) -> int | None:
+        """The offset of the next message `poll` gives."""
+        held = self.holdings.table.get(queue)
+        return held.commit_offset if held is not None else None
+
+    async def commit(self) -> None:
+        """Store everything given so far."""
+        self.loan.settle()
+        self._settle_polled()
+        await self._store()
+
+    async def _store(self) -> None:
+        for queue in list(self.loan.done):
+            if (offset := self.loan.done.pop(queue, None)) is not None and queue in self.holdings.table:
+                self._offsets.table.update(queue, offset)
+        await self._offsets.store()
+
+    def _settle_polled(self) -> None:
+        for queue, offset in self._polled.items():
+            if queue in self.holdings.table:
+                self._offsets.table.update(queue, offset)
+        self._polled.clear()
+
+    async def _store_repeatedly(self) -> None:
+        while True:
+            await asyncio.sleep(self._config.commit_interval_s)
+            await self._store()
+
+    # --- the rest of a service ---------------------------------------------------------------
+
+    async def settle_down(self, held: ProcessQueue) -> None:
+        return
+
+    async def lock(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, float]:
+        return dict.fromkeys(queues, FOREVER_S)
+
+    async def let_go(self, held: ProcessQueue) -> None:
+        """What was consumed for sure is stored; what was given last comes again, to the next owner."""
+        self._polled.pop(held.queue, None)
+        if (offset := self.loan.done.pop(held.queue, None)) is not None:
+            self._offsets.table.update(held.queue, offset)
+        if self._auto_commit:
+            await self._offsets.store({held.queue})

@@ -1,0 +1,104 @@
+"""Offsets of the queues in hand: read when a queue is taken up, stored every few seconds and when it is let go.
+
+On the broker for a group that shares its queues; in a file for broadcasting, where every member has its own.
+"""
+
+import asyncio
+import logging
+from typing import Final
+
+from rocketeer.client.aio.drivers import AsyncDriver
+from rocketeer.client.core.config import ConsumerConfig
+from rocketeer.client.core.offsets import OffsetFile, OffsetTable, merged
+from rocketeer.client.plans.brokers import Cluster
+from rocketeer.client.plans.offsets import commit_offset, first_offset, parse_timestamp, start_offset
+from rocketeer.errors import RocketeerError
+from rocketeer.model.queue import MessageQueue
+
+log = logging.getLogger(__name__)
+
+BEFORE_START_MS: Final = 30 * 60 * 1000
+"""CONSUME_FROM_TIMESTAMP without a time begins half an hour before the consumer was started."""
+
+
+class OffsetKeeper:
+    """See the module's text. `table` is the truth of this moment."""
+
+    def __init__(
+        self,
+        driver: AsyncDriver,
+        cluster: Cluster,
+        config: ConsumerConfig,
+        *,
+        now_ms: int,
+        file: OffsetFile | None = None,
+    ) -> None:
+        self.table = OffsetTable()
+        self._driver = driver
+        self._cluster = cluster
+        self._group = config.full_group
+        self._begin = config.consume_from
+        stamp = config.consume_timestamp
+        self._timestamp_ms = parse_timestamp(stamp) if stamp else now_ms - BEFORE_START_MS
+        self._file = file
+        self._in_file: dict[MessageQueue, int] = file.load() if file else {}
+        self._storing = asyncio.Lock()
+
+    async def start_of(self, queue: MessageQueue) -> int:
+        """Where to begin with a queue that was assigned; raises when its broker does not say."""
+        begin = (self._begin, self._timestamp_ms)
+        if self._file is None:
+            offset, known = await self._driver.run(start_offset(self._cluster, self._group, queue, *begin))
+            if known:
+                self.table.known(queue, offset)
+            return offset
+        stored = self._in_file.get(queue)
+        if stored is not None:
+            self.table.known(queue, stored)
+            return stored
+        return await self._driver.run(first_offset(self._cluster, queue, *begin))
+
+    async def store(self, queues: set[MessageQueue] | None = None) -> None:
+        """Store what changed, of these queues only if given; a failure is logged, and tried again next time."""
+        async with self._storing:  # an older offset must not overtake a newer one
+            unsaved = self.table.unsaved()
+            if queues is not None:
+                unsaved = {queue: offset for queue, offset in unsaved.items() if queue in queues}
+            if not unsaved:
+                return
+            if self._file is not None:
+                await self._store_file(unsaved)
+            else:
+                await asyncio.gather(*(self._store_one(queue, offset) for queue, offset in unsaved.items()))
+
+    async def reset(self, queue: MessageQueue, offset: int) -> None:
+        """Somebody set the offset on purpose: store it now."""
+        self.table.update(queue, offset, only_forward=False)
+        await self.store({queue})
+
+    async def _store_one(self, queue: MessageQueue, offset: int) -> None:
+        try:
+            await self._driver.run(commit_offset(self._cluster, self._group, queue, offset))
+        except RocketeerError as error:
+            log.warning(
+                "offset not stored group=%s queue=%s offset=%d reason=%s", self._group, queue, offset, error
+            )
+        else:
+            self.table.saved(queue, offset)
+
+    async def _store_file(self, unsaved: dict[MessageQueue, int]) -> None:
+        assert self._file is not None
+        everything = merged(self._in_file, unsaved.items())
+        try:
+            await asyncio.to_thread(self._file.save, everything)
+        except OSError as error:
+            log.warning("offsets not stored group=%s file=%s reason=%s", self._group, self._file.path, error)
+            return
+        self._in_file = everything
+        for queue, offset in unsaved.items():
+            self.table.saved(queue, offset)
+
+    async def store_repeatedly(self, every_s: float) -> None:
+        while True:
+            await asyncio.sleep(every_s)
+            await self.store()

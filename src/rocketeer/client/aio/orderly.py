@@ -1,0 +1,347 @@
+"""Ordered consumption: one message after the other per queue, by the one member that holds the broker's lock.
+
+A message that fails is tried again after a pause, and nothing behind it before; when it has had its tries it
+goes to the dead letters. Taking a queue away waits for the listener, then stores the offset, then gives the
+lock back: so the next owner begins behind the last message.
+"""
+
+import asyncio
+import logging
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from rocketeer.client.aio.consuming import Crew, Desk, Listener
+from rocketeer.client.core.outcome import COMMIT, RETRY, ROLLBACK, TO_DEAD_LETTERS, Outcome, Retry, as_outcome
+from rocketeer.client.core.process_queue import ProcessQueue
+from rocketeer.client.core.received import ReceivedMessage
+from rocketeer.client.plans.brokers import broker_of
+from rocketeer.client.plans.groups import lock_queues, unlock_queues
+from rocketeer.errors import RocketeerError
+from rocketeer.model.queue import MessageQueue
+from rocketeer.model.subscription import MessageModel
+
+log = logging.getLogger(__name__)
+
+RUN_MESSAGES: Final = 64
+RUN_S: Final = 0.05
+"""A run of one worker over a queue ends after so many messages or so long, so that offsets go on."""
+LOCK_CALL_S: Final = 1.0
+PAUSE_S_MIN: Final = 0.01
+PAUSE_S_MAX: Final = 30.0
+FOREVER_S: Final = float("inf")
+
+
+class OrderedRun(msgspec.Struct, gc=False, eq=False):
+    """The listener over some messages of one queue, until one fails, the queue is lost or the time is over."""
+
+    held: ProcessQueue
+    messages: list[ReceivedMessage]
+    call: Any
+    batch: int
+    stopped: Callable[[], bool]
+    direct: Any = None
+    consumed: int = 0
+    """So many of the messages succeeded; the next `failed` did what `outcome` says."""
+    failed: int = 0
+    outcome: Outcome = None
+    error: BaseException | None = None
+
+    def _next(self, until_s: float) -> list[ReceivedMessage] | None:
+        held = self.held
+        now_s = time.monotonic()
+        if self.consumed >= len(self.messages) or held.dropped or not held.lock_held(now_s):
+            return None
+        if (now_s > until_s and self.consumed) or self.stopped():
+            return None
+        messages = self.messages[self.consumed : self.consumed + self.batch]
+        for message in messages:
+            message.started_s = now_s
+        return messages
+
+    def _take(self, messages: list[ReceivedMessage], returned: object) -> bool:
+        """True to go on."""
+        outcome = None if returned is None else as_outcome(returned)
+        if outcome is None:
+            self.consumed += len(messages)
+            return True
+        self.outcome = outcome
+        self.failed = len(messages)
+        return False
+
+    def _raised(self, messages: list[ReceivedMessage], error: BaseException) -> None:
+        self._take(messages, RETRY)
+        self.error = error
+
+    def run(self) -> None:
+        until_s = time.monotonic() + RUN_S
+        while (messages := self._next(until_s)) is not None:
+            try:
+                returned = self.call(messages[0] if self.batch == 1 else messages)
+            except BaseException as error:
+                self._raised(messages, error)
+                return
+            if not self._take(messages, returned):
+                return
+
+    async def run_async(self) -> None:
+        until_s = time.monotonic() + RUN_S
+        while (messages := self._next(until_s)) is not None:
+            try:
+                returned = await self.call(messages[0] if self.batch == 1 else messages)
+            except asyncio.CancelledError:
+                raise
+            except BaseException as error:
+                self._raised(messages, error)
+                return
+            if not self._take(messages, returned):
+                return
+
+
+class Orderly:
+    """See the module's text; implements `consuming.Service`."""
+
+    def __init__(self, desk: Desk, *, auto_commit: bool, lost: Callable[[ProcessQueue], None]) -> None:
+        self._desk = desk
+        config = desk.config
+        self._auto_commit = auto_commit
+        self._lost = lost
+        self._locks = config.message_model is MessageModel.CLUSTERING
+        self._batch = config.consume_batch
+        self._crew = Crew(config.concurrency, f"rocketeer-{config.group}", self._settle)
+        self._paused = False
+        self._closing = False
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._free: dict[ProcessQueue, asyncio.Future[None]] = {}
+        self._timers: set[asyncio.TimerHandle] = set()
+
+    # --- running listeners -------------------------------------------------------------------
+
+    def found(self, held: ProcessQueue, messages: Sequence[ReceivedMessage]) -> None:
+        self.go_on(held)
+
+    def go_on(self, held: ProcessQueue) -> None:
+        """Begin with what waits, unless somebody is at it already."""
+        if held.busy or held.dropped or self._paused or self._closing or not held.waiting:
+            return
+        if not held.lock_held(time.monotonic()):
+            return  # the next renewal of the lock comes back here
+        messages = held.take(RUN_MESSAGES)
+        listener, run = next(iter(self._desk.runs(messages)))
+        held.give_back(len(messages) - len(run))
+        held.busy = True
+        self._submit(listener, OrderedRun(held, run, listener.call, self._batch, self._stopped))
+
+    def _stopped(self) -> bool:
+        return self._paused or self._closing
+
+    def _submit(self, listener: Listener, job: OrderedRun) -> None:
+        self._crew.submit(listener.is_async, [job])
+
+    async def direct(self, message: ReceivedMessage) -> OrderedRun:
+        listener = self._desk.listener_of(message)
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        nowhere = ProcessQueue(message.queue, message.queue_offset)
+        job = OrderedRun(nowhere, [message], listener.call, self._batch, lambda: False, done)
+        self._submit(listener, job)
+        await done
+        return job
+
+    # --- what came of it ---------------------------------------------------------------------
+
+    def _settle(self, jobs: list[OrderedRun]) -> None:
+        for job in jobs:
+            if job.direct is not None:
+                if not job.direct.done():
+                    job.direct.set_result(None)
+                continue
+            held = job.held
+            done = job.consumed + (job.failed if job.outcome is COMMIT else 0)
+            held.give_back(len(job.messages) - done)
+            self._count(job, done)
+            if self._auto_commit or job.outcome is COMMIT:
+                self._commit(held)
+            if job.outcome is None or job.outcome is COMMIT:
+                self._released(held)
+            else:
+                self._spawn(self._failed(job))
+
+    def _commit(self, held: ProcessQueue) -> None:
+        offset = held.commit()
+        held.consumed_ms = self._desk.instance.clock.now_ms()
+        # Also for a queue that is being let go: its lock is still ours, nobody else consumes it.
+        self._desk.offsets.table.update(held.queue, offset)
+        self._desk.room(held)
+
+    def _count(self, job: OrderedRun, done: int) -> None:
+        topic = job.messages[0].origin_topic
+        self._desk.consumed[topic] = self._desk.consumed.get(topic, 0) + done
+        if job.failed and job.outcome is not COMMIT:
+            self._desk.failed[topic] = self._desk.failed.get(topic, 0) + job.failed
+            message = job.messages[job.consumed]
+            log.warning(
+                "listener failed group=%s topic=%s offset=%d id=%s tries=%d reason=%r",
+                self._desk.config.group, topic, message.queue_offset, message.message_id,
+                message.reconsume_times + 1, job.error or job.outcome, exc_info=job.error,
+            )  # fmt: skip
+
+    async def _failed(self, job: OrderedRun) -> None:
+        """Pause the queue, or bury the message when it had its tries."""
+        held, outcome = job.held, job.outcome
+        bad = job.messages[job.consumed : job.consumed + job.failed]
+        if outcome is ROLLBACK:
+            held.rollback()
+        elif await self._buried(bad, outcome):
+            held.take(len(bad))
+            if self._auto_commit:
+                self._commit(held)
+            self._released(held)
+            return
+        else:
+            for message in bad:
+                message.retried += 1
+        pause_s = self._desk.config.suspend_s
+        if isinstance(outcome, Retry) and outcome.suspend_s is not None:
+            pause_s = outcome.suspend_s
+        if held.dropped or self._closing:
+            self._released(held)
+            return
+        self._later(min(max(pause_s, PAUSE_S_MIN), PAUSE_S_MAX), lambda: self._released(held))
+
+    async def _buried(self, messages: list[ReceivedMessage], outcome: Outcome) -> bool:
+        """True when all of them went to the dead letters."""
+        most = self._desk.config.retries
+        given_up = isinstance(outcome, Retry) and outcome.delay_level == TO_DEAD_LETTERS
+        if not given_up and (most < 0 or any(message.reconsume_times < most for message in messages)):
+            return False
+        if not self._locks:
+            log.warning("message dropped after %d tries message=%r", most, messages[0])
+            return True  # broadcasting knows no dead letters
+        back = (self._desk.send_back(each, TO_DEAD_LETTERS, max(most, 0)) for each in messages)
+        return all(await asyncio.gather(*back))
+
+    def _released(self, held: ProcessQueue) -> None:
+        """No listener is at it any more."""
+        held.busy = False
+        free = self._free.pop(held, None)
+        if free is not None and not free.done():
+            free.set_result(None)
+        self.go_on(held)
+
+    def _later(self, after_s: float, what: Any) -> None:
+        def now() -> None:
+            self._timers.discard(timer)
+            what()
+
+        timer = asyncio.get_running_loop().call_later(after_s, now)
+        self._timers.add(timer)
+
+    def _spawn(self, work: Any) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # --- locks -------------------------------------------------------------------------------
+
+    async def lock(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, float]:
+        """Those of the queues whose lock is ours, and until when for sure."""
+        if not self._locks:
+            return dict.fromkeys(queues, FOREVER_S)
+        answers = await self._ask_locks(queues)
+        return {queue: until_s for queue, until_s in answers.items() if until_s}
+
+    async def _ask_locks(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, float]:
+        """Until when each lock is ours, 0 if it is somebody else's; queues whose broker is silent are left out."""
+        answers: dict[MessageQueue, float] = {}
+        for address, theirs in (await self._by_address(queues)).items():
+            # Counted from before the question: the broker's own time is longer in any case.
+            until_s = time.monotonic() + self._desk.config.lock_expire_s
+            try:
+                locked = await self._desk.instance.run(
+                    lock_queues(address, self._group, self._client, theirs, LOCK_CALL_S)
+                )
+            except RocketeerError as error:
+                log.warning("locks not taken group=%s broker=%s reason=%s", self._group, address, error)
+                continue
+            answers.update({queue: until_s if queue in locked else 0.0 for queue in theirs})
+        return answers
+
+    async def renew(self, held: Sequence[ProcessQueue]) -> None:
+        """Keep the locks; a queue somebody else has locked is lost, one whose broker is silent runs out."""
+        if not self._locks or not held:
+            return
+        answers = await self._ask_locks([each.queue for each in held])
+        for each in held:
+            until_s = answers.get(each.queue)
+            if until_s is None or each.dropped:
+                continue
+            each.lock_until_s = until_s
+            if until_s:
+                self.go_on(each)
+            else:
+                log.warning("lock lost group=%s queue=%s", self._group, each.queue)
+                self._lost(each)
+
+    async def settle_down(self, held: ProcessQueue) -> None:
+        if held.busy:
+            free = self._free.setdefault(held, asyncio.get_running_loop().create_future())
+            await asyncio.shield(free)
+
+    async def let_go(self, held: ProcessQueue) -> None:
+        await self.settle_down(held)
+        await self._desk.offsets.store({held.queue})
+        await self._unlock([held.queue])
+
+    async def _unlock(self, queues: Iterable[MessageQueue]) -> None:
+        if not self._locks:
+            return
+        for address, theirs in (await self._by_address(queues)).items():
+            try:
+                await self._desk.instance.run(
+                    unlock_queues(address, self._group, self._client, theirs, LOCK_CALL_S)
+                )
+            except RocketeerError as error:
+                log.warning("locks not given back group=%s broker=%s reason=%s", self._group, address, error)
+
+    async def _by_address(self, queues: Iterable[MessageQueue]) -> dict[str, set[MessageQueue]]:
+        found: defaultdict[str, set[MessageQueue]] = defaultdict(set)
+        for queue in queues:
+            try:
+                where = await self._desk.instance.run(broker_of(queue, self._desk.cluster))
+            except RocketeerError as error:
+                log.warning("no broker for a lock group=%s queue=%s reason=%s", self._group, queue, error)
+                continue
+            found[where.address].add(queue)
+        return found
+
+    @property
+    def _group(self) -> str:
+        return self._desk.config.full_group
+
+    @property
+    def _client(self) -> str:
+        return self._desk.instance.client_id
+
+    # --- the rest of a service ---------------------------------------------------------------
+
+    def pause(self) -> None:
+        self._paused = True  # runs end behind the message they are at
+
+    def resume(self) -> None:
+        self._paused = False
+
+    async def finish(self, timeout_s: float) -> None:
+        self._closing = True
+        for timer in self._timers:
+            timer.cancel()
+        if not await self._crew.finish(timeout_s):
+            log.warning("listeners still run after %g s group=%s", timeout_s, self._group)
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=timeout_s)
+
+    async def close(self, held: Iterable[ProcessQueue]) -> None:
+        await self._unlock([each.queue for each in held])
+        self._crew.close()

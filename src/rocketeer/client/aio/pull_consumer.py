@@ -1,0 +1,153 @@
+"""The pull consumer on asyncio: the caller says which queue and which offset, and keeps both.
+
+async with PullConsumer("audit", nameserver="127.0.0.1:9876") as consumer:
+    for queue in await consumer.queues("orders"):
+        async for message in consumer.read(queue):
+            ...
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from types import TracebackType
+from typing import Self, TypeVar, Unpack
+
+from rocketeer.client.aio.instance import ClientInstance, Membership
+from rocketeer.client.core.config import ConsumerConfig, ConsumerOptions
+from rocketeer.client.core.received import ReceivedMessage
+from rocketeer.client.plans.brokers import Cluster
+from rocketeer.client.plans.effects import Plan
+from rocketeer.client.plans.pull import PullResult
+from rocketeer.client.plans.reading import Reading
+from rocketeer.clock import Clock
+from rocketeer.errors import ClientClosed
+from rocketeer.model.queue import MessageQueue
+from rocketeer.model.subscription import SUB_ALL, ConsumeType
+from rocketeer.protocol.bodies.heartbeat import ConsumerData
+
+T = TypeVar("T")
+
+
+class PullConsumer:
+    """Reads queues at any offset. Options are the fields of `ConsumerConfig`."""
+
+    def __init__(self, group: str, *, clock: Clock | None = None, **options: Unpack[ConsumerOptions]) -> None:
+        self.config = ConsumerConfig(group, **options)
+        self._clock = clock
+        self._instance: ClientInstance | None = None
+        self._starting = asyncio.Lock()
+        self.reading: Reading
+        """Exists once started; the sync consumer, which hosts this one, runs its plans too."""
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def start(self) -> None:
+        """Get ready; raises NoNameServer when no address is known."""
+        async with self._starting:
+            if self._instance is None:
+                instance = await ClientInstance.acquire(self.config, clock=self._clock)
+                self.reading = Reading(
+                    self.config, Cluster(instance.routes, instance.nameservers, self.config.call_timeout_s)
+                )
+                instance.join(self)
+                self._instance = instance
+
+    async def close(self) -> None:
+        instance, self._instance = self._instance, None
+        if instance is not None:
+            try:
+                await instance.leave(self)
+            finally:
+                await instance.release()
+
+    def abandon(self) -> None:
+        """After a fork, in the child: what runs is the parent's."""
+        self._instance = None
+        self._starting = asyncio.Lock()
+
+    async def queues(self, topic: str) -> list[MessageQueue]:
+        """The queues of a topic; raises NoRoute when nobody has it."""
+        return await self._run(self._started().queues(topic))
+
+    async def pull(
+        self,
+        queue: MessageQueue,
+        offset: int,
+        *,
+        tags: str = SUB_ALL,
+        max_count: int | None = None,
+        hold_s: float = 0.0,
+    ) -> PullResult:
+        """The messages at an offset, as many as the broker gives at a time (32). With `hold_s` it may wait for
+        the first; `next_offset` is where to go on."""
+        plan = self._started().pull(queue, offset, tags=tags, max_count=max_count, hold_s=hold_s)
+        return await self._run(plan)
+
+    async def read(
+        self, queue: MessageQueue, begin: int | None = None, end: int | None = None, *, tags: str = SUB_ALL
+    ) -> AsyncIterator[ReceivedMessage]:
+        """Every message from `begin` (the oldest) up to `end` (what is there now)."""
+        at = await self.min_offset(queue) if begin is None else begin
+        end = await self.max_offset(queue) if end is None else end
+        while at < end:
+            result = await self.pull(queue, at, tags=tags)
+            for message in result.messages:
+                if message.queue_offset < end:
+                    yield message
+            if result.next_offset <= at:
+                return
+            at = result.next_offset
+
+    async def committed(self, queue: MessageQueue) -> int | None:
+        """The group's stored offset; None when it has none."""
+        return await self._run(self._started().committed(queue))
+
+    async def commit(self, queue: MessageQueue, offset: int) -> None:
+        """Store the group's offset."""
+        await self._run(self._started().commit(queue, offset))
+
+    async def min_offset(self, queue: MessageQueue) -> int:
+        return await self._run(self._started().min_offset(queue))
+
+    async def max_offset(self, queue: MessageQueue) -> int:
+        """Where the next message will be."""
+        return await self._run(self._started().max_offset(queue))
+
+    async def offset_at(self, queue: MessageQueue, time_ms: int) -> int:
+        """The first message stored at that time or later."""
+        return await self._run(self._started().offset_at(queue, time_ms))
+
+    async def earliest_ms(self, queue: MessageQueue) -> int:
+        return await self._run(self._started().earliest_ms(queue))
+
+    async def send_back(self, message: ReceivedMessage, *, delay_level: int = 0) -> None:
+        """Have the group get the message again through its retry topic; -1: put it with the dead letters."""
+        await self._run(self._started().send_back(message, delay_level))
+
+    def heartbeat(self) -> Membership:
+        """What brokers learn of us every 30 s (called by the client instance)."""
+        config = self.config
+        data = ConsumerData(
+            config.full_group,
+            ConsumeType.CONSUME_ACTIVELY,
+            config.message_model,
+            config.consume_from,
+            (),
+            config.unit_mode,
+        )
+        return Membership(consumer=data)
+
+    def _started(self) -> Reading:
+        if self._instance is None:
+            raise ClientClosed(f"consumer {self.config.group!r} is not running: start() it first")
+        return self.reading
+
+    async def _run(self, plan: Plan[T]) -> T:
+        assert self._instance is not None
+        return await self._instance.run(plan)

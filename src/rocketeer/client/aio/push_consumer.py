@@ -1,0 +1,215 @@
+"""The push consumer on asyncio: messages come to listeners, plain functions in threads, coroutines on the loop.
+
+consumer = PushConsumer("billing", nameserver="127.0.0.1:9876")
+
+@consumer.subscribe("orders", tags="created || paid")
+async def bill(message): ...
+
+await consumer.run()          # until Ctrl-C: finishes what is in hand, commits, leaves the group
+"""
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TypeVar, Unpack, overload
+
+from rocketeer.client.aio.consuming import Listener, ListenerFunction
+from rocketeer.client.aio.instance import ClientInstance, Membership
+from rocketeer.client.aio.push_work import PushWork
+from rocketeer.client.aio.subscriptions import Subscriptions
+from rocketeer.client.core.allocate import AVERAGELY, Strategy
+from rocketeer.client.core.config import ConsumerConfig, ConsumerOptions
+from rocketeer.clock import Clock, SystemClock
+from rocketeer.errors import ClientClosed, ClientError, ConfigError
+from rocketeer.model.queue import MessageQueue
+from rocketeer.model.subscription import SUB_ALL, ConsumeType, MessageModel
+from rocketeer.protocol.bodies.heartbeat import ConsumerData
+
+F = TypeVar("F", bound=ListenerFunction)
+
+
+class PushConsumer:
+    """A member of a consumer group. Options are the fields of `ConsumerConfig`.
+
+    `orderly=True` consumes each queue in order, one message at a time; with `auto_commit=False` a listener says
+    COMMIT or ROLLBACK itself. `strategy` deals out the queues: all members of a group must have the same.
+    `offset_folder` is where a broadcasting consumer keeps its offsets.
+
+    A listener that returns nothing has consumed the message; one that raises or returns RETRY gets it again
+    later. With `consume_batch` over 1 it is given lists.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        *,
+        orderly: bool = False,
+        auto_commit: bool = True,
+        strategy: Strategy = AVERAGELY,
+        offset_folder: Path | None = None,
+        clock: Clock | None = None,
+        **options: Unpack[ConsumerOptions],
+    ) -> None:
+        self.config = ConsumerConfig(group, **options)
+        self.orderly = orderly
+        self.auto_commit = auto_commit
+        self._strategy = strategy
+        self._offset_folder = offset_folder
+        self._clock = clock or SystemClock()
+        self._subscriptions = Subscriptions(self.config, self._clock, with_retries=True)
+        self._listeners: dict[str, Listener] = {}
+        self._running: PushWork | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._starting = asyncio.Lock()
+        self._stop: asyncio.Event | None = None
+
+    # --- what to consume ---------------------------------------------------------------------
+
+    @overload
+    def subscribe(self, topic: str, listener: None = None, *, tags: str = SUB_ALL) -> Callable[[F], F]: ...
+
+    @overload
+    def subscribe(self, topic: str, listener: F, *, tags: str = SUB_ALL) -> F: ...
+
+    def subscribe(
+        self, topic: str, listener: F | None = None, *, tags: str = SUB_ALL
+    ) -> F | Callable[[F], F]:
+        """Give the topic's messages to a function; with other tags or another function, change it. Any time."""
+
+        def put(function: F) -> F:
+            if not callable(function):
+                raise ConfigError(f"the listener of topic {topic!r} is {function!r}: it must be a function")
+            full = self._subscriptions.add(topic, tags)
+            self._listeners[full] = Listener.of(function)
+            self._subscription_changed(full)
+            return function
+
+        return put if listener is None else put(listener)
+
+    def unsubscribe(self, topic: str) -> None:
+        """Consume the topic no longer."""
+        self._subscription_changed(self._subscriptions.remove(topic))
+
+    def _subscription_changed(self, full_topic: str) -> None:
+        """Also called from other threads: the sync consumer hosts this one."""
+        running, loop = self._running, self._loop
+        if running is not None and loop is not None:
+            asyncio.run_coroutine_threadsafe(running.subscription_changed(full_topic), loop)
+
+    # --- coming and going --------------------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def start(self) -> None:
+        """Join the group and begin to consume; raises NoNameServer when none answers.
+
+        A topic that does not exist yet is no error: the log says so, and it is consumed once it does.
+        """
+        async with self._starting:
+            if self._running is not None:
+                return
+            if not self._listeners:
+                raise ClientError(
+                    f"consumer {self.config.group!r} has no listener: subscribe(topic) before start"
+                )
+            broadcasting = self.config.message_model is MessageModel.BROADCASTING
+            instance = await ClientInstance.acquire(self.config, clock=self._clock, keep_default=broadcasting)
+            running = PushWork(
+                instance,
+                self.config,
+                member=self,
+                subscriptions=self._subscriptions,
+                listeners=self._listeners,
+                strategy=self._strategy,
+                ordered=(self.auto_commit,) if self.orderly else None,
+                offset_folder=self._offset_folder,
+            )
+            try:
+                await running.start()
+            except BaseException:
+                await running.close()
+                raise
+            self._running = running
+            self._loop = asyncio.get_running_loop()
+
+    async def close(self) -> None:
+        """Finish what is in hand, commit, leave the group; returns within `close_timeout_s` and a few seconds."""
+        running, self._running = self._running, None
+        if self._stop is not None:
+            self._stop.set()
+        if running is not None:
+            await running.close()
+
+    async def run(self) -> None:
+        """Start, consume until Ctrl-C, SIGTERM, `close` or cancellation, and close."""
+        self._stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        caught: list[signal.Signals] = []
+        for number in (signal.SIGINT, signal.SIGTERM):
+            # Not in the main thread, or not on this system: whoever runs us has to stop us.
+            with contextlib.suppress(ValueError, RuntimeError, NotImplementedError):
+                loop.add_signal_handler(number, self._stop.set)
+                caught.append(number)
+        try:
+            await self.start()
+            await self._stop.wait()
+        finally:
+            for number in caught:
+                loop.remove_signal_handler(number)
+            await self.close()
+
+    def abandon(self) -> None:
+        """After a fork, in the child: what runs is the parent's."""
+        self._running = None
+        self._starting = asyncio.Lock()
+
+    def pause(self) -> None:
+        """Begin no more messages until `resume`; membership and queues stay."""
+        self._started().pause()
+
+    def resume(self) -> None:
+        self._started().resume()
+
+    # --- to look at --------------------------------------------------------------------------
+
+    @property
+    def queues(self) -> list[MessageQueue]:
+        """The queues in this member's hands now, the retry topic's included."""
+        return sorted(self._running.holdings.queues()) if self._running is not None else []
+
+    @property
+    def client_id(self) -> str:
+        """How brokers and the other members know us."""
+        return self._started().instance.client_id
+
+    async def commit(self) -> None:
+        """Store the offsets now, rather than in a few seconds."""
+        await self._started().offsets.store()
+
+    def _started(self) -> PushWork:
+        if self._running is None:
+            raise ClientClosed(f"consumer {self.config.group!r} is not running: start() it first")
+        return self._running
+
+    def heartbeat(self) -> Membership:
+        """What brokers learn of us every 30 s (called by the client instance)."""
+        return Membership(
+            consumer=ConsumerData(
+                self.config.full_group,
+                ConsumeType.CONSUME_PASSIVELY,
+                self.config.message_model,
+                self.config.consume_from,
+                tuple(self._subscriptions.by_topic.values()),
+                self.config.unit_mode,
+            )
+        )

@@ -1,0 +1,187 @@
+"""A consumer among its group: who is there, which queues are ours, and when to look again.
+
+At the start, at a notice of the broker (40), when a route or a subscription changes, every 20 s, and soon again
+when something could not be done yet.
+"""
+
+import asyncio
+import contextlib
+import logging
+import random
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import Final
+
+from rocketeer.client.aio.instance import ClientInstance
+from rocketeer.client.core.allocate import Strategy
+from rocketeer.client.core.config import ConsumerConfig
+from rocketeer.client.core.rebalance import Change, difference, share_of, without_subscription
+from rocketeer.client.core.routes import TopicRoutes
+from rocketeer.client.plans.groups import consumer_ids, group_view
+from rocketeer.errors import BrokerRefused, NoBroker, NoRoute, RocketeerError
+from rocketeer.model.queue import MessageQueue
+from rocketeer.model.route import Route
+from rocketeer.model.subscription import MessageModel, Subscription
+from rocketeer.model.topic import RETRY_PREFIX
+from rocketeer.protocol.codes import RequestCode
+from rocketeer.protocol.command import Command
+
+log = logging.getLogger(__name__)
+
+SOON_S: Final = 0.2
+SOON_S_MAX: Final = 2.0
+
+
+class Rebalancer:
+    """`apply` lets go and takes up queues; False when not all of it could be done yet."""
+
+    def __init__(
+        self,
+        instance: ClientInstance,
+        config: ConsumerConfig,
+        strategy: Strategy,
+        *,
+        subscriptions: Callable[[], Mapping[str, Subscription]],
+        held: Callable[[], Collection[MessageQueue]],
+        apply: Callable[[Change], Awaitable[bool]],
+    ) -> None:
+        self._instance = instance
+        self._config = config
+        self._group = config.full_group
+        self._strategy = strategy
+        self._subscriptions = subscriptions
+        self._held = held
+        self._apply = apply
+        self._due = asyncio.Event()
+        self._soon_s = SOON_S
+        self._task: asyncio.Task[None] | None = None
+        self._said: dict[str, str] = {}
+        self._loop = asyncio.get_running_loop()
+        self._balancing = asyncio.Lock()
+
+    async def start(self) -> None:
+        """Look once, then whenever something changes."""
+        self._instance.handle_push(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, self._notified, group=self._group)
+        self._instance.routes.on_change.append(self._route_changed)
+        wait_s = await self.rebalance()
+        self._task = asyncio.create_task(self._repeat(wait_s), name=f"rebalance {self._group}")
+
+    async def stop(self) -> None:
+        self._instance.drop_push(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, group=self._group)
+        with contextlib.suppress(ValueError):
+            self._instance.routes.on_change.remove(self._route_changed)
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait((self._task,), timeout=1)
+
+    def soon(self) -> None:
+        """Look again at once; from any thread."""
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._due.set)
+
+    def _notified(self, command: Command, address: str) -> None:
+        log.info("group changed group=%s client=%s broker=%s", self._group, self._instance.client_id, address)
+        self._due.set()
+
+    def _route_changed(self, topic: str, route: Route) -> None:
+        if topic in self._subscriptions():
+            self.soon()
+
+    async def _repeat(self, wait_s: float) -> None:
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(wait_s):
+                    await self._due.wait()
+            self._due.clear()
+            try:
+                wait_s = await self.rebalance()
+            except Exception:
+                log.exception("rebalance failed group=%s", self._group)
+                wait_s = self._config.rebalance_s
+
+    async def rebalance(self) -> float:
+        """Look at every topic; how long to wait until the next time."""
+        async with self._balancing:
+            complete = True
+            subscriptions = dict(self._subscriptions())
+            for topic in subscriptions:
+                try:
+                    change = await self._change(topic)
+                    complete = (await self._apply(change) if any(change) else True) and complete
+                    self._said.pop(topic, None)
+                except RocketeerError as error:
+                    complete = False
+                    self._say(topic, error)
+            if gone := without_subscription(subscriptions, self._held()):
+                complete = await self._apply(Change(gone, ())) and complete
+            await self._compare(subscriptions)
+        if complete:
+            self._soon_s = SOON_S
+            return self._config.rebalance_s
+        wait_s = min(self._soon_s, self._config.rebalance_s)
+        self._soon_s = min(self._soon_s * 2, SOON_S_MAX)
+        return wait_s
+
+    async def _change(self, topic: str) -> Change:
+        known = await self._instance.route(topic)
+        mine: Collection[MessageQueue] = known.subscribe
+        if self._config.message_model is MessageModel.CLUSTERING:
+            clients = await self._clients(topic, known)
+            mine = share_of(self._instance.client_id, known.subscribe, clients, self._strategy)
+        return difference(topic, mine, self._held())
+
+    async def _clients(self, topic: str, known: TopicRoutes) -> list[str]:
+        """The members as a broker of the topic knows them; it is told of us first if it does not know us."""
+        addresses = [broker.master or next(iter(broker.addresses.values())) for broker in known.route.brokers]
+        random.shuffle(addresses)
+        timeout_s = self._config.call_timeout_s
+        failure: RocketeerError = NoBroker(topic, None, "is in its route")
+        for address in addresses:
+            for told in (False, True):
+                try:
+                    clients = await self._instance.run(consumer_ids(address, self._group, timeout_s))
+                except BrokerRefused as error:
+                    failure = error  # it knows nobody of the group
+                except RocketeerError as error:
+                    failure = error
+                    break
+                else:
+                    if told or self._instance.client_id in clients:
+                        return clients
+                await self._instance.heartbeat_now()
+        raise failure
+
+    async def _compare(self, subscriptions: Mapping[str, Subscription]) -> None:
+        """Members that subscribe differently take each other's messages away: say which topic it is."""
+        for topic, ours in subscriptions.items():
+            known = self._instance.routes.get(topic)
+            addresses = [broker.master for broker in known.route.brokers if broker.master] if known else []
+            if topic.startswith(RETRY_PREFIX) or not addresses:
+                continue
+            try:
+                view = await self._instance.run(
+                    group_view(addresses[0], self._group, self._config.call_timeout_s)
+                )
+            except RocketeerError:
+                return  # only a courtesy
+            theirs = view.expressions.get(topic)
+            text = ""
+            if theirs is not None and theirs != ours.expression:
+                text = f"another member subscribes to {theirs!r}, this one to {ours.expression!r}"
+            elif theirs is None and view.expressions:
+                text = "another member does not subscribe to it"
+            if text and self._said.get(f"compare {topic}") != text:
+                log.warning("group %s is subscribed differently topic=%s: %s", self._group, topic, text)
+            self._said[f"compare {topic}"] = text
+
+    def _say(self, topic: str, error: RocketeerError) -> None:
+        text = str(error)
+        if self._said.get(topic) == text:
+            return
+        self._said[topic] = text
+        # A retry topic comes into being with the first heartbeat: nothing to worry about.
+        level = (
+            logging.DEBUG
+            if topic.startswith(RETRY_PREFIX) and isinstance(error, NoRoute)
+            else logging.WARNING
+        )
+        log.log(level, "no rebalance group=%s topic=%s reason=%s", self._group, topic, text)

@@ -1,0 +1,217 @@
+"""How clients are configured: frozen values with RocketMQ's own names beside ours (times there are in ms).
+
+    config = ProducerConfig(group="shop", nameserver="127.0.0.1:9876", send_timeout_s=5)
+
+Users give the same names as keyword arguments: `Producer("shop", send_timeout_s=5)`.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any, Final, TypedDict
+
+from rocketeer.errors import ConfigError, InvalidGroup
+from rocketeer.model.subscription import ConsumeFromWhere, MessageModel
+from rocketeer.model.topic import AUTO_CREATE_TOPIC, with_namespace
+
+DEFAULT_INSTANCE: Final = "DEFAULT"
+GROUP_CHARS_MAX: Final = 255
+_GROUP: Final = re.compile(r"[%|a-zA-Z0-9_-]+")
+_RESERVED_GROUPS: Final = frozenset({"DEFAULT_PRODUCER", "DEFAULT_CONSUMER"})
+
+
+def _java(default: Any, name: str) -> Any:
+    return field(default=default, metadata={"java": name})
+
+
+@dataclass(frozen=True, slots=True)
+class ClientConfig:
+    """What producers and consumers have in common."""
+
+    group: str
+    _: KW_ONLY
+    nameserver: str | Sequence[str] | None = _java(None, "namesrvAddr")
+    """`host:port`, several with `;` or as a list, or an address server's URL. None: see client.discovery."""
+    namespace: str | None = _java(None, "namespace")
+    instance_name: str = _java(DEFAULT_INSTANCE, "instanceName")
+    """Clients of one process with the same name share connections; DEFAULT gives each client its own."""
+    unit_name: str | None = _java(None, "unitName")
+    unit_mode: bool = _java(False, "unitMode")
+    client_ip: str | None = _java(None, "clientIP")
+    vip_channel: bool = _java(False, "vipChannelEnabled")
+    route_poll_s: float = _java(30.0, "pollNameServerInterval")
+    heartbeat_s: float = _java(30.0, "heartbeatBrokerInterval")
+    call_timeout_s: float = _java(3.0, "mqClientApiTimeout")
+    close_timeout_s: float = 5.0
+    """Closing returns within this time, whatever the network does."""
+
+    def __post_init__(self) -> None:
+        validate_group(self.group)
+        for name in ("route_poll_s", "heartbeat_s", "call_timeout_s", "close_timeout_s"):
+            _positive(self, name)
+
+    @property
+    def full_group(self) -> str:
+        """The group as brokers know it, in its namespace."""
+        return with_namespace(self.group, self.namespace)
+
+    def full_topic(self, topic: str) -> str:
+        """The topic as brokers know it, in its namespace."""
+        return with_namespace(topic, self.namespace)
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerConfig(ClientConfig):
+    """A producer's rules."""
+
+    send_timeout_s: float = _java(3.0, "sendMsgTimeout")
+    """All attempts of a send together."""
+    retries: int = _java(2, "retryTimesWhenSendFailed")
+    async_retries: int = _java(2, "retryTimesWhenSendAsyncFailed")
+    retry_not_stored: bool = _java(False, "retryAnotherBrokerWhenNotStoreOK")
+    """Try another broker after FLUSH_DISK_TIMEOUT and the like; the message may then be there twice."""
+    latency_faults: bool = _java(False, "sendLatencyFaultEnable")
+    """Keep away from brokers that were slow, for longer the slower they were."""
+    compress_over_bytes: int = _java(4096, "compressMsgBodyOverHowmuch")
+    compress_level: int = _java(5, "rocketmq.message.compressLevel")
+    message_bytes_max: int = _java(4 << 20, "maxMessageSize")
+    create_topic_key: str = _java(AUTO_CREATE_TOPIC, "createTopicKey")
+    default_topic_queues: int = _java(4, "defaultTopicQueueNums")
+    in_flight_max: int = _java(10_000, "backPressureForAsyncSendNum")
+    """So many sends may wait for their answers at a time; the next one waits for a free place."""
+    in_flight_bytes_max: int = _java(100 << 20, "backPressureForAsyncSendSize")
+
+    def __post_init__(self) -> None:
+        ClientConfig.__post_init__(self)  # slots=True makes a new class, which a bare super() does not find
+        for name in ("send_timeout_s", "message_bytes_max", "default_topic_queues", "in_flight_max"):
+            _positive(self, name)
+        if min(self.retries, self.async_retries) < 0:
+            raise ConfigError(f"retries {self.retries}, async_retries {self.async_retries}: 0 or more")
+        if not 0 <= self.compress_level <= 9:
+            raise ConfigError(f"compress_level {self.compress_level} is not between 0 and 9")
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerConfig(ClientConfig):
+    """A consumer's rules; what only one kind of consumer uses is ignored by the others."""
+
+    message_model: MessageModel = field(default=MessageModel.CLUSTERING, metadata={"java": "messageModel"})
+    consume_from: ConsumeFromWhere = field(
+        default=ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET, metadata={"java": "consumeFromWhere"}
+    )
+    consume_timestamp: str | None = _java(None, "consumeTimestamp")
+    """yyyyMMddHHmmss for CONSUME_FROM_TIMESTAMP; None: half an hour before the start."""
+    concurrency: int = _java(20, "consumeThreadMax")
+    consume_batch: int = _java(1, "consumeMessageBatchMaxSize")
+    pull_batch: int = _java(32, "pullBatchSize")
+    pull_interval_s: float = _java(0.0, "pullInterval")
+    pull_hold_s: float = _java(15.0, "brokerSuspendMaxTimeMillis")
+    pull_timeout_s: float = _java(30.0, "consumerTimeoutMillisWhenSuspend")
+    queue_messages_max: int = _java(1000, "pullThresholdForQueue")
+    queue_bytes_max: int = _java(100 << 20, "pullThresholdSizeForQueue")
+    topic_messages_max: int = _java(-1, "pullThresholdForTopic")
+    topic_bytes_max: int = _java(-1, "pullThresholdSizeForTopic")
+    span_max: int = _java(2000, "consumeConcurrentlyMaxSpan")
+    retries: int = _java(-1, "maxReconsumeTimes")
+    """-1: 16 times when concurrent, without end when orderly."""
+    suspend_s: float = _java(1.0, "suspendCurrentQueueTimeMillis")
+    consume_timeout_s: float = _java(900.0, "consumeTimeout")
+    commit_interval_s: float = _java(5.0, "persistConsumerOffsetInterval")
+    rebalance_s: float = _java(20.0, "rocketmq.client.rebalance.waitInterval")
+    lock_renew_s: float = _java(20.0, "rocketmq.client.rebalance.lockInterval")
+    lock_expire_s: float = _java(30.0, "rocketmq.client.rebalance.lockMaxLiveTime")
+    post_subscription_when_pull: bool = _java(False, "postSubscriptionWhenPull")
+
+
+class ClientOptions(TypedDict, total=False):
+    """ClientConfig's fields as keyword arguments (a test keeps the two alike)."""
+
+    nameserver: str | Sequence[str] | None
+    namespace: str | None
+    instance_name: str
+    unit_name: str | None
+    unit_mode: bool
+    client_ip: str | None
+    vip_channel: bool
+    route_poll_s: float
+    heartbeat_s: float
+    call_timeout_s: float
+    close_timeout_s: float
+
+
+class ProducerOptions(ClientOptions, total=False):
+    """ProducerConfig's fields as keyword arguments."""
+
+    send_timeout_s: float
+    retries: int
+    async_retries: int
+    retry_not_stored: bool
+    latency_faults: bool
+    compress_over_bytes: int
+    compress_level: int
+    message_bytes_max: int
+    create_topic_key: str
+    default_topic_queues: int
+    in_flight_max: int
+    in_flight_bytes_max: int
+
+
+class ConsumerOptions(ClientOptions, total=False):
+    """ConsumerConfig's fields as keyword arguments."""
+
+    message_model: MessageModel
+    consume_from: ConsumeFromWhere
+    consume_timestamp: str | None
+    concurrency: int
+    consume_batch: int
+    pull_batch: int
+    pull_interval_s: float
+    pull_hold_s: float
+    pull_timeout_s: float
+    queue_messages_max: int
+    queue_bytes_max: int
+    topic_messages_max: int
+    topic_bytes_max: int
+    span_max: int
+    retries: int
+    suspend_s: float
+    consume_timeout_s: float
+    commit_interval_s: float
+    rebalance_s: float
+    lock_renew_s: float
+    lock_expire_s: float
+    post_subscription_when_pull: bool
+
+
+def client_id(config: ClientConfig, *, ip: str, pid: int, nanos: int, keep_default: bool = False) -> str:
+    """ip@instance[@unit]; the instance DEFAULT becomes pid#nanos: two clients are never taken for one.
+
+    Broadcasting consumers keep it (`keep_default`): their offset file is named after the id.
+
+    >>> client_id(ClientConfig("g"), ip="10.0.0.1", pid=7, nanos=99)
+    '10.0.0.1@7#99'
+    """
+    instance = config.instance_name
+    if instance == DEFAULT_INSTANCE and not keep_default:
+        instance = f"{pid}#{nanos}"
+    parts = [config.client_ip or ip, instance]
+    if config.unit_name and config.unit_name.strip():
+        parts.append(config.unit_name)
+    return "@".join(parts)
+
+
+def validate_group(group: str) -> None:
+    """Raise InvalidGroup for what RocketMQ's clients refuse."""
+    if not isinstance(group, str) or not group.strip():
+        raise InvalidGroup("the group is blank: every producer and consumer belongs to one")
+    if len(group) > GROUP_CHARS_MAX:
+        raise InvalidGroup(f"group {group[:32]!r}... is longer than {GROUP_CHARS_MAX} characters")
+    if _GROUP.fullmatch(group) is None:
+        raise InvalidGroup(f"group {group!r} holds characters other than letters, digits and % | _ -")
+    if group in _RESERVED_GROUPS:
+        raise InvalidGroup(f"group {group!r} is reserved: choose a name of your own")
+
+
+def _positive(config: ClientConfig, name: str) -> None:
+    if getattr(config, name) <= 0:
+        raise ConfigError(f"{name} is {getattr(config, name)}: it must be more than 0")

@@ -1,0 +1,103 @@
+"""How far a group has consumed each queue: kept here, stored on the broker, or in a file when broadcasting.
+
+Offsets change with every finished message and are stored every few seconds: `unsaved` is what the next store
+must write, however often it changed in between.
+"""
+
+import contextlib
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final
+
+from rocketeer.errors import BadBody, ConfigError
+from rocketeer.model.queue import MessageQueue
+from rocketeer.protocol.bodies.offsets import decode_queue_offsets, encode_queue_offsets
+
+FOLDER: Final = Path("~/.rocketmq_offsets")
+"""Where Java's broadcasting consumers keep theirs; a member that moves to Python goes on where it was."""
+
+
+class OffsetTable:
+    """Offsets of the queues in hand, and which of them are not stored yet."""
+
+    def __init__(self) -> None:
+        self._offsets: dict[MessageQueue, int] = {}
+        self._saved: dict[MessageQueue, int] = {}
+
+    def get(self, queue: MessageQueue) -> int | None:
+        return self._offsets.get(queue)
+
+    def update(self, queue: MessageQueue, offset: int, *, only_forward: bool = True) -> None:
+        """`only_forward=False` when somebody set the offset back on purpose."""
+        if not only_forward or offset > self._offsets.get(queue, -1):
+            self._offsets[queue] = offset
+
+    def known(self, queue: MessageQueue, offset: int) -> None:
+        """The broker or the file said so: nothing to store."""
+        self._offsets[queue] = self._saved[queue] = offset
+
+    def unsaved(self) -> dict[MessageQueue, int]:
+        saved = self._saved
+        return {queue: offset for queue, offset in self._offsets.items() if saved.get(queue) != offset}
+
+    def saved(self, queue: MessageQueue, offset: int) -> None:
+        """This offset is stored; a newer one set meanwhile stays unsaved."""
+        if queue in self._offsets:
+            self._saved[queue] = offset
+
+    def forget(self, queue: MessageQueue) -> None:
+        self._offsets.pop(queue, None)
+        self._saved.pop(queue, None)
+
+    def of_topic(self, topic: str) -> dict[MessageQueue, int]:
+        return {queue: offset for queue, offset in self._offsets.items() if queue.topic == topic}
+
+
+class OffsetFile:
+    """`offsets.json` of a broadcasting consumer, as Java writes it; the file before it stays as `.bak`."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._backup = path.with_name(path.name + ".bak")
+
+    @classmethod
+    def at(cls, client_id: str, group: str, folder: Path | None = None) -> "OffsetFile":
+        return cls((folder or FOLDER).expanduser() / client_id / group / "offsets.json")
+
+    def load(self) -> dict[MessageQueue, int]:
+        """What was stored last; the backup's when the file is broken, none when there is neither."""
+        problem: Exception | None = None
+        for path in (self.path, self._backup):
+            try:
+                data = path.read_bytes()
+                if data.strip():
+                    return decode_queue_offsets(data)
+            except FileNotFoundError:
+                continue
+            except (OSError, BadBody) as error:
+                problem = problem or error
+        if problem is not None:
+            raise ConfigError(
+                f"the offsets in {self.path} cannot be read: {problem}; repair or delete the file"
+            )
+        return {}
+
+    def save(self, offsets: Mapping[MessageQueue, int]) -> None:
+        """Old or new, never half of it: a crash may come at any time."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        fresh = self.path.with_name(self.path.name + ".tmp")
+        with fresh.open("wb") as file:
+            file.write(encode_queue_offsets(offsets))
+            file.flush()
+            os.fsync(file.fileno())
+        with contextlib.suppress(FileNotFoundError):
+            self.path.replace(self._backup)
+        fresh.replace(self.path)
+
+
+def merged(
+    stored: Mapping[MessageQueue, int], queues: Iterable[tuple[MessageQueue, int]]
+) -> dict[MessageQueue, int]:
+    """The file holds every queue ever consumed, not only those in hand now."""
+    return {**stored, **dict(queues)}

@@ -1,0 +1,46 @@
+"""What a listener says about the messages it was given: nothing for success, or one of these values."""
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, TypeAlias
+
+TO_DEAD_LETTERS: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """Deliver again later; `return RETRY` is enough in most listeners, and raising an error means the same.
+
+    `delay_level` 1 .. 18 says when (the broker's table); 0 lets it wait longer with every try; -1 gives up:
+    the message goes to the group's dead letters. `suspend_s` is the pause of an ordered queue.
+    `from_index` is for listeners that take lists: messages before it were consumed.
+
+    >>> Retry(delay_level=3)
+    Retry(delay_level=3, suspend_s=None, from_index=0)
+    """
+
+    delay_level: int = 0
+    suspend_s: float | None = None
+    from_index: int = 0
+
+
+class Ordered(Enum):
+    """For ordered consumption with `auto_commit=False`: when what was consumed is finished."""
+
+    COMMIT = "COMMIT"
+    ROLLBACK = "ROLLBACK"
+
+
+RETRY: Final = Retry()
+COMMIT: Final = Ordered.COMMIT
+"""Everything consumed of this queue so far is finished."""
+ROLLBACK: Final = Ordered.ROLLBACK
+"""Everything consumed since the last COMMIT comes again."""
+
+Outcome: TypeAlias = Retry | Ordered | None
+"""None is success."""
+
+
+def as_outcome(returned: object) -> Outcome:
+    """What a listener's return value means: anything that is not one of ours is success."""
+    return returned if isinstance(returned, Retry | Ordered) else None

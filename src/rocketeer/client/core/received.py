@@ -1,0 +1,215 @@
+"""A message that was pulled: what listeners and `poll` hand to the user. Nothing is decoded before it is asked for.
+
+A pull brings up to 32 records one behind the other; splitting them reads two numbers of each. A listener that
+only looks at the body never pays for properties, ids or hosts.
+"""
+
+from struct import Struct, error
+from typing import Any, Final
+
+import msgspec
+
+from rocketeer.errors import BadRecord
+from rocketeer.model import property_names as names
+from rocketeer.model.queue import MessageQueue
+from rocketeer.model.topic import RETRY_PREFIX, without_namespace
+from rocketeer.record.compression import decompress
+from rocketeer.record.flags import COMPRESSED, HOSTS_V6
+from rocketeer.record.hosts import host_text
+from rocketeer.record.ids import offset_msg_id
+from rocketeer.record.layout import HEADS, MAGIC, TAIL_BYTES, split_tail
+from rocketeer.record.properties import decode_properties, find_property
+
+# The head of a record (record.layout), without what splitting does not need:
+# total size i32 | magic i32 | crc, queue id, flag | queue offset i64
+_SPLIT: Final = Struct(">ii12xq")
+_SYS_FLAG_AT: Final = 36
+_SIZE_MIN: Final = HEADS[0].size + TAIL_BYTES
+
+
+class ReceivedMessage(msgspec.Struct, gc=False, eq=False):
+    """A message as a consumer sees it; read-only.
+
+    `topic` is the one it was sent to, also when it comes from the group's retry topic; `reconsume_times` tells
+    how often it came before. `queue` and `queue_offset` are where it was read from.
+    """
+
+    _raw: bytes
+    queue: MessageQueue
+    """The queue it was read from; its topic may be the retry topic."""
+    queue_offset: int
+    _namespace: str | None = None
+    retried: int = 0
+    """Tries in this process: an ordered queue gives it again, or sending it back failed."""
+    started_s: float = 0.0
+    """When its listener began, by the monotonic clock; 0 before."""
+    _head: Any = None
+    _tail: tuple[str, bytes] | None = None
+    _properties: dict[str, str] | None = None
+    _body: bytes | None = None
+
+    # --- what most listeners want ------------------------------------------------------------
+
+    @property
+    def topic(self) -> str:
+        topic = self.origin_topic
+        return without_namespace(topic, self._namespace) if self._namespace else topic
+
+    @property
+    def body(self) -> bytes:
+        """As the sender had it: decompressed when need be."""
+        if self._body is None:
+            head = self._fields()
+            at = HEADS[(head[7] & HOSTS_V6) >> 4].size
+            body = self._raw[at : at + head[14]]
+            if not head[7] & COMPRESSED:
+                return body  # not kept: the record is, and cutting it out again is cheap
+            self._body = decompress(body, head[7])
+        return self._body
+
+    @property
+    def text(self) -> str:
+        """The body as UTF-8."""
+        return self.body.decode()
+
+    @property
+    def tags(self) -> str | None:
+        return self._property(b"TAGS")
+
+    @property
+    def keys(self) -> list[str]:
+        keys = self._property(b"KEYS")
+        return keys.split(names.KEY_SEPARATOR) if keys else []
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """All of them, the user's and RocketMQ's own."""
+        if self._properties is None:
+            self._properties = decode_properties(self._tail_parts()[1])
+        return self._properties
+
+    @property
+    def message_id(self) -> str:
+        """The id the sender gave (UNIQ_KEY), which stays the same through retries."""
+        return self._property(b"UNIQ_KEY") or self.offset_message_id
+
+    @property
+    def reconsume_times(self) -> int:
+        before: int = self._fields()[12]
+        return before + self.retried
+
+    # --- where it was stored -----------------------------------------------------------------
+
+    @property
+    def stored_topic(self) -> str:
+        """The topic of the record: `%RETRY%group` for a retry, with its namespace if there is one."""
+        return self._tail_parts()[0]
+
+    @property
+    def stored_queue_id(self) -> int:
+        value: int = self._fields()[3]
+        return value
+
+    @property
+    def origin_topic(self) -> str:
+        """The topic it was sent to, with its namespace if there is one."""
+        topic = self.stored_topic
+        return (self._property(b"RETRY_TOPIC") or topic) if topic.startswith(RETRY_PREFIX) else topic
+
+    @property
+    def broker_name(self) -> str:
+        return self.queue.broker_name
+
+    @property
+    def queue_id(self) -> int:
+        return self.queue.queue_id
+
+    @property
+    def offset_message_id(self) -> str:
+        """The id by which the broker finds the record."""
+        head = self._fields()
+        return offset_msg_id(head[11], head[6])
+
+    @property
+    def log_offset(self) -> int:
+        value: int = self._fields()[6]
+        return value
+
+    @property
+    def flag(self) -> int:
+        value: int = self._fields()[4]
+        return value
+
+    @property
+    def born_ms(self) -> int:
+        value: int = self._fields()[8]
+        return value
+
+    @property
+    def born_host(self) -> str:
+        return host_text(self._fields()[9])
+
+    @property
+    def store_ms(self) -> int:
+        value: int = self._fields()[10]
+        return value
+
+    @property
+    def store_host(self) -> str:
+        return host_text(self._fields()[11])
+
+    @property
+    def size(self) -> int:
+        """Bytes of the record: what flow control counts."""
+        return len(self._raw)
+
+    def __repr__(self) -> str:
+        return (
+            f"ReceivedMessage(topic={self.topic!r}, tags={self.tags!r}, keys={self.keys!r}, "
+            f"queue={self.broker_name}:{self.queue_id}, offset={self.queue_offset}, id={self.message_id})"
+        )
+
+    # --- decoding, once and only if asked for ------------------------------------------------
+
+    def _fields(self) -> tuple[Any, ...]:
+        """The head's fields in record.layout's order: sizes 0, magic 1 ... body length 14."""
+        if self._head is None:
+            flag = int.from_bytes(self._raw[_SYS_FLAG_AT : _SYS_FLAG_AT + 4], "big")
+            self._head = HEADS[(flag & HOSTS_V6) >> 4].unpack_from(self._raw)
+        head: tuple[Any, ...] = self._head
+        return head
+
+    def _tail_parts(self) -> tuple[str, bytes]:
+        if self._tail is None:
+            head = self._fields()
+            at = HEADS[(head[7] & HOSTS_V6) >> 4].size + head[14]
+            self._tail = split_tail(self._raw[at:], 0)
+        return self._tail
+
+    def _property(self, name: bytes) -> str | None:
+        if self._properties is not None:
+            return self._properties.get(name.decode())
+        value = find_property(self._tail_parts()[1], name)
+        return None if value is None else value.decode("utf-8", "replace")
+
+
+def split_messages(
+    body: bytes, queue: MessageQueue, *, tags: frozenset[str] = frozenset(), namespace: str | None = None
+) -> list[ReceivedMessage]:
+    """The messages of a pull reply; of those with other tags than `tags`, none (brokers compare hashes only)."""
+    found: list[ReceivedMessage] = []
+    unpack = _SPLIT.unpack_from
+    end = len(body)
+    at = 0
+    try:
+        while at < end:
+            size, magic, offset = unpack(body, at)
+            if magic != MAGIC or size < _SIZE_MIN or size > end - at:
+                raise BadRecord(
+                    at=at, reason=f"magic {magic & 0xFFFFFFFF:#x}, size {size}, {end - at} bytes left"
+                )
+            found.append(ReceivedMessage(body[at : at + size], queue, offset, namespace))
+            at += size
+    except error:
+        raise BadRecord(at=at, reason=f"{end - at} bytes are left for a record") from None
+    return [message for message in found if message.tags in tags] if tags else found

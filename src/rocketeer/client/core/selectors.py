@@ -1,0 +1,92 @@
+"""Which queue a message goes to: in turn, or as a selector of the user's choice says.
+
+A selector is any callable of (queues, message, arg) that returns one of the queues:
+
+    producer.send(message, selector=by_hash, arg=order_id)      # messages of one order stay in order
+"""
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+from rocketeer.client.core.fault import FaultTable
+from rocketeer.client.core.routes import TopicRoutes
+from rocketeer.errors import ClientError
+from rocketeer.model.message import Message
+from rocketeer.model.queue import MessageQueue
+from rocketeer.record.java_hash import java_hash
+
+Selector: TypeAlias = Callable[[Sequence[MessageQueue], Message, Any], MessageQueue]
+
+
+def by_hash(queues: Sequence[MessageQueue], message: Message, arg: Any = None) -> MessageQueue:
+    """The queue of a key: `arg`, or the message's sharding key. The same one the Java client would choose."""
+    key = message.sharding_key if arg is None else arg
+    if key is None:
+        raise ClientError("by_hash needs a key: give arg=..., or the message a sharding_key=")
+    return queues[abs(_java_remainder(java_hash_code(key), len(queues)))]
+
+
+def by_random(queues: Sequence[MessageQueue], message: Message, arg: Any = None) -> MessageQueue:
+    """Any queue."""
+    return random.choice(queues)
+
+
+def java_hash_code(key: object) -> int:
+    """What Java's hashCode gives for the same key: a String, Integer, Long or Boolean.
+
+    >>> java_hash_code("order-7"), java_hash_code(7), java_hash_code(1 << 32), java_hash_code(True)
+    (-1207111304, 7, 1, 1231)
+    """
+    if isinstance(key, str):
+        return java_hash(key)
+    if isinstance(key, bool):
+        return 1231 if key else 1237
+    if isinstance(key, int):
+        if -(1 << 31) <= key < 1 << 31:
+            return key
+        if -(1 << 63) <= key < 1 << 63:
+            folded = (key ^ (key >> 32)) & 0xFFFFFFFF
+            return folded - (1 << 32) if folded & 0x80000000 else folded
+    raise ClientError(f"no hash that Java shares for {key!r}: use a text or a whole number")
+
+
+def _java_remainder(value: int, by: int) -> int:
+    """Java's % takes the sign of the left side, Python's that of the right."""
+    return value % by if value >= 0 else -(-value % by)
+
+
+def next_queue(
+    known: TopicRoutes, failed_broker: str | None = None, faults: FaultTable | None = None
+) -> MessageQueue:
+    """The next queue in turn, on another broker than the one that just failed if there is another.
+
+    With a fault table: on a broker that is not to be kept away from, or else on one of the less bad.
+    """
+    queues = known.publish
+    count = len(queues)
+    assert count, "the caller has checked that there is a queue"
+    if faults is not None:
+        return _next_available(known, faults)
+    if failed_broker is not None:
+        for _ in range(count):
+            queue = queues[known.next_index() % count]
+            if queue.broker_name != failed_broker:
+                return queue
+    return queues[known.next_index() % count]
+
+
+def _next_available(known: TopicRoutes, faults: FaultTable) -> MessageQueue:
+    queues = known.publish
+    start = known.next_index()
+    for distance in range(len(queues)):
+        queue = queues[(start + distance) % len(queues)]
+        if faults.available(queue.broker_name):
+            return queue
+    broker = faults.least_bad()
+    if broker is not None:
+        own = [queue for queue in queues if queue.broker_name == broker]
+        if own:
+            return own[known.next_index() % len(own)]
+        faults.forget(broker)
+    return queues[known.next_index() % len(queues)]

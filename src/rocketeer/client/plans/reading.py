@@ -1,0 +1,101 @@
+"""Everything a pull consumer can ask, as plans over queues the way users name them (without namespace)."""
+
+from collections.abc import Iterable
+
+from rocketeer.client.core.config import ConsumerConfig
+from rocketeer.client.core.received import ReceivedMessage
+from rocketeer.client.plans import groups, offsets
+from rocketeer.client.plans.brokers import Cluster
+from rocketeer.client.plans.effects import Plan
+from rocketeer.client.plans.pull import PullResult, PullSettings, pull
+from rocketeer.client.plans.routes import find_route
+from rocketeer.errors import ConfigError
+from rocketeer.filter.tags import tag_subscription
+from rocketeer.model.queue import MessageQueue
+from rocketeer.model.subscription import SUB_ALL
+from rocketeer.model.topic import without_namespace
+
+RETRIES_MAX = 16
+
+
+class Reading:
+    """One group's view of the cluster; keeps no state, so threads may share it."""
+
+    def __init__(self, config: ConsumerConfig, cluster: Cluster) -> None:
+        self._config = config
+        self._cluster = cluster
+        self._group = config.full_group
+
+    def inner(self, queue: MessageQueue) -> MessageQueue:
+        """The queue as brokers know it."""
+        if not self._config.namespace:
+            return queue
+        return MessageQueue(self._config.full_topic(queue.topic), queue.broker_name, queue.queue_id)
+
+    def outer(self, queues: Iterable[MessageQueue]) -> list[MessageQueue]:
+        """Queues as users name them."""
+        namespace = self._config.namespace
+        if not namespace:
+            return list(queues)
+        return [
+            MessageQueue(without_namespace(queue.topic, namespace), queue.broker_name, queue.queue_id)
+            for queue in queues
+        ]
+
+    def queues(self, topic: str) -> Plan[list[MessageQueue]]:
+        """The queues of a topic that can be read; raises NoRoute."""
+        routes, nameservers, timeout_s = self._cluster
+        known = yield from find_route(self._config.full_topic(topic), routes, nameservers, timeout_s)
+        return self.outer(known.subscribe)
+
+    def pull(
+        self,
+        queue: MessageQueue,
+        offset: int,
+        *,
+        tags: str = SUB_ALL,
+        max_count: int | None = None,
+        hold_s: float = 0.0,
+        broker_id: int = 0,
+    ) -> Plan[PullResult]:
+        if offset < 0:
+            raise ConfigError(f"offset {offset} is not a place in a queue: 0 is the first")
+        inside = self.inner(queue)
+        settings = PullSettings(
+            self._group, max_count or self._config.pull_batch, hold_s, self._config.namespace
+        )
+        return (
+            yield from pull(
+                settings,
+                self._cluster,
+                inside,
+                offset,
+                tag_subscription(inside.topic, tags),
+                broker_id=broker_id,
+                timeout_s=hold_s + self._config.call_timeout_s,
+            )
+        )
+
+    def committed(self, queue: MessageQueue) -> Plan[int | None]:
+        return offsets.committed_offset(self._cluster, self._group, self.inner(queue))
+
+    def commit(self, queue: MessageQueue, offset: int) -> Plan[None]:
+        return offsets.commit_offset(self._cluster, self._group, self.inner(queue), offset)
+
+    def min_offset(self, queue: MessageQueue) -> Plan[int]:
+        return offsets.min_offset(self._cluster, self.inner(queue))
+
+    def max_offset(self, queue: MessageQueue) -> Plan[int]:
+        return offsets.max_offset(self._cluster, self.inner(queue))
+
+    def offset_at(self, queue: MessageQueue, time_ms: int) -> Plan[int]:
+        return offsets.offset_at(self._cluster, self.inner(queue), time_ms)
+
+    def earliest_ms(self, queue: MessageQueue) -> Plan[int]:
+        return offsets.earliest_ms(self._cluster, self.inner(queue))
+
+    def send_back(self, message: ReceivedMessage, delay_level: int) -> Plan[None]:
+        retries = self._config.retries if self._config.retries >= 0 else RETRIES_MAX
+        return groups.send_back(
+            self._cluster, self._group, message, delay_level=delay_level, retries_max=retries
+        )

@@ -1,0 +1,304 @@
+"""Sending: choose a queue, ask its broker, try others by RocketMQ's rules, all within one time limit.
+
+The rules (4.9.8): a sync send makes 1 + `retries` attempts, each on another broker if there is one, after a
+call without answer or a refusal that another broker may not share. An async send makes 1 + `async_retries`
+after calls without answer only. Who names the queue gets that queue: sync once, async with the retries.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from rocketeer.client.core.config import ProducerConfig
+from rocketeer.client.core.encoding import Outgoing, properties_text
+from rocketeer.client.core.fault import FaultTable
+from rocketeer.client.core.hooks import SendContext, SendHook, SendMode
+from rocketeer.client.core.nameservers import NameServers
+from rocketeer.client.core.routes import RouteCache, TopicRoutes, vip_address
+from rocketeer.client.core.selectors import Selector, next_queue
+from rocketeer.client.core.send_result import SendResult, SendStatus
+from rocketeer.client.plans.effects import Call, Oneway, Plan
+from rocketeer.client.plans.replies import refused
+from rocketeer.client.plans.routes import find_route_or_default
+from rocketeer.clock import Clock
+from rocketeer.errors import (
+    BrokerRefused,
+    CallTimeout,
+    ClientError,
+    ConnectFailed,
+    ConnectionLost,
+    NoBroker,
+    RemotingError,
+    SendFailed,
+    SendTimeout,
+)
+from rocketeer.model.message import Message
+from rocketeer.model.queue import MessageQueue
+from rocketeer.model.topic import without_namespace
+from rocketeer.protocol.codes import RequestCode, ResponseCode
+from rocketeer.protocol.command import Command
+from rocketeer.protocol.headers.base import decode_header
+from rocketeer.protocol.headers.send import SendMessageReplyHeader
+
+log = logging.getLogger(__name__)
+
+Choose = Callable[[Sequence[MessageQueue]], MessageQueue]
+"""Picks the queue from all that can be written to (named without their namespace)."""
+
+STORED: Final = {
+    int(ResponseCode.SUCCESS): SendStatus.SEND_OK,
+    int(ResponseCode.FLUSH_DISK_TIMEOUT): SendStatus.FLUSH_DISK_TIMEOUT,
+    int(ResponseCode.FLUSH_SLAVE_TIMEOUT): SendStatus.FLUSH_SLAVE_TIMEOUT,
+    int(ResponseCode.SLAVE_NOT_AVAILABLE): SendStatus.SLAVE_NOT_AVAILABLE,
+}
+ANOTHER_MAY_TAKE_IT: Final = frozenset(
+    {
+        int(ResponseCode.TOPIC_NOT_EXIST),
+        int(ResponseCode.SERVICE_NOT_AVAILABLE),
+        int(ResponseCode.SYSTEM_ERROR),
+        int(ResponseCode.NO_PERMISSION),
+        int(ResponseCode.NO_BUYER_ID),
+        int(ResponseCode.NOT_IN_CURRENT_UNIT),
+    }
+)
+_SEND: Final = int(RequestCode.SEND_MESSAGE_V2)
+_SEND_BATCH: Final = int(RequestCode.SEND_BATCH_MESSAGE)
+_SEND_REPLY: Final = int(RequestCode.SEND_REPLY_MESSAGE_V2)
+
+
+class Sender:
+    """What all sends of one producer share."""
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        routes: RouteCache,
+        nameservers: NameServers,
+        clock: Clock,
+        hooks: Sequence[SendHook] = (),
+    ) -> None:
+        self.config = config
+        self.routes = routes
+        self.nameservers = nameservers
+        self.clock = clock
+        self.hooks = tuple(hooks)
+        self.faults = FaultTable(clock) if config.latency_faults else None
+        self._group = config.full_group
+        self._unit_mode = "true" if config.unit_mode else "false"
+        self._default_queues = str(config.default_topic_queues)
+
+    def publish_route(self, topic: str, timeout_s: float) -> Plan[TopicRoutes]:
+        """Where the (full) topic can be written to; raises NoRoute, NoNameServer or NoBroker."""
+        config = self.config
+        known = yield from find_route_or_default(
+            topic,
+            self.routes,
+            self.nameservers,
+            timeout_s,
+            default_topic=config.create_topic_key,
+            default_queues=config.default_topic_queues,
+        )
+        if not known.publish:
+            raise NoBroker(topic, None, "has no queue that can be written to and whose master is up")
+        return known
+
+    def send(
+        self,
+        outgoing: Outgoing,
+        mode: SendMode = SendMode.SYNC,
+        *,
+        choose: Choose | None = None,
+        timeout_s: float | None = None,
+    ) -> Plan[SendResult | None]:
+        """The send as a plan; it returns None when oneway, a SendResult otherwise."""
+        config = self.config
+        topic = outgoing.topic
+        monotonic_s = self.clock.monotonic_s
+        timeout_s = config.send_timeout_s if timeout_s is None else timeout_s
+        deadline_s = monotonic_s() + timeout_s
+        known = self.routes.get(topic)
+        if known is None or not known.publish:
+            known = yield from self.publish_route(topic, min(timeout_s, config.call_timeout_s))
+        chosen = self._chosen(topic, known, choose) if choose is not None else None
+        attempts_left = self._attempts(mode, chosen is not None)
+        tried: list[tuple[object, Exception]] = []
+        result: SendResult | None = None
+        queue: MessageQueue | None = None
+        while attempts_left:
+            attempts_left -= 1
+            before_s = monotonic_s()
+            if before_s >= deadline_s:
+                break
+            if chosen is not None:
+                queue = chosen
+            else:
+                known = self.routes.get(topic) or known
+                queue = next_queue(known, queue.broker_name if queue else None, self.faults)
+            try:
+                address = self._address(topic, queue)
+                ask = self._ask if not self.hooks else self._ask_with_hooks
+                result = yield from ask(outgoing, mode, queue, address, deadline_s - before_s)
+            except RemotingError as error:
+                self._report(queue, before_s, failed=True)
+                tried.append((queue, error))
+                if isinstance(error, ConnectFailed | ConnectionLost):
+                    self.routes.suspect(topic)
+            except NoBroker as error:
+                tried.append((queue, error))
+            except BrokerRefused as error:
+                self._report(queue, before_s, failed=True)
+                tried.append((queue, error))
+                if mode is not SendMode.SYNC or error.code not in ANOTHER_MAY_TAKE_IT:
+                    break
+            else:
+                self._report(queue, before_s, failed=False)
+                again = config.retry_not_stored and mode is SendMode.SYNC
+                if result is None or result.ok or not again:
+                    return result
+        if result is not None:
+            return result
+        raise self._failure(topic, tried, timeout_s, out_of_time=monotonic_s() >= deadline_s)
+
+    # --- one attempt -------------------------------------------------------------------------
+
+    def _address(self, topic: str, queue: MessageQueue) -> str:
+        address = self.routes.master(queue.broker_name)
+        if address is None:
+            raise NoBroker(topic, queue.broker_name, "is not known, or has no master that is up")
+        return vip_address(address) if self.config.vip_channel else address
+
+    def _ask_with_hooks(
+        self, outgoing: Outgoing, mode: SendMode, queue: MessageQueue, address: str, left_s: float
+    ) -> Plan[SendResult | None]:
+        context = SendContext(self._group, mode, outgoing, queue, address)
+        for hook in self.hooks:
+            hook.before_send(context)
+        try:
+            context.result = yield from self._ask(outgoing, mode, queue, address, left_s)
+        except Exception as error:
+            context.error = error
+            raise
+        finally:
+            for hook in self.hooks:
+                _after(hook, context)
+        return context.result
+
+    def _ask(
+        self, outgoing: Outgoing, mode: SendMode, queue: MessageQueue, address: str, left_s: float
+    ) -> Plan[SendResult | None]:
+        command = self.request(outgoing, queue)
+        if mode is SendMode.ONEWAY:
+            yield Oneway(address, command, left_s)
+            return None
+        reply: Command = yield Call(address, command, left_s)
+        status = STORED.get(reply.code)
+        if status is None:
+            raise refused(reply, f"{queue.broker_name} ({address})", queue)
+        return self._result(status, reply, outgoing, queue)
+
+    def request(self, outgoing: Outgoing, queue: MessageQueue) -> Command:
+        """SEND_MESSAGE_V2 and its kin: `SendMessageV2Header` written out, since this is the hot path."""
+        out = outgoing
+        ext = {
+            "a": self._group,
+            "b": out.topic,
+            "c": self.config.create_topic_key,
+            "d": self._default_queues,
+            "e": str(queue.queue_id),
+            "f": str(out.sys_flag),
+            "g": str(self.clock.now_ms()),
+            "h": str(out.flag),
+            "i": properties_text(out.properties),
+            "j": str(out.reconsume_times),
+            "k": self._unit_mode,
+            "m": "true" if out.batch else "false",
+            "n": queue.broker_name,
+        }
+        if out.max_reconsume_times is not None:
+            ext["l"] = str(out.max_reconsume_times)
+        code = _SEND_BATCH if out.batch else _SEND_REPLY if out.reply else _SEND
+        return Command(code=code, ext=ext, body=out.body)
+
+    def _result(
+        self, status: SendStatus, reply: Command, outgoing: Outgoing, queue: MessageQueue
+    ) -> SendResult:
+        header = decode_header(SendMessageReplyHeader, reply.ext)
+        namespace = self.config.namespace
+        if namespace or header.queue_id != queue.queue_id:
+            topic = without_namespace(outgoing.topic, namespace) if namespace else outgoing.topic
+            queue = MessageQueue(topic, queue.broker_name, header.queue_id)
+        return SendResult(
+            status,
+            outgoing.message_ids,
+            header.msg_id,
+            queue,
+            header.queue_offset,
+            header.transaction_id,
+            header.region or "DefaultRegion",
+            header.trace_on != "false",
+        )
+
+    # --- deciding ----------------------------------------------------------------------------
+
+    def _attempts(self, mode: SendMode, queue_is_chosen: bool) -> int:
+        if mode is SendMode.ASYNC:
+            return 1 + self.config.async_retries
+        if mode is SendMode.SYNC and not queue_is_chosen:
+            return 1 + self.config.retries
+        return 1
+
+    def _chosen(self, topic: str, known: TopicRoutes, choose: Choose) -> MessageQueue:
+        namespace = self.config.namespace
+        queues = known.publish
+        if namespace:
+            plain = without_namespace(topic, namespace)
+            queues = tuple(MessageQueue(plain, queue.broker_name, queue.queue_id) for queue in queues)
+        queue = choose(queues)
+        if not isinstance(queue, MessageQueue):
+            raise ClientError(f"the selector returned {queue!r}, not one of the queues it was given")
+        return MessageQueue(topic, queue.broker_name, queue.queue_id)
+
+    def _report(self, queue: MessageQueue, before_s: float, *, failed: bool) -> None:
+        if self.faults is not None:
+            took_ms = (self.clock.monotonic_s() - before_s) * 1000
+            self.faults.report(queue.broker_name, took_ms, failed=failed)
+
+    def _failure(
+        self, topic: str, tried: list[tuple[object, Exception]], timeout_s: float, *, out_of_time: bool
+    ) -> ClientError:
+        last = tried[-1][1] if tried else None
+        if isinstance(last, BrokerRefused | NoBroker):
+            for queue, error in tried[:-1]:
+                last.add_note(f"tried before: {queue}: {error}")
+            return last
+        if out_of_time or isinstance(last, CallTimeout):
+            return _caused(SendTimeout(topic, tried, f"no answer within {timeout_s:g} s"), last)
+        return _caused(SendFailed(topic, tried), last)
+
+
+def _caused(error: SendFailed, cause: Exception | None) -> SendFailed:
+    error.__cause__ = cause
+    return error
+
+
+def _after(hook: SendHook, context: SendContext) -> None:
+    try:
+        hook.after_send(context)
+    except Exception:
+        log.exception("hook failed hook=%r topic=%s", hook, context.outgoing.topic)
+
+
+def chooser(
+    message: Message | Sequence[Message], queue: MessageQueue | None, selector: Selector | None, arg: Any
+) -> Choose | None:
+    """How the caller's arguments choose the queue; None when the queues take turns."""
+    if queue is not None:
+        if selector is not None:
+            raise ClientError("give queue= or selector=, not both")
+        named = queue
+        return lambda queues: named
+    if selector is None:
+        return None
+    chosen_by = selector
+    first = message if isinstance(message, Message) else message[0]
+    return lambda queues: chosen_by(queues, first, arg)

@@ -1,0 +1,35 @@
+"""Topics in one broker: make, change, delete. For tools and tests; producers have topics made by sending."""
+
+from rocketeer.client.plans.effects import Plan
+from rocketeer.client.plans.replies import ask
+from rocketeer.model.topic import AUTO_CREATE_TOPIC, TopicConfig
+from rocketeer.protocol.codes import RequestCode
+from rocketeer.protocol.command import request
+from rocketeer.protocol.headers.nameserver import DeleteTopicInNamesrvHeader
+from rocketeer.protocol.headers.topics import CreateTopicHeader, DeleteTopicHeader
+
+
+def put_topic(address: str, topic: TopicConfig, timeout_s: float) -> Plan[None]:
+    """Make the topic on the broker at the address, or change it."""
+    header = CreateTopicHeader(
+        topic.name,
+        topic.read_queues,
+        topic.write_queues,
+        int(topic.perm),
+        AUTO_CREATE_TOPIC,
+        topic.filter_type,
+        topic.sys_flag,
+        topic.order,
+    )
+    yield from ask(address, request(RequestCode.UPDATE_AND_CREATE_TOPIC, header), timeout_s)
+
+
+def delete_topic(address: str, topic: str, timeout_s: float) -> Plan[None]:
+    """Delete the topic and its messages on the broker at the address."""
+    yield from ask(address, request(RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicHeader(topic)), timeout_s)
+
+
+def forget_topic(nameserver: str, topic: str, timeout_s: float) -> Plan[None]:
+    """Have one name server forget the topic; brokers that still have it register it again."""
+    header = DeleteTopicInNamesrvHeader(topic)
+    yield from ask(nameserver, request(RequestCode.DELETE_TOPIC_IN_NAMESRV, header), timeout_s)

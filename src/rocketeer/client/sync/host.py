@@ -1,0 +1,78 @@
+"""What the sync consumers share: a consumer of `rocketeer.aio` on the loop thread, and the way to it."""
+
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, TypeVar
+
+from rocketeer.client.sync import forking
+from rocketeer.client.sync.loop_thread import LoopThread
+from rocketeer.errors import ClientClosed
+
+T = TypeVar("T")
+
+START_S: Final = 30.0
+"""So long may a start take: it asks name servers and brokers, each with a time-out of its own."""
+SPARE_S: Final = 10.0
+"""What closing takes beside waiting for listeners."""
+
+
+class Host:
+    """Starts and closes the hosted consumer; threads may share it."""
+
+    def __init__(self, name: str, abandon: Callable[[], None]) -> None:
+        self._name = name
+        self._abandon = abandon
+        self._thread: LoopThread | None = None
+        self._guard = threading.Lock()
+        forking.register(self)
+
+    def start(self, starting: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        with self._guard:
+            if self._thread is not None:
+                return
+            thread = LoopThread.acquire()
+            try:
+                thread.call(starting(), START_S)
+            except BaseException:
+                thread.release()
+                raise
+            self._thread = thread
+
+    def close(self, closing: Callable[[], Coroutine[Any, Any, None]], timeout_s: float) -> None:
+        """Returns in time, whatever the network and the listeners do."""
+        with self._guard:
+            thread, self._thread = self._thread, None
+        if thread is None:
+            return
+        try:
+            thread.call(closing(), timeout_s + SPARE_S)
+        except TimeoutError:
+            pass  # what is left ends with the thread
+        finally:
+            thread.release()
+
+    @property
+    def running(self) -> bool:
+        return self._thread is not None
+
+    def call(self, work: Coroutine[Any, Any, T], timeout_s: float) -> T:
+        """Run it on the loop and wait."""
+        thread = self._thread
+        if thread is None:
+            work.close()
+            raise ClientClosed(f"consumer {self._name!r} is not running: start() it first")
+        return thread.call(work, timeout_s)
+
+    def do(self, what: Callable[[], T], timeout_s: float = SPARE_S) -> T:
+        """Have the loop call a plain function, and wait for what it returns."""
+
+        async def on_loop() -> T:
+            return what()
+
+        return self.call(on_loop(), timeout_s)
+
+    def after_fork(self) -> None:
+        """In a forked child: the parent consumes on; here it may be started anew, as another member."""
+        self._guard = threading.Lock()
+        self._thread = None
+        self._abandon()

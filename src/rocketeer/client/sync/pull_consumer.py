@@ -1,0 +1,131 @@
+"""The pull consumer for threads: the caller says which queue and which offset, and keeps both.
+
+    with PullConsumer("audit", nameserver="127.0.0.1:9876") as consumer:
+        for queue in consumer.queues("orders"):
+            for message in consumer.read(queue):
+                ...
+
+Calls are made on a socket of the calling thread; only the heartbeats run on the loop thread.
+"""
+
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Self, TypeVar, Unpack
+
+from rocketeer.client.aio import pull_consumer as aio
+from rocketeer.client.core.config import ConsumerConfig, ConsumerOptions
+from rocketeer.client.core.received import ReceivedMessage
+from rocketeer.client.plans.effects import Plan
+from rocketeer.client.plans.pull import PullResult
+from rocketeer.client.plans.reading import Reading
+from rocketeer.client.sync.driver import BlockingDriver
+from rocketeer.client.sync.host import Host
+from rocketeer.clock import Clock
+from rocketeer.errors import ClientClosed
+from rocketeer.model.queue import MessageQueue
+from rocketeer.model.subscription import SUB_ALL
+
+T = TypeVar("T")
+
+
+class PullConsumer:
+    """Reads queues at any offset. Options are the fields of `ConsumerConfig`."""
+
+    def __init__(self, group: str, *, clock: Clock | None = None, **options: Unpack[ConsumerOptions]) -> None:
+        self._hosted = aio.PullConsumer(group, clock=clock, **options)
+        self._host = Host(group, self._abandon)
+        self._driver: BlockingDriver | None = None
+
+    @property
+    def config(self) -> ConsumerConfig:
+        return self._hosted.config
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def start(self) -> None:
+        """Get ready; raises NoNameServer when no address is known."""
+        self._host.start(self._hosted.start)
+        self._driver = self._driver or BlockingDriver()
+
+    def close(self) -> None:
+        driver, self._driver = self._driver, None
+        if driver is not None:
+            driver.close()
+        self._host.close(self._hosted.close, self.config.close_timeout_s)
+
+    def queues(self, topic: str) -> list[MessageQueue]:
+        """The queues of a topic; raises NoRoute when nobody has it."""
+        return self._run(self._started().queues(topic))
+
+    def pull(
+        self,
+        queue: MessageQueue,
+        offset: int,
+        *,
+        tags: str = SUB_ALL,
+        max_count: int | None = None,
+        hold_s: float = 0.0,
+    ) -> PullResult:
+        """The messages at an offset, as many as the broker gives at a time (32). With `hold_s` it may wait for
+        the first; `next_offset` is where to go on."""
+        plan = self._started().pull(queue, offset, tags=tags, max_count=max_count, hold_s=hold_s)
+        return self._run(plan)
+
+    def read(
+        self, queue: MessageQueue, begin: int | None = None, end: int | None = None, *, tags: str = SUB_ALL
+    ) -> Iterator[ReceivedMessage]:
+        """Every message from `begin` (the oldest) up to `end` (what is there now)."""
+        at = self.min_offset(queue) if begin is None else begin
+        end = self.max_offset(queue) if end is None else end
+        while at < end:
+            result = self.pull(queue, at, tags=tags)
+            yield from (message for message in result.messages if message.queue_offset < end)
+            if result.next_offset <= at:
+                return
+            at = result.next_offset
+
+    def committed(self, queue: MessageQueue) -> int | None:
+        """The group's stored offset; None when it has none."""
+        return self._run(self._started().committed(queue))
+
+    def commit(self, queue: MessageQueue, offset: int) -> None:
+        """Store the group's offset."""
+        self._run(self._started().commit(queue, offset))
+
+    def min_offset(self, queue: MessageQueue) -> int:
+        return self._run(self._started().min_offset(queue))
+
+    def max_offset(self, queue: MessageQueue) -> int:
+        """Where the next message will be."""
+        return self._run(self._started().max_offset(queue))
+
+    def offset_at(self, queue: MessageQueue, time_ms: int) -> int:
+        """The first message stored at that time or later."""
+        return self._run(self._started().offset_at(queue, time_ms))
+
+    def earliest_ms(self, queue: MessageQueue) -> int:
+        return self._run(self._started().earliest_ms(queue))
+
+    def send_back(self, message: ReceivedMessage, *, delay_level: int = 0) -> None:
+        """Have the group get the message again through its retry topic; -1: put it with the dead letters."""
+        self._run(self._started().send_back(message, delay_level))
+
+    def _started(self) -> Reading:
+        if self._driver is None:
+            raise ClientClosed(f"consumer {self.config.group!r} is not running: start() it first")
+        return self._hosted.reading
+
+    def _run(self, plan: Plan[T]) -> T:
+        assert self._driver is not None
+        return self._driver.run(plan)
+
+    def _abandon(self) -> None:
+        self._driver = None
+        self._hosted.abandon()

@@ -1,0 +1,87 @@
+"""The producer on asyncio against a running cluster."""
+
+import asyncio
+
+import pytest
+
+from rocketeer.aio import Message, MessageQueue, Producer, by_hash
+from rocketeer.bench.control import Control
+from rocketeer.errors import BrokerRefused, ClientClosed, NoNameServer
+from support.cluster import Cluster
+
+GROUP = "test-aio-producer"
+
+
+def stored_count(cluster: Cluster, topic: str) -> int:
+    with Control(cluster.broker) as broker:
+        return sum(broker.max_offset(topic, queue_id) for queue_id in range(4))
+
+
+async def test_many_sends_at_a_time_are_all_stored_once(cluster: Cluster, topic: str) -> None:
+    async with Producer(GROUP, nameserver=cluster.namesrv) as producer:
+        results = await asyncio.gather(*(producer.send(Message(topic, b"x")) for _ in range(300)))
+    assert len({result.message_id for result in results}) == 300
+    assert len({(result.queue, result.queue_offset) for result in results}) == 300
+    assert stored_count(cluster, topic) == 300
+
+
+async def test_batches_queues_and_selectors_work_as_in_threads(cluster: Cluster, topic: str) -> None:
+    async with Producer(GROUP, nameserver=cluster.namesrv) as producer:
+        batch = await producer.send([Message(topic, b"x") for _ in range(5)])
+        assert len(batch.message_id.split(",")) == 5
+        wanted = MessageQueue(topic, "broker-a", 1)
+        assert (await producer.send(Message(topic, b"x"), queue=wanted)).queue == wanted
+        keyed = Message(topic, b"x", sharding_key="order-7")
+        queues = {(await producer.send(keyed, selector=by_hash)).queue for _ in range(3)}
+        assert len(queues) == 1
+        assert len(await producer.queues(topic)) == 4
+
+
+async def test_a_small_window_only_makes_senders_wait(cluster: Cluster, topic: str) -> None:
+    async with Producer(GROUP, nameserver=cluster.namesrv, in_flight_max=2) as producer:
+        results = await asyncio.gather(*(producer.send(Message(topic, b"x")) for _ in range(50)))
+    assert all(result.ok for result in results)
+
+
+async def test_oneway_messages_arrive(cluster: Cluster, topic: str) -> None:
+    async with Producer(GROUP, nameserver=cluster.namesrv) as producer:
+        await producer.send(Message(topic, b"x"))
+        for _ in range(50):
+            await producer.send_oneway(Message(topic, b"x"))
+    for _ in range(200):
+        if stored_count(cluster, topic) == 51:
+            break
+        await asyncio.sleep(0.02)
+    assert stored_count(cluster, topic) == 51, "closing lets leave what was written"
+
+
+async def test_errors_are_the_same_as_in_threads(cluster: Cluster, topic: str) -> None:
+    async with Producer(GROUP, nameserver=cluster.namesrv) as producer:
+        await producer.send(Message(topic, b"x"))
+        with pytest.raises(BrokerRefused, match="is illegal"):
+            await producer.send(Message(topic, b"x"), queue=MessageQueue(topic, "broker-a", 99))
+    with pytest.raises(ClientClosed):
+        await producer.send(Message(topic, b"x"))
+    with pytest.raises(NoNameServer):
+        async with Producer(GROUP, nameserver="127.0.0.1:9") as nowhere:
+            await nowhere.send(Message(topic, b"x"))
+
+
+async def test_clients_of_one_name_share_their_connections(cluster: Cluster, topic: str) -> None:
+    async with (
+        Producer("one", nameserver=cluster.namesrv, instance_name="shared") as first,
+        Producer("two", nameserver=cluster.namesrv, instance_name="shared") as second,
+        Producer("three", nameserver=cluster.namesrv) as third,
+    ):
+        await first.send(Message(topic, b"x"))
+        assert first._instance is second._instance
+        assert first._instance is not third._instance
+        await first.close()
+        assert (await second.send(Message(topic, b"x"))).ok
+
+
+async def test_nothing_is_left_when_a_producer_is_closed(cluster: Cluster, topic: str) -> None:
+    async with Producer(GROUP, nameserver=cluster.namesrv) as producer:
+        await producer.send(Message(topic, b"x"))
+    await asyncio.sleep(0)
+    assert asyncio.all_tasks() == {asyncio.current_task()}

@@ -1,0 +1,267 @@
+"""Producers when brokers are silent, refuse, die, come back; and when the process forks or must end."""
+
+import asyncio
+import os
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rocketeer import Message, Producer
+from rocketeer import aio as rocketeer_aio
+from rocketeer.bench.servers import free_ports
+from rocketeer.errors import ClientClosed, ClientError, SendFailed, SendTimeout, TooManyInFlight
+from rocketeer.protocol.bodies.heartbeat import decode_heartbeat
+from rocketeer.protocol.codes import RequestCode
+from rocketeer.protocol.command import reply
+from support.cluster import TEST_CONF, Cluster, chosen_make, running_cluster
+from support.stage import silence, stage
+
+SEND = int(RequestCode.SEND_MESSAGE_V2)
+
+
+def test_a_silent_broker_costs_the_time_limit_and_no_more() -> None:
+    with stage({SEND: silence}) as quiet, Producer("g", nameserver=quiet.address) as producer:
+        began_s = time.monotonic()
+        with pytest.raises(SendTimeout, match=r"within 0\.3 s.*stage"):
+            producer.send(Message("T", b"x"), timeout_s=0.3)
+        with pytest.raises(SendTimeout):
+            producer.send_async(Message("T", b"x"), timeout_s=0.3).result(5)
+        assert time.monotonic() - began_s < 2
+
+
+def test_closing_returns_though_sends_are_unanswered() -> None:
+    with stage({SEND: silence}) as quiet:
+        producer = Producer("g", nameserver=quiet.address, close_timeout_s=0.5)
+        future = producer.send_async(Message("T", b"x"), timeout_s=60)
+        quiet.wait_for(SEND)
+        began_s = time.monotonic()
+        producer.close()
+        assert time.monotonic() - began_s < 4
+        with pytest.raises(ClientClosed):
+            future.result(5)
+
+
+def test_closing_wakes_threads_that_wait_for_an_answer() -> None:
+    with stage({SEND: silence}) as quiet:
+        producer = Producer("g", nameserver=quiet.address)
+        errors: list[Exception] = []
+
+        def send() -> None:
+            try:
+                producer.send(Message("T", b"x"), timeout_s=60)
+            except ClientClosed as error:
+                errors.append(error)
+
+        thread = threading.Thread(target=send)
+        thread.start()
+        quiet.wait_for(SEND)
+        producer.close()
+        thread.join(5)
+        assert len(errors) == 1
+
+
+def test_closing_returns_though_the_goodbye_is_unanswered() -> None:
+    with stage({RequestCode.UNREGISTER_CLIENT: silence}) as quiet:
+        producer = Producer("g", nameserver=quiet.address)
+        producer.send(Message("T", b"x"))
+        began_s = time.monotonic()
+        producer.close()
+        assert time.monotonic() - began_s < 4
+
+
+async def test_closing_on_asyncio_returns_too() -> None:
+    with stage({SEND: silence}) as quiet:
+        producer = rocketeer_aio.Producer("g", nameserver=quiet.address, close_timeout_s=0.3)
+        await producer.start()
+        sending = asyncio.create_task(producer.send(Message("T", b"x"), timeout_s=60))
+        await asyncio.to_thread(quiet.wait_for, SEND)
+        began_s = time.monotonic()
+        await producer.close()
+        assert time.monotonic() - began_s < 4
+        with pytest.raises(SendFailed):
+            await sending
+
+
+def test_unanswered_sends_are_limited() -> None:
+    with stage({SEND: silence}) as quiet:
+        producer = Producer("g", nameserver=quiet.address, in_flight_max=3, close_timeout_s=0.2)
+        futures = [producer.send_async(Message("T", b"x"), timeout_s=20) for _ in range(3)]
+        with pytest.raises(TooManyInFlight, match="3 sends"):
+            producer.send_async(Message("T", b"x"), timeout_s=0.1)
+        producer.close()
+        assert all(isinstance(future.exception(5), ClientClosed) for future in futures)
+
+
+async def test_a_cancelled_send_gives_its_place_back() -> None:
+    with stage({SEND: silence}) as quiet:
+        async with rocketeer_aio.Producer(
+            "g", nameserver=quiet.address, in_flight_max=1, close_timeout_s=0.2
+        ) as producer:
+            first = asyncio.create_task(producer.send(Message("T", b"x"), timeout_s=20))
+            await asyncio.to_thread(quiet.wait_for, SEND)
+            first.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await first
+            with pytest.raises(SendTimeout):
+                await producer.send(Message("T", b"x"), timeout_s=0.1)
+
+
+def test_brokers_hear_of_a_producer_at_once_and_when_it_leaves() -> None:
+    with stage() as broker:
+        with Producer("shop", nameserver=broker.address, instance_name="one") as producer:
+            producer.send(Message("T", b"x"))
+            beat = decode_heartbeat(broker.wait_for(RequestCode.HEART_BEAT)[0].body)
+            assert beat.producer_groups == ("shop",)
+            assert beat.client_id.endswith("@one")
+        goodbye = broker.wait_for(RequestCode.UNREGISTER_CLIENT)[0].ext
+        assert (goodbye["producerGroup"], goodbye["clientID"]) == ("shop", beat.client_id)
+
+
+def test_heartbeats_and_routes_are_repeated() -> None:
+    with stage() as broker:
+        options = {"route_poll_s": 0.05, "heartbeat_s": 0.05}
+        with Producer("shop", nameserver=broker.address, **options) as producer:  # type: ignore[arg-type]
+            producer.send(Message("T", b"x"))
+            broker.wait_for(RequestCode.HEART_BEAT, 3)
+            broker.wait_for(RequestCode.GET_ROUTEINFO_BY_TOPIC, 3)
+
+
+def test_many_senders_fetch_a_route_once() -> None:
+    with stage() as broker:
+        with Producer("g", nameserver=broker.address) as producer:
+            futures = [producer.send_async(Message("T", b"x")) for _ in range(100)]
+            assert all(future.result(10).ok for future in futures)
+        assert len(broker.asked(RequestCode.GET_ROUTEINFO_BY_TOPIC)) == 1
+
+
+def test_a_refused_heartbeat_does_not_stop_a_producer() -> None:
+    no = {RequestCode.HEART_BEAT: lambda command: reply(command, 1, "not you")}
+    with stage(no) as broker, Producer("g", nameserver=broker.address) as producer:
+        assert producer.send(Message("T", b"x")).ok
+        broker.wait_for(RequestCode.HEART_BEAT)
+        assert producer.send(Message("T", b"x")).ok
+
+
+def test_a_forked_child_sends_on_connections_of_its_own() -> None:
+    with stage() as broker, Producer("g", nameserver=broker.address) as producer:
+        parents = producer.send(Message("T", b"parent")).message_id
+        producer.send_async(Message("T", b"parent")).result(10)
+        before = set(broker.connections)
+        reading, writing = os.pipe()
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                mine = producer.send(Message("T", b"child")).message_id
+                producer.send_async(Message("T", b"child")).result(10)
+                os.write(writing, mine.encode())
+                producer.close()
+                code = 0
+            finally:
+                os._exit(code)
+        os.close(writing)
+        with os.fdopen(reading) as told:
+            childs = told.read()
+        assert os.waitpid(child, 0)[1] == 0
+        assert childs
+        assert childs[:20] != parents[:20], "another process, another id"
+        assert len(broker.connections - before) >= 2, "none of the parent's connections was used"
+        assert producer.send(Message("T", b"parent")).ok
+        assert producer.send_async(Message("T", b"parent")).result(10).ok
+        assert len(broker.wait_for(SEND, 6)) == 6, "each message once"
+        beats = [decode_heartbeat(command.body) for command in broker.asked(RequestCode.HEART_BEAT)]
+        assert len({beat.client_id for beat in beats}) == 2
+
+
+def test_a_child_that_does_nothing_leaves_the_parents_connections_alone() -> None:
+    with stage() as broker, Producer("g", nameserver=broker.address) as producer:
+        producer.send(Message("T", b"x"))
+        producer.send_async(Message("T", b"x")).result(10)
+        connections = set(broker.connections)
+        child = os.fork()
+        if child == 0:
+            os._exit(0)
+        os.waitpid(child, 0)
+        for _ in range(5):
+            producer.send(Message("T", b"x"))
+            producer.send_async(Message("T", b"x")).result(10)
+        assert broker.connections == connections
+
+
+@pytest.fixture
+def own_cluster(tmp_path: Path) -> Iterator[Cluster]:
+    with running_cluster(tmp_path, peer=chosen_make()) as running:
+        yield running
+
+
+def test_a_producer_survives_the_restart_of_its_broker(own_cluster: Cluster) -> None:
+    with Producer("g", nameserver=own_cluster.namesrv) as producer:
+        assert producer.send(Message("T", b"x")).ok
+        assert producer.send_async(Message("T", b"x")).result(10).ok
+        own_cluster.kill_broker()
+        with pytest.raises(SendFailed, match=f"3 attempts failed.*{own_cluster.broker}"):
+            producer.send(Message("T", b"x"))
+        with pytest.raises(SendFailed):
+            producer.send_async(Message("T", b"x")).result(10)
+        own_cluster.start_broker()
+        assert producer.send(Message("T", b"x")).ok
+        assert producer.send_async(Message("T", b"x")).result(10).ok
+
+
+def test_with_one_broker_dead_the_other_takes_the_messages(own_cluster: Cluster, tmp_path: Path) -> None:
+    other = Cluster(
+        chosen_make(), tmp_path / "other", conf={**TEST_CONF, "brokerName": "broker-b"}, heap="512m"
+    )
+    other.namesrv_port = own_cluster.namesrv_port
+    other.broker_port = free_ports()[1]
+    other.folder.mkdir()
+    other.start_broker()
+    try:
+        with Producer("g", nameserver=own_cluster.namesrv) as producer:
+            names = {producer.send(Message("T", b"x")).queue.broker_name for _ in range(8)}
+            assert names == {"broker-a", "broker-b"}
+            other.kill_broker()
+            results = [producer.send(Message("T", b"x")) for _ in range(8)]
+            assert {result.queue.broker_name for result in results} == {"broker-a"}
+            futures = [producer.send_async(Message("T", b"x")) for _ in range(8)]
+            assert {future.result(10).queue.broker_name for future in futures} == {"broker-a"}
+    finally:
+        other.kill_broker()
+
+
+def test_a_producer_nobody_holds_any_more_leaves_by_itself() -> None:
+    with stage() as broker:
+        producer = Producer("shop", nameserver=broker.address)
+        producer.send(Message("T", b"x"))
+        broker.wait_for(RequestCode.HEART_BEAT)
+        with pytest.warns(ResourceWarning, match="'shop' was not closed"):
+            del producer
+        broker.wait_for(RequestCode.UNREGISTER_CLIENT)
+
+
+def test_a_moved_broker_is_found_without_waiting_for_the_next_poll() -> None:
+    with stage() as old, stage() as new, Producer("g", nameserver=old.address, retries=0) as producer:
+        producer.send(Message("T", b"x"))
+        here = old.address
+        old.address = new.address  # what the name server answers from now on
+        instance_routes = producer._started().sender.routes
+        instance_routes.suspect("T")
+        old.wait_for(RequestCode.GET_ROUTEINFO_BY_TOPIC, 2)
+        for _ in range(100):
+            if instance_routes.master("stage") == new.address:
+                break
+            time.sleep(0.01)
+        assert producer.send(Message("T", b"x")).ok
+        assert len(new.asked(SEND)) == 1
+        assert here != new.address
+
+
+def test_a_producer_of_another_loop_says_so() -> None:
+    with stage() as broker:
+        producer = rocketeer_aio.Producer("g", nameserver=broker.address)
+        asyncio.run(producer.start())
+        with pytest.raises(ClientError, match="another event loop"):
+            asyncio.run(producer.send(Message("T", b"x")))

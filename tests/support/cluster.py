@@ -1,0 +1,44 @@
+"""Real servers for tests: `from support.cluster import Cluster, running_cluster`.
+
+`Cluster` itself lives with the benchmark (rocketeer.bench.servers), which needs the same thing.
+"""
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from rocketeer.bench.servers import Cluster, Make
+
+__all__ = ["Cluster", "Make", "chosen_make", "running_cluster"]
+
+# Small files, so that many clusters fit on a test machine, and short delays, so that a retry comes at once.
+TEST_CONF: Mapping[str, object] = {
+    "mappedFileSizeCommitLog": 16 << 20,
+    "mappedFileSizeConsumeQueue": 20_000 * 20,
+    "maxHashSlotNum": 50_000,
+    "maxIndexNum": 200_000,
+    "messageDelayLevel": "1s 1s 1s 2s 2s 3s 3s 4s 4s 5s 5s 6s 6s 7s 7s 8s 8s 9s",
+}
+
+
+def chosen_make() -> Make:
+    """Which broker the interop tests run against: ours, or with ROCKETEER_PEER=apache the one they were proven on."""
+    return "apache" if os.environ.get("ROCKETEER_PEER") == "apache" else "ours"
+
+
+@contextmanager
+def running_cluster(
+    folder: Path, *, peer: Make = "ours", conf: Mapping[str, object] | None = None
+) -> Iterator[Cluster]:
+    """A name server and a broker with test-sized files; the servers' logs are printed when the test fails."""
+    cluster = Cluster(peer, folder, conf={**TEST_CONF, **(conf or {})}, heap="512m")
+    try:
+        cluster.start()
+        yield cluster
+    except BaseException:
+        for log in sorted(folder.glob("*.out")):
+            print(f"--- {log.name}\n{log.read_text(errors='replace')[-4000:]}")
+        cluster.kill()
+        raise
+    cluster.stop()
