@@ -1,0 +1,37 @@
+"""What a user's tests rely on: up in a moment, really a broker, and nothing left behind."""
+
+import threading
+import time
+from pathlib import Path
+
+from rocketeer import Message, Producer
+from rocketeer.testing import Cluster, cluster
+
+
+def test_a_message_can_be_sent_to_it_and_it_survives_a_restart(tmp_path: Path) -> None:
+    with cluster(tmp_path) as running:
+        with Producer("G", nameserver=running.nameserver) as producer:
+            assert producer.send(Message("T", b"one")).queue_offset == 0
+        running.stop()
+        running.start()
+        with Producer("G2", nameserver=running.nameserver) as producer:
+            queue = producer.queues("T")[0]
+            offsets = {producer.send(Message("T", b"n"), queue=queue).queue_offset for _ in range(3)}
+        assert max(offsets) in (2, 3), "the first message may have gone to this queue"
+
+
+def test_the_fixture_is_found_by_itself(rocketeer_cluster: Cluster) -> None:
+    with Producer("G", nameserver=rocketeer_cluster.nameserver) as producer:
+        assert producer.send(Message("T", b"x")).message_id
+
+
+def test_it_is_up_within_moments_and_leaves_no_thread() -> None:
+    before = set(threading.enumerate())
+    began_s = time.monotonic()
+    with cluster():
+        took_s = time.monotonic() - began_s
+    assert took_s < 10, "well under a second on an idle machine; the bound allows for a loaded one"
+    deadline_s = time.monotonic() + 10
+    while time.monotonic() < deadline_s and (left := set(threading.enumerate()) - before):
+        time.sleep(0.01)
+    assert not left, f"threads left behind: {left}"
