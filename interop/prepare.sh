@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# Fetches and builds what the peers need, once: bash interop/prepare.sh [java] [node]
+set -euo pipefail
+cd "$(dirname "$0")"
+
+for what in "$@"; do
+  case "$what" in
+    java)
+      if [ ! -e java/target/classes/interop/Peer.class ] || [ -n "$(find java/pom.xml java/src -newer java/target/classes/interop/Peer.class)" ]; then
+        echo "building interop/java"
+        mvn -q -B -f java/pom.xml package
+        touch java/target/classes/interop/Peer.class
+      fi ;;
+    node)
+      if [ ! -e node/node_modules/.package-lock.json ] || [ node/package-lock.json -nt node/node_modules/.package-lock.json ]; then
+        echo "installing interop/node"
+        npm ci --prefix node --no-audit --no-fund --loglevel=error
+        touch node/node_modules/.package-lock.json
+      fi ;;
+    *) echo "prepare.sh: java or node, not $what" >&2; exit 2 ;;
+  esac
+done

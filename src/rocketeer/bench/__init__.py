@@ -1,0 +1,1 @@
+"""The benchmark: real broker processes, a load generator that is not the bottleneck, and the bars to pass."""

@@ -1,0 +1,213 @@
+"""The bars a release has to pass: our broker on one core beside Apache's with the whole machine, in one run.
+
+Where both brokers are compared, both generators measure them and the less favourable ratio counts: ours shares
+two cores with Apache's broker but not with our own, and costs more CPU than the one in C.
+"""
+
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from rocketeer.bench.loadgen import run_loadgen
+from rocketeer.bench.processes import anonymous_bytes
+from rocketeer.bench.run import Measured
+from rocketeer.bench.session import (
+    Flush,
+    Plan,
+    Server,
+    fill,
+    prime,
+    run_batch,
+    run_pull,
+    run_send,
+    started,
+)
+
+IDLE_BYTES_MAX = 150_000_000
+_IDLE_S = 5.0
+_FILES_MAX = 1024
+
+Say = Callable[[str], None]
+Measure = Callable[[Server, Plan, str], Measured]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BarResult:
+    """One bar: what was measured, what it is compared with, and whether that is enough."""
+
+    name: str
+    ours: float
+    other: float | None
+    value: float
+    wanted: float
+    at_least: bool
+    unit: str
+    by_generator: dict[str, float] = field(default_factory=dict)
+    """The value by each load generator, where there are two; the worse one is `value`."""
+
+    @property
+    def passed(self) -> bool:
+        return self.value >= self.wanted if self.at_least else self.value <= self.wanted
+
+
+class Bars:
+    """Runs the bars one after the other and keeps every run for the report."""
+
+    def __init__(
+        self, plan: Plan, *, folder: Path | None, say: Say, loadgen: Path | None, with_apache: bool = True
+    ) -> None:
+        self._plan = plan
+        self._loadgen = loadgen
+        self._folder = folder
+        self._say = say
+        self._with_apache = with_apache
+        self.runs: list[Measured] = []
+
+    def run(self) -> Iterator[BarResult]:
+        """Every bar as soon as it is known."""
+        yield self._idle()
+        if self._with_apache:
+            yield from self._side_by_side("async")
+            yield from self._side_by_side("sync")
+        yield self._half_load()
+        yield self._many_topics()
+
+    # --- beside Apache's ---------------------------------------------------------------------
+
+    def _side_by_side(self, flush: Flush) -> Iterator[BarResult]:
+        self._say(f"starting both brokers, {flush.upper()}_FLUSH")
+        with started(("ours", "apache"), flush=flush, folder=self._folder) as servers:
+            if flush == "sync":
+                yield self._rates(servers, "sync-flush send", run_send, self._plan, wanted=1.5)
+                return
+            yield self._rates(servers, "send", run_send, self._plan, wanted=2.5)
+            yield self._latency(servers, replace(self._plan, connections=1, in_flight=1, processes=1))
+            yield self._rates(servers, "batch of 32", run_batch, self._plan, wanted=1.5)
+            for server in servers:
+                fill(server, self._plan)
+            yield self._rates(servers, "pull of 32", run_pull, self._plan, wanted=1.0)
+
+    def _rounds(self, servers: list[Server], mode: str, measure: Measure, plan: Plan) -> list[list[Measured]]:
+        """Alternating rounds, so that whatever else the machine does hits both."""
+        if len(servers) > 1:
+            prime(servers, plan, lambda server, plan: measure(server, plan, mode))
+        found: list[list[Measured]] = [[] for _ in servers]
+        for number in range(plan.rounds):
+            for index, server in enumerate(servers):
+                measured = measure(server, plan, mode)
+                self._say(
+                    f"{mode} {number + 1}/{plan.rounds} {server.label}: {measured.messages_per_s:,.0f}/s"
+                )
+                found[index].append(measured)
+        self.runs += [run for runs in found for run in runs]
+        return found
+
+    def _rates(
+        self, servers: list[Server], mode: str, measure: Measure, plan: Plan, *, wanted: float
+    ) -> BarResult:
+        rates = [
+            statistics.median(run.messages_per_s for run in runs)
+            for runs in self._rounds(servers, mode, measure, plan)
+        ]
+        kind = "batch" if measure is run_batch else "pull" if measure is run_pull else "send"
+        others = self._by_loadgen(servers, plan, kind, "messages_per_s")
+        ratios = {"bench": rates[0] / rates[1]} | ({"loadgen": others[0] / others[1]} if others else {})
+        return BarResult(
+            name=f"{mode}, {plan.connections} x {plan.in_flight}: messages/s against Apache's",
+            ours=rates[0],
+            other=rates[1],
+            value=min(ratios.values()),
+            wanted=wanted,
+            at_least=True,
+            unit="x",
+            by_generator=ratios,
+        )
+
+    def _latency(self, servers: list[Server], plan: Plan) -> BarResult:
+        p50s = [
+            statistics.median(run.p50_us for run in runs)
+            for runs in self._rounds(servers, "send", run_send, plan)
+        ]
+        others = self._by_loadgen(servers, plan, "send", "p50_us")
+        ratios = {"bench": p50s[0] / p50s[1]} | ({"loadgen": others[0] / others[1]} if others else {})
+        return BarResult(
+            name="send, 1 x 1: p50 against Apache's",
+            ours=p50s[0],
+            other=p50s[1],
+            value=max(ratios.values()),
+            wanted=1.0,
+            at_least=False,
+            unit="x",
+            by_generator=ratios,
+        )
+
+    def _by_loadgen(self, servers: list[Server], plan: Plan, kind: str, figure: str) -> list[float] | None:
+        """The medians of one figure by tools/loadgen.c, in alternating rounds too; None without a C compiler."""
+        if self._loadgen is None:
+            return None
+        found: list[list[float]] = [[] for _ in servers]
+        for _ in range(plan.rounds):
+            for index, server in enumerate(servers):
+                figures = run_loadgen(self._loadgen, server, plan, kind)
+                self._say(f"  loadgen {kind} {server.label}: {figure} {figures[figure]:,}")
+                found[index].append(figures[figure])
+        return [statistics.median(values) for values in found]
+
+    # --- alone -------------------------------------------------------------------------------
+
+    def _idle(self) -> BarResult:
+        self._say(f"an idle broker for {_IDLE_S:g} s")
+        with started(("ours",), folder=self._folder) as servers:
+            time.sleep(_IDLE_S)
+            assert servers[0].pid is not None
+            anonymous = anonymous_bytes(servers[0].pid)
+        return BarResult(
+            name="anonymous memory of an idle broker",
+            ours=anonymous,
+            other=None,
+            value=anonymous / 1e6,
+            wanted=IDLE_BYTES_MAX / 1e6,
+            at_least=False,
+            unit="MB",
+        )
+
+    def _half_load(self) -> BarResult:
+        with started(("ours",), folder=self._folder) as servers:
+            most = statistics.median(
+                run.messages_per_s for run in self._rounds(servers, "send", run_send, self._plan)[0]
+            )
+            plan = replace(self._plan, rate=most / 2)
+            shares = [run.within_1ms for run in self._rounds(servers, "half load", run_send, plan)[0]]
+        return BarResult(
+            name=f"half of the maximum ({most / 2:,.0f}/s): replies within 1 ms",
+            ours=statistics.median(shares),
+            other=None,
+            value=100 * statistics.median(shares),
+            wanted=99.6,
+            at_least=True,
+            unit="%",
+        )
+
+    def _many_topics(self) -> BarResult:
+        one = replace(self._plan, queues=8)
+        many = replace(one, topics=1000)
+        with started(("ours",), files_max=_FILES_MAX, folder=self._folder) as servers:
+            rates: dict[str, list[float]] = {"1 topic": [], "1,000 topics": []}
+            for _ in range(self._plan.rounds):
+                for mode, plan in (("1 topic", one), ("1,000 topics", many)):
+                    run = run_send(servers[0], plan, mode)
+                    self._say(f"{mode} x 8 queues: {run.messages_per_s:,.0f}/s")
+                    rates[mode].append(run.messages_per_s)
+                    self.runs.append(run)
+        few, lots = (statistics.median(rates[mode]) for mode in ("1 topic", "1,000 topics"))
+        return BarResult(
+            name=f"1,000 topics x 8 queues against 1 topic, ulimit -n {_FILES_MAX}",
+            ours=lots,
+            other=few,
+            value=lots / few,
+            wanted=0.9,
+            at_least=True,
+            unit="x",
+        )

@@ -1,0 +1,67 @@
+"""One mode on one or more servers in turn, and the report of it: what every command of the benchmark does."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import typer
+from rich.console import Console
+
+from rocketeer.bench import report
+from rocketeer.bench.options import MAKES, FlushChoice, Start, flush_mode
+from rocketeer.bench.run import Measured
+from rocketeer.bench.session import Plan, Server, existing, fill, prime, started
+from rocketeer.errors import RocketeerError
+
+console = Console()
+
+Step = Callable[[Server, Plan], Measured]
+
+
+def compare(
+    steps: list[tuple[Step, Plan]],
+    *,
+    target: str | None,
+    pid: int | None,
+    start: Start,
+    flush: FlushChoice,
+    folder: Path | None,
+    json: Path | None,
+    files_max: int | None = None,
+    filled: bool = False,
+) -> None:
+    """Every step on every server in turn, for as many rounds as asked; then the report."""
+    about = report.machine()
+    runs: list[Measured] = []
+
+    def rounds(servers: list[Server]) -> None:
+        first_step, first_plan = steps[0]
+        for server in servers if filled else ():
+            fill(server, first_plan)
+        if len(servers) > 1:
+            prime(servers, first_plan, first_step)
+        for _ in range(first_plan.rounds):
+            for step, plan in steps:
+                runs.extend(step(server, plan) for server in servers)
+
+    try:
+        if target is not None:
+            rounds([existing(target, pid)])
+        else:
+            with started(
+                MAKES[start], flush=flush_mode(flush), files_max=files_max, folder=folder
+            ) as servers:
+                rounds(servers)
+    except RocketeerError as why:
+        console.print(f"[red]{why}[/red]")
+        raise typer.Exit(1) from None
+    report.print_runs(runs, console)
+    finish(about, runs, json)
+
+
+def finish(about: dict[str, Any], runs: list[Measured], json: Path | None, **more: Any) -> None:
+    if (warning := report.busy_warning(about)) is not None:
+        console.print(f"  [yellow]{warning}[/yellow]")
+    if json is not None:
+        report.write_json(json, about, runs, **more)
+        console.print(f"  written to {json}")

@@ -1,0 +1,180 @@
+"""Requests made from one template each: the load generator's cost per message is one `%` of bytes and one join.
+
+Everything that varies has a fixed width, so the lengths in the template hold: the number of the message (which is
+its opaque, and part of its KEYS and UNIQ_KEY, so that no two messages share an index entry), the topic and the queue.
+"""
+
+import re
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from rocketeer.protocol.codes import RequestCode
+from rocketeer.protocol.frame import JSON, PREFIX, pack_frame
+
+# Numbers start here: ten digits whatever comes, and an opaque that still fits a signed 32-bit integer.
+FIRST_NUMBER: Final = 1_000_000_000
+NUMBER_WIDTH: Final = 10
+PER_BATCH: Final = 32
+PER_PULL: Final = 32
+STAMP_WIDTH: Final = 20  # nanoseconds in front of a body, for the end-to-end mode
+
+# One message of a batch, big-endian: total i32 | magic i32 | crc i32 | flag i32 | body length i32 | body | ...
+_BATCH_ITEM = struct.Struct(">iiiii")
+_PROPERTIES_LENGTH = struct.Struct(">h")
+
+_HEADER = (
+    '{"code":%d,"language":"JAVA","version":399,"opaque":%s,"flag":0,'
+    '"serializeTypeCurrentRPC":"JSON","extFields":{%s}}'
+)
+_NUMBER = "N" * NUMBER_WIDTH
+_STAMP = "S" * STAMP_WIDTH
+_BORN_MS = 1_700_000_000_000  # a constant: brokers store it and compute nothing from it
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where messages go: `topics` names of equal width, each with queues 0 .. queues - 1."""
+
+    topics: tuple[str, ...]
+    queues: int
+
+    def __post_init__(self) -> None:
+        assert 1 <= self.queues <= 10, "a queue id is one digit"
+        assert len({len(topic) for topic in self.topics}) == 1, "the lengths in a template are fixed"
+
+    def of(self, number: int) -> tuple[str, int]:
+        """The topic and the queue of a message: every queue of every topic in turn."""
+        turn, queue = divmod(number, self.queues)
+        return self.topics[turn % len(self.topics)], queue
+
+
+def message_key(run: int, connection: int, number: int, item: int | None = None) -> str:
+    """The KEYS of a message; `item` counts within a batch."""
+    tail = f"{number:010d}" if item is None else f"{item:02d}{number:010d}"
+    return f"k{run:06x}{connection:04x}{tail}"
+
+
+def _properties(run: int, connection: int, item: int | None) -> str:
+    tail = _NUMBER if item is None else f"{item:02d}{_NUMBER}"
+    key = f"k{run:06x}{connection:04x}{tail}"
+    uniq = f"7F000001{run:06X}{connection:04X}{tail:0>14}"
+    return f"KEYS\x01{key}\x02UNIQ_KEY\x01{uniq}\x02WAIT\x01true\x02TAGS\x01TagA\x02"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\x01", "\\u0001").replace("\x02", "\\u0002")
+
+
+class Requests:
+    """The sends (or batches) of one connection."""
+
+    def __init__(
+        self,
+        *,
+        run: int,
+        connection: int,
+        target: Target,
+        body_bytes: int,
+        batch: bool = False,
+        stamped: bool = False,
+    ) -> None:
+        assert not (batch and stamped), "the end-to-end mode sends single messages"
+        self._run = run
+        self._connection = connection
+        self._batch = batch
+        self._stamped = stamped
+        self._places = [
+            (topic.encode(), b"%d" % queue) for topic in target.topics for queue in range(target.queues)
+        ]
+        body = bytes(ord("a") + i * 7 % 26 for i in range(body_bytes))
+        if stamped:
+            body = _STAMP.encode() + body[STAMP_WIDTH:]
+        fields = {
+            "a": "rocketeer-bench",
+            "b": "T" * len(target.topics[0]),
+            "c": "TBW102",
+            "d": str(target.queues),
+            "e": "Q",
+            "f": "0",
+            "g": str(_BORN_MS),
+            "h": "0",
+            "i": "" if batch else _escaped(_properties(run, connection, None)),
+            "j": "0",
+            "k": "false",
+            "l": "0",
+            "m": "true" if batch else "false",
+        }
+        ext = ",".join(f'"{name}":"{value}"' for name, value in fields.items())
+        code = RequestCode.SEND_BATCH_MESSAGE if batch else RequestCode.SEND_MESSAGE_V2
+        header = (_HEADER % (code, _NUMBER, ext)).encode()
+        content = (
+            b"".join(_batch_item(run, connection, item, body) for item in range(PER_BATCH)) if batch else body
+        )
+        frame = pack_frame(JSON, header, content).replace(b"%", b"%%")
+        for mark in (_NUMBER, f'"b":"{fields["b"]}"', '"e":"Q"', _STAMP):
+            slot = mark[:5] + '%b"' if mark.startswith('"') else "%b"
+            frame = frame.replace(mark.encode(), slot.encode())
+        self._template = frame
+        self._numbers_behind = 2 * PER_BATCH if batch else 2
+
+    def key(self, number: int) -> str:
+        """The KEYS of message `number` (of the last message, in a batch)."""
+        return message_key(self._run, self._connection, number, PER_BATCH - 1 if self._batch else None)
+
+    def make(self, first: int, due_ns: Sequence[int]) -> tuple[bytes, list[bytes]]:
+        """A request for every due time, numbered from `first`: their bytes, and their opaques as they come back."""
+        template, places, behind = self._template, self._places, self._numbers_behind
+        count = len(places)
+        opaques = [b"%d" % number for number in range(first, first + len(due_ns))]
+        if self._stamped:
+            frames = [
+                template % (opaque, *places[number % count], opaque, opaque, b"%020d" % due)
+                for number, (opaque, due) in enumerate(zip(opaques, due_ns, strict=True), first)
+            ]
+        elif behind == 2:
+            frames = [
+                template % (opaque, *places[number % count], opaque, opaque)
+                for number, opaque in enumerate(opaques, first)
+            ]
+        else:
+            frames = [
+                template % (opaque, *places[number % count], *((opaque,) * behind))
+                for number, opaque in enumerate(opaques, first)
+            ]
+        return b"".join(frames), opaques
+
+
+def _batch_item(run: int, connection: int, item: int, body: bytes) -> bytes:
+    properties = _properties(run, connection, item).encode()
+    total = _BATCH_ITEM.size + len(body) + _PROPERTIES_LENGTH.size + len(properties)
+    head = _BATCH_ITEM.pack(total, 0, 0, 0, len(body))
+    return head + body + _PROPERTIES_LENGTH.pack(len(properties)) + properties
+
+
+class PullRequests:
+    """Pulls of up to 32 messages from one topic; with `hold_ms` the broker may keep one until a message comes."""
+
+    def __init__(self, topic: str, *, hold_ms: int = 0) -> None:
+        fields = {
+            "consumerGroup": "rocketeer-bench",
+            "topic": topic,
+            "queueId": "QUEUE",
+            "queueOffset": "OFFSET",
+            "maxMsgNums": str(PER_PULL),
+            "sysFlag": "6" if hold_ms else "4",  # 4: the subscription is in the request; 2: may be held
+            "commitOffset": "0",
+            "suspendTimeoutMillis": str(hold_ms or 1000),
+            "subscription": "*",
+            "subVersion": "0",
+            "expressionType": "TAG",
+        }
+        ext = ",".join(f'"{name}":"{value}"' for name, value in fields.items())
+        header = _HEADER % (RequestCode.PULL_MESSAGE, "OPAQUE", ext)
+        self._template = re.sub("OPAQUE|QUEUE|OFFSET", "%d", header.replace("%", "%%")).encode()
+
+    def one(self, opaque: int, queue: int, offset: int) -> bytes:
+        """The frame of one pull."""
+        header = self._template % (opaque, queue, offset)
+        return PREFIX.pack(4 + len(header), len(header)) + header

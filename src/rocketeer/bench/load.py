@@ -1,0 +1,65 @@
+"""What a load process is told to do and what it reports; the loops that do it are sends.py and pulls.py.
+
+Closed loop: every connection keeps `in_flight` requests under way. Open loop (`rate`): requests leave at times fixed
+beforehand, and a latency counts from that time, so a server that stalls cannot slow the clock it is measured by.
+"""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from rocketeer.bench.frames import Target
+from rocketeer.errors import RocketeerError
+
+Kind = Literal["send", "batch", "pull"]
+
+
+class LoadFailed(RocketeerError):
+    """The load could not be put on the server; the text says what the server did."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Load:
+    """What one process does; times are of the monotonic clock, which all processes of a machine share."""
+
+    address: str
+    kind: Kind
+    target: Target
+    run: int
+    first_connection: int = 0
+    connections: int = 16
+    in_flight: int = 16
+    body_bytes: int = 1024
+    warmup_s: float = 2.0
+    seconds: float = 5.0
+    rate: float | None = None
+    stamped: bool = False
+    cores: frozenset[int] | None = None
+    queue_ends: dict[tuple[str, int], int] = field(default_factory=dict)
+    """For pulls: how many messages each queue holds."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LastSent:
+    """The last message a connection saw acknowledged: when queue and index know it, they know all before it."""
+
+    topic: str
+    queue: int
+    queue_offset: int
+    key: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What one process saw from the end of the warm-up on."""
+
+    messages: int
+    all_messages: int
+    refused: int
+    refusals: dict[str, int]
+    mismatched: int
+    unanswered: int
+    started_ns: int
+    ended_ns: int
+    cpu_s: float
+    latencies: dict[int, int]
+    lateness: dict[int, int]

@@ -1,0 +1,123 @@
+"""A server as a real process: started, watched until it answers, measured through /proc, stopped by its pid.
+
+The bottom of the benchmark, and of every test that wants a broker it can kill.
+"""
+
+import os
+import resource
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from rocketeer.errors import RocketeerError
+
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_POLL_S = 0.02
+
+
+class ServerFailed(RocketeerError):
+    """A server that did not start, did not answer in time or ended by itself; the text ends with its last lines."""
+
+
+class ServerProcess:
+    """One started process; its output goes to `log`, which is appended to across restarts."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        log: Path,
+        env: Mapping[str, str] | None = None,
+        cores: frozenset[int] | None = None,
+        files_max: int | None = None,
+    ) -> None:
+        self.command = tuple(command)
+        self.log = log
+
+        def limit() -> None:  # runs in the child, before it becomes the server
+            if cores is not None:
+                os.sched_setaffinity(0, cores)
+            if files_max is not None:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (files_max, files_max))
+
+        with log.open("ab") as out:
+            self._process = subprocess.Popen(
+                self.command,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **(env or {})},
+                start_new_session=True,  # a Ctrl-C in the terminal is ours to handle
+                preexec_fn=limit if cores is not None or files_max is not None else None,
+            )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        return self._process.poll() is None
+
+    @property
+    def exit_code(self) -> int | None:
+        """What it ended with; None while it runs."""
+        return self._process.poll()
+
+    def wait_until(self, ready: Callable[[], bool], *, timeout_s: float, what: str) -> None:
+        """Poll `ready` until it is true; a process that ends or stays silent is an error with its last words."""
+        give_up_s = time.monotonic() + timeout_s
+        while not ready():
+            if not self.running:
+                raise ServerFailed(f"{what} ended with exit code {self.exit_code}\n{self.last_lines()}")
+            if time.monotonic() > give_up_s:
+                raise ServerFailed(f"{what} was not ready after {timeout_s:g} s\n{self.last_lines()}")
+            time.sleep(_POLL_S)
+
+    def stop(self, *, timeout_s: float = 20) -> int:
+        """SIGTERM, as an operator would; SIGKILL when it does not obey. Returns the exit code."""
+        if self.running:
+            self._process.terminate()
+            try:
+                return self._process.wait(timeout_s)
+            except subprocess.TimeoutExpired:
+                self.kill()
+                raise ServerFailed(
+                    f"pid {self.pid} ignored SIGTERM for {timeout_s:g} s\n{self.last_lines()}"
+                ) from None
+        return self._process.wait()
+
+    def kill(self) -> None:
+        """SIGKILL: the process gets no chance to write anything."""
+        if self.running:
+            os.kill(self.pid, signal.SIGKILL)
+        self._process.wait()
+
+    def last_lines(self, count: int = 15) -> str:
+        """The end of its log, for error texts."""
+        lines = self.log.read_text(errors="replace").splitlines() if self.log.exists() else []
+        return "\n".join(f"  | {line}" for line in lines[-count:]) or f"  (nothing in {self.log})"
+
+
+# --- /proc -----------------------------------------------------------------------------------
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time the process has used, all threads together."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
+
+
+def anonymous_bytes(pid: int) -> int:
+    """Memory that belongs to the process alone; mapped log files are page cache and do not count."""
+    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+        if line.startswith("Anonymous:"):
+            return int(line.split()[1]) * 1024
+    raise ServerFailed(f"/proc/{pid}/smaps_rollup has no line 'Anonymous:'")
+
+
+def open_files(pid: int) -> int:
+    """How many file descriptors the process holds."""
+    return len(os.listdir(f"/proc/{pid}/fd"))

@@ -1,0 +1,279 @@
+"""The sending side of the load: non-blocking sockets on one epoll, requests from templates, replies by opaque."""
+
+import re
+import select
+import socket
+import struct
+import time
+from collections.abc import Callable
+from typing import Final
+
+from rocketeer.bench.control import split_address
+from rocketeer.bench.frames import FIRST_NUMBER, PER_BATCH, Requests
+from rocketeer.bench.histogram import FAST_US, Counts
+from rocketeer.bench.load import LastSent, Load, LoadFailed, Outcome
+
+_RECV_BYTES: Final = 1 << 18
+_DRAIN_S: Final = 5.0
+_RUN: Final = 8
+_RUN_MAX: Final = 256
+_LENGTH: Final = struct.Struct(">i").unpack_from
+_OPAQUES: Final = re.compile(rb'"opaque":(\d+)').findall
+_CODE: Final = re.compile(rb'"code":(\d+)').search
+_OPAQUE: Final = re.compile(rb'"opaque":(\d+)').search
+
+
+class Link:
+    """One connection of the load: what waits to be written, what has come half, which requests are under way."""
+
+    __slots__ = (
+        "due_ns",
+        "fd",
+        "in_flight_since",
+        "last_reply",
+        "next_number",
+        "requests",
+        "sock",
+        "tail",
+        "unsent",
+    )
+
+    def __init__(self, address: str, requests: Requests, first: int) -> None:
+        self.sock = socket.create_connection(split_address(address), 10)
+        self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.sock.setblocking(False)
+        self.fd = self.sock.fileno()
+        self.requests = requests
+        self.next_number = first
+        self.due_ns: list[int] = []  # requests that wait for the socket, by the time they were due
+        self.unsent = memoryview(b"")
+        self.tail = b""
+        self.in_flight_since: dict[bytes, int] = {}
+        self.last_reply = b""
+
+
+class SendLoop:
+    """The sending process of a run, single or batch; `run` takes it from the first request to the last reply."""
+
+    def __init__(self, load: Load) -> None:
+        self._load = load
+        self._per_request = PER_BATCH if load.kind == "batch" else 1
+        self._links = [
+            Link(
+                load.address,
+                Requests(
+                    run=load.run,
+                    connection=number,
+                    target=load.target,
+                    body_bytes=load.body_bytes,
+                    batch=load.kind == "batch",
+                    stamped=load.stamped,
+                ),
+                FIRST_NUMBER + number * 7919,  # connections walk through topics and queues out of step
+            )
+            for number in range(load.first_connection, load.first_connection + load.connections)
+        ]
+        self._epoll = select.epoll()
+        self._by_fd = {link.fd: link for link in self._links}
+        for link in self._links:
+            self._epoll.register(link.fd, select.EPOLLIN)
+        self._latencies = Counts()
+        self._lateness = Counts()
+        self._answered = self._refused = self._mismatched = 0
+        self._refusals: dict[str, int] = {}
+        self._refill = load.rate is None
+
+    # --- writing -----------------------------------------------------------------------------
+
+    def _issue(self, link: Link, due_ns: list[int]) -> None:
+        """Write one new request for every due time; what the socket does not take at once waits with its time."""
+        if link.due_ns:
+            link.due_ns += due_ns
+            due_ns = link.due_ns
+        if link.unsent:
+            link.due_ns = due_ns
+            return
+        link.due_ns = due_ns[_RUN_MAX:]
+        due_ns = due_ns[:_RUN_MAX]
+        data, opaques = link.requests.make(link.next_number, due_ns)
+        link.next_number += len(due_ns)
+        link.in_flight_since.update(zip(opaques, due_ns, strict=True))
+        self._write(link, memoryview(data))
+
+    def _write(self, link: Link, data: memoryview) -> None:
+        try:
+            written = link.sock.send(data)
+        except BlockingIOError:
+            written = 0
+        except OSError as why:
+            raise LoadFailed(f"{self._load.address} broke a connection: {why}") from None
+        blocked = bool(link.unsent)
+        link.unsent = data[written:]
+        if bool(link.unsent) != blocked:
+            self._epoll.modify(link.fd, select.EPOLLIN | (select.EPOLLOUT if link.unsent else 0))
+
+    def _writable(self, link: Link) -> None:
+        self._write(link, link.unsent)
+        while link.due_ns and not link.unsent:
+            self._issue(link, [])  # what has waited
+
+    # --- reading -----------------------------------------------------------------------------
+
+    def _read(self, link: Link) -> int:
+        """Take what has come; returns how many replies were whole."""
+        try:
+            data = link.sock.recv(_RECV_BYTES)
+        except BlockingIOError:
+            return 0
+        except OSError as why:
+            raise LoadFailed(f"{self._load.address} broke a connection: {why}") from None
+        if not data:
+            raise LoadFailed(f"{self._load.address} closed a connection")
+        now_ns = time.monotonic_ns()
+        if link.tail:
+            data = link.tail + data
+        end = start = 0
+        size = len(data)
+        while size - end >= 4:
+            stop = end + 4 + _LENGTH(data, end)[0]
+            if stop > size:
+                break
+            start, end = end, stop
+        link.tail = data[end:]
+        if not end:
+            return 0
+        whole = data[:end] if end < size else data
+        link.last_reply = whole[start:]
+        opaques = _OPAQUES(whole)
+        if whole.count(b'"code":0') != len(opaques):
+            self._note_refusals(whole)
+        since, by_us = link.in_flight_since, self._latencies.by_us
+        for opaque in opaques:
+            sent_ns = since.pop(opaque, None)
+            if sent_ns is None:
+                self._mismatched += 1
+            else:
+                us = (now_ns - sent_ns) // 1000
+                if us < FAST_US:
+                    by_us[us] += 1
+                else:
+                    self._latencies.add(us)
+        self._answered += len(opaques)
+        return len(opaques)
+
+    def _note_refusals(self, whole: bytes) -> None:
+        at = 0
+        while at < len(whole):
+            stop = at + 4 + _LENGTH(whole, at)[0]
+            found = _CODE(whole, at, stop)
+            if found is None or found[1] != b"0":
+                self._refused += 1
+                remark = re.search(rb'"remark":"([^"]{0,80})', whole[at:stop])
+                text = f"{found[1].decode() if found else '?'} {remark[1].decode() if remark else ''}"
+                self._refusals[text] = self._refusals.get(text, 0) + 1
+            at = stop
+
+    # --- the run -----------------------------------------------------------------------------
+
+    def run(self, started_ns: int, drained: Callable[[tuple[LastSent, ...]], None]) -> Outcome:
+        """From `started_ns` on: warm up, measure, stop asking, wait for the replies under way.
+
+        `drained` is told the moment the last reply is in, before any figures are put together: the clock runs on
+        until the server has caught up, not until we have.
+        """
+        load = self._load
+        measure_ns = started_ns + int(load.warmup_s * 1e9)
+        stop_ns = measure_ns + int(load.seconds * 1e9)
+        time.sleep(max(0.0, (started_ns - time.monotonic_ns()) / 1e9))
+        if load.rate is None:
+            for link in self._links:
+                self._issue(link, [time.monotonic_ns()] * load.in_flight)
+            turn = self._closed_turn
+        else:
+            turn = self._open_turns(started_ns, load.rate)
+        self._until(measure_ns, turn)
+        before, refused_before = self._answered, self._refused
+        began_ns, cpu_before = time.monotonic_ns(), time.process_time()
+        self._latencies.clear()
+        self._lateness.clear()
+        self._until(stop_ns, turn)
+        cpu_s = time.process_time() - cpu_before
+        ended_ns = time.monotonic_ns()
+        self._drain()
+        drained(tuple(filter(None, map(self._last_sent, self._links))))
+        return Outcome(
+            messages=(self._answered - before - (self._refused - refused_before)) * self._per_request,
+            all_messages=(self._answered - self._refused) * self._per_request,
+            refused=self._refused,
+            refusals=self._refusals,
+            mismatched=self._mismatched,
+            unanswered=sum(len(link.in_flight_since) for link in self._links),
+            started_ns=began_ns,
+            ended_ns=ended_ns,
+            cpu_s=cpu_s,
+            latencies=self._latencies.sparse(),
+            lateness=self._lateness.sparse(),
+        )
+
+    def _until(self, end_ns: int, turn: Callable[[], None]) -> None:
+        while time.monotonic_ns() < end_ns:
+            turn()
+
+    def _closed_turn(self) -> None:
+        for fd, events in self._epoll.poll(0.1):
+            link = self._by_fd[fd]
+            if events & ~select.EPOLLOUT:
+                answered = self._read(link)
+                if answered and self._refill:
+                    self._issue(link, [time.monotonic_ns()] * answered)
+            if events & select.EPOLLOUT and link.unsent:
+                self._writable(link)
+
+    def _open_turns(self, started_ns: int, rate: float) -> Callable[[], None]:
+        """A turn of the open loop: write what is due, to the next connections in turn, then look for replies.
+
+        What is due at the same look at the clock leaves in runs of up to `_RUN` on one connection: one system
+        call each would make the generator late by itself.
+        """
+        links, lateness, step_ns = self._links, self._lateness, 1e9 / rate
+        issued = turns = 0
+
+        def turn() -> None:
+            nonlocal issued, turns
+            now_ns = time.monotonic_ns()
+            due = int((now_ns - started_ns) / step_ns) + 1
+            while issued < due:
+                run = range(issued, min(due, issued + _RUN))
+                times = [started_ns + int(number * step_ns) for number in run]
+                for due_ns in times:
+                    lateness.add((now_ns - due_ns) // 1000)
+                self._issue(links[turns % len(links)], times)
+                issued += len(run)
+                turns += 1
+            for fd, events in self._epoll.poll(0):
+                link = self._by_fd[fd]
+                if events & ~select.EPOLLOUT:
+                    self._read(link)
+                if events & select.EPOLLOUT and link.unsent:
+                    self._writable(link)
+
+        return turn
+
+    def _drain(self) -> None:
+        self._refill = False
+        give_up_s = time.monotonic() + _DRAIN_S
+        while (
+            any(link.in_flight_since or link.unsent for link in self._links) and time.monotonic() < give_up_s
+        ):
+            self._closed_turn()
+        for link in self._links:
+            link.sock.close()
+
+    def _last_sent(self, link: Link) -> LastSent | None:
+        opaque, offset = _OPAQUE(link.last_reply), re.search(rb'"queueOffset":"?(\d+)', link.last_reply)
+        if opaque is None or offset is None:
+            return None
+        number = int(opaque[1])
+        topic, queue = self._load.target.of(number)
+        last = int(offset[1]) + self._per_request - 1
+        return LastSent(topic=topic, queue=queue, queue_offset=last, key=link.requests.key(number))

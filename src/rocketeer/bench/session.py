@@ -1,0 +1,195 @@
+"""Which servers a benchmark speaks to: ones it starts itself, side by side, or one that runs already."""
+
+import contextlib
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final, Literal
+
+from rocketeer.bench.control import Control
+from rocketeer.bench.frames import Target
+from rocketeer.bench.load import Load
+from rocketeer.bench.run import Measured, measure
+from rocketeer.bench.servers import Cluster, Make, make_label
+from rocketeer.errors import RequestRefused
+
+Flush = Literal["async", "sync"]
+
+_PRIME_MAX: Final = 6
+
+
+@dataclass(frozen=True, kw_only=True)
+class Server:
+    """A broker under test and the cores the load may use against it."""
+
+    label: str
+    make: Make | None
+    address: str
+    pid: int | None
+    load_cores: frozenset[int] | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """How hard and how long; the fields of a Load that do not depend on the server."""
+
+    connections: int = 16
+    in_flight: int = 16
+    body_bytes: int = 1024
+    queues: int = 4
+    topics: int = 1
+    warmup_s: float = 2.0
+    seconds: float = 5.0
+    rounds: int = 3
+    processes: int = 1
+    rate: float | None = None
+
+
+def broker_cores() -> tuple[frozenset[int] | None, frozenset[int] | None]:
+    """Our broker's one core, and the others for the load; None and None on a machine with one core."""
+    cores = sorted(os.sched_getaffinity(0))
+    return (frozenset(cores[:1]), frozenset(cores[1:])) if len(cores) > 1 else (None, None)
+
+
+@contextlib.contextmanager
+def started(
+    makes: tuple[Make, ...],
+    *,
+    flush: Flush = "async",
+    files_max: int | None = None,
+    folder: Path | None = None,
+    conf: Mapping[str, object] | None = None,
+) -> Iterator[list[Server]]:
+    """Brokers of these makes with fresh stores: ours on one core, Apache's with the whole machine."""
+    ours_core, load_cores = broker_cores()
+    base = Path(tempfile.mkdtemp(prefix="rocketeer-bench-", dir=folder))
+    settings = {"flushDiskType": f"{flush.upper()}_FLUSH", **(conf or {})}
+    try:
+        with contextlib.ExitStack() as running:
+            servers = []
+            for make in makes:
+                ours = make == "ours"
+                cluster = running.enter_context(
+                    Cluster(
+                        make,
+                        base / make,
+                        conf=settings,
+                        cores=ours_core if ours else None,
+                        files_max=files_max if ours else None,
+                    )
+                )
+                servers.append(
+                    Server(
+                        label=make_label(make),
+                        make=make,
+                        address=cluster.broker,
+                        pid=cluster.broker_process.pid,
+                        load_cores=load_cores if ours else None,
+                    )
+                )
+            yield servers
+    finally:
+        shutil.rmtree(base, ignore_errors=True)
+
+
+def existing(address: str, pid: int | None) -> Server:
+    """A broker somebody else started."""
+    return Server(label=address, make=None, address=address, pid=pid, load_cores=None)
+
+
+# --- runs ------------------------------------------------------------------------------------
+
+_runs = int(time.time())
+
+
+def _next_run() -> int:
+    """A number for the keys of one run; six hexadecimal digits."""
+    global _runs
+    _runs += 1
+    return _runs & 0xFFFFFF
+
+
+def prepare(server: Server, plan: Plan) -> Target:
+    """The topics of a plan, created when they are not there."""
+    topics = tuple(f"bench{plan.queues}_{number:04d}" for number in range(plan.topics))
+    with Control(server.address, timeout_s=60) as control:
+        try:
+            missing = set(topics) - control.topics()
+        except (RequestRefused, ValueError, KeyError):
+            missing = set(topics)
+        for topic in sorted(missing):
+            control.create_topic(topic, queues=plan.queues)
+    return Target(topics, plan.queues)
+
+
+def load_of(server: Server, plan: Plan, kind: Literal["send", "batch", "pull"]) -> Load:
+    """The load a plan puts on a server; for pulls, on what its queues hold now."""
+    target = prepare(server, plan)
+    ends: dict[tuple[str, int], int] = {}
+    if kind == "pull":
+        with Control(server.address) as control:
+            ends = {
+                (target.topics[0], q): control.max_offset(target.topics[0], q) for q in range(plan.queues)
+            }
+    return Load(
+        address=server.address,
+        kind=kind,
+        target=target,
+        run=_next_run(),
+        connections=plan.connections,
+        in_flight=plan.in_flight,
+        body_bytes=plan.body_bytes,
+        warmup_s=plan.warmup_s,
+        seconds=plan.seconds,
+        rate=plan.rate,
+        cores=server.load_cores,
+        queue_ends=ends,
+    )
+
+
+def run_send(server: Server, plan: Plan, mode: str = "send") -> Measured:
+    """Single messages."""
+    load = load_of(server, plan, "send")
+    return measure(load, mode=mode, server=server.label, pid=server.pid, processes=plan.processes)
+
+
+def run_batch(server: Server, plan: Plan, mode: str = "batch") -> Measured:
+    """Batches of 32 messages."""
+    load = load_of(server, plan, "batch")
+    return measure(load, mode=mode, server=server.label, pid=server.pid, processes=plan.processes)
+
+
+def run_pull(server: Server, plan: Plan, mode: str = "pull") -> Measured:
+    """Pulls of 32 messages; `fill` first."""
+    load = load_of(server, plan, "pull")
+    return measure(load, mode=mode, server=server.label, pid=server.pid, processes=plan.processes)
+
+
+def run_end_to_end(server: Server, plan: Plan, mode: str = "e2e") -> Measured:
+    """A producer, and a consumer with a pull held on every queue; the latency is a message's age on arrival."""
+    load = replace(load_of(server, plan, "send"), stamped=True, body_bytes=max(plan.body_bytes, 32))
+    return measure(load, mode=mode, server=server.label, pid=server.pid, processes=1, puller=True)
+
+
+def fill(server: Server, plan: Plan) -> None:
+    """Messages of the plan's size to pull later: a batch load of two seconds."""
+    run_batch(server, replace(plan, warmup_s=0.2, seconds=2.0, connections=4, in_flight=4, rate=None))
+
+
+def prime(servers: list[Server], plan: Plan, measure: Callable[[Server, Plan], Measured] = run_send) -> None:
+    """Loads nobody counts, until a further one is hardly faster: a Java broker compiles its code while it runs.
+
+    Every server gets the same chance.
+    """
+    short = replace(plan, warmup_s=0.2, seconds=3.0, rate=None)
+    for server in servers:
+        best = 0.0
+        for _ in range(_PRIME_MAX):
+            rate = measure(server, short).messages_per_s
+            if rate < best * 1.1:
+                break
+            best = rate
