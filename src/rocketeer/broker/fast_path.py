@@ -28,7 +28,7 @@ from rocketeer.protocol.command import FLAG_ONEWAY, FLAG_RESPONSE, Command
 from rocketeer.protocol.frame import JSON, Frame
 from rocketeer.protocol.headers import PullMessageHeader, SendMessageV2Header
 from rocketeer.protocol.headers.base import raw_decoder
-from rocketeer.protocol.json_header import decode_outer
+from rocketeer.protocol.json_header import NOT_THE_JSON, decode_outer
 from rocketeer.protocol.reply_template import ReplyTemplate
 from rocketeer.record.entry import DispatchEntry
 from rocketeer.record.hosts import V4_BYTES
@@ -136,7 +136,7 @@ class FastPath:
         """Put one message into the run; False when it is not for this path."""
         try:
             command = self._decode_send(frame[1])
-        except (msgspec.DecodeError, UnicodeError):
+        except NOT_THE_JSON:
             return False
         header = command.ext
         topic = header.topic
@@ -224,6 +224,6 @@ class FastPath:
                 return False
             request = self._decode_pull(outer.ext_raw)
             self._pulls.serve(request, Command(code=_PULL, opaque=outer.opaque, flag=outer.flag), connection)
-        except (msgspec.DecodeError, RequestRefused):
+        except (*NOT_THE_JSON, RequestRefused):
             return False
         return True

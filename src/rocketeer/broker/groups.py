@@ -5,7 +5,7 @@ import logging
 from rocketeer.clock import Clock
 from rocketeer.config import BrokerConfig
 from rocketeer.model.data_version import DataVersion
-from rocketeer.model.group import SubscriptionGroup, is_system_group
+from rocketeer.model.group import SubscriptionGroup, is_system_group, is_usable_group
 from rocketeer.protocol.bodies.groups import decode_group_table, encode_group_table
 
 log = logging.getLogger(__name__)
@@ -42,6 +42,9 @@ class GroupTable:
         if known is not None:
             return known
         if not self.auto_create and not is_system_group(name):
+            return None
+        if not is_usable_group(name):
+            log.warning("group not created group=%.200r", name)
             return None
         created = SubscriptionGroup(name)
         log.info("group created group=%s", name)

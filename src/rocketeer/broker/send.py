@@ -130,27 +130,17 @@ class SendService:
             raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, str(error)) from None
         if not items:
             raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, "a batch without messages")
+        topic, queue_id, sys_flag = model.topic, model.queue_id, model.sys_flag
+        born_ms, reconsumed = model.born_ms, model.reconsume_times
         rows: list[Row] = []
         for flag, item_body, own in items:
             properties = own.rstrip(b"\x02") + common
             tags, keys, uniq_key, _ = find_marks(properties)
+            code = 0 if tags is None else tag_hash(tags)
             rows.append(
-                (
-                    model.topic,
-                    model.queue_id,
-                    flag,
-                    model.sys_flag,
-                    model.born_ms,
-                    born_host,
-                    item_body,
-                    properties,
-                    model.reconsume_times,
-                    0,
-                    0 if tags is None else tag_hash(tags),
-                    keys,
-                    uniq_key,
-                )
-            )
+                (topic, queue_id, flag, sys_flag, born_ms, born_host, item_body, properties, reconsumed, 0, code, keys,
+                 uniq_key)
+            )  # fmt: skip
         self._writer.put_batch(rows, lambda put: done(model.queue_id, put), wait=wait)
 
     def admit(self, header: SendHeader, remote: str) -> TopicConfig:

@@ -37,6 +37,9 @@ class Put(NamedTuple):
 
 Done = Callable[[Put], None]
 
+_ILLEGAL = (StoreRefused.TOO_LARGE, StoreRefused.PROPERTIES_TOO_LONG, StoreRefused.BAD_TOPIC)
+"""The message itself is at fault: it will be refused tomorrow, too."""
+
 
 class Writer:
     """Appends messages and calls `done` once: at once, or when every durability feature has answered."""
@@ -108,7 +111,7 @@ class Writer:
 
     def refused(self, refusal: StoreRefused) -> Put:
         """RocketMQ's code and text for each reason."""
-        if refusal.reason in (StoreRefused.TOO_LARGE, StoreRefused.PROPERTIES_TOO_LONG):
+        if refusal.reason in _ILLEGAL:
             remark = (
                 "the message is illegal, maybe msg body or properties length not matched. msg body length limit "
                 f"{self._message_bytes_max}B, msg properties length limit 32KB."

@@ -19,6 +19,7 @@ from rocketeer.store.commit_log import CommitLog
 from rocketeer.store.consume_queue import ConsumeQueue
 from rocketeer.store.dispatch import TX_UNSEEN, Dispatch
 
+_HEAD_BYTES = tuple(head.size for head in HEADS)
 EXTRA_BYTES_MAX = 64 * 1024  # what a record may have besides the largest body
 
 
@@ -161,12 +162,13 @@ class Appender:
         unchecked_bytes_max = self._unchecked_bytes_max
         lanes: list[_Lane] = []
         sizes: list[int] = []
-        for topic, queue_id, _, _, _, born_host, body, properties, *_ in rows:
-            lane = known.get((topic, queue_id)) or self._lane(topic, queue_id)
-            bits = store_bits if len(born_host) != V6_BYTES else store_bits | BORN_HOST_V6
-            size = HEADS[bits >> 4].size + lane.fixed_bytes + len(body) + len(properties)
+        for row in rows:
+            key = row[:2]
+            lane = known.get(key) or self._lane(*key)
+            bits = store_bits if len(row[5]) != V6_BYTES else store_bits | BORN_HOST_V6
+            size = _HEAD_BYTES[bits >> 4] + lane.fixed_bytes + len(row[6]) + len(row[7])
             if size > unchecked_bytes_max:
-                self._check(size, len(body), len(properties))
+                self._check(size, len(row[6]), len(row[7]))
             lanes.append(lane)
             sizes.append(size)
         return lanes, sizes

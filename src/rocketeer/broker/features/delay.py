@@ -13,6 +13,7 @@ from rocketeer.broker.writer import Put, Writer
 from rocketeer.clock import Clock
 from rocketeer.model.topic import SCHEDULE_TOPIC
 from rocketeer.protocol.bodies.offsets import decode_delay_offsets, encode_delay_offsets
+from rocketeer.protocol.codes import ResponseCode
 from rocketeer.record.delay_levels import DelayLevels
 from rocketeer.record.flags import TX_MASK
 from rocketeer.record.layout import PendingMessage, StoredMessage
@@ -97,7 +98,9 @@ class DelayService:
         """Deliver what is due, a bounded slice of it."""
         now_ms = self._clock.now_ms()
         for level in range(1, self._levels.max_level + 1):
-            if self._next_due_ms.get(level, 0) <= now_ms:
+            due_ms = self._next_due_ms.get(level, 0)
+            # Further away than the level is long: the clock was set back meanwhile.
+            if due_ms <= now_ms or due_ms > now_ms + self._levels.delay_ms(level):
                 self._deliver_level(level, store, writer, now_ms)
 
     def _deliver_level(self, level: int, store: ScheduleLog, writer: Writer, now_ms: int) -> None:
@@ -122,7 +125,10 @@ class DelayService:
 
 
 def _put_back(message: StoredMessage, writer: Writer) -> bool:
-    """Store a due message in its own topic and queue; False when the store refuses it now."""
+    """Store a due message in its own topic and queue; False when the store refuses it now.
+
+    One that the store will never take must not hold up those behind it.
+    """
     properties = message.properties_dict()
     topic = properties.get(REAL_TOPIC)
     queue = properties.get(REAL_QID, "")
@@ -142,7 +148,12 @@ def _put_back(message: StoredMessage, writer: Writer) -> bool:
         reconsume_times=message.reconsume_times,
     )
     writer.put(due, outcome.append, wait=False, as_it_is=True)
-    return outcome[0].stored
+    (put,) = outcome
+    if put.code == ResponseCode.MESSAGE_ILLEGAL:
+        log.error("delayed message not delivered topic=%r log_offset=%d reason=%s",
+                  topic, message.log_offset, put.remark)  # fmt: skip
+        return True
+    return put.stored
 
 
 def delay_feature(

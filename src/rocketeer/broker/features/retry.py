@@ -18,7 +18,7 @@ from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, reply
 from rocketeer.protocol.headers.base import decode_header
 from rocketeer.protocol.headers.send import ConsumerSendMsgBackHeader
-from rocketeer.record.layout import PendingMessage, StoredMessage
+from rocketeer.record.layout import TOPIC_BYTES_MAX, PendingMessage, StoredMessage
 from rocketeer.record.properties import (
     DELAY,
     ORIGIN_MESSAGE_ID,
@@ -78,6 +78,8 @@ class SendBack:
         target = self._topics.create_in_send_back(
             retry_topic(header.group), group.retry_queues, READ_WRITE, sys_flag
         )
+        if len(target.name.encode()) > TOPIC_BYTES_MAX:  # told now, not when the delay is over
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, "MESSAGE_ILLEGAL")
         if not target.perm & Perm.WRITE:
             raise RequestRefused(
                 ResponseCode.NO_PERMISSION, f"the topic[{target.name}] sending message is forbidden"

@@ -4,8 +4,10 @@ import logging
 from typing import Protocol
 
 from rocketeer.broker.groups import GroupTable
+from rocketeer.errors import RequestRefused
+from rocketeer.model.group import is_usable_group
 from rocketeer.protocol.bodies.groups import decode_group
-from rocketeer.protocol.codes import RequestCode
+from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, reply
 from rocketeer.protocol.headers import DeleteSubscriptionGroupHeader, decode_header
 from rocketeer.remoting.server import Connection, Handler
@@ -22,6 +24,8 @@ class GroupOffsets(Protocol):
 def group_handlers(groups: GroupTable, offsets: GroupOffsets) -> dict[int, Handler]:
     def update(command: Command, connection: Connection) -> Command:
         group = decode_group(command.body)
+        if not is_usable_group(group.name):
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"a group cannot be named {group.name[:200]!r}")
         log.info("group updated group=%s remote=%s", group, connection.remote)
         groups.put(group)
         return reply(command)

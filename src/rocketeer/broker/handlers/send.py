@@ -7,7 +7,6 @@ from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, reply
 from rocketeer.protocol.headers.base import decode_header
 from rocketeer.protocol.headers.send import SendMessageHeader, SendMessageV2Header
-from rocketeer.record.ids import offset_msg_id
 from rocketeer.remoting.server import Connection, Handler
 
 
@@ -16,7 +15,7 @@ class SendHandler:
 
     def __init__(self, service: SendService, *, store_host: bytes, region: str, trace_on: bool) -> None:
         self._service = service
-        self._store_host = store_host
+        self._id_start = store_host.hex().upper()  # an offset message id is the host, then the log offset
         self.ext = {"MSG_REGION": region, "TRACE_ON": "true" if trace_on else "false"}
         """In every reply, also in refusals."""
 
@@ -56,7 +55,7 @@ class SendHandler:
     def answer(self, command: Command, queue_id: int, put: Put) -> Command:
         if not put.stored:
             return reply(command, put.code, put.remark, self.ext)
-        ids = (offset_msg_id(self._store_host, appended.log_offset) for appended in put.appended)
+        ids = [f"{self._id_start}{appended.log_offset:016X}" for appended in put.appended]
         ext = {
             **self.ext,
             "msgId": ",".join(ids),
