@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,16 +10,22 @@ from hypothesis import strategies as st
 from rocketeer.errors import BadBatch
 from rocketeer.record import speed_plain
 from rocketeer.record.batch import BatchItem, encode_batch
+from rocketeer.record.entry import DispatchEntry
 from rocketeer.record.properties import decode_properties
+from rocketeer.store.index_slice import PrefixHashes, plain_key_columns
 
 compiled: Any = pytest.importorskip(
     "rocketeer.record._speed", reason="installed without a C compiler: only the plain twin runs"
 )
 
-names = st.sampled_from(["TAGS", "KEYS", "UNIQ_KEY", "WAIT", "DELAY", "CLUSTER", "u", "", "größe", "KEYSx", "xTAGS"])
+names = st.sampled_from(
+    ["TAGS", "KEYS", "UNIQ_KEY", "WAIT", "DELAY", "CLUSTER", "u", "", "größe", "KEYSx", "xTAGS"]
+)
 values = st.one_of(st.sampled_from(["", "true", "TRUE", "false", "3"]), st.text(max_size=12))
 pieces = st.one_of(st.builds("{}\x01{}".format, names, values), st.text(alphabet="aT\x01", max_size=6))
-texts = st.one_of(st.lists(pieces, max_size=8).map("\x02".join), st.text(alphabet="TAGSKEYW\x01\x02é", max_size=40))
+texts = st.one_of(
+    st.lists(pieces, max_size=8).map("\x02".join), st.text(alphabet="TAGSKEYW\x01\x02é", max_size=40)
+)
 i32 = st.integers(-(2**31), 2**31 - 1)
 i64 = st.integers(-(2**63), 2**63 - 1)
 
@@ -80,7 +87,16 @@ def test_write_run(rows: list[Any], at: int, queue_offset: int, host: bytes, sto
     for twin in (compiled, speed_plain):
         target = bytearray(sum(sizes) + 64)
         entries = twin.write_run(
-            target, at, rows, [topic_part] * len(rows), sizes, [queue_offset] * len(rows), 1 << 40, store_ms, host, bits
+            target,
+            at,
+            rows,
+            [topic_part] * len(rows),
+            sizes,
+            [queue_offset] * len(rows),
+            1 << 40,
+            store_ms,
+            host,
+            bits,
         )
         results.append((bytes(target), entries))
     assert results[0] == results[1]
@@ -90,3 +106,24 @@ def test_a_run_that_does_not_fit_is_not_written() -> None:
     row = ("T", 0, 0, 0, 0, b"\0" * 8, b"body", b"", 0, 0, 0, "", None)
     with pytest.raises(ValueError, match="fit"):
         compiled.write_run(bytearray(50), 0, [row], [b"\x01T"], [96], [0], 0, 0, b"\0" * 8, 0)
+
+
+words = st.text(alphabet=st.sampled_from("abk0 é世😀\ud800"), max_size=12)
+entries = st.lists(
+    st.builds(
+        DispatchEntry, st.integers(0, 2**62), st.just(100), st.sampled_from(["T", "Größe", "😀"]), st.just(0),
+        st.just(0), st.just(0), st.integers(0, 2**62), words, st.none() | words, st.sampled_from([0, 4, 8, 12]),
+        st.just(0),
+    ),
+    max_size=30,
+)  # fmt: skip
+
+
+@settings(deadline=None, max_examples=300)
+@given(entries=entries)
+def test_key_columns(entries: list[DispatchEntry]) -> None:
+    plain = plain_key_columns(entries, PrefixHashes())
+    hashes, offsets, times = compiled.key_columns(entries)
+    assert np.frombuffer(hashes, np.int32).tolist() == plain[0].tolist()
+    assert np.frombuffer(offsets, np.int64).tolist() == plain[1].tolist()
+    assert np.frombuffer(times, np.int64).tolist() == plain[2].tolist()

@@ -17,6 +17,10 @@ from rocketeer.record.java_hash import tag_hash
 
 cdef extern from "Python.h":
     const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
+    Py_ssize_t PyUnicode_GET_LENGTH(object text)
+    int PyUnicode_KIND(object text)
+    void *PyUnicode_DATA(object text)
+    uint32_t PyUnicode_READ(int kind, void *data, Py_ssize_t at)
 
 cdef enum:
     NAME_END = 1
@@ -25,6 +29,7 @@ cdef enum:
     HOSTS_V6 = 0x30
     ITEM_BYTES = 20  # total, magic, crc, flag, body length
     MAGIC = 0xDAA320A7
+    TX_ROLLBACK = 0xC
 
 
 cdef object new_entry = tuple.__new__
@@ -272,3 +277,64 @@ cdef bint is_plain(list rows, list topic_parts, list sizes) except -1:
         ):
             return False
     return True
+
+
+cdef uint32_t key_hash(str key, uint32_t value) except? 0xFFFFFFFF:
+    """Java's hashCode of a text whose beginning hashes to `value`: over UTF-16 units."""
+    cdef Py_ssize_t i, length = PyUnicode_GET_LENGTH(key)
+    cdef int kind = PyUnicode_KIND(key)
+    cdef void *data = PyUnicode_DATA(key)
+    cdef uint32_t unit
+    for i in range(length):
+        unit = PyUnicode_READ(kind, data, i)
+        if unit > 0xFFFF:  # two units in Java
+            unit -= 0x10000
+            value = 31 * value + (0xD800 + (unit >> 10))
+            unit = 0xDC00 + (unit & 0x3FF)
+        value = 31 * value + unit
+    return value
+
+
+cdef inline uint32_t without_sign(uint32_t value) noexcept nogil:
+    """Math.abs as Java has it, with its one negative answer (for Integer.MIN_VALUE) made 0."""
+    if value >> 31:
+        value = 0 - value
+    return 0 if value >> 31 else value
+
+
+def key_columns(list entries not None):
+    """The twin of `store.index_slice.key_columns`, as the bytes of its three arrays."""
+    cdef Py_ssize_t room = 2 * len(entries) + 16, used = 0, i
+    cdef bytes hashes = PyBytes_FromStringAndSize(NULL, 4 * room)
+    cdef bytes offsets = PyBytes_FromStringAndSize(NULL, 8 * room)
+    cdef bytes times = PyBytes_FromStringAndSize(NULL, 8 * room)
+    cdef tuple entry
+    cdef str topic = None, key
+    cdef uint32_t prefix = 0
+    cdef list keys
+    for i in range(len(entries)):
+        entry = <tuple> entries[i]  # a NamedTuple is laid out like a tuple
+        if entry[2] is not topic:
+            topic = entry[2]
+            prefix = key_hash(topic + "#", 0)
+        if <int32_t> entry[9] & TX_ROLLBACK == TX_ROLLBACK:
+            continue
+        keys = []
+        if entry[8] is not None:
+            keys.append(entry[8])
+        if entry[7]:
+            if " " in <str> entry[7]:
+                keys += [word for word in (<str> entry[7]).split(" ") if word]
+            else:
+                keys.append(entry[7])
+        if used + len(keys) > room:
+            room = 2 * (used + len(keys))
+            hashes = hashes[: 4 * used] + bytes(4 * (room - used))
+            offsets = offsets[: 8 * used] + bytes(8 * (room - used))
+            times = times[: 8 * used] + bytes(8 * (room - used))
+        for key in keys:
+            (<uint32_t *> PyBytes_AS_STRING(hashes))[used] = without_sign(key_hash(key, prefix))
+            (<int64_t *> PyBytes_AS_STRING(offsets))[used] = <int64_t> entry[0]
+            (<int64_t *> PyBytes_AS_STRING(times))[used] = <int64_t> entry[6]
+            used += 1
+    return hashes[: 4 * used], offsets[: 8 * used], times[: 8 * used]

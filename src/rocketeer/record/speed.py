@@ -4,25 +4,24 @@
 """
 
 import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from rocketeer.record import speed_plain
+from rocketeer.record.dispatch_entry import DispatchEntry
 from rocketeer.record.speed_plain import PlainProperties as PlainProperties
 from rocketeer.record.speed_plain import Row as Row
+from rocketeer.record.speed_plain import find_marks, plain_properties, split_batch, write_run
+
+__all__ = ["COMPILED", "find_marks", "key_columns", "plain_properties", "split_batch", "write_run"]
 
 COMPILED = False
-plain_properties = speed_plain.plain_properties
-find_marks = speed_plain.find_marks
-split_batch = speed_plain.split_batch
-write_run = speed_plain.write_run
+key_columns: Callable[[list[DispatchEntry]], tuple[bytes, bytes, bytes]] | None = None
+"""Only compiled: its plain twin, for the store alone, stands in `store.index_slice`."""
 
-if os.environ.get("ROCKETEER_PLAIN", "") in ("", "0"):
+if not TYPE_CHECKING and os.environ.get("ROCKETEER_PLAIN", "") in ("", "0"):
     try:
-        from rocketeer.record import _speed
+        from rocketeer.record._speed import find_marks, key_columns, plain_properties, split_batch, write_run
     except ImportError:
         pass
     else:
         COMPILED = True
-        plain_properties = _speed.plain_properties
-        find_marks = _speed.find_marks
-        split_batch = _speed.split_batch
-        write_run = _speed.write_run

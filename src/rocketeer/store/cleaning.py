@@ -28,8 +28,8 @@ from rocketeer.store.worker import Worker
 
 log = logging.getLogger(__name__)
 
-_LOOK_MS = 1_000  # how often the disk is measured and retention asked
-_DELETING_MS = 50  # while files go
+_LOOK_S = 1.0  # how often the disk is measured and retention asked
+_DELETING_S = 0.05  # while files go
 
 
 class Cleaner:
@@ -70,7 +70,7 @@ class Cleaner:
         self._following: Iterator[list[str]] | None = None
         self._oldest = SegmentAge(-1, 0)
         self._writable = True
-        self._next_ms = 0
+        self._next_s = 0.0
 
     @property
     def used_percent(self) -> int:
@@ -84,15 +84,16 @@ class Cleaner:
     def order(self) -> None:
         """An operator wants expired files gone now, whatever the hour."""
         self._plan.order(self._clock.now_ms())
-        self._next_ms = 0
+        self._next_s = 0.0
 
     def tick(self) -> None:
         if self._following is not None:
             self._follow()
-        now_ms = self._clock.now_ms()
-        if now_ms < self._next_ms:
+        now_s = self._clock.monotonic_s()  # no clock that is set back may keep the disk from being looked at
+        if now_s < self._next_s:
             return
-        self._next_ms = now_ms + _LOOK_MS
+        self._next_s = now_s + _LOOK_S
+        now_ms = self._clock.now_ms()
         if self._measuring is None or self._measuring.done():
             self._measuring = self._worker.submit("measuring the disk", self.measure)
         used = self.used_percent
@@ -103,7 +104,7 @@ class Cleaner:
             self._on_disk_full(None if step.writable else self._used_text())
         if step.drop is not None:
             self._drop(step.drop)
-            self._next_ms = now_ms + _DELETING_MS
+            self._next_s = now_s + _DELETING_S
 
     def _segments(self) -> list[SegmentAge]:
         """The oldest and the newest: retention asks for no others. Views in flight outlive a deleted file."""

@@ -7,6 +7,7 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
+from rocketeer.record import speed
 from rocketeer.record.entry import DispatchEntry
 from rocketeer.record.flags import TX_ROLLBACK
 from rocketeer.store.index_hash import Hashes, hash_keys, positive
@@ -34,9 +35,23 @@ class PrefixHashes(dict[str, np.uint32]):
 
 
 def key_columns(
-    entries: Sequence[DispatchEntry], prefixes: PrefixHashes
+    entries: list[DispatchEntry], prefixes: PrefixHashes
 ) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]:
     """Key hash, log offset and store time of every key: of each message its uniq key, then its keys."""
+    if speed.key_columns is not None:
+        hashes, offsets, times = speed.key_columns(entries)
+        return (
+            np.frombuffer(hashes, np.int32),
+            np.frombuffer(offsets, np.int64),
+            np.frombuffer(times, np.int64),
+        )
+    return plain_key_columns(entries, prefixes)
+
+
+def plain_key_columns(
+    entries: Sequence[DispatchEntry], prefixes: PrefixHashes
+) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]:
+    """`key_columns` without a compiler."""
     if not entries:
         return np.empty(0, np.int32), np.empty(0, np.int64), np.empty(0, np.int64)
     log_offsets, _, topics, _, _, _, store_ms, keys, uniqs, flags, _ = zip(*entries, strict=True)

@@ -111,6 +111,11 @@ def may_drop_oldest(
     return verdict.forced or now_ms >= segments[0].modified_ms + rules.reserved_ms
 
 
+def _is_due(at_ms: int, now_ms: int, ahead_ms_max: int) -> bool:
+    """A moment further ahead than it can have been set: the clock was set back since."""
+    return now_ms >= at_ms or at_ms - now_ms > ahead_ms_max
+
+
 class RetentionPlan:
     """Rounds every 10 s, in a round at most 10 files, 100 ms apart; a file in use is waited for."""
 
@@ -144,14 +149,14 @@ class RetentionPlan:
         """Call it often; most calls say: nothing. The disk's fill is looked at anew each time, so that forced
         deletion ends as soon as there is room again."""
         rules = self.rules
-        if now_ms >= self._next_round_ms:
+        if _is_due(self._next_round_ms, now_ms, max(FIRST_ROUND_MS, rules.round_interval_ms)):
             self._next_round_ms = now_ms + rules.round_interval_ms
             self._files_left = rules.files_per_round_max
             self._ordered = self._ordered_rounds > 0
             self._ordered_rounds = max(0, self._ordered_rounds - 1)
         verdict = judge(rules, hour=hour, used_percent=used_percent, ordered=self._ordered)
         self._tell(verdict, used_percent)
-        due = self._files_left > 0 and now_ms >= self._next_drop_ms
+        due = self._files_left > 0 and _is_due(self._next_drop_ms, now_ms, rules.delete_interval_ms)
         if not due or not may_drop_oldest(rules, verdict, segments, now_ms):
             return Step(None, verdict.writable)
         oldest = segments[0]

@@ -202,7 +202,7 @@ def test_what_fits_no_file_is_refused(folder: Path) -> None:
         (message(b"a" * 1001), StoreRefused.TOO_LARGE),
         (message(properties={"p": "v" * 32767}), StoreRefused.PROPERTIES_TOO_LONG),
         (message(topic="t" * 128), StoreRefused.TOO_LARGE),
-        (message(topic="../../etc"), StoreRefused.NOT_WRITABLE),
+        (message(topic="../../etc"), StoreRefused.BAD_TOPIC),
         (message(topic=""), StoreRefused.TOO_LARGE),
     ],
 )

@@ -20,13 +20,17 @@ def test_a_query_finds_what_no_file_has_yet(tmp_path: Path, monkeypatch: pytest.
 
         full_disk.setattr(NextIndexFile, "step", no_space)
         for number in range(5):
-            index.add(entry(1000 * number, keys=f"k{number} all", uniq=f"U{number}", store_ms=10_000 + number))
+            index.add(
+                entry(1000 * number, keys=f"k{number} all", uniq=f"U{number}", store_ms=10_000 + number)
+            )
         everything = (0, 1 << 62)
         assert index.query("T", "k3", *everything, 10) == [3000]
         assert index.query("T", "U4", *everything, 10) == [4000]
         assert index.query("T", "all", *everything, 3) == [4000, 3000, 2000], "the newest first"
         assert index.query("T", "all", 10_001, 10_002, 10) == [2000, 1000]
         assert index.query("Other", "all", *everything, 10) == []
-    assert index.query("T", "all", *everything, 10) == [4000, 3000, 2000, 1000, 0], "and when there is room again"
+    assert index.query("T", "all", *everything, 10) == [4000, 3000, 2000, 1000, 0], (
+        "and when there is room again"
+    )
     assert index.pending_count == 0
     index.close()
