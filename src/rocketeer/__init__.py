@@ -7,19 +7,40 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from rocketeer.client.app import App
     from rocketeer.client.core.encoding import split_batch
+    from rocketeer.client.core.outcome import COMMIT, RETRY, ROLLBACK, Retry
+    from rocketeer.client.core.received import ReceivedMessage
     from rocketeer.client.core.selectors import by_hash, by_random
     from rocketeer.client.core.send_result import SendResult, SendStatus
+    from rocketeer.client.plans.pull import PullResult, PullStatus
+    from rocketeer.client.sync.lite_pull_consumer import LitePullConsumer
     from rocketeer.client.sync.producer import Producer
+    from rocketeer.client.sync.pull_consumer import PullConsumer
+    from rocketeer.client.sync.push_consumer import PushConsumer
     from rocketeer.model.message import Message
     from rocketeer.model.queue import MessageQueue
+    from rocketeer.model.subscription import ConsumeFromWhere, MessageModel
 
 __version__ = "0.1.0"
 
 _WHERE = {
+    "App": "rocketeer.client.app",
+    "COMMIT": "rocketeer.client.core.outcome",
+    "ConsumeFromWhere": "rocketeer.model.subscription",
+    "LitePullConsumer": "rocketeer.client.sync.lite_pull_consumer",
     "Message": "rocketeer.model.message",
+    "MessageModel": "rocketeer.model.subscription",
     "MessageQueue": "rocketeer.model.queue",
     "Producer": "rocketeer.client.sync.producer",
+    "PullConsumer": "rocketeer.client.sync.pull_consumer",
+    "PullResult": "rocketeer.client.plans.pull",
+    "PullStatus": "rocketeer.client.plans.pull",
+    "PushConsumer": "rocketeer.client.sync.push_consumer",
+    "RETRY": "rocketeer.client.core.outcome",
+    "ROLLBACK": "rocketeer.client.core.outcome",
+    "ReceivedMessage": "rocketeer.client.core.received",
+    "Retry": "rocketeer.client.core.outcome",
     "SendResult": "rocketeer.client.core.send_result",
     "SendStatus": "rocketeer.client.core.send_result",
     "by_hash": "rocketeer.client.core.selectors",
@@ -28,9 +49,22 @@ _WHERE = {
 }
 
 __all__ = [
+    "COMMIT",
+    "RETRY",
+    "ROLLBACK",
+    "App",
+    "ConsumeFromWhere",
+    "LitePullConsumer",
     "Message",
+    "MessageModel",
     "MessageQueue",
     "Producer",
+    "PullConsumer",
+    "PullResult",
+    "PullStatus",
+    "PushConsumer",
+    "ReceivedMessage",
+    "Retry",
     "SendResult",
     "SendStatus",
     "by_hash",

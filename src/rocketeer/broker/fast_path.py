@@ -11,7 +11,7 @@ The sends of one read of a socket are stored as one run: one clock reading, one 
 replies wait for the disk.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
 import msgspec
@@ -32,7 +32,7 @@ from rocketeer.protocol.json_header import NOT_THE_JSON, decode_outer
 from rocketeer.protocol.reply_template import ReplyTemplate
 from rocketeer.record.entry import DispatchEntry
 from rocketeer.record.hosts import V4_BYTES
-from rocketeer.record.speed import Row
+from rocketeer.record.speed import Row, SendFields, reply_frames
 from rocketeer.remoting.server import Connection, Router
 
 _SEND: Final = int(RequestCode.SEND_MESSAGE_V2)
@@ -106,8 +106,8 @@ class FastPath:
         }
         self._plain_queues: dict[str, int] = {}
         topics.on_change.append(lambda change: self._plain_queues.clear())
-        self._parse = plain.parser()
-        self._decode_send = msgspec.json.Decoder(SendCommand, strict=False).decode
+        self._send_decoder = msgspec.json.Decoder(SendCommand, strict=False)
+        self._read_send = plain.send_reader(self._decode_send)
         self._decode_pull = raw_decoder(PullMessageHeader).decode
 
     def process(self, frames: list[Frame], connection: Connection) -> None:
@@ -134,42 +134,44 @@ class FastPath:
 
     def _take_send(self, frame: Frame, born_host: bytes, rows: list[Row], asks: list[Ask]) -> bool:
         """Put one message into the run; False when it is not for this path."""
-        try:
-            command = self._decode_send(frame[1])
-        except NOT_THE_JSON:
+        fields = self._read_send(frame[1])
+        if fields is None:
             return False
-        header = command.ext
-        topic = header.topic
-        queue_id = header.queue_id
+        opaque, flag, topic, queue_id, message_flag, sys_flag, born_ms, reconsumed, plain = fields
         queues = self._plain_queues.get(topic)
         if queues is None:
             queues = self._qualify(topic)
-        if not 0 <= queue_id < queues or header.batch or len(born_host) != V4_BYTES:
+        if not 0 <= queue_id < queues or len(born_host) != V4_BYTES or flag & FLAG_RESPONSE:
             return False
-        flag = command.flag
-        plain = self._parse(header.properties or "")
-        if plain is None or flag & FLAG_RESPONSE or command.code != _SEND:
-            return False
-        properties, wait, tag_code, keys, uniq_key = plain
+        stored, wait, tag_code, keys, uniq_key = plain
         rows.append(
-            (
-                topic,
-                queue_id,
-                header.flag,
-                header.sys_flag,
-                header.born_ms,
-                born_host,
-                frame[2],
-                properties,
-                header.reconsume_times or 0,
-                0,
-                tag_code,
-                keys,
-                uniq_key,
-            )
-        )
-        asks.append((command.opaque, flag & FLAG_ONEWAY != 0, wait, frame))
+            (topic, queue_id, message_flag, sys_flag, born_ms, born_host, frame[2], stored, reconsumed, 0, tag_code,
+             keys, uniq_key)
+        )  # fmt: skip
+        asks.append((opaque, flag & FLAG_ONEWAY != 0, wait, frame))
         return True
+
+    def _decode_send(self, header: bytes) -> SendFields | None:
+        """What the header says, if it is a plain send's; the compiled reader leaves the unusual to this one."""
+        try:
+            command = self._send_decoder.decode(header)
+        except NOT_THE_JSON:
+            return None
+        ext = command.ext
+        plain = self._plain.parse(ext.properties or "")
+        if plain is None or ext.batch or command.code != _SEND:
+            return None
+        return (
+            command.opaque,
+            command.flag,
+            ext.topic,
+            ext.queue_id,
+            ext.flag,
+            ext.sys_flag,
+            ext.born_ms,
+            ext.reconsume_times or 0,
+            plain,
+        )
 
     def _qualify(self, topic: str) -> int:
         """How many queues of the topic plain sends may go to; remembered until any topic changes."""
@@ -196,25 +198,25 @@ class FastPath:
             # One of them is refused, or the run does not fit a file: the general path looks at each by itself.
             self._router.process([frame for _, _, _, frame in asks], connection)
             return
-        reply = self._templates[_SUCCESS].frame
         waits = self._writer.waits
-        waiting: list[Stored] = []
+        now: list[Stored] = []
+        later: list[Stored] = []
         for entry, (opaque, oneway, wait, _) in zip(run, asks, strict=True):
-            if oneway:
-                continue
-            if wait and waits:
-                waiting.append((opaque, entry[0], entry[3], entry[4]))
-            else:
-                connection.write(reply(opaque, entry[0], entry[3], entry[4]))
-        if waiting:
-            self._writer.when_durable(run[-1].log_offset + run[-1].size, self._releaser(connection, waiting))
+            if not oneway:
+                (later if wait and waits else now).append((opaque, entry[0], entry[3], entry[4]))
+        if now:
+            connection.write(self._replies(_SUCCESS, now))
+        if later:
+            self._writer.when_durable(run[-1].end, self._releaser(connection, later))
 
-    def _releaser(self, connection: Connection, waiting: Sequence[Stored]) -> Callable[[int], None]:
-        def release(code: int) -> None:
-            reply = self._templates[code].frame
-            connection.write(b"".join([reply(*stored) for stored in waiting]))
+    def _releaser(self, connection: Connection, waiting: list[Stored]) -> Callable[[int], None]:
+        return lambda code: connection.write(self._replies(code, waiting))
 
-        return release
+    def _replies(self, code: int, run: list[Stored]) -> bytes:
+        template = self._templates[code]
+        if reply_frames is not None:
+            return reply_frames(template.pieces, run)
+        return b"".join([template.frame(*stored) for stored in run])
 
     def _pull(self, header: bytes, connection: Connection) -> bool:
         """Serve one pull; False when it is not for this path or was refused (the general path words that)."""
@@ -224,6 +226,6 @@ class FastPath:
                 return False
             request = self._decode_pull(outer.ext_raw)
             self._pulls.serve(request, Command(code=_PULL, opaque=outer.opaque, flag=outer.flag), connection)
-        except (*NOT_THE_JSON, RequestRefused):
+        except (*NOT_THE_JSON, RequestRefused, OSError):
             return False
         return True

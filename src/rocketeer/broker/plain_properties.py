@@ -6,7 +6,10 @@ Plain: no feature claims one of its properties. Both the general and the fast pa
 from collections.abc import Callable, Collection
 
 from rocketeer.model.property_names import CLUSTER
-from rocketeer.record.speed import PlainProperties, plain_properties
+from rocketeer.record import speed
+from rocketeer.record.speed import PlainProperties, SendFields, plain_properties
+
+SendReader = Callable[[bytes], SendFields | None]
 
 
 class PlainParser:
@@ -20,7 +23,9 @@ class PlainParser:
         """None when a feature claims the message (or it names a cluster itself)."""
         return plain_properties(text, self._claims, self.cluster_property)
 
-    def parser(self) -> Callable[[str], PlainProperties | None]:
-        """`parse` without a step in between, for the hot path."""
-        claims, cluster_property = self._claims, self.cluster_property
-        return lambda text: plain_properties(text, claims, cluster_property)
+    def send_reader(self, general: SendReader) -> SendReader:
+        """Reads a send's whole header: compiled if that is installed, `general` for all that it leaves."""
+        compiled, claims, cluster_property = speed.read_send, self._claims, self.cluster_property
+        if compiled is None:
+            return general
+        return lambda header: compiled(header, claims, cluster_property) or general(header)

@@ -17,7 +17,8 @@ from rocketeer.cli.children import COMMAND as CHILD_COMMAND
 from rocketeer.cli.children import ChildBroker, run_child
 from rocketeer.cli.logs import LogLevel, show_logs
 from rocketeer.cli.plan import BROKERS_MAX, plan_up
-from rocketeer.cli.preflight import Port, check_folder, check_ports, ipv4_of
+from rocketeer.cli.preflight import Port, allow_many_files, check_folder, check_ports, ipv4_of
+from rocketeer.cli.run import run
 from rocketeer.cli.serve import Server, run_loop, serve
 from rocketeer.clock import SystemClock
 from rocketeer.config import (
@@ -79,6 +80,7 @@ def up(
 ) -> None:
     """Run a name server and a broker (or several) in the foreground."""
     show_logs(log_level)
+    allow_many_files()
     bind_host = ipv4_of(host)
     plan = plan_up(
         brokers=brokers,
@@ -127,6 +129,7 @@ def namesrv(
         _print_settings(settings)
         return
     show_logs(log_level)
+    allow_many_files()
     server = settings.server
     check_ports([Port(server.bind_host, server.listen_port, "name server, listenPort")])
 
@@ -156,6 +159,7 @@ def broker(
         _print_settings(settings)
         return
     show_logs(log_level)
+    allow_many_files()
     server = settings.server
     check_ports(
         [
@@ -164,6 +168,7 @@ def broker(
         ]
     )
     check_folder(settings.store.store_path)
+    check_folder(settings.store.commit_log_path)
     if not settings.broker.namesrv_addresses:
         _say("no name server given (-n, namesrvAddr or NAMESRV_ADDR): clients cannot find this broker")
 
@@ -213,6 +218,9 @@ def _print_settings(settings: Settings) -> None:
 
 def _say(text: str) -> None:
     print(f"rocketeer: {text}", file=sys.stderr, flush=True)
+
+
+app.command()(run)
 
 
 def _has_bench() -> bool:

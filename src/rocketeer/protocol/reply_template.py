@@ -5,6 +5,7 @@ only; whoever speaks binary headers takes the general way.
 """
 
 import json
+import re
 import struct
 from collections.abc import Mapping
 
@@ -13,6 +14,7 @@ from rocketeer.protocol.command import FLAG_RESPONSE, OUR_LANGUAGE
 from rocketeer.protocol.frame import JSON
 
 PREFIX = struct.Struct(">ii")
+_SLOT = re.compile(rb"(?<!%)%(?:d|b|016X)")
 assert JSON == 0, "the kind's byte is left out of the prefix below: it is zero"
 
 
@@ -28,7 +30,7 @@ class ReplyTemplate:
     backslashes or control characters). A field may also bring its own `%`-format (b"7F%016X").
     """
 
-    __slots__ = ("_head",)
+    __slots__ = ("_head", "_pieces")
 
     def __init__(
         self,
@@ -47,6 +49,12 @@ class ReplyTemplate:
             + (b',"extFields":{' + b",".join(ext) + b"}" if ext else b"")
             + b"}"
         )
+        self._pieces = tuple(piece.replace(b"%%", b"%") for piece in _SLOT.split(self._head))
+
+    @property
+    def pieces(self) -> tuple[bytes, ...]:
+        """The header's fixed parts, between which the values stand."""
+        return self._pieces
 
     def header(self, opaque: int, *values: int | bytes) -> bytes:
         """The header alone, for a reply whose body is written piece by piece behind it."""

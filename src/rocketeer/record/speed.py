@@ -12,15 +12,39 @@ from rocketeer.record.speed_plain import PlainProperties as PlainProperties
 from rocketeer.record.speed_plain import Row as Row
 from rocketeer.record.speed_plain import find_marks, plain_properties, split_batch, write_run
 
-__all__ = ["COMPILED", "find_marks", "key_columns", "plain_properties", "split_batch", "write_run"]
+__all__ = [
+    "COMPILED",
+    "find_marks",
+    "key_columns",
+    "plain_properties",
+    "read_send",
+    "reply_frames",
+    "split_batch",
+    "write_run",
+]
 
 COMPILED = False
 key_columns: Callable[[list[DispatchEntry]], tuple[bytes, bytes, bytes]] | None = None
 """Only compiled: its plain twin, for the store alone, stands in `store.index_slice`."""
 
+SendFields = tuple[int, int, str, int, int, int, int, int, PlainProperties]
+read_send: Callable[[bytes, frozenset[str], str], SendFields | None] | None = None
+"""Only compiled: its twin is the typed decoder of `broker.fast_path`."""
+
+reply_frames: Callable[[tuple[bytes, ...], list[tuple[int, int, int, int]]], bytes] | None = None
+"""Only compiled: its twin is `protocol.reply_template`."""
+
 if not TYPE_CHECKING and os.environ.get("ROCKETEER_PLAIN", "") in ("", "0"):
     try:
-        from rocketeer.record._speed import find_marks, key_columns, plain_properties, split_batch, write_run
+        from rocketeer.record._speed import (
+            find_marks,
+            key_columns,
+            plain_properties,
+            read_send,
+            reply_frames,
+            split_batch,
+            write_run,
+        )
     except ImportError:
         pass
     else:

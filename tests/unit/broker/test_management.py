@@ -144,6 +144,7 @@ class Desk:
             clock=self.clock,
             role=role,
             announce=self._announce,
+            persist=self._persist,
         )
         handlers = {code: handler for feature in features for code, handler in feature.handlers.items()}
         router = Router(handlers, [guard for feature in features for guard in feature.guards])
@@ -151,6 +152,9 @@ class Desk:
 
     async def _announce(self, topic: TopicConfig) -> None:
         self.announced.append(topic.name)
+
+    async def _persist(self) -> None:
+        """No disk here."""
 
     async def peer(self) -> Peer:
         return Peer(*await asyncio.open_connection("127.0.0.1", self.server.ports[0]))

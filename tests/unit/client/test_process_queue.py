@@ -14,7 +14,7 @@ QUEUE = MessageQueue("T", "b", 0)
 
 
 def message(offset: int, size: int = 100) -> ReceivedMessage:
-    return ReceivedMessage(bytes(size), QUEUE, offset)
+    return ReceivedMessage(bytes(size), QUEUE, offset, size)
 
 
 def filled(*offsets: int, next_offset: int | None = None) -> tuple[ProcessQueue, list[ReceivedMessage]]:

@@ -75,13 +75,18 @@ async def test_slow_jobs_run_side_by_side_up_to_the_limit(kind: Callable[..., Wo
 
 async def test_a_job_that_hangs_does_not_hold_up_the_next_one() -> None:
     done: list[Job] = []
-    workers = ThreadWorkers(2, done.extend, "w")
+    first = asyncio.Event()
+
+    def told(jobs: list[Job]) -> None:
+        done.extend(jobs)
+        first.set()
+
+    workers = ThreadWorkers(2, told, "w")
     slow, quick = Listening(0, 1.0), Listening(1)
     workers.submit([slow])
     await asyncio.sleep(0.05)
     workers.submit([quick])
-    while not done:
-        await asyncio.sleep(0.001)
+    await asyncio.wait_for(first.wait(), WAIT_S)
     assert done == [quick]
     assert await workers.wait_idle(WAIT_S)
     workers.close()

@@ -39,10 +39,11 @@ class Consume(msgspec.Struct, gc=False, eq=False):
     """A future when an operator waits for the outcome: nothing else is done with the messages then."""
     outcome: Outcome = None
     error: BaseException | None = None
-    skipped: bool = False
+    begun: bool = False
 
     def _begin(self) -> Any:
-        """The listener's argument; the queue may have been taken away while the job waited."""
+        """The listener's argument."""
+        self.begun = True
         messages = self.messages
         now_s = time.monotonic()
         if self.single:
@@ -54,8 +55,7 @@ class Consume(msgspec.Struct, gc=False, eq=False):
 
     def run(self) -> None:
         if self.held.dropped:
-            self.skipped = True
-            return
+            return  # taken away while the job waited
         try:
             returned = self.call(self._begin())
             if returned is not None:
@@ -66,8 +66,7 @@ class Consume(msgspec.Struct, gc=False, eq=False):
 
     async def run_async(self) -> None:
         if self.held.dropped:
-            self.skipped = True
-            return
+            return  # taken away while the job waited
         try:
             returned = await self.call(self._begin())
             if returned is not None:
@@ -122,7 +121,7 @@ class Concurrently:
         for job in jobs:
             held = job.held
             if job.outcome is None and job.direct is None:
-                if not held.dropped:
+                if not held.dropped and job.begun:
                     done = finished.get(held)
                     if done is None:
                         finished[held] = list(job.messages)

@@ -145,10 +145,11 @@ class Crew:
             workers.resume()
 
     async def finish(self, timeout_s: float) -> bool:
-        """Forget what has not begun, wait for the rest; False when a listener is still at it."""
+        """Give back what has not begun, wait for the rest; False when a listener is still at it."""
         self.pause()
         for workers in self._workers.values():
-            workers.clear()
+            if untouched := workers.clear():
+                self._done(untouched)
         waits = [workers.wait_idle(timeout_s) for workers in self._workers.values()]
         return all(await asyncio.gather(*waits))
 

@@ -18,6 +18,7 @@ from rocketeer.client.aio.lite_work import LiteWork
 from rocketeer.client.aio.subscriptions import Subscriptions
 from rocketeer.client.core.allocate import AVERAGELY, Strategy
 from rocketeer.client.core.config import ConsumerConfig, ConsumerOptions
+from rocketeer.client.core.consumer_rules import checked
 from rocketeer.client.core.received import ReceivedMessage
 from rocketeer.clock import Clock, SystemClock
 from rocketeer.errors import ClientClosed, ClientError
@@ -47,7 +48,7 @@ class LitePullConsumer:
         clock: Clock | None = None,
         **options: Unpack[ConsumerOptions],
     ) -> None:
-        self.config = ConsumerConfig(group, **options)
+        self.config = checked(ConsumerConfig(group, **options))
         self._auto_commit = auto_commit
         self._strategy = strategy
         self._offset_folder = offset_folder
@@ -107,6 +108,10 @@ class LitePullConsumer:
         async with self._starting:
             if self._work is not None:
                 return
+            if not self._subscribed and self._assigned is None:
+                raise ClientError(
+                    f"consumer {self.config.group!r} has nothing to read: subscribe or assign first"
+                )
             broadcasting = self.config.message_model is MessageModel.BROADCASTING
             instance = await ClientInstance.acquire(self.config, clock=self._clock, keep_default=broadcasting)
             work = LiteWork(
@@ -177,7 +182,7 @@ class LitePullConsumer:
         await self.seek(queue, await self.working.instance.run(self.working.reading.max_offset(queue)))
 
     async def seek_to_time(self, queue: MessageQueue, time_ms: int) -> None:
-        """Go on at the first message stored at that time or later."""
+        """Go on at the message stored nearest to that time."""
         await self.seek(queue, await self.offset_at(queue, time_ms))
 
     async def offset_at(self, queue: MessageQueue, time_ms: int) -> int:

@@ -91,12 +91,15 @@ class LiteWork:
         self._arrived = asyncio.Event()
         self._paused: frozenset[MessageQueue] = frozenset()
         self._by_hand = False
+        self._joined = False
+        self._closed = False
         self._tasks: set[asyncio.Task[None]] = set()
 
     # --- coming and going --------------------------------------------------------------------
 
     async def start(self, assigned: Collection[MessageQueue] | None) -> None:
         join_group(self.instance, self._config)
+        self._joined = True
         self._by_hand = assigned is not None
         for topic in self._subscriptions.by_topic:
             with contextlib.suppress(NoRoute):
@@ -118,24 +121,29 @@ class LiteWork:
     async def close(self, *, consumed: bool) -> None:
         """`consumed` tells whether what was given last counts."""
         try:
-            if not self._by_hand:
-                await self._rebalancer.stop()
-            for task in tuple(self._tasks):
-                task.cancel()
-            await self.holdings.close()
-            if consumed:
-                self.loan.settle()
-                self._settle_polled()
-            if self._auto_commit:
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(STORE_S):
-                        await self._store()
-            self.holdings.drop_all()
-            self._arrived.set()
-            await self.instance.leave(self._member)
-            leave_group(self.instance, self._config)
+            if self._joined:
+                await self._stop_working(consumed=consumed)
+                leave_group(self.instance, self._config)
         finally:
             await self.instance.release()
+
+    async def _stop_working(self, *, consumed: bool) -> None:
+        if not self._by_hand:
+            await self._rebalancer.stop()
+        for task in tuple(self._tasks):
+            task.cancel()
+        await self.holdings.close()
+        if consumed:
+            self.loan.settle()
+            self._settle_polled()
+        if self._auto_commit:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(STORE_S):
+                    await self._store()
+        self.holdings.drop_all()
+        self._closed = True
+        self._arrived.set()  # a poll that waits ends with nothing
+        await self.instance.leave(self._member)
 
     # --- which queues ------------------------------------------------------------------------
 
@@ -199,7 +207,7 @@ class LiteWork:
         if not lent and timeout_s > 0:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(timeout_s):
-                    while not lent:
+                    while not lent and not self._closed:
                         self._arrived.clear()
                         await self._arrived.wait()
                         lent = self._take(most)

@@ -8,19 +8,16 @@ lock back: so the next owner begins behind the last message.
 import asyncio
 import logging
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from rocketeer.client.aio.consuming import Crew, Desk, Listener
+from rocketeer.client.aio.queue_locks import QueueLocks
 from rocketeer.client.core.outcome import COMMIT, RETRY, ROLLBACK, TO_DEAD_LETTERS, Outcome, Retry, as_outcome
 from rocketeer.client.core.process_queue import ProcessQueue
 from rocketeer.client.core.received import ReceivedMessage
-from rocketeer.client.plans.brokers import broker_of
-from rocketeer.client.plans.groups import lock_queues, unlock_queues
-from rocketeer.errors import RocketeerError
 from rocketeer.model.queue import MessageQueue
 from rocketeer.model.subscription import MessageModel
 
@@ -29,7 +26,6 @@ log = logging.getLogger(__name__)
 RUN_MESSAGES: Final = 64
 RUN_S: Final = 0.05
 """A run of one worker over a queue ends after so many messages or so long, so that offsets go on."""
-LOCK_CALL_S: Final = 1.0
 PAUSE_S_MIN: Final = 0.01
 PAUSE_S_MAX: Final = 30.0
 FOREVER_S: Final = float("inf")
@@ -109,14 +105,17 @@ class Orderly:
         config = desk.config
         self._auto_commit = auto_commit
         self._lost = lost
-        self._locks = config.message_model is MessageModel.CLUSTERING
+        self._locks: QueueLocks | None = None
+        """None when broadcasting: every member has all queues."""
+        if config.message_model is MessageModel.CLUSTERING:
+            self._locks = QueueLocks(config, desk.instance, desk.cluster)
         self._batch = config.consume_batch
         self._crew = Crew(config.concurrency, f"rocketeer-{config.group}", self._settle)
         self._paused = False
         self._closing = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._free: dict[ProcessQueue, asyncio.Future[None]] = {}
-        self._timers: set[asyncio.TimerHandle] = set()
+        self._pauses: dict[ProcessQueue, asyncio.TimerHandle] = {}
 
     # --- running listeners -------------------------------------------------------------------
 
@@ -172,8 +171,10 @@ class Orderly:
     def _commit(self, held: ProcessQueue) -> None:
         offset = held.commit()
         held.consumed_ms = self._desk.instance.clock.now_ms()
-        # Also for a queue that is being let go: its lock is still ours, nobody else consumes it.
-        self._desk.offsets.table.update(held.queue, offset)
+        # Also for a queue that is being let go: its lock is still ours, nobody else consumes it. Not for one
+        # that was lost: its offset is somebody else's by now.
+        if not held.dropped or held.lock_held(time.monotonic()):
+            self._desk.offsets.table.update(held.queue, offset)
         self._desk.room(held)
 
     def _count(self, job: OrderedRun, done: int) -> None:
@@ -209,7 +210,14 @@ class Orderly:
         if held.dropped or self._closing:
             self._released(held)
             return
-        self._later(min(max(pause_s, PAUSE_S_MIN), PAUSE_S_MAX), lambda: self._released(held))
+        pause_s = min(max(pause_s, PAUSE_S_MIN), PAUSE_S_MAX)
+        self._pauses[held] = asyncio.get_running_loop().call_later(pause_s, self._end_pause, held)
+
+    def _end_pause(self, held: ProcessQueue) -> None:
+        timer = self._pauses.pop(held, None)
+        if timer is not None:
+            timer.cancel()
+            self._released(held)
 
     async def _buried(self, messages: list[ReceivedMessage], outcome: Outcome) -> bool:
         """True when all of them went to the dead letters."""
@@ -217,7 +225,7 @@ class Orderly:
         given_up = isinstance(outcome, Retry) and outcome.delay_level == TO_DEAD_LETTERS
         if not given_up and (most < 0 or any(message.reconsume_times < most for message in messages)):
             return False
-        if not self._locks:
+        if self._locks is None:
             log.warning("message dropped after %d tries message=%r", most, messages[0])
             return True  # broadcasting knows no dead letters
         back = (self._desk.send_back(each, TO_DEAD_LETTERS, max(most, 0)) for each in messages)
@@ -231,14 +239,6 @@ class Orderly:
             free.set_result(None)
         self.go_on(held)
 
-    def _later(self, after_s: float, what: Any) -> None:
-        def now() -> None:
-            self._timers.discard(timer)
-            what()
-
-        timer = asyncio.get_running_loop().call_later(after_s, now)
-        self._timers.add(timer)
-
     def _spawn(self, work: Any) -> None:
         task = asyncio.create_task(work)
         self._tasks.add(task)
@@ -248,32 +248,15 @@ class Orderly:
 
     async def lock(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, float]:
         """Those of the queues whose lock is ours, and until when for sure."""
-        if not self._locks:
+        if self._locks is None:
             return dict.fromkeys(queues, FOREVER_S)
-        answers = await self._ask_locks(queues)
-        return {queue: until_s for queue, until_s in answers.items() if until_s}
-
-    async def _ask_locks(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, float]:
-        """Until when each lock is ours, 0 if it is somebody else's; queues whose broker is silent are left out."""
-        answers: dict[MessageQueue, float] = {}
-        for address, theirs in (await self._by_address(queues)).items():
-            # Counted from before the question: the broker's own time is longer in any case.
-            until_s = time.monotonic() + self._desk.config.lock_expire_s
-            try:
-                locked = await self._desk.instance.run(
-                    lock_queues(address, self._group, self._client, theirs, LOCK_CALL_S)
-                )
-            except RocketeerError as error:
-                log.warning("locks not taken group=%s broker=%s reason=%s", self._group, address, error)
-                continue
-            answers.update({queue: until_s if queue in locked else 0.0 for queue in theirs})
-        return answers
+        return {queue: until_s for queue, until_s in (await self._locks.take(queues)).items() if until_s}
 
     async def renew(self, held: Sequence[ProcessQueue]) -> None:
         """Keep the locks; a queue somebody else has locked is lost, one whose broker is silent runs out."""
-        if not self._locks or not held:
+        if self._locks is None or not held:
             return
-        answers = await self._ask_locks([each.queue for each in held])
+        answers = await self._locks.take([each.queue for each in held])
         for each in held:
             until_s = answers.get(each.queue)
             if until_s is None or each.dropped:
@@ -282,10 +265,11 @@ class Orderly:
             if until_s:
                 self.go_on(each)
             else:
-                log.warning("lock lost group=%s queue=%s", self._group, each.queue)
+                log.warning("lock lost group=%s queue=%s", self._desk.config.full_group, each.queue)
                 self._lost(each)
 
     async def settle_down(self, held: ProcessQueue) -> None:
+        self._end_pause(held)
         if held.busy:
             free = self._free.setdefault(held, asyncio.get_running_loop().create_future())
             await asyncio.shield(free)
@@ -293,37 +277,8 @@ class Orderly:
     async def let_go(self, held: ProcessQueue) -> None:
         await self.settle_down(held)
         await self._desk.offsets.store({held.queue})
-        await self._unlock([held.queue])
-
-    async def _unlock(self, queues: Iterable[MessageQueue]) -> None:
-        if not self._locks:
-            return
-        for address, theirs in (await self._by_address(queues)).items():
-            try:
-                await self._desk.instance.run(
-                    unlock_queues(address, self._group, self._client, theirs, LOCK_CALL_S)
-                )
-            except RocketeerError as error:
-                log.warning("locks not given back group=%s broker=%s reason=%s", self._group, address, error)
-
-    async def _by_address(self, queues: Iterable[MessageQueue]) -> dict[str, set[MessageQueue]]:
-        found: defaultdict[str, set[MessageQueue]] = defaultdict(set)
-        for queue in queues:
-            try:
-                where = await self._desk.instance.run(broker_of(queue, self._desk.cluster))
-            except RocketeerError as error:
-                log.warning("no broker for a lock group=%s queue=%s reason=%s", self._group, queue, error)
-                continue
-            found[where.address].add(queue)
-        return found
-
-    @property
-    def _group(self) -> str:
-        return self._desk.config.full_group
-
-    @property
-    def _client(self) -> str:
-        return self._desk.instance.client_id
+        if self._locks is not None:
+            await self._locks.give_back([held.queue])
 
     # --- the rest of a service ---------------------------------------------------------------
 
@@ -335,13 +290,15 @@ class Orderly:
 
     async def finish(self, timeout_s: float) -> None:
         self._closing = True
-        for timer in self._timers:
-            timer.cancel()
+        for held in list(self._pauses):
+            self._end_pause(held)
         if not await self._crew.finish(timeout_s):
-            log.warning("listeners still run after %g s group=%s", timeout_s, self._group)
+            log.warning("listeners still run after %g s group=%s", timeout_s, self._desk.config.full_group)
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=timeout_s)
 
     async def close(self, held: Iterable[ProcessQueue]) -> None:
-        await self._unlock([each.queue for each in held])
+        """The lock of a queue whose listener still runs is left to run out: nobody may begin beside it."""
+        if self._locks is not None:
+            await self._locks.give_back([each.queue for each in held if not each.busy])
         self._crew.close()

@@ -13,6 +13,7 @@ from typing import Self, TypeVar, Unpack
 
 from rocketeer.client.aio.instance import ClientInstance, Membership
 from rocketeer.client.core.config import ConsumerConfig, ConsumerOptions
+from rocketeer.client.core.consumer_rules import checked
 from rocketeer.client.core.received import ReceivedMessage
 from rocketeer.client.plans.brokers import Cluster
 from rocketeer.client.plans.effects import Plan
@@ -31,7 +32,7 @@ class PullConsumer:
     """Reads queues at any offset. Options are the fields of `ConsumerConfig`."""
 
     def __init__(self, group: str, *, clock: Clock | None = None, **options: Unpack[ConsumerOptions]) -> None:
-        self.config = ConsumerConfig(group, **options)
+        self.config = checked(ConsumerConfig(group, **options))
         self._clock = clock
         self._instance: ClientInstance | None = None
         self._starting = asyncio.Lock()
@@ -120,7 +121,7 @@ class PullConsumer:
         return await self._run(self._started().max_offset(queue))
 
     async def offset_at(self, queue: MessageQueue, time_ms: int) -> int:
-        """The first message stored at that time or later."""
+        """The message stored nearest to that time."""
         return await self._run(self._started().offset_at(queue, time_ms))
 
     async def earliest_ms(self, queue: MessageQueue) -> int:

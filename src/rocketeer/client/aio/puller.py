@@ -66,6 +66,7 @@ class Puller:
         self._moved = moved
         self._tasks: dict[ProcessQueue, asyncio.Task[None]] = {}
         self._full: dict[ProcessQueue, asyncio.Future[None]] = {}
+        self._said: set[str] = set()
         self._going = asyncio.Event()
         self._going.set()
 
@@ -107,7 +108,6 @@ class Puller:
 
     async def _pull_on(self, held: ProcessQueue) -> None:
         again_s = AGAIN_S
-        said = ""
         while not held.dropped:
             if not self._going.is_set():
                 await self._going.wait()
@@ -120,14 +120,12 @@ class Puller:
             try:
                 result = await self._pull(held, subscription)
             except RocketeerError as error:
-                if str(error) != said:
-                    said = str(error)
-                    log.warning("pull failed group=%s reason=%s", self._settings.group, said)
+                self._say(error)
                 await self._after(error, held, again_s)
                 again_s = min(again_s * 2, AGAIN_S_MAX)
                 continue
             again_s = AGAIN_S
-            said = ""
+            self._said.clear()
             if held.dropped:
                 return
             held.broker_id = result.broker_id
@@ -185,6 +183,13 @@ class Puller:
             if isinstance(error, RemotingError):
                 self._instance.routes.suspect(held.queue.topic)
         await asyncio.sleep(again_s)
+
+    def _say(self, error: RocketeerError) -> None:
+        """Once, however many queues have the same trouble, until a pull succeeds."""
+        text = str(error)
+        if text not in self._said:
+            self._said.add(text)
+            log.warning("pull failed group=%s reason=%s", self._settings.group, text)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:

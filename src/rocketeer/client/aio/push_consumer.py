@@ -22,6 +22,7 @@ from rocketeer.client.aio.push_work import PushWork
 from rocketeer.client.aio.subscriptions import Subscriptions
 from rocketeer.client.core.allocate import AVERAGELY, Strategy
 from rocketeer.client.core.config import ConsumerConfig, ConsumerOptions
+from rocketeer.client.core.consumer_rules import checked
 from rocketeer.clock import Clock, SystemClock
 from rocketeer.errors import ClientClosed, ClientError, ConfigError
 from rocketeer.model.queue import MessageQueue
@@ -53,7 +54,7 @@ class PushConsumer:
         clock: Clock | None = None,
         **options: Unpack[ConsumerOptions],
     ) -> None:
-        self.config = ConsumerConfig(group, **options)
+        self.config = checked(ConsumerConfig(group, **options))
         self.orderly = orderly
         self.auto_commit = auto_commit
         self._strategy = strategy

@@ -28,7 +28,9 @@ from rocketeer.protocol.command import Command
 log = logging.getLogger(__name__)
 
 SOON_S: Final = 0.2
-SOON_S_MAX: Final = 2.0
+"""The first look again after something went wrong; each further one waits twice as long."""
+LOCKED_S_MAX: Final = 1.0
+"""A queue that another member is about to give back is asked for at least so often."""
 
 
 class Rebalancer:
@@ -101,25 +103,25 @@ class Rebalancer:
     async def rebalance(self) -> float:
         """Look at every topic; how long to wait until the next time."""
         async with self._balancing:
-            complete = True
+            applied = known = True
             subscriptions = dict(self._subscriptions())
             for topic in subscriptions:
                 try:
                     change = await self._change(topic)
-                    complete = (await self._apply(change) if any(change) else True) and complete
+                    applied = (not any(change) or await self._apply(change)) and applied
                     self._said.pop(topic, None)
                 except RocketeerError as error:
-                    complete = False
+                    known = False
                     self._say(topic, error)
             if gone := without_subscription(subscriptions, self._held()):
-                complete = await self._apply(Change(gone, ())) and complete
-            await self._compare(subscriptions)
-        if complete:
-            self._soon_s = SOON_S
-            return self._config.rebalance_s
-        wait_s = min(self._soon_s, self._config.rebalance_s)
-        self._soon_s = min(self._soon_s * 2, SOON_S_MAX)
-        return wait_s
+                applied = await self._apply(Change(gone, ())) and applied
+            if applied and known:
+                await self._compare(subscriptions)
+                self._soon_s = SOON_S
+                return self._config.rebalance_s
+        wait_s = self._soon_s if applied else min(self._soon_s, LOCKED_S_MAX)
+        self._soon_s = min(self._soon_s * 2, self._config.rebalance_s)
+        return min(wait_s, self._config.rebalance_s)
 
     async def _change(self, topic: str) -> Change:
         known = await self._instance.route(topic)
@@ -131,7 +133,11 @@ class Rebalancer:
 
     async def _clients(self, topic: str, known: TopicRoutes) -> list[str]:
         """The members as a broker of the topic knows them; it is told of us first if it does not know us."""
-        addresses = [broker.master or next(iter(broker.addresses.values())) for broker in known.route.brokers]
+        addresses = [
+            broker.master or next(iter(broker.addresses.values()))
+            for broker in known.route.brokers
+            if broker.addresses
+        ]
         random.shuffle(addresses)
         timeout_s = self._config.call_timeout_s
         failure: RocketeerError = NoBroker(topic, None, "is in its route")

@@ -1,7 +1,6 @@
 """What a consumer subscribes to, by topic as brokers know it; may change while it runs, from any thread."""
 
-import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from rocketeer.client.core.config import ConsumerConfig
@@ -42,8 +41,3 @@ class Subscriptions:
         full = self._config.full_topic(topic)
         self._by_topic = {name: each for name, each in self._by_topic.items() if name != full}
         return full
-
-
-def describe(function: Callable[..., object]) -> str:
-    """A listener's name for logs."""
-    return getattr(function, "__qualname__", None) or type(inspect.unwrap(function)).__name__

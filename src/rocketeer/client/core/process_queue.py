@@ -80,14 +80,15 @@ class ProcessQueue:
     def finish(self, messages: Iterable[ReceivedMessage]) -> int:
         """Consumed, or sent back; what may be committed now. Finishing a message twice changes nothing."""
         order, finished = self._order, self._finished
-        first = self.commit_offset
         for message in messages:
-            offset = message.queue_offset
-            if offset >= first and offset not in finished:
-                finished.add(offset)
+            if order and order[0] is message:  # mostly they finish in the order they came
+                order.popleft()
                 self._bytes -= message.size
-        while order and order[0].queue_offset in finished:
-            finished.discard(order.popleft().queue_offset)
+                while finished and order and order[0].queue_offset in finished:
+                    finished.discard(order.popleft().queue_offset)
+            elif self.holds(message):
+                finished.add(message.queue_offset)
+                self._bytes -= message.size
         return self.commit_offset
 
     def holds(self, message: ReceivedMessage) -> bool:

@@ -38,6 +38,8 @@ class ReceivedMessage(msgspec.Struct, gc=False, eq=False):
     queue: MessageQueue
     """The queue it was read from; its topic may be the retry topic."""
     queue_offset: int
+    size: int
+    """Bytes of the record: what flow control counts."""
     _namespace: str | None = None
     retried: int = 0
     """Tries in this process: an ordered queue gives it again, or sending it back failed."""
@@ -158,11 +160,6 @@ class ReceivedMessage(msgspec.Struct, gc=False, eq=False):
     def store_host(self) -> str:
         return host_text(self._fields()[11])
 
-    @property
-    def size(self) -> int:
-        """Bytes of the record: what flow control counts."""
-        return len(self._raw)
-
     def __repr__(self) -> str:
         return (
             f"ReceivedMessage(topic={self.topic!r}, tags={self.tags!r}, keys={self.keys!r}, "
@@ -208,7 +205,7 @@ def split_messages(
                 raise BadRecord(
                     at=at, reason=f"magic {magic & 0xFFFFFFFF:#x}, size {size}, {end - at} bytes left"
                 )
-            found.append(ReceivedMessage(body[at : at + size], queue, offset, namespace))
+            found.append(ReceivedMessage(body[at : at + size], queue, offset, size, namespace))
             at += size
     except error:
         raise BadRecord(at=at, reason=f"{end - at} bytes are left for a record") from None

@@ -72,7 +72,7 @@ def min_offset(cluster: Cluster, queue: MessageQueue) -> Plan[int]:
 
 
 def offset_at(cluster: Cluster, queue: MessageQueue, time_ms: int) -> Plan[int]:
-    """The first message stored at that time or later."""
+    """The message stored nearest to that time."""
     header = SearchOffsetHeader(queue.topic, queue.queue_id, time_ms)
     return (yield from _ask_offset(cluster, queue, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header))
 

@@ -127,7 +127,7 @@ class LitePullConsumer:
         self._host.call(self._hosted.seek_to_end(queue), SPARE_S)
 
     def seek_to_time(self, queue: MessageQueue, time_ms: int) -> None:
-        """Go on at the first message stored at that time or later."""
+        """Go on at the message stored nearest to that time."""
         self._host.call(self._hosted.seek_to_time(queue, time_ms), SPARE_S)
 
     def offset_at(self, queue: MessageQueue, time_ms: int) -> int:

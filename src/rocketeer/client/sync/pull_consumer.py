@@ -107,7 +107,7 @@ class PullConsumer:
         return self._run(self._started().max_offset(queue))
 
     def offset_at(self, queue: MessageQueue, time_ms: int) -> int:
-        """The first message stored at that time or later."""
+        """The message stored nearest to that time."""
         return self._run(self._started().offset_at(queue, time_ms))
 
     def earliest_ms(self, queue: MessageQueue) -> int:

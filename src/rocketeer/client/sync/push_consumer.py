@@ -115,10 +115,11 @@ class PushConsumer:
         before: dict[signal.Signals, Any] = {}
         if threading.current_thread() is threading.main_thread():
             before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+        self._stop.clear()
         try:
-            self.start()
             for number in before:
                 signal.signal(number, stop)
+            self._host.start(self._hosted.start)  # a signal may come while it starts: not forgotten
             self._stop.wait()
         finally:
             try:
