@@ -12,6 +12,7 @@ import struct
 from typing import Final, TypeAlias
 
 from rocketeer.errors import BadFrame, FrameTooLarge, ProtocolError
+from rocketeer.record.speed import split_frames
 
 # The whole frame, its length field included; RocketMQ's own default.
 FRAME_BYTES_MAX: Final = 16 * 1024 * 1024
@@ -83,6 +84,10 @@ class FrameSplitter:
         frames: list[Frame] = []
         at = 0
         end = len(data)
+        if (
+            split_frames is not None
+        ):  # it stops before what is incomplete or broken: the loop below says which
+            frames, at = split_frames(data, self._limit)
         unpack = PREFIX.unpack_from
         while end - at >= 8:
             size, mark = unpack(data, at)

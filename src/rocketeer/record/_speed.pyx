@@ -30,6 +30,7 @@ cdef enum:
     ITEM_BYTES = 20  # total, magic, crc, flag, body length
     MAGIC = 0xDAA320A7
     TX_ROLLBACK = 0xC
+    TX_PREPARED = 0x4  # the bit that prepared and rolled-back messages share: no queue has them
 
 
 cdef object new_entry = tuple.__new__
@@ -686,3 +687,58 @@ def reply_frames(tuple pieces not None, list rows not None):
         put32(frame, <uint32_t> (to - frame - 4))
         put32(frame + 4, <uint32_t> (to - frame - 8))
     return frames[: to - start]
+
+
+# --- frames and lanes ----------------------------------------------------------------------------------------------
+
+
+def split_frames(bytes data not None, Py_ssize_t limit):
+    """(frames, where the incomplete or broken rest begins): the loop of `protocol.frame.FrameSplitter`."""
+    cdef const char *at = PyBytes_AS_STRING(data)
+    cdef Py_ssize_t start = 0, end = PyBytes_GET_SIZE(data), size, header_bytes, stop
+    cdef list frames = []
+    while end - start >= 8:
+        size = <int32_t> get32(at + start)
+        header_bytes = get32(at + start + 4) & 0xFFFFFF
+        stop = start + 4 + size
+        if size < 4 or size + 4 > limit or header_bytes > size - 4 or <uint8_t> at[start + 4] > 1 or stop > end:
+            break
+        frames.append(
+            (
+                <int> <uint8_t> at[start + 4],
+                PyBytes_FromStringAndSize(at + start + 8, header_bytes),
+                PyBytes_FromStringAndSize(at + start + 8 + header_bytes, size - 4 - header_bytes),
+            )
+        )
+        start = stop
+    return frames, start
+
+
+def lay_out(list rows not None, dict lanes not None, Py_ssize_t bytes_max):
+    """Lane, topic part, size and queue offset of every row, and the lanes' new ends; None if a row is unusual.
+
+    The loop of `store.append.Appender`, for senders with IPv4 addresses, known lanes and records up to `bytes_max`.
+    """
+    cdef Py_ssize_t i, size, total = 0
+    cdef tuple row
+    cdef object lane, queue_offset
+    cdef list found = [], parts = [], sizes = [], offsets = []
+    cdef dict ends = {}
+    for i in range(len(rows)):
+        row = rows[i]
+        lane = lanes.get((row[0], row[1]))
+        if lane is None or len(<bytes> row[5]) != 8 or <int32_t> row[3] & TX_PREPARED:
+            return None
+        size = HEAD_BYTES + <Py_ssize_t> lane.fixed_bytes + len(<bytes> row[6]) + len(<bytes> row[7])
+        if size > bytes_max:
+            return None
+        queue_offset = ends.get(lane)
+        if queue_offset is None:
+            queue_offset = lane.queue.max_offset
+        ends[lane] = queue_offset + 1
+        found.append(lane)
+        parts.append(lane.topic_part)
+        sizes.append(size)
+        offsets.append(queue_offset)
+        total += size
+    return found, parts, sizes, offsets, ends, total

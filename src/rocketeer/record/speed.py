@@ -5,7 +5,7 @@
 
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rocketeer.record.dispatch_entry import DispatchEntry
 from rocketeer.record.speed_plain import PlainProperties as PlainProperties
@@ -16,10 +16,12 @@ __all__ = [
     "COMPILED",
     "find_marks",
     "key_columns",
+    "lay_out",
     "plain_properties",
     "read_send",
     "reply_frames",
     "split_batch",
+    "split_frames",
     "write_run",
 ]
 
@@ -34,15 +36,24 @@ read_send: Callable[[bytes, frozenset[str], str], SendFields | None] | None = No
 reply_frames: Callable[[tuple[bytes, ...], list[tuple[int, int, int, int]]], bytes] | None = None
 """Only compiled: its twin is `protocol.reply_template`."""
 
+split_frames: Callable[[bytes, int], tuple[list[tuple[int, bytes, bytes]], int]] | None = None
+"""Only compiled: its twin is the loop of `protocol.frame`."""
+
+Layout = tuple[list[Any], list[bytes], list[int], list[int], dict[Any, int], int]
+lay_out: Callable[[list[Row], dict[tuple[str, int], Any], int], Layout | None] | None = None
+"""Only compiled: its twin is the loop of `store.append`."""
+
 if not TYPE_CHECKING and os.environ.get("ROCKETEER_PLAIN", "") in ("", "0"):
     try:
         from rocketeer.record._speed import (
             find_marks,
             key_columns,
+            lay_out,
             plain_properties,
             read_send,
             reply_frames,
             split_batch,
+            split_frames,
             write_run,
         )
     except ImportError:

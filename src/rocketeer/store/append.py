@@ -14,12 +14,11 @@ from rocketeer.record.entry import DispatchEntry, derive
 from rocketeer.record.flags import BORN_HOST_V6, STORE_HOST_V6
 from rocketeer.record.hosts import V6_BYTES
 from rocketeer.record.layout import HEADS, PROPERTIES_BYTES_MAX, PendingMessage
-from rocketeer.record.speed import Row, write_run
+from rocketeer.record.speed import Layout, Row, lay_out, write_run
 from rocketeer.store.commit_log import CommitLog
 from rocketeer.store.consume_queue import ConsumeQueue
 from rocketeer.store.dispatch import TX_UNSEEN, Dispatch
 
-_HEAD_BYTES = tuple(head.size for head in HEADS)
 EXTRA_BYTES_MAX = 64 * 1024  # what a record may have besides the largest body
 
 
@@ -105,24 +104,15 @@ class Appender:
         if not rows:
             return []
         log = self._log
-        lanes, sizes = self._measure(rows)
-        total = sum(sizes)
+        lanes, topic_parts, sizes, queue_offsets, ends, total = self._lay_out(rows)
         first = log.max_offset
         if first + total > log.mark:
             first = log.make_room(total)
-        queue_offsets: list[int] = []
-        ends: dict[_Lane, int] = {}  # of the queues, as this run leaves them
-        for row, lane in zip(rows, lanes, strict=True):
-            queue_offset = 0
-            if not row[3] & TX_UNSEEN:
-                queue_offset = ends.get(lane, lane.queue.max_offset)
-                ends[lane] = queue_offset + 1
-            queue_offsets.append(queue_offset)
         entries = write_run(
             log.map,
             first - log.base,
             rows,
-            [lane.topic_part for lane in lanes],
+            topic_parts,
             sizes,
             queue_offsets,
             first,
@@ -155,23 +145,34 @@ class Appender:
         for key in [key for key in self._lanes if key[0] == topic]:
             del self._lanes[key]
 
-    def _measure(self, rows: Sequence[Row]) -> tuple[list[_Lane], list[int]]:
-        """The lane and the size of every record; StoreRefused for one that may not be stored."""
-        known = self._lanes
-        store_bits = self._store_bits
-        unchecked_bytes_max = self._unchecked_bytes_max
+    def _lay_out(self, rows: list[Row]) -> Layout:
+        """Lane, topic part, size and queue offset of every row, the queues' new ends, and the bytes of it all.
+
+        Raises StoreRefused for a row that may not be stored.
+        """
+        if lay_out is not None and not self._store_bits:
+            layout = lay_out(rows, self._lanes, self._unchecked_bytes_max)
+            if layout is not None:
+                return layout
         lanes: list[_Lane] = []
         sizes: list[int] = []
+        queue_offsets: list[int] = []
+        ends: dict[_Lane, int] = {}
         for row in rows:
             key = row[:2]
-            lane = known.get(key) or self._lane(*key)
-            bits = store_bits if len(row[5]) != V6_BYTES else store_bits | BORN_HOST_V6
-            size = _HEAD_BYTES[bits >> 4] + lane.fixed_bytes + len(row[6]) + len(row[7])
-            if size > unchecked_bytes_max:
+            lane = self._lanes.get(key) or self._lane(*key)
+            bits = self._store_bits if len(row[5]) != V6_BYTES else self._store_bits | BORN_HOST_V6
+            size = HEADS[bits >> 4].size + lane.fixed_bytes + len(row[6]) + len(row[7])
+            if size > self._unchecked_bytes_max:
                 self._check(size, len(row[6]), len(row[7]))
+            queue_offset = 0
+            if not row[3] & TX_UNSEEN:
+                queue_offset = ends.get(lane, lane.queue.max_offset)
+                ends[lane] = queue_offset + 1
             lanes.append(lane)
             sizes.append(size)
-        return lanes, sizes
+            queue_offsets.append(queue_offset)
+        return lanes, [lane.topic_part for lane in lanes], sizes, queue_offsets, ends, sum(sizes)
 
     def _lane(self, topic: str, queue_id: int) -> _Lane:
         lane = _Lane(topic, queue_id, self._dispatch.queues.get_or_make(topic, queue_id))
