@@ -1,8 +1,8 @@
 """One accepted connection: frames in, batched replies out, calls pushed to the peer.
 
-Everything that one `data_received` brings is processed together and answered with one write. A connection
-that sends garbage, stalls in the middle of a frame or does not read its replies is closed with one log line;
-what it can make us hold is bounded by one frame in and `WRITE_BYTES_MAX` out.
+What one `data_received` brings is processed together and answered with one write. Requests of a peer that does
+not read its replies wait until it does. A connection that sends garbage, stalls in the middle of a frame or reads
+nothing is closed with one log line; what it can make us hold is bounded by one frame in and `WRITE_BYTES_MAX` out.
 """
 
 import asyncio
@@ -24,7 +24,13 @@ WRITE_BYTES_MAX = 64 << 20
 READ_PAUSE_BYTES = 4 << 20
 """Above this many unread reply bytes we stop reading the peer's requests."""
 
+RUN_FRAMES_MAX = 64
+"""So many requests are served in one go; then we look whether the peer still reads its replies."""
+
 NOBODY = "?"
+
+TURN_BYTES = 64 << 10
+"""After so much from one peer the others are read first."""
 
 Process = Callable[[list[Frame], "Connection"], None]
 
@@ -38,6 +44,7 @@ class Connection(asyncio.Protocol):
         "_on_close",
         "_on_open",
         "_out",
+        "_postponed",
         "_process",
         "_reading_paused",
         "_splitter",
@@ -65,6 +72,7 @@ class Connection(asyncio.Protocol):
         self._corked = False
         self._reading_paused = False
         self._out: list[bytes | memoryview] = []
+        self._postponed: list[Frame] = []
         self._calls: dict[int, asyncio.Future[Command]] = {}
         self.attachments: dict[str, Any] = {}
         self.remote = NOBODY
@@ -97,23 +105,66 @@ class Connection(asyncio.Protocol):
         except ProtocolError as error:
             self.close(str(error))
             return
+        if frames:
+            self.frame_began_s = 0.0
+            if len(frames) > RUN_FRAMES_MAX or self._postponed:
+                self._postponed += frames
+                self._serve_postponed()
+            else:
+                self._serve(frames)
+        if self._splitter.error is not None:
+            if not self._postponed:
+                self.close(str(self._splitter.error))
+        elif not self.frame_began_s and self._splitter.pending_bytes:
+            self.frame_began_s = now_s
+        if len(data) >= TURN_BYTES and not self._reading_paused and not self.closed:
+            # There is more where this came from; libuv would read on and on while others wait.
+            assert self._transport is not None
+            self._transport.pause_reading()
+            asyncio.get_running_loop().call_soon(self._read_on)
+
+    def _read_on(self) -> None:
+        """The others had their turn."""
+        if not self._reading_paused and not self._postponed and not self.closed:
+            assert self._transport is not None
+            self._transport.resume_reading()
+
+    def _serve(self, frames: list[Frame]) -> None:
+        failure: ProtocolError | None = None
         self._corked = True
         try:
-            if frames:
-                self.frame_began_s = 0.0
-                self._process(frames, self)
+            self._process(frames, self)
         except ProtocolError as error:
-            self.close(str(error))
+            failure = error
         finally:
             self._corked = False
             if self._out:
                 out = self._out
                 self._out = []
                 self.write(out[0] if len(out) == 1 else b"".join(out))
+        if failure is not None:  # what was answered before it has been written
+            self.close(str(failure))
+
+    def _serve_postponed(self) -> None:
+        """Go on as long as the peer reads its replies; `resume_writing` comes back here."""
+        while self._postponed and not self._reading_paused and not self.closed:
+            run = self._postponed[:RUN_FRAMES_MAX]
+            del self._postponed[:RUN_FRAMES_MAX]
+            self._serve(run)
+
+    def _catch_up(self) -> None:
+        """The peer has read: serve what waited, then read on."""
+        try:
+            self._serve_postponed()
+        except BaseException:
+            self.shut(abort=True)  # a bug of ours, as an error in `data_received` would end it
+            raise
+        if self._postponed or self._reading_paused or self.closed:
+            return
         if self._splitter.error is not None:
             self.close(str(self._splitter.error))
-        elif not self.frame_began_s and self._splitter.pending_bytes:
-            self.frame_began_s = now_s
+        elif self._transport is not None:
+            self._transport.resume_reading()
 
     def pause_writing(self) -> None:
         # The peer does not read its replies: stop taking its requests, or they would pile up here.
@@ -122,9 +173,11 @@ class Connection(asyncio.Protocol):
             self._reading_paused = True
 
     def resume_writing(self) -> None:
-        if self._transport is not None and self._reading_paused and not self._transport.is_closing():
-            self._transport.resume_reading()
-        self._reading_paused = False
+        was_paused, self._reading_paused = self._reading_paused, False
+        if was_paused and not self.closed:
+            loop = asyncio.get_running_loop()
+            self.last_read_s = loop.time()  # it took what we wrote: it is alive
+            loop.call_soon(self._catch_up)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self._transport = None
@@ -146,6 +199,11 @@ class Connection(asyncio.Protocol):
         if self._transport is None:
             return False
         return isinstance(self._transport.get_extra_info("ssl_object"), ssl.SSLObject)
+
+    @property
+    def unread_bytes(self) -> int:
+        """What we wrote and the peer has not taken yet."""
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     def send(self, command: Command) -> None:
         """Send a reply or a push; silently dropped when the peer has gone."""

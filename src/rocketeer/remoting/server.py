@@ -8,6 +8,7 @@ import contextlib
 import errno
 import inspect
 import logging
+import resource
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -28,6 +29,9 @@ SWEEP_S = 5.0
 CLOSE_S = 2.0
 """How long a peer may take to read its last replies when the server stops."""
 BACKLOG = 1024
+CONNECTIONS_MAX = 100_000
+ACCEPT_PAUSE_S = 0.5
+"""How long nobody is let in when the system has no descriptor or memory left for a connection."""
 
 
 class Router:
@@ -112,14 +116,15 @@ class RemotingServer:
         idle_s: float = 120.0,
         frame_s: float = 60.0,
         tls: ssl.SSLContext | None = None,
-        connections_max: int = 100_000,
+        connections_max: int | None = None,
     ) -> None:
         self._process = process
         self._notify_close = on_close
         self._idle_s = idle_s
         self._frame_s = frame_s
         self._tls = tls
-        self._connections_max = connections_max
+        self._connections_max = connections_max or default_connections_max()
+        self._crowded = False
         self._listeners: list[socket.socket] = []
         self._greeting: dict[socket.socket, float] = {}
         self._opening: set[asyncio.Task[None]] = set()
@@ -177,17 +182,32 @@ class RemotingServer:
                 return
             except OSError as error:
                 # Out of descriptors: those waiting stay in the backlog until others close.
-                log.warning("accept failed error=%s", error)
+                log.warning("accept failed error=%s: tried again in %g s", error, ACCEPT_PAUSE_S)
+                self._pause_accepting(listener)
                 return
             if len(self.connections) + len(self._greeting) >= self._connections_max:
-                log.warning("connection refused limit=%d", self._connections_max)
+                if not self._crowded:
+                    log.warning("connections refused limit=%d", self._connections_max)
+                self._crowded = True
                 sock.close()
                 continue
+            self._crowded = False
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             loop = asyncio.get_running_loop()
             self._greeting[sock] = loop.time()
             loop.add_reader(sock.fileno(), self._greet, sock)
+
+    def _pause_accepting(self, listener: socket.socket) -> None:
+        """The loop would call `_accept` again and again while somebody waits in the backlog."""
+
+        def resume() -> None:
+            if listener in self._listeners:
+                loop.add_reader(listener.fileno(), self._accept, listener)
+
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(listener.fileno())
+        loop.call_later(ACCEPT_PAUSE_S, resume)
 
     def _greet(self, sock: socket.socket) -> None:
         """The first byte has come: TLS or plain."""
@@ -255,9 +275,16 @@ class RemotingServer:
                 sock.close()
         for connection in list(self.connections):
             if now_s - connection.last_read_s > self._idle_s:
-                connection.close(f"idle for {self._idle_s:g} s")
+                # One that does not even read would never let us say goodbye.
+                connection.close(f"idle for {self._idle_s:g} s", abort=connection.unread_bytes > 0)
             elif connection.frame_began_s and now_s - connection.frame_began_s > self._frame_s:
                 connection.close(f"one frame took longer than {self._frame_s:g} s", abort=True)
+
+
+def default_connections_max() -> int:
+    """Half of the files the process may open: the store must never find that clients took them all."""
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return CONNECTIONS_MAX if limit == resource.RLIM_INFINITY else max(1, min(CONNECTIONS_MAX, limit // 2))
 
 
 def _listen(host: str, port: int) -> socket.socket:
