@@ -1,4 +1,4 @@
-"""The one thing pyproject.toml cannot say: a part that is compiled when a C compiler is at hand, and left out if not."""
+"""What pyproject.toml cannot say: a part that is compiled when a C compiler is at hand, and left out if not."""
 
 from setuptools import Extension, setup
 

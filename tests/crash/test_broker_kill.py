@@ -110,7 +110,9 @@ def load(cluster: Cluster, number: int) -> list[Sender]:
     ]
     for sender in senders:
         sender.start()
-    wait_for(lambda: all(sender.acked for sender in senders), what="answers on every connection", state=senders)
+    wait_for(
+        lambda: all(sender.acked for sender in senders), what="answers on every connection", state=senders
+    )
     return senders
 
 

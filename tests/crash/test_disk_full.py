@@ -35,8 +35,14 @@ SMALL = {
     "flushConsumerOffsetInterval": 200,
 }
 # By these a full disk is met by the writer itself, before anybody measures it.
-NO_WATCH = {"diskSpaceWarningLevelRatio": 100, "diskSpaceCleanForciblyRatio": 100, "diskMaxUsedSpaceRatio": 100}
-REFUSED = "service not available now. It may be caused by one of the following reasons: the broker's disk is full ["
+NO_WATCH = {
+    "diskSpaceWarningLevelRatio": 100,
+    "diskSpaceCleanForciblyRatio": 100,
+    "diskMaxUsedSpaceRatio": 100,
+}
+REFUSED = (
+    "service not available now. It may be caused by one of the following reasons: the broker's disk is full ["
+)
 
 
 @pytest.fixture(params=["tmpfs", "ext4"])
@@ -60,7 +66,9 @@ def load_until_refused(cluster: Cluster, round_name: str) -> list[Sender]:
     ]
     for sender in senders:
         sender.start()
-    wait_for(lambda: all(sender.refused for sender in senders), what="refusals on every connection", state=senders)
+    wait_for(
+        lambda: all(sender.refused for sender in senders), what="refusals on every connection", state=senders
+    )
     time.sleep(1)  # what is written in the background meets the full disk, too
     for sender in senders:
         sender.finish()

@@ -11,10 +11,10 @@ import pytest
 
 from rocketeer.bench.control import Control
 from rocketeer.bench.processes import open_files
-from support.cluster import TEST_CONF, Cluster
-from support.senders import pull_header, read_queue, send_header
 from rocketeer.protocol.codes import RequestCode
 from rocketeer.protocol.command import Command, request
+from support.cluster import TEST_CONF, Cluster
+from support.senders import pull_header, read_queue, send_header
 from support.wire import Line
 
 TOPICS = int(os.environ.get("TOPICS", "200"))
@@ -33,7 +33,9 @@ def everywhere(code: int, header: object, cluster: Cluster) -> Iterator[Command]
     """The same question for every queue of every topic, many at a time."""
     with Line(cluster.broker) as line:
         asked = [
-            request(code, header(f"Topic{topic:04}", queue), b"%d:%d" % (topic, queue) if code == 310 else b"")
+            request(
+                code, header(f"Topic{topic:04}", queue), b"%d:%d" % (topic, queue) if code == 310 else b""
+            )
             for topic in range(TOPICS)
             for queue in range(QUEUES)
         ]

@@ -72,6 +72,8 @@ class _Running:
 
     def __init__(self, broker: BrokerConfig, store: StoreConfig, server: ServerConfig, clock: Clock) -> None:
         loop = asyncio.get_running_loop()
+        self._saving: asyncio.Future[None] | None = None
+        self._unsaved = False
         self._server_config = server
         store_host = encode_host(broker.host, server.listen_port)
 
@@ -124,6 +126,7 @@ class _Running:
                 clock=clock,
                 role=store.broker_role,
                 announce=self.registration.announce,
+                persist=lambda: self.tables.save_changed(),
             ),
             retry_feature(send_back),
             delay_feature(DelayLevels.parse(store.delay_levels), clock, self.store, lambda: self.writer),
@@ -144,7 +147,7 @@ class _Running:
         )
         sends = SendHandler(
             SendService(
-                SendRules(broker.cluster_name, broker.host, broker.permission),
+                SendRules(broker.cluster_name, broker.host, broker.permission, store.message_bytes_max),
                 topics=self.topics,
                 groups=self.groups,
                 writer=self.writer,
@@ -199,7 +202,7 @@ class _Running:
             broker_writable=bool(broker.permission & Perm.WRITE),
         )
         self.server = RemotingServer(
-            fast_path.process, on_close=self.client_service.connection_closed, idle_s=server.idle_s
+            fast_path.process, on_close=self._connection_closed, idle_s=server.idle_s
         )
         self.tables = TableKeeper(
             store.store_path / "config", [table for feature in features for table in feature.state]
@@ -247,9 +250,20 @@ class _Running:
             self.store.close()
             self.remoting.close()
 
+    def _connection_closed(self, connection: Connection) -> None:
+        self.holds.forget(connection)
+        self.client_service.connection_closed(connection)
+
     def _save_soon(self) -> None:
-        """A topic that was created must survive a crash right after it."""
-        self._saving = asyncio.ensure_future(self.tables.save_changed())
+        """A topic that was created must survive a crash right after it; many at once are saved at once."""
+        self._unsaved = True
+        if self._saving is None or self._saving.done():
+            self._saving = asyncio.ensure_future(self._save_changes())
+
+    async def _save_changes(self) -> None:
+        while self._unsaved:
+            self._unsaved = False
+            await self.tables.save_changed()
 
     def _restore_topics(self, report: RecoveryReport) -> None:
         """After a crash a topic may have messages, but its configuration may not have reached the disk."""

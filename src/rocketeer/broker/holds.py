@@ -5,20 +5,29 @@ Pure of frames: the pull handler, and later POP and the in-process broker, hold 
 
 import heapq
 import itertools
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Hashable
+from typing import TypeVar
 
+log = logging.getLogger(__name__)
+
+H = TypeVar("H", bound=Hashable)
 Key = tuple[str, int]
+Retry = Callable[[bool], bool]
+
+_DEADLINES_MIN = 1024  # below this, those of waiters that are gone may stay
 
 
 class Waiter:
     """One held pull. `retry(last)` tries again; it returns False when it wants to be held on."""
 
-    __slots__ = ("deadline_s", "key", "retry")
+    __slots__ = ("key", "owner", "retry")
 
-    def __init__(self, key: Key, deadline_s: float, retry: Callable[[bool], bool]) -> None:
+    def __init__(self, key: Key, retry: Retry, owner: Hashable) -> None:
         self.key = key
-        self.deadline_s = deadline_s
-        self.retry = retry
+        self.owner = owner
+        self.retry: Retry | None = retry
+        """None once it was answered: its deadline may outlive it, what it would have answered with does not."""
 
 
 class HeldPulls:
@@ -27,17 +36,27 @@ class HeldPulls:
     def __init__(self, schedule: Callable[[Callable[[], None]], object]) -> None:
         self._schedule = schedule
         self._waiting: dict[Key, set[Waiter]] = {}
+        self._owned: dict[Hashable, set[Waiter]] = {}
         self._deadlines: list[tuple[float, int, Waiter]] = []
+        self._count = 0
         self._order = itertools.count()
         self._arrived: set[Key] = set()
 
     def __len__(self) -> int:
-        return sum(map(len, self._waiting.values()))
+        return self._count
 
-    def hold(self, topic: str, queue_id: int, deadline_s: float, retry: Callable[[bool], bool]) -> Waiter:
+    def hold(
+        self, topic: str, queue_id: int, deadline_s: float, retry: Retry, owner: Hashable = None
+    ) -> Waiter:
+        """`owner` is whoever waits: when it goes, `forget` lets go of all it waits for."""
         key = (topic, queue_id)
-        waiter = Waiter(key, deadline_s, retry)
+        waiter = Waiter(key, retry, owner)
         self._waiting.setdefault(key, set()).add(waiter)
+        self._owned.setdefault(owner, set()).add(waiter)
+        self._count += 1
+        if len(self._deadlines) > max(_DEADLINES_MIN, 4 * self._count):
+            self._deadlines = [entry for entry in self._deadlines if entry[2].retry is not None]
+            heapq.heapify(self._deadlines)
         heapq.heappush(self._deadlines, (deadline_s, next(self._order), waiter))
         return waiter
 
@@ -53,25 +72,46 @@ class HeldPulls:
         """Give every waiter whose time is over its last try."""
         while self._deadlines and self._deadlines[0][0] <= now_s:
             waiter = heapq.heappop(self._deadlines)[2]
-            if self._release(waiter):
-                waiter.retry(True)
+            self._try(waiter, last=True)
 
     def wake_all(self) -> None:
         """The broker stops: everybody gets the last try now."""
         self.expire(float("inf"))
 
+    def forget(self, owner: Hashable) -> None:
+        """Nobody is there any more to be answered."""
+        for waiter in list(self._owned.get(owner, ())):
+            self._release(waiter)
+
     def _wake_arrived(self) -> None:
         keys, self._arrived = self._arrived, set()
         for key in keys:
             for waiter in list(self._waiting.get(key, ())):
-                if waiter.retry(False):
-                    self._release(waiter)
+                self._try(waiter, last=False)
 
-    def _release(self, waiter: Waiter) -> bool:
-        waiters = self._waiting.get(waiter.key)
-        if waiters is None or waiter not in waiters:
-            return False
-        waiters.remove(waiter)
-        if not waiters:
-            del self._waiting[waiter.key]
-        return True
+    def _try(self, waiter: Waiter, *, last: bool) -> None:
+        retry = waiter.retry
+        if retry is None:
+            return
+        try:
+            answered = retry(last)
+        except Exception:
+            log.exception("held pull failed topic=%s queue=%d", *waiter.key)
+            answered = True  # the others must be woken, and this one not again and again
+        if answered or last:
+            self._release(waiter)
+
+    def _release(self, waiter: Waiter) -> None:
+        if waiter.retry is None:
+            return
+        waiter.retry = None
+        self._count -= 1
+        _discard(self._waiting, waiter.key, waiter)
+        _discard(self._owned, waiter.owner, waiter)
+
+
+def _discard(table: dict[H, set[Waiter]], key: H, waiter: Waiter) -> None:
+    waiters = table[key]
+    waiters.remove(waiter)
+    if not waiters:
+        del table[key]

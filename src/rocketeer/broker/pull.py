@@ -27,6 +27,9 @@ FLAG_COMMIT_OFFSET = 1
 FLAG_SUSPEND = 2
 FLAG_SUBSCRIPTION = 4
 
+REMEMBERED_CHARS_MAX = 1024
+"""Longer expressions are parsed each time, or endless ones would fill the memory."""
+
 FAQ = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
 
 Accepts = Callable[[int], bool]
@@ -169,9 +172,14 @@ class PullService:
         return _accepts_of(header.topic, subscription.expression, subscription.kind)
 
 
-@lru_cache(maxsize=4096)
 def _accepts_of(topic: str, expression: str, kind: str) -> Accepts | None:
-    """Which tag codes a subscription wants; None for all."""
+    """Which tag codes a subscription wants; None for all. Few and short ones come with every pull."""
+    if len(expression) > REMEMBERED_CHARS_MAX:
+        return _new_accepts(topic, expression, kind)
+    return _remembered_accepts(topic, expression, kind)
+
+
+def _new_accepts(topic: str, expression: str, kind: str) -> Accepts | None:
     _only_tags(kind)
     try:
         return tag_matcher(tag_subscription(topic, expression))
@@ -179,6 +187,9 @@ def _accepts_of(topic: str, expression: str, kind: str) -> Accepts | None:
         raise RequestRefused(
             ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"parse the consumer's subscription failed: {error}"
         ) from None
+
+
+_remembered_accepts = lru_cache(maxsize=4096)(_new_accepts)
 
 
 def _only_tags(kind: str) -> None:

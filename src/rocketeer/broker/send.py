@@ -12,7 +12,7 @@ from rocketeer.broker.groups import GroupTable
 from rocketeer.broker.plain_properties import PlainParser
 from rocketeer.broker.topics import TopicTable
 from rocketeer.broker.writer import Put, Writer
-from rocketeer.errors import BadBatch, InvalidTopic, RequestRefused
+from rocketeer.errors import BadBatch, InvalidTopic, RequestRefused, StoreRefused
 from rocketeer.model.topic import (
     DLQ_PREFIX,
     RETRY_PREFIX,
@@ -65,6 +65,7 @@ class SendRules:
     cluster: str
     broker_ip: str
     broker_perm: int
+    message_bytes_max: int
 
 
 class SendService:
@@ -124,6 +125,10 @@ class SendService:
         pieces = ("", shared, self._plain.cluster_property) if shared else ("", self._plain.cluster_property)
         common = "\x02".join(pieces).encode("utf-8", "replace")
         model = self._pending(header, config, born_host)
+        if len(body) > self._rules.message_bytes_max:  # before it is split: items may be tiny, and many
+            too_large = StoreRefused(StoreRefused.TOO_LARGE, f"a batch of {len(body)} bytes")
+            done(model.queue_id, self._writer.refused(too_large))
+            return
         try:
             items = split_batch(body)
         except BadBatch as error:
@@ -138,8 +143,8 @@ class SendService:
             tags, keys, uniq_key, _ = find_marks(properties)
             code = 0 if tags is None else tag_hash(tags)
             rows.append(
-                (topic, queue_id, flag, sys_flag, born_ms, born_host, item_body, properties, reconsumed, 0, code, keys,
-                 uniq_key)
+                (topic, queue_id, flag, sys_flag, born_ms, born_host, item_body, properties, reconsumed, 0, code,
+                 keys, uniq_key)
             )  # fmt: skip
         self._writer.put_batch(rows, lambda put: done(model.queue_id, put), wait=wait)
 

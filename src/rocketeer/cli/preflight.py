@@ -1,8 +1,9 @@
-"""Before anything is opened or made: can this process listen and write where it is told to?"""
+"""Before anything is opened or made: can this process listen and write where it is told to? With enough files?"""
 
 import contextlib
 import errno
 import os
+import resource
 import socket
 from collections.abc import Iterable
 from pathlib import Path
@@ -39,6 +40,10 @@ def check_ports(ports: Iterable[Port]) -> None:
             try:
                 probe.bind((port.host, port.number))
                 probe.listen(1)
+            except UnicodeError:
+                raise ConfigError(
+                    f"port {port.number} ({port.purpose}): {port.host!r} is no address"
+                ) from None
             except OSError as error:
                 why = _WHY.get(error.errno or 0, f"cannot be opened: {error.strerror or error}")
                 raise ConfigError(f"port {port.number} on {port.host} ({port.purpose}) {why}") from None
@@ -54,9 +59,17 @@ def check_folder(path: Path) -> None:
         raise ConfigError(f"store {path} cannot be used: no permission to write in {nearest}")
 
 
+def allow_many_files() -> None:
+    """Take all the descriptors the system grants, as the JVM does: the usual first limit is 1024."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
 def ipv4_of(host: str) -> str:
     """The address behind a name; message ids carry addresses, not names."""
     try:
         return socket.gethostbyname(host)
-    except OSError as error:
-        raise ConfigError(f"host {host} has no IPv4 address here: {error.strerror or error}") from None
+    except (OSError, UnicodeError) as error:  # the latter for what cannot be a host's name at all
+        why = getattr(error, "strerror", None) or error
+        raise ConfigError(f"host {host} has no IPv4 address here: {why}") from None

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 SYSTEM_GROUP_PREFIX: Final = "CID_RMQ_SYS_"
+GROUP_BYTES_MAX: Final = 255
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,11 @@ class SubscriptionGroup:
     broker_id: int = 0
     which_broker_when_consume_slowly: int = 1
     notify_consumer_ids_changed_enable: bool = True
+
+
+def is_usable_group(group: str) -> bool:
+    """Whether a broker can serve it: its retry topic is a folder, its offsets stand under `topic@group`."""
+    return group.isprintable() and 0 < len(group.encode()) <= GROUP_BYTES_MAX and not {"/", "@"} & set(group)
 
 
 def is_system_group(group: str) -> bool:

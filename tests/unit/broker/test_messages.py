@@ -1,6 +1,7 @@
 """Sending and pulling through a whole broker: real TCP, real files."""
 
 import asyncio
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -103,9 +104,7 @@ async def test_a_batch_is_stored_side_by_side_and_answered_with_every_id(tmp_pat
         assert len(answer.ext["msgId"].split(",")) == 40
         messages = await broker.messages("T") + await broker.messages("T", offset=32)
         assert [(m.body, m.flag, m.keys) for m in messages] == [(i.body, i.flag, f"k{i.flag}") for i in items]
-        assert all(
-            a.log_offset + a.size == b.log_offset for a, b in zip(messages, messages[1:], strict=False)
-        )
+        assert all(a.log_offset + a.size == b.log_offset for a, b in itertools.pairwise(messages))
         assert messages[0].properties_dict()["CLUSTER"] == "DefaultCluster"
         bad = await broker.ask(RequestCode.SEND_BATCH_MESSAGE, header, b"\0\0\0\x50garbage")
         assert bad.code == ResponseCode.MESSAGE_ILLEGAL

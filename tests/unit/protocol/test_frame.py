@@ -36,8 +36,8 @@ def test_whole_frames_come_out_and_the_tail_waits() -> None:
 def test_any_kind_of_buffer_gives_bytes(kind: type) -> None:
     splitter = FrameSplitter()
     (frame,) = splitter.feed(kind(GOOD))
-    assert type(frame.header) is bytes
-    assert type(frame.body) is bytes
+    assert type(frame[1]) is bytes
+    assert type(frame[2]) is bytes
 
 
 def test_a_reused_buffer_does_not_change_what_waits() -> None:
@@ -82,7 +82,7 @@ def test_lying_lengths_are_refused_before_anything_is_kept(data: bytes, error: t
 def test_the_largest_frame_passes_and_one_byte_more_does_not() -> None:
     splitter = FrameSplitter()
     (frame,) = splitter.feed(pack_frame(JSON, b"{}", bytes(FRAME_BYTES_MAX - 10)))
-    assert len(frame.body) == FRAME_BYTES_MAX - 10
+    assert len(frame[2]) == FRAME_BYTES_MAX - 10
     with pytest.raises(FrameTooLarge):
         pack_frame(JSON, b"{}", bytes(FRAME_BYTES_MAX - 9))
     with pytest.raises(FrameTooLarge):

@@ -7,7 +7,7 @@ from rocketeer.broker.feature import Feature, Guard, Periodic
 from rocketeer.broker.groups import GroupTable
 from rocketeer.broker.handlers.clients import ClientService
 from rocketeer.broker.handlers.groups import group_handlers
-from rocketeer.broker.handlers.locks import lock_handlers
+from rocketeer.broker.handlers.locks import lock_handlers, lock_time_ms
 from rocketeer.broker.handlers.offsets import Queues, offset_handlers
 from rocketeer.broker.handlers.topics import StoredTopics, topic_handlers
 from rocketeer.broker.locks import QueueLocks
@@ -49,8 +49,12 @@ def management_features(
     clock: Clock,
     role: BrokerRole,
     announce: Callable[[TopicConfig], Awaitable[None]],
+    persist: Callable[[], Awaitable[None]],
 ) -> list[Feature]:
-    """The features in a written order; their `state` is what must be on disk after a restart."""
+    """The features in a written order; their `state` is what must be on disk after a restart.
+
+    `persist` brings what changed of it there now: an administrator's change outlives a crash right after it.
+    """
     return [
         Feature(
             "clients",
@@ -61,15 +65,17 @@ def management_features(
         Feature(
             "topics",
             guards=slave_guards(role),
-            handlers=topic_handlers(topics, store, announce),
+            handlers=topic_handlers(topics, store, announce, persist),
             state=(topics,),
         ),
-        Feature("groups", handlers=group_handlers(groups, offsets), state=(groups,)),
+        Feature("groups", handlers=group_handlers(groups, offsets, persist), state=(groups,)),
         Feature(
             "queue locks",
             handlers=lock_handlers(locks, clock),
             services=(
-                Periodic("forget expired locks", LOCK_SCAN_S, lambda: locks.forget_expired(clock.now_ms())),
+                Periodic(
+                    "forget expired locks", LOCK_SCAN_S, lambda: locks.forget_expired(lock_time_ms(clock))
+                ),
             ),
         ),
     ]

@@ -9,7 +9,7 @@ from rocketeer.broker.writer import Writer
 from rocketeer.clock import Clock
 from rocketeer.model.topic import OFFSET_MOVED_EVENT
 from rocketeer.record.layout import PendingMessage
-from rocketeer.record.properties import KEYS, TAGS, encode_properties
+from rocketeer.record.properties import DELAY, KEYS, TAGS, encode_properties
 
 
 class OffsetMovedEvents:
@@ -38,6 +38,6 @@ class OffsetMovedEvents:
             born_ms=self._clock.now_ms(),
             born_host=self._store_host,
             body=msgspec.json.encode(event),
-            properties=encode_properties({TAGS: pull.group, KEYS: pull.group}),
+            properties=encode_properties({KEYS: pull.group, DELAY: "0", TAGS: pull.group}),
         )
         self._writer().put(message, lambda put: None, wait=False)

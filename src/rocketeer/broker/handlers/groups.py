@@ -1,6 +1,7 @@
 """Administration of consumer groups: create or change (200), list all (201), delete (207)."""
 
 import logging
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from rocketeer.broker.groups import GroupTable
@@ -21,24 +22,30 @@ class GroupOffsets(Protocol):
     def remove_group(self, group: str) -> None: ...
 
 
-def group_handlers(groups: GroupTable, offsets: GroupOffsets) -> dict[int, Handler]:
-    def update(command: Command, connection: Connection) -> Command:
+def group_handlers(
+    groups: GroupTable, offsets: GroupOffsets, persist: Callable[[], Awaitable[None]]
+) -> dict[int, Handler]:
+    """The reply waits until the disk has the change (`persist`)."""
+
+    async def update(command: Command, connection: Connection) -> Command:
         group = decode_group(command.body)
         if not is_usable_group(group.name):
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"a group cannot be named {group.name[:200]!r}")
         log.info("group updated group=%s remote=%s", group, connection.remote)
         groups.put(group)
+        await persist()
         return reply(command)
 
     def list_all(command: Command, connection: Connection) -> Command:
         return reply(command, body=groups.body())
 
-    def delete(command: Command, connection: Connection) -> Command:
+    async def delete(command: Command, connection: Connection) -> Command:
         header = decode_header(DeleteSubscriptionGroupHeader, command.ext)
         log.info("group deleted group=%s remote=%s", header.group_name, connection.remote)
         groups.delete(header.group_name)
         if header.remove_offset or header.clean_offset:
             offsets.remove_group(header.group_name)
+        await persist()
         return reply(command)
 
     return {

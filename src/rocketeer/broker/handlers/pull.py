@@ -84,7 +84,7 @@ class PullHandler:
             return True
 
         deadline_s = self._clock.monotonic_s() + hold_ms / 1000
-        self._holds.hold(pull.topic, pull.queue_id, deadline_s, retry)
+        self._holds.hold(pull.topic, pull.queue_id, deadline_s, retry, connection)
 
     def _answer(self, pull: PreparedPull, pulled: Pulled, command: Command, connection: Connection) -> None:
         if pulled.code == ResponseCode.PULL_OFFSET_MOVED:

@@ -1,10 +1,12 @@
 """QUERY_MESSAGE (by key) and VIEW_MESSAGE_BY_ID (by offset in the log)."""
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from rocketeer.errors import RequestRefused
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, reply
+from rocketeer.protocol.frame import FRAME_BYTES_MAX
 from rocketeer.protocol.headers import QueryMessageHeader, ViewMessageHeader
 from rocketeer.protocol.headers.base import decode_header
 from rocketeer.record.layout import StoredMessage, encode_record
@@ -12,6 +14,8 @@ from rocketeer.remoting.server import Connection, Handler
 from rocketeer.store.message_store import Found
 
 UNIQUE_KEY_QUERY = "_UNIQUE_KEY_QUERY"
+REPLY_BYTES_MAX = FRAME_BYTES_MAX - (64 << 10)
+"""What a frame can carry besides its header."""
 
 
 class Archive(Protocol):
@@ -45,7 +49,7 @@ class QueryHandler:
         if not found.messages:
             remark = "can not find message, maybe time range not correct"
             return reply(command, ResponseCode.QUERY_NOT_FOUND, remark, ext)
-        return reply(command, ext=ext, body=b"".join(map(encode_record, found.messages)))
+        return reply(command, ext=ext, body=_newest_that_fit(found.messages))
 
     def view(self, command: Command, connection: Connection) -> Command:
         header = decode_header(ViewMessageHeader, command.ext)
@@ -55,3 +59,15 @@ class QueryHandler:
                 ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {header.offset}"
             )
         return reply(command, body=encode_record(message))
+
+
+def _newest_that_fit(messages: Sequence[StoredMessage]) -> bytes:
+    """Records in the order of the log; more than a frame can carry would reach nobody."""
+    records: list[bytes] = []
+    left = REPLY_BYTES_MAX
+    for message in reversed(messages):
+        left -= message.size
+        if left < 0:
+            break
+        records.append(encode_record(message))
+    return b"".join(reversed(records))

@@ -28,9 +28,12 @@ class StoredTopics(Protocol):
 
 
 def topic_handlers(
-    topics: TopicTable, store: StoredTopics, announce: Callable[[TopicConfig], Awaitable[None]]
+    topics: TopicTable,
+    store: StoredTopics,
+    announce: Callable[[TopicConfig], Awaitable[None]],
+    persist: Callable[[], Awaitable[None]],
 ) -> dict[int, Handler]:
-    """`announce` tells the name servers of a changed topic; the reply waits until they know it."""
+    """The reply waits until the disk has the change (`persist`) and the name servers know it (`announce`)."""
 
     async def update(command: Command, connection: Connection) -> Command:
         header = decode_header(CreateTopicHeader, command.ext)
@@ -53,15 +56,17 @@ def topic_handlers(
         )
         log.info("topic updated topic=%s remote=%s", topic, connection.remote)
         topics.put(topic)
+        await persist()
         await announce(topic)
         return reply(command, remark=UPDATED_REMARK)
 
-    def delete(command: Command, connection: Connection) -> Command:
+    async def delete(command: Command, connection: Connection) -> Command:
         name = decode_header(DeleteTopicHeader, command.ext).topic
         _check_name(topics, name)
         log.info("topic deleted topic=%s remote=%s", name, connection.remote)
         topics.delete(name)
         store.delete_topic(name)
+        await persist()
         return reply(command)
 
     def list_all(command: Command, connection: Connection) -> Command:

@@ -1,7 +1,7 @@
 """The version of a table as JSON: body of 322, part of every table's body, header field of 26."""
 
 from rocketeer.model.data_version import DataVersion
-from rocketeer.protocol.bodies.wire import Wire, decoder, encode, load_as
+from rocketeer.protocol.bodies.wire import Wire, decoder, encode, load_request
 from rocketeer.protocol.java_types import I64
 
 
@@ -28,4 +28,4 @@ def encode_data_version(version: DataVersion) -> bytes:
 
 
 def decode_data_version(data: bytes) -> DataVersion:
-    return version_from_wire(load_as(_decoder, data))
+    return version_from_wire(load_request(_decoder, data))

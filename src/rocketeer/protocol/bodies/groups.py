@@ -7,7 +7,7 @@ from rocketeer.errors import BadBody
 from rocketeer.model.data_version import DataVersion
 from rocketeer.model.group import SubscriptionGroup
 from rocketeer.protocol.bodies.data_version import VersionWire, version_from_wire, version_to_wire
-from rocketeer.protocol.bodies.wire import Wire, decoder, encode, load_as
+from rocketeer.protocol.bodies.wire import Wire, decoder, encode, load_as, load_request
 from rocketeer.protocol.java_types import I32, I64
 
 
@@ -80,7 +80,7 @@ def encode_group(group: SubscriptionGroup) -> bytes:
 
 
 def decode_group(data: bytes) -> SubscriptionGroup:
-    return _from_wire(load_as(_group_decoder, data))
+    return _from_wire(load_request(_group_decoder, data))
 
 
 def encode_group_table(groups: Mapping[str, SubscriptionGroup], version: DataVersion) -> bytes:

@@ -13,7 +13,7 @@ from rocketeer.protocol.bodies.subscription import (
     subscription_from_wire,
     subscription_to_wire,
 )
-from rocketeer.protocol.bodies.wire import Wire, decoder, encode, load_as
+from rocketeer.protocol.bodies.wire import Wire, decoder, encode, load_request
 
 E = TypeVar("E", bound=StrEnum)
 
@@ -119,7 +119,7 @@ def encode_heartbeat(heartbeat: Heartbeat) -> bytes:
 
 
 def decode_heartbeat(data: bytes) -> Heartbeat:
-    wire = load_as(_heartbeat_decoder, data)
+    wire = load_request(_heartbeat_decoder, data)
     return Heartbeat(
         wire.client_id,
         tuple(producer.group_name for producer in wire.producer_data_set or ()),
@@ -132,5 +132,5 @@ def encode_client_check(check: ClientCheck) -> bytes:
 
 
 def decode_client_check(data: bytes) -> ClientCheck:
-    wire = load_as(_check_decoder, data)
+    wire = load_request(_check_decoder, data)
     return ClientCheck(wire.client_id, wire.group, subscription_from_wire(wire.subscription_data))

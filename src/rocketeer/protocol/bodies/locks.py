@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from msgspec import field
 
 from rocketeer.model.queue import MessageQueue
-from rocketeer.protocol.bodies.wire import Wire, decoder, encode, load_as
+from rocketeer.protocol.bodies.wire import Wire, decoder, encode, load_as, load_request
 from rocketeer.protocol.java_types import I32
 
 
@@ -54,7 +54,7 @@ def encode_lock_request(request: LockRequest) -> bytes:
 
 
 def decode_lock_request(data: bytes) -> LockRequest:
-    wire = load_as(_request_decoder, data)
+    wire = load_request(_request_decoder, data)
     return LockRequest(wire.consumer_group, wire.client_id, _from_wire(wire.mq_set))
 
 

@@ -20,10 +20,9 @@ from isal import isal_zlib
 from rocketeer.errors import BadBody
 from rocketeer.model.data_version import DataVersion
 from rocketeer.model.topic import TopicConfig
-from rocketeer.protocol import fastjson
 from rocketeer.protocol.bodies.data_version import decode_data_version, encode_data_version
 from rocketeer.protocol.bodies.topics import TopicTableWire, table_from_wire, table_to_wire
-from rocketeer.protocol.bodies.wire import Wire, decoder, encode, load_as
+from rocketeer.protocol.bodies.wire import Wire, decoder, encode, load_request
 from rocketeer.protocol.java_types import I32
 
 # A million topics take some 40 MB; a stream that grows further is an attack.
@@ -82,7 +81,7 @@ def decode_registration(body: bytes, *, compressed: bool = False) -> Registratio
     """Raises BadBody."""
     if compressed:
         return _decode_opened(_open(body))
-    wire = load_as(_decoder, body)
+    wire = load_request(_decoder, body)
     table = table_from_wire(wire.topic_config_serialize_wrapper or TopicTableWire())
     return Registration(table.configs, table.version, wire.filter_server_list or [])
 
@@ -111,7 +110,7 @@ def _decode_opened(opened: bytes) -> Registration:
         topic = _topic_of_line(line)
         configs[topic.name] = topic
     names, at = _take(opened, at)
-    return Registration(configs, version, fastjson.load_as(_names_decoder, names))
+    return Registration(configs, version, load_request(_names_decoder, names))
 
 
 def _topic_of_line(line: bytes) -> TopicConfig:

@@ -9,7 +9,7 @@ from rocketeer.errors import BadBody
 from rocketeer.model.data_version import DataVersion
 from rocketeer.model.topic import TopicConfig
 from rocketeer.protocol.bodies.data_version import VersionWire, version_from_wire, version_to_wire
-from rocketeer.protocol.bodies.wire import Wire, decoder, encode, load_as
+from rocketeer.protocol.bodies.wire import Wire, decoder, encode, load_as, load_request
 from rocketeer.protocol.java_types import I32
 
 
@@ -108,7 +108,7 @@ def encode_topic_table(configs: Mapping[str, TopicConfig], version: DataVersion)
 
 
 def decode_topic_table(data: bytes) -> TopicTable:
-    return table_from_wire(load_as(_table_decoder, data))
+    return table_from_wire(load_request(_table_decoder, data))
 
 
 def encode_topic_list(topics: Iterable[str], broker_address: str | None = None) -> bytes:

@@ -1,0 +1,38 @@
+"""Bodies made to cost much: a small one must not fill the memory, a large one must not hold up the loop."""
+
+import time
+
+import pytest
+
+from rocketeer.errors import BadBody
+from rocketeer.protocol.bodies.groups import decode_group
+from rocketeer.protocol.bodies.heartbeat import decode_client_check, decode_heartbeat
+from rocketeer.protocol.bodies.locks import decode_lock_request
+from rocketeer.protocol.bodies.register import decode_registration
+from rocketeer.protocol.bodies.topics import decode_topic_table
+from rocketeer.protocol.fastjson import loads
+
+DECODERS = [
+    decode_heartbeat,
+    decode_client_check,
+    decode_lock_request,
+    decode_group,
+    decode_registration,
+    decode_topic_table,
+]
+
+
+@pytest.mark.parametrize("depth", [3, 10, 30, 60])
+def test_keys_inside_keys_do_not_multiply(depth: int) -> None:
+    """Every level used to double the text: 200 bytes became all the memory there is."""
+    with pytest.raises(BadBody, match="nests"):
+        loads(b"{" * (depth + 1) + b"1:1" + b"}:1" * depth + b"}")
+
+
+@pytest.mark.parametrize("decode", DECODERS, ids=lambda decode: decode.__name__)
+def test_large_requests_are_strict_json_or_refused_at_once(decode) -> None:  # type: ignore[no-untyped-def]
+    body = b"{" + b",".join(b"%d:1" % number for number in range(500_000)) + b"}"
+    began_s = time.process_time()
+    with pytest.raises(BadBody):
+        decode(body)
+    assert time.process_time() - began_s < 1, "rewriting it took four seconds"
