@@ -19,6 +19,7 @@ from rocketeer.model.subscription import TAG, BadTagExpression, MessageModel
 from rocketeer.model.topic import Perm
 from rocketeer.protocol.codes import ResponseCode
 from rocketeer.protocol.headers import PullMessageHeader
+from rocketeer.protocol.texts import FAQ
 from rocketeer.remoting.server import Connection
 from rocketeer.store.message_store import Fetched, GetStatus
 
@@ -30,7 +31,6 @@ FLAG_SUBSCRIPTION = 4
 REMEMBERED_CHARS_MAX = 1024
 """Longer expressions are parsed each time, or endless ones would fill the memory."""
 
-FAQ = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
 
 Accepts = Callable[[int], bool]
 

@@ -23,6 +23,7 @@ from rocketeer.model.topic import (
     validate_topic_name,
 )
 from rocketeer.protocol.codes import ResponseCode
+from rocketeer.protocol.texts import FAQ
 from rocketeer.record.flags import MULTI_TAGS
 from rocketeer.record.java_hash import tag_hash
 from rocketeer.record.layout import PendingMessage
@@ -38,7 +39,6 @@ from rocketeer.record.speed import Row, find_marks, split_batch
 
 _WRITE: Final = int(Perm.WRITE)  # an IntFlag's own operators are slow
 TOPIC_BYTES_MAX = 127
-FAQ = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
 
 
 class SendHeader(Protocol):

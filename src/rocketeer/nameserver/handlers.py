@@ -41,6 +41,7 @@ from rocketeer.protocol.headers.nameserver import (
     WipeWritePermHeader,
     WipeWritePermReplyHeader,
 )
+from rocketeer.protocol.texts import FAQ
 from rocketeer.remoting.server import Connection, Handler
 
 log = logging.getLogger(__name__)
@@ -49,8 +50,6 @@ H = TypeVar("H", bound=Header)
 
 VERSION_REGISTRATION = 37
 """V3_0_11: brokers before it send the bare topic table as the body of 103."""
-
-FAQ = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
 
 
 @dataclass(frozen=True)

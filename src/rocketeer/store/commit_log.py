@@ -10,7 +10,6 @@ is done by one thread, the event loop's. Everything else in the store is derived
 import logging
 import os
 from collections import deque
-from collections.abc import Sequence
 from mmap import mmap
 from pathlib import Path
 
@@ -154,22 +153,6 @@ class CommitLog:
         self._set_mark(active)
         self._preparer.look_ahead(active, self.max_offset - self.base)
         return self.max_offset
-
-    def put(self, data: bytes, starts: Sequence[int]) -> None:
-        """Store whole records, for which `make_room` was asked; `starts` says where in `data` each begins.
-
-        They come without their magics, which are set last, one after the other: a process that dies on the way
-        leaves a log that ends with a whole record.
-        """
-        mapping = self.map
-        assert mapping is not None
-        at = self.max_offset - self.base
-        end = at + len(data)
-        assert end <= self.segment_bytes - BLANK.size
-        mapping[at:end] = data
-        for start in starts:
-            mapping[at + start + 4 : at + start + 8] = MAGIC_BYTES
-        self.max_offset += len(data)
 
     def put_raw(self, data: memoryview) -> None:
         """Store any bytes at the end of the log, across segments if need be: a copy of another log's."""

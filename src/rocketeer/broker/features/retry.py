@@ -18,6 +18,7 @@ from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, reply
 from rocketeer.protocol.headers.base import decode_header
 from rocketeer.protocol.headers.send import ConsumerSendMsgBackHeader
+from rocketeer.protocol.texts import FAQ
 from rocketeer.record.layout import TOPIC_BYTES_MAX, PendingMessage, StoredMessage
 from rocketeer.record.properties import (
     DELAY,
@@ -31,7 +32,6 @@ from rocketeer.remoting.server import Connection
 FIRST_RETRY_LEVEL = 3
 DLQ_QUEUES = 1
 READ_WRITE = Perm.READ | Perm.WRITE
-FAQ = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
 
 
 class Messages(Protocol):
