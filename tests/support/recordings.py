@@ -33,8 +33,8 @@ def recorded_log() -> bytes:
 
 
 def records_of(log: bytes, at: int = 0) -> Iterator[StoredMessage]:
-    """The records of a log file from `at` on."""
-    while at + 4 <= len(log) and struct.unpack_from(">i", log, at)[0] > 0:
+    """The records of a log file from `at` on; one that is being written has no magic yet."""
+    while at + 8 <= len(log) and all(struct.unpack_from(">ii", log, at)):
         record = decode_record(log, at)
         yield record
         at += record.size
