@@ -1,13 +1,41 @@
 """What pyproject.toml cannot say: a part that is compiled when a C compiler is at hand, and left out if not."""
 
+import sysconfig
+import tempfile
+from pathlib import Path
+
 from setuptools import Extension, setup
+from setuptools._distutils.ccompiler import new_compiler
+from setuptools._distutils.sysconfig import customize_compiler
 
-try:
-    from Cython.Build import cythonize
-except ImportError:
-    extensions = []
-else:
-    speed = Extension("rocketeer.record._speed", ["src/rocketeer/record/_speed.pyx"], optional=True)
-    extensions = cythonize([speed], build_dir="build")
 
-setup(ext_modules=extensions)
+def can_compile() -> bool:
+    """Whether a file that includes Python.h can be turned into a shared library here."""
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder) / "try.c"
+        source.write_text("#include <Python.h>\nint answer(void) { return 42; }\n")
+        try:
+            compiler = new_compiler()
+            customize_compiler(compiler)
+            headers = [sysconfig.get_path("include")]
+            objects = compiler.compile([str(source)], output_dir=folder, include_dirs=headers)
+            compiler.link_shared_object(objects, str(Path(folder) / "try.so"))
+        except Exception as error:  # whatever it is that a compiler, or the want of one, comes up with
+            print(f"rocketeer: no usable C compiler, its inner loops will run in plain Python ({error})")
+            return False
+    return True
+
+
+def extensions() -> list[Extension]:
+    if not can_compile():
+        return []
+    try:
+        from Cython.Build import cythonize
+    except ImportError:
+        print("rocketeer: no Cython, its inner loops will run in plain Python")
+        return []
+    speed = Extension("rocketeer.record._speed", ["src/rocketeer/record/_speed.pyx"])
+    return list(cythonize([speed], build_dir="build"))
+
+
+setup(ext_modules=extensions())
