@@ -30,6 +30,7 @@ from rocketeer.config import (
     parse_addresses,
     read_config,
 )
+from rocketeer.config.unavailable import refuse_unavailable, without_effect
 from rocketeer.errors import ConfigError, RocketeerError
 
 app = typer.Typer(
@@ -158,6 +159,9 @@ def broker(
     if print_config:
         _print_settings(settings)
         return
+    refuse_unavailable(settings)
+    for key in without_effect(settings):
+        _say(f"{key} is set, but has no effect yet")
     show_logs(log_level)
     allow_many_files()
     server = settings.server
