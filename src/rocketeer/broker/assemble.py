@@ -23,6 +23,7 @@ from rocketeer.broker.offsets import ConsumerOffsets
 from rocketeer.broker.plain_properties import PlainParser
 from rocketeer.broker.pull import PullService
 from rocketeer.broker.registration import BrokerIdentity, Registration
+from rocketeer.broker.replaying import replay_log
 from rocketeer.broker.send import SendRules, SendService
 from rocketeer.broker.services import Services
 from rocketeer.broker.tables import TableKeeper
@@ -216,7 +217,8 @@ class _Running:
                 *(service for feature in features for service in feature.services),
             ]
         )
-        self.store.dispatchers.extend(dispatch for feature in features for dispatch in feature.dispatchers)
+        self._replays = [replay for feature in features for replay in feature.replays]
+        self._dispatchers = [dispatch for feature in features for dispatch in feature.dispatchers]
         self.store.listeners.append(self.holds.arrived)
 
     async def start(self) -> None:
@@ -226,6 +228,8 @@ class _Running:
             undo.append(self.store.close)
             self.tables.load()
             self._restore_topics(report)
+            await asyncio.to_thread(replay_log, self.store, self._replays)
+            self.store.dispatchers.extend(self._dispatchers)
             server = self._server_config
             await self.server.start(server.bind_host, [server.listen_port, server.fast_port])
         except BaseException:

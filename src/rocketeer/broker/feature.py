@@ -16,7 +16,7 @@ Rewrite = Callable[[PendingMessage], None]
 """Changes a message in place before it is appended (a delayed message moves to its level's queue)."""
 
 Dispatcher = Callable[[DispatchEntry], None]
-"""Derived state: called for every stored message, and again for those redone at recovery."""
+"""Derived state: called for every message stored while the broker runs; for those before it there is `Replay`."""
 
 
 Durability = Callable[[int, Callable[[int], None]], None]
@@ -47,6 +47,20 @@ class Periodic:
 
 
 @dataclass(frozen=True)
+class Replay:
+    """Derived state whose table is older than the log: at start it sees the messages behind its table again.
+
+    All replays share one walk over the log, after the tables were read and before the first request is taken.
+    """
+
+    since: Callable[[], int]
+    """The log offset the table stands for: the end of the last message it knows."""
+    see: Callable[[DispatchEntry], None]
+    finish: Callable[[], None] = lambda: None
+    """Called once, when all has been seen."""
+
+
+@dataclass(frozen=True)
 class Feature:
     """A value that says what it adds; features never import each other."""
 
@@ -57,6 +71,7 @@ class Feature:
     handlers: Mapping[int, Handler] = field(default_factory=dict)
     rewrites: Sequence[Rewrite] = ()
     dispatchers: Sequence[Dispatcher] = ()
+    replays: Sequence[Replay] = ()
     durability: Sequence[Durability] = ()
     services: Sequence[Periodic] = ()
     state: Sequence[Table] = ()

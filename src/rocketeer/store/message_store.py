@@ -1,13 +1,14 @@
 """The store's front door: opens, wires and closes its parts; every call goes straight to the one that does it."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from rocketeer.clock import Clock
 from rocketeer.config import BrokerRole, FlushMode, StoreConfig
 from rocketeer.errors import StoreError, StoreRefused
 from rocketeer.record.delay_levels import DelayLevels
+from rocketeer.record.entry import DispatchEntry
 from rocketeer.store import summary
 from rocketeer.store.append import Appender
 from rocketeer.store.checkpointing import Checkpointer
@@ -19,6 +20,7 @@ from rocketeer.store.get import Fetched, GetStatus, Reader
 from rocketeer.store.index import Index
 from rocketeer.store.kernel import sync_folder
 from rocketeer.store.lock import StoreLock
+from rocketeer.store.log_scan import LogScan
 from rocketeer.store.lookup import Found, Lookup
 from rocketeer.store.queue_table import QueueTable
 from rocketeer.store.recovery import Recovery, RecoveryReport
@@ -240,6 +242,12 @@ class MessageStore:
         self._appender.forget(topic)
 
     # --- asking ------------------------------------------------------------------------------
+
+    def scan(self, start: int) -> Iterator[DispatchEntry]:
+        """The entries of all messages from `start` on, which is where one begins; older ones may be gone already."""
+        return LogScan(self.log, self._levels, max(start, self.log.min_offset), check_crc=False).entries(
+            self.log.max_offset
+        )
 
     @property
     def min_log_offset(self) -> int:

@@ -1,0 +1,30 @@
+"""Brings the features' derived state up to the end of the log: one walk over it at start, for all of them."""
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+from rocketeer.broker.feature import Replay
+from rocketeer.record.entry import DispatchEntry
+
+
+class ReplayedLog(Protocol):
+    """What replaying asks of the store."""
+
+    @property
+    def max_log_offset(self) -> int: ...
+
+    def scan(self, start: int) -> Iterator[DispatchEntry]: ...
+
+
+def replay_log(store: ReplayedLog, replays: Sequence[Replay]) -> None:
+    """Show each replay every message behind what its table stands for."""
+    waiting = sorted(((replay.since(), replay) for replay in replays), key=lambda pair: pair[0])
+    if waiting and waiting[0][0] < store.max_log_offset:
+        seeing: list[Replay] = []
+        for entry in store.scan(waiting[0][0]):
+            while waiting and waiting[0][0] <= entry.log_offset:
+                seeing.append(waiting.pop(0)[1])
+            for replay in seeing:
+                replay.see(entry)
+    for replay in replays:
+        replay.finish()

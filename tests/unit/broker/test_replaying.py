@@ -1,0 +1,50 @@
+"""At start every feature sees the messages behind its table, in one walk over the log."""
+
+from collections.abc import Iterator
+
+from rocketeer.broker.feature import Replay
+from rocketeer.broker.replaying import replay_log
+from rocketeer.record.entry import DispatchEntry
+
+
+def entry(log_offset: int, size: int = 100) -> DispatchEntry:
+    return DispatchEntry(log_offset, size, "T", 0, log_offset // size, 0, 0, "", None, 0, 0)
+
+
+class WalkedLog:
+    """A log of equal records that remembers where walks began."""
+
+    max_log_offset = 500
+
+    def __init__(self) -> None:
+        self.walks: list[int] = []
+
+    def scan(self, start: int) -> Iterator[DispatchEntry]:
+        self.walks.append(start)
+        return (entry(offset) for offset in range(start, self.max_log_offset, 100))
+
+
+def test_each_replay_sees_what_is_behind_its_own_table_in_one_walk() -> None:
+    log = WalkedLog()
+    seen: dict[str, list[int]] = {"old": [], "new": [], "whole": []}
+    finished: list[str] = []
+    since = {"new": 300, "old": 100, "whole": 500}
+    replays = [
+        Replay(
+            lambda name=name: since[name],  # type: ignore[misc]
+            lambda found, name=name: seen[name].append(found.log_offset),  # type: ignore[misc]
+            lambda name=name: finished.append(name),  # type: ignore[misc]
+        )
+        for name in since
+    ]
+    replay_log(log, replays)
+    assert log.walks == [100]
+    assert seen == {"old": [100, 200, 300, 400], "new": [300, 400], "whole": []}
+    assert finished == ["new", "old", "whole"]
+
+
+def test_nothing_is_walked_when_every_table_is_up_to_date() -> None:
+    log = WalkedLog()
+    replay_log(log, [Replay(lambda: 500, lambda found: None)])
+    replay_log(log, [])
+    assert log.walks == []
