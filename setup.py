@@ -34,8 +34,18 @@ def extensions() -> list[Extension]:
     except ImportError:
         print("rocketeer: no Cython, its inner loops will run in plain Python")
         return []
-    speed = Extension("rocketeer.record._speed", ["src/rocketeer/record/_speed.pyx"])
-    return list(cythonize([speed], build_dir="build"))
+    record = "src/rocketeer/record"
+    shared = [f"{record}/_bytes.pxi", f"{record}/_send_header.pxi", f"{record}/_crc32.h"]
+    modules = [
+        Extension(
+            f"rocketeer.{name.replace('/', '.')}",
+            [f"src/rocketeer/{name}.pyx"],
+            depends=shared,
+            include_dirs=[record],
+        )
+        for name in ("record/_speed", "record/_run", "store/_index")
+    ]
+    return list(cythonize(modules, build_dir="build"))
 
 
 setup(ext_modules=extensions())

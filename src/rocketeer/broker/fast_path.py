@@ -8,14 +8,16 @@ A send takes this path when all of this holds:
 A pull takes it when its header is JSON and no guard has to see it.
 
 The sends of one read of a socket are stored as one run: one clock reading, one copy into the log, one wait when
-replies wait for the disk.
+replies wait for the disk. Where the compiled `SendRuns` is installed, it takes the plain sends, and plain batches,
+at the front of a read; `process` is for the frames behind them.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
+from rocketeer.broker.feature import Guard
 from rocketeer.broker.handlers.pull import PullHandler
 from rocketeer.broker.plain_properties import PlainParser
 from rocketeer.broker.topics import TopicTable
@@ -34,6 +36,9 @@ from rocketeer.record.entry import DispatchEntry
 from rocketeer.record.hosts import V4_BYTES
 from rocketeer.record.speed import Row, SendFields, reply_frames
 from rocketeer.remoting.server import Connection, Router
+
+if TYPE_CHECKING:
+    from rocketeer.record._run import Later, SendRuns
 
 _SEND: Final = int(RequestCode.SEND_MESSAGE_V2)
 _PULL: Final = int(RequestCode.PULL_MESSAGE)
@@ -70,6 +75,17 @@ class PlainLog(Protocol):
 
     def append_run(self, rows: list[Row], store_ms: int) -> list[DispatchEntry]: ...
 
+    def send_runs(
+        self,
+        qualify: Callable[[str], int | None],
+        *,
+        claims: frozenset[str],
+        cluster_property: str,
+        pieces: tuple[bytes, ...],
+    ) -> "SendRuns | None":
+        """The compiled way for runs of sends, if it is installed."""
+        ...
+
 
 class FastPath:
     """Takes the frames of one read, in order."""
@@ -97,7 +113,8 @@ class FastPath:
         self._pulls = pulls
         self._clock = clock
         self._guarded = router.guarded
-        self._enabled = broker_writable and not router.guarded and len(store_host) == V4_BYTES
+        self._may_be_used = broker_writable and not router.guarded and len(store_host) == V4_BYTES
+        self._enabled = self._may_be_used
         self._templates = {
             int(code): ReplyTemplate(
                 code, {"msgId": msg_id, "queueId": int, "queueOffset": int}, fixed=reply_ext
@@ -105,10 +122,52 @@ class FastPath:
             for code in _STORED_CODES
         }
         self._plain_queues: dict[str, int] = {}
-        topics.on_change.append(lambda change: self._plain_queues.clear())
+        topics.on_change.append(lambda change: self._forget_topics())
+        self._runs: SendRuns | None = None
+        if self._enabled:
+            self._runs = store.send_runs(
+                lambda topic: self._qualify(topic) or None,
+                claims=plain.claims,
+                cluster_property=plain.cluster_property,
+                pieces=self._templates[_SUCCESS].pieces,
+            )
         self._send_decoder = msgspec.json.Decoder(SendCommand, strict=False)
         self._read_send = plain.send_reader(self._decode_send)
         self._decode_pull = raw_decoder(PullMessageHeader).decode
+
+    def take(self, data: bytes, connection: Connection) -> int:
+        """Serve the plain sends at the front of what a socket brought; how many bytes they have."""
+        runs = self._runs
+        if runs is None or not self._enabled:
+            return 0
+        try:
+            taken, replies, end, later = runs.take(
+                data, connection.remote_host, self._clock.now_ms(), self._writer.waits
+            )
+        except StoreRefused:  # `process` words it, for each of them
+            return 0
+        if replies is not None:
+            connection.write(replies)
+        if later:
+            self._writer.when_durable(end, self._later_releaser(runs, connection, later))
+        return taken
+
+    def _later_releaser(
+        self, runs: "SendRuns", connection: Connection, later: "list[Later]"
+    ) -> Callable[[int], None]:
+        return lambda code: connection.write(runs.replies(later, self._templates[code].pieces))
+
+    def brake(self, guard: Guard | None) -> None:
+        """While there is a brake every request takes the general path, where it is seen; None opens this one."""
+        self._router.brake = guard
+        self._guarded = guard is not None or self._router.guarded
+        self._enabled = self._may_be_used and guard is None
+        self._forget_topics()
+
+    def _forget_topics(self) -> None:
+        self._plain_queues.clear()
+        if self._runs is not None:
+            self._runs.forget()
 
     def process(self, frames: list[Frame], connection: Connection) -> None:
         rows: list[Row] = []

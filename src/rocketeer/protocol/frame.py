@@ -70,17 +70,27 @@ class FrameSplitter:
 
     def feed(self, data: bytes | bytearray | memoryview) -> list[Frame]:
         """Return every whole frame; an incomplete tail waits for the next call."""
+        whole = self.gather(data)
+        return [] if whole is None else self.split(whole)
+
+    def gather(self, data: bytes | bytearray | memoryview) -> bytes | None:
+        """What waited with `data` behind it, for `split`; None as long as no whole frame is there."""
         if self.error is not None:
             raise self.error
         pending = self._pending
-        if pending:
-            pending += data
-            if len(pending) < self._need:
-                return []
-            data = bytes(pending)
-            pending.clear()
-        elif type(data) is not bytes:
-            data = bytes(data)
+        if not pending:
+            return data if type(data) is bytes else bytes(data)
+        pending += data
+        if len(pending) < self._need:
+            return None
+        whole = bytes(pending)
+        pending.clear()
+        return whole
+
+    def split(self, data: bytes) -> list[Frame]:
+        """Every whole frame of what `gather` gave, or of its end; an incomplete tail waits."""
+        assert not self._pending
+        pending = self._pending
         frames: list[Frame] = []
         at = 0
         end = len(data)

@@ -4,10 +4,12 @@
 Whatever is rare (text that is not UTF-8, IPv6 hosts, a broken batch) is handed to the plain twin.
 """
 
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.unicode cimport PyUnicode_DecodeUTF8
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.string cimport memchr, memcmp, memcpy
+
+include "_bytes.pxi"
+include "_send_header.pxi"
 
 from isal.isal_zlib import crc32
 
@@ -22,41 +24,7 @@ cdef extern from "Python.h":
     void *PyUnicode_DATA(object text)
     uint32_t PyUnicode_READ(int kind, void *data, Py_ssize_t at)
 
-cdef enum:
-    NAME_END = 1
-    PROPERTY_END = 2
-    HEAD_BYTES = 88
-    HOSTS_V6 = 0x30
-    ITEM_BYTES = 20  # total, magic, crc, flag, body length
-    MAGIC = 0xDAA320A7
-    TX_ROLLBACK = 0xC
-    TX_PREPARED = 0x4  # the bit that prepared and rolled-back messages share: no queue has them
-
-
 cdef object new_entry = tuple.__new__
-cdef const char *HEX = b"0123456789ABCDEF"
-
-
-cdef inline void put32(char *to, uint32_t value) noexcept nogil:
-    cdef uint8_t *at = <uint8_t *> to
-    at[0] = value >> 24
-    at[1] = (value >> 16) & 0xFF
-    at[2] = (value >> 8) & 0xFF
-    at[3] = value & 0xFF
-
-
-cdef inline void put64(char *to, uint64_t value) noexcept nogil:
-    put32(to, <uint32_t> (value >> 32))
-    put32(to + 4, <uint32_t> value)
-
-
-cdef inline uint32_t get32(const char *data) noexcept nogil:
-    cdef const uint8_t *at = <const uint8_t *> data
-    return (<uint32_t> at[0] << 24) | (<uint32_t> at[1] << 16) | (<uint32_t> at[2] << 8) | at[3]
-
-
-cdef inline bint is_name(const char *at, Py_ssize_t size, const char *name, Py_ssize_t name_size) noexcept nogil:
-    return size == name_size and memcmp(at, name, size) == 0
 
 
 cdef object hash_of(const char *value, Py_ssize_t size):
@@ -353,145 +321,6 @@ def key_columns(list entries not None):
 # --- a send request's JSON header ------------------------------------------------------------------------------
 
 
-cdef enum:
-    ZERO = 48
-    UPPER_A = 65
-    LOWER_A = 97
-
-
-cdef struct Text:
-    const char *at  # between the quotes
-    Py_ssize_t size
-    bint escaped
-    bint quoted
-
-
-cdef inline const char *skip_space(const char *at, const char *end) noexcept nogil:
-    while at < end and (at[0] == b" " or at[0] == b"\n" or at[0] == b"\t" or at[0] == b"\r"):
-        at += 1
-    return at
-
-
-cdef const char *read_value(const char *at, const char *end, Text *value) noexcept nogil:
-    """A string, or a bare number or word; where it ends, NULL for anything else."""
-    at = skip_space(at, end)
-    if at == end:
-        return NULL
-    value.escaped = False
-    value.quoted = at[0] == b'"'
-    if value.quoted:
-        at += 1
-        value.at = at
-        while at < end and at[0] != b'"':
-            if not 0x20 <= <uint8_t> at[0] < 0x80:  # beyond ASCII the general decoder checks every byte
-                return NULL
-            if at[0] == b"\\":
-                value.escaped = True
-                at += 1
-            at += 1
-        if at >= end:
-            return NULL
-        value.size = at - value.at
-        return at + 1
-    value.at = at
-    while at < end and (b"0" <= at[0] <= b"9" or at[0] == b"-" or b"a" <= at[0] <= b"z"):
-        at += 1
-    value.size = at - value.at
-    return at if is_bare(value) else NULL
-
-
-cdef bint is_bare(Text *value) noexcept nogil:
-    """An integer, true, false or null, as JSON writes them."""
-    cdef Py_ssize_t i, first = 1 if value.size > 1 and value.at[0] == b"-" else 0
-    if (
-        is_name(value.at, value.size, b"true", 4)
-        or is_name(value.at, value.size, b"false", 5)
-        or is_name(value.at, value.size, b"null", 4)
-    ):
-        return True
-    if not value.size or (value.at[first] == b"0" and value.size > first + 1):
-        return False
-    for i in range(first, value.size):
-        if not b"0" <= value.at[i] <= b"9":
-            return False
-    return True
-
-
-cdef bint read_number(Text *value, int64_t least, int64_t most, int64_t *number) noexcept nogil:
-    """A plain decimal number within bounds; False for anything else."""
-    cdef Py_ssize_t i = 0
-    cdef bint negative = value.size > 0 and value.at[0] == b"-"
-    cdef int64_t result = 0
-    if negative:
-        i = 1
-    if value.escaped or value.size - i < 1 or value.size - i > 18:
-        return False
-    while i < value.size:
-        if not b"0" <= value.at[i] <= b"9":
-            return False
-        result = 10 * result + (value.at[i] - ZERO)
-        i += 1
-    if negative:
-        result = -result
-    number[0] = result
-    return least <= result <= most
-
-
-cdef Py_ssize_t unescape(Text *value, char *to) noexcept nogil:
-    """The UTF-8 of a JSON string; -1 for an escape outside ASCII (the general decoder knows them all)."""
-    cdef Py_ssize_t i = 0, written = 0, digit
-    cdef int code
-    cdef char c
-    while i < value.size:
-        c = value.at[i]
-        if c != b"\\":
-            to[written] = c
-            written += 1
-            i += 1
-            continue
-        if i + 1 >= value.size:
-            return -1
-        c = value.at[i + 1]
-        if c == b"u":
-            if i + 6 > value.size:
-                return -1
-            code = 0
-            for digit in range(4):
-                c = value.at[i + 2 + digit]
-                if b"0" <= c <= b"9":
-                    code = 16 * code + (c - ZERO)
-                elif b"a" <= c <= b"f":
-                    code = 16 * code + (c - LOWER_A + 10)
-                elif b"A" <= c <= b"F":
-                    code = 16 * code + (c - UPPER_A + 10)
-                else:
-                    return -1
-            if code >= 0x80:
-                return -1
-            to[written] = <char> code
-            i += 6
-        else:
-            if c == b'"' or c == b"\\" or c == b"/":
-                to[written] = c
-            elif c == b"n":
-                to[written] = b"\n"
-            elif c == b"t":
-                to[written] = b"\t"
-            else:
-                return -1
-            i += 2
-        written += 1
-    return written
-
-
-cdef enum:
-    SEND_MESSAGE_V2 = 310
-    SEEN_TOPIC = 1
-    SEEN_NUMBERS = 2  # e, f, g and h: 2, 4, 8, 16
-    SEEN_GROUP = 32  # a, c and d: 32, 64, 128
-    SEEN_ALL = 255
-
-
 def read_send(bytes header not None, frozenset claims not None, str cluster_property not None):
     """What a SEND_MESSAGE_V2 header says of a plain message; None for every header that is not plainly one.
 
@@ -499,163 +328,38 @@ def read_send(bytes header not None, frozenset claims not None, str cluster_prop
     `plain_properties`). Whatever is unusual is left to the general decoder.
     """
     cdef const char *at = PyBytes_AS_STRING(header)
-    cdef const char *end = at + PyBytes_GET_SIZE(header)
     cdef const char *cluster
     cdef Py_ssize_t cluster_bytes = 0, size
-    cdef Text key, value, topic, properties
-    cdef int64_t code = 0, opaque = 0, flag = 0, number = 0
-    cdef int64_t queue_id = 0, sys_flag = 0, born_ms = 0, message_flag = 0, reconsumed = 0
-    cdef int seen = 0
-    cdef bint in_ext = False
+    cdef SendHeader send
     cdef bytes room
     cdef object found
-    properties.at = topic.at = at
-    properties.size = topic.size = 0
-    properties.escaped = False
-    at = skip_space(at, end)
-    if at == end or at[0] != b"{":
-        return None
-    at += 1
-    while True:
-        at = read_value(at, end, &key)
-        if at == NULL or not key.quoted or key.escaped:
-            return None
-        at = skip_space(at, end)
-        if at == end or at[0] != b":":
-            return None
-        at = skip_space(at + 1, end)
-        if not in_ext and is_name(key.at, key.size, b"extFields", 9):
-            if at == end or at[0] != b"{" or seen:
-                return None
-            in_ext = True
-            at += 1
-            continue
-        at = read_value(at, end, &value)
-        if at == NULL or (value.escaped and not (in_ext and is_name(key.at, key.size, b"i", 1))):
-            return None
-        if not in_ext:
-            if is_name(key.at, key.size, b"code", 4):
-                if not read_number(&value, SEND_MESSAGE_V2, SEND_MESSAGE_V2, &code):
-                    return None
-            elif is_name(key.at, key.size, b"opaque", 6):
-                if not read_number(&value, -0x80000000LL, 0x7FFFFFFF, &opaque):
-                    return None
-            elif is_name(key.at, key.size, b"flag", 4):
-                if not read_number(&value, -0x80000000LL, 0x7FFFFFFF, &flag):
-                    return None
-        elif key.size == 1:
-            if key.at[0] == b"b":
-                topic = value
-                if not value.quoted:
-                    return None
-                seen |= SEEN_TOPIC
-            elif key.at[0] == b"i":
-                properties = value
-                if not value.quoted:
-                    return None
-            elif key.at[0] == b"e":
-                if not read_number(&value, -0x80000000LL, 0x7FFFFFFF, &queue_id):
-                    return None
-                seen |= 2
-            elif key.at[0] == b"f":
-                if not read_number(&value, -0x80000000LL, 0x7FFFFFFF, &sys_flag):
-                    return None
-                seen |= 4
-            elif key.at[0] == b"g":
-                if not read_number(&value, -0x7FFFFFFFFFFFFFFFLL, 0x7FFFFFFFFFFFFFFFLL, &born_ms):
-                    return None
-                seen |= 8
-            elif key.at[0] == b"h":
-                if not read_number(&value, -0x80000000LL, 0x7FFFFFFF, &message_flag):
-                    return None
-                seen |= 16
-            elif key.at[0] == b"j":
-                if not read_number(&value, -0x80000000LL, 0x7FFFFFFF, &reconsumed):
-                    return None
-            elif key.at[0] == b"a" or key.at[0] == b"c" or key.at[0] == b"n":
-                if not value.quoted:
-                    return None
-                if key.at[0] != b"n":
-                    seen |= SEEN_GROUP if key.at[0] == b"a" else 64
-            elif key.at[0] == b"k":
-                if not (is_name(value.at, value.size, b"false", 5) or is_name(value.at, value.size, b"true", 4)):
-                    return None
-            elif key.at[0] == b"d":
-                if not read_number(&value, -0x80000000LL, 0x7FFFFFFF, &number):
-                    return None
-                seen |= 128
-            elif key.at[0] == b"l":
-                if not read_number(&value, -0x80000000LL, 0x7FFFFFFF, &number):
-                    return None
-            elif key.at[0] == b"m":
-                if not is_name(value.at, value.size, b"false", 5):
-                    return None
-        at = skip_space(at, end)
-        if at == end:
-            return None
-        if at[0] == b"}" and in_ext:
-            in_ext = False
-            at = skip_space(at + 1, end)
-            if at == end:
-                return None
-        if at[0] == b"}":
-            break
-        if at[0] != b",":
-            return None
-        at += 1
-    if skip_space(at + 1, end) != end or code == 0 or seen != SEEN_ALL:
+    if not read_header(at, at + PyBytes_GET_SIZE(header), &send) or send.code != SEND_MESSAGE_V2:
         return None
     cluster = PyUnicode_AsUTF8AndSize(cluster_property, &cluster_bytes)
-    if properties.escaped:
-        room = PyBytes_FromStringAndSize(NULL, properties.size)
-        size = unescape(&properties, PyBytes_AS_STRING(room))
+    if send.properties.escaped:
+        room = PyBytes_FromStringAndSize(NULL, send.properties.size)
+        size = unescape(&send.properties, PyBytes_AS_STRING(room))
         if size < 0:
             return None
         found = read_properties(PyBytes_AS_STRING(room), size, claims, cluster, cluster_bytes)
     else:
-        found = read_properties(properties.at, properties.size, claims, cluster, cluster_bytes)
+        found = read_properties(send.properties.at, send.properties.size, claims, cluster, cluster_bytes)
     if found is None:
         return None
     return (
-        opaque,
-        flag,
-        PyUnicode_DecodeUTF8(topic.at, topic.size, NULL),
-        queue_id,
-        message_flag,
-        sys_flag,
-        born_ms,
-        reconsumed,
+        send.opaque,
+        send.flag,
+        PyUnicode_DecodeUTF8(send.topic.at, send.topic.size, NULL),
+        send.queue_id,
+        send.message_flag,
+        send.sys_flag,
+        send.born_ms,
+        send.reconsumed,
         found,
     )
 
 
 # --- the replies of a run ----------------------------------------------------------------------------------------
-
-
-cdef Py_ssize_t put_decimal(char *to, int64_t value) noexcept nogil:
-    cdef char digits[20]
-    cdef Py_ssize_t count = 0, written = 0
-    cdef uint64_t rest = value
-    if value < 0:
-        to[0] = b"-"
-        written = 1
-        rest = 0 - rest
-    while True:
-        digits[count] = <char> (ZERO + rest % 10)
-        rest //= 10
-        count += 1
-        if not rest:
-            break
-    while count:
-        count -= 1
-        to[written] = digits[count]
-        written += 1
-    return written
-
-
-cdef inline char *put_bytes(char *to, bytes piece) noexcept:
-    memcpy(to, PyBytes_AS_STRING(piece), PyBytes_GET_SIZE(piece))
-    return to + PyBytes_GET_SIZE(piece)
 
 
 def reply_frames(tuple pieces not None, list rows not None):
@@ -666,8 +370,6 @@ def reply_frames(tuple pieces not None, list rows not None):
     cdef char *frame
     cdef char *to
     cdef tuple row
-    cdef uint64_t offset
-    cdef int digit
     frames = PyBytes_FromStringAndSize(NULL, fixed * len(rows))
     start = to = PyBytes_AS_STRING(frames)
     for i in range(len(rows)):
@@ -676,10 +378,7 @@ def reply_frames(tuple pieces not None, list rows not None):
         to = put_bytes(to + 8, p0)
         to += put_decimal(to, <int64_t> row[0])
         to = put_bytes(to, p1)
-        offset = <uint64_t> <int64_t> row[1]
-        for digit in range(16):
-            to[digit] = HEX[(offset >> (60 - 4 * digit)) & 15]
-        to = put_bytes(to + 16, p2)
+        to = put_bytes(put_hex(to, <uint64_t> <int64_t> row[1]), p2)
         to += put_decimal(to, <int64_t> row[2])
         to = put_bytes(to, p3)
         to += put_decimal(to, <int64_t> row[3])
@@ -742,3 +441,45 @@ def lay_out(list rows not None, dict lanes not None, Py_ssize_t bytes_max):
         offsets.append(queue_offset)
         total += size
     return found, parts, sizes, offsets, ends, total
+
+
+# --- the records of a pull ---------------------------------------------------------------------------------------
+
+
+def run_bounds(bytes entries not None):
+    """Of consume-queue entries: where in the log the first record begins, where the last ends, the bytes of all."""
+    cdef const char *at = PyBytes_AS_STRING(entries)
+    cdef Py_ssize_t count = PyBytes_GET_SIZE(entries) // QUEUE_ENTRY_BYTES, i
+    cdef int64_t total = 0
+    for i in range(count):
+        total += <int32_t> get32(at + i * QUEUE_ENTRY_BYTES + 8)
+    at += (count - 1) * QUEUE_ENTRY_BYTES
+    return (
+        <int64_t> get64(PyBytes_AS_STRING(entries)),
+        <int64_t> get64(at) + <int32_t> get32(at + 8),
+        total,
+    )
+
+
+def gather_records(window, bytes entries not None, int64_t first, int64_t total):
+    """The records that entries point to, joined; None if one is not within `window`, which begins at `first`."""
+    cdef const char *at = PyBytes_AS_STRING(entries)
+    cdef Py_ssize_t count = PyBytes_GET_SIZE(entries) // QUEUE_ENTRY_BYTES, i
+    cdef int64_t offset, size
+    cdef Py_buffer source
+    cdef bytes records = PyBytes_FromStringAndSize(NULL, total)
+    cdef char *to = PyBytes_AS_STRING(records)
+    PyObject_GetBuffer(window, &source, PyBUF_SIMPLE)
+    try:
+        for i in range(count):
+            offset = <int64_t> get64(at) - first
+            size = <int32_t> get32(at + 8)
+            if offset < 0 or size < 0 or offset + size > source.len or size > total:
+                return None
+            memcpy(to, <const char *> source.buf + offset, size)
+            to += size
+            total -= size
+            at += QUEUE_ENTRY_BYTES
+    finally:
+        PyBuffer_Release(&source)
+    return records if total == 0 else None

@@ -11,7 +11,7 @@ class DispatchEntry(NamedTuple):
     topic: str
     queue_id: int
     queue_offset: int
-    tag_code: int  # the tag's hash, 0 without one; in the schedule topic the ms it is due
+    tag_code: int  # the tag's hash, 0 without one; in the schedule and timer topics the ms it is due
     store_ms: int
     keys: str  # KEYS as stored: keys separated by spaces; "" without
     uniq_key: str | None

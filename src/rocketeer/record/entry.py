@@ -9,13 +9,14 @@ from typing import Final, NamedTuple
 from isal.isal_zlib import crc32
 
 from rocketeer.errors import BadRecord
-from rocketeer.model.topic import SCHEDULE_TOPIC
+from rocketeer.model.topic import SCHEDULE_TOPIC, TIMER_TOPIC
 from rocketeer.record.delay_levels import DelayLevels
 from rocketeer.record.dispatch_entry import DispatchEntry as DispatchEntry
 from rocketeer.record.flags import HOSTS_V6
 from rocketeer.record.java_hash import tag_hash
 from rocketeer.record.layout import BLANK, BLANK_MAGIC, HEADS, MAGIC, Buffer, split_tail
 from rocketeer.record.speed import find_marks
+from rocketeer.record.timers import due_ms
 
 
 class Blank(NamedTuple):
@@ -92,6 +93,8 @@ def derive(topic: str, properties: bytes, store_ms: int, levels: DelayLevels) ->
     tag_code = 0 if tags is None else tag_hash(tags)
     if level and topic == SCHEDULE_TOPIC and _level(level):
         tag_code = levels.deliver_ms(_level(level), store_ms)
+    elif topic == TIMER_TOPIC:
+        tag_code = due_ms(properties)
     return tag_code, keys, uniq_key
 
 

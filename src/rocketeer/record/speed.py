@@ -9,17 +9,33 @@ from typing import TYPE_CHECKING, Any
 
 from rocketeer.record.dispatch_entry import DispatchEntry
 from rocketeer.record.speed_plain import PlainProperties as PlainProperties
+from rocketeer.record.speed_plain import (
+    QueueTail,
+    find_marks,
+    gather_records,
+    plain_properties,
+    run_bounds,
+    split_batch,
+    write_run,
+)
 from rocketeer.record.speed_plain import Row as Row
-from rocketeer.record.speed_plain import find_marks, plain_properties, split_batch, write_run
+
+if TYPE_CHECKING:
+    from rocketeer.record import _run
 
 __all__ = [
     "COMPILED",
+    "Lane",
+    "QueueTail",
+    "SendRuns",
     "find_marks",
+    "gather_records",
     "key_columns",
     "lay_out",
     "plain_properties",
     "read_send",
     "reply_frames",
+    "run_bounds",
     "split_batch",
     "split_frames",
     "write_run",
@@ -43,15 +59,22 @@ Layout = tuple[list[Any], list[bytes], list[int], list[int], dict[Any, int], int
 lay_out: Callable[[list[Row], dict[tuple[str, int], Any], int], Layout | None] | None = None
 """Only compiled: its twin is the loop of `store.append`."""
 
+Lane: "type[_run.Lane] | None" = None
+SendRuns: "type[_run.SendRuns] | None" = None
+"""Only compiled: does for a whole run what `broker.fast_path` and `store.append` do message by message."""
+
 if not TYPE_CHECKING and os.environ.get("ROCKETEER_PLAIN", "") in ("", "0"):
     try:
+        from rocketeer.record._run import Lane, QueueTail, SendRuns
         from rocketeer.record._speed import (
             find_marks,
+            gather_records,
             key_columns,
             lay_out,
             plain_properties,
             read_send,
             reply_frames,
+            run_bounds,
             split_batch,
             split_frames,
             write_run,

@@ -26,6 +26,11 @@ times reconsumed, prepared offset, and what the properties say: tag code, keys, 
 MAGIC_BYTES: Final = MAGIC.to_bytes(4, "big", signed=True)
 _new: Final = tuple.__new__  # makes a NamedTuple in half the time of calling its class
 _length: Final = Struct(">h").pack
+_ENTRY: Final = Struct(">qiq")  # of a consume queue: log offset, size, tag code
+_ENTRY_BYTES: Final = _ENTRY.size
+_pack_entry: Final = _ENTRY.pack
+_unpack_entries: Final = _ENTRY.iter_unpack
+_offset: Final = Struct(">q").unpack_from
 # One search finds all four, however many properties a sender adds. It reads them as decode_properties does:
 # names only where a name may stand, empty values as none.
 _MARKS: Final = re.compile("\x02(TAGS|KEYS|UNIQ_KEY|DELAY)\x01([^\x02]+)")
@@ -152,3 +157,49 @@ def write_run(
         target[at + 4 : at + 8] = MAGIC_BYTES
         at += size
     return entries
+
+
+def run_bounds(entries: bytes) -> tuple[int, int, int]:
+    """Of consume-queue entries: where in the log the first record begins, where the last ends, the bytes of all."""
+    sizes = [size for _, size, _ in _unpack_entries(entries)]
+    (first,) = _offset(entries)
+    (last,) = _offset(entries, len(entries) - _ENTRY_BYTES)
+    return first, last + sizes[-1], sum(sizes)
+
+
+def gather_records(window: memoryview, entries: bytes, first: int, total: int) -> bytes | None:
+    """The records that entries point to, joined; None if one is not within `window`, which begins at `first`."""
+    parts = []
+    for log_offset, size, _ in _unpack_entries(entries):
+        at = log_offset - first
+        if at < 0 or size < 0 or at + size > len(window):
+            return None
+        parts.append(window[at : at + size])
+    records = b"".join(parts)
+    return records if len(records) == total else None
+
+
+class QueueTail:
+    """The end of a consume queue: what the hot path needs of it. `store.consume_queue` builds on it."""
+
+    __slots__ = ("_due", "_tail", "max_offset")
+
+    max_offset: int
+    _due: int
+    _tail: bytearray
+
+    def put(self, queue_offset: int, log_offset: int, size: int, tag_code: int) -> bool:
+        """Add the next entry; False if the queue has that offset already (dispatch may repeat itself)."""
+        if queue_offset != self.max_offset and not self._move_to(queue_offset):
+            return False
+        self._tail += _pack_entry(log_offset, size, tag_code)
+        self.max_offset = queue_offset + 1
+        if queue_offset >= self._due:
+            self._write_out_due()
+        return True
+
+    def _move_to(self, offset: int) -> bool:
+        raise NotImplementedError
+
+    def _write_out_due(self) -> None:
+        raise NotImplementedError

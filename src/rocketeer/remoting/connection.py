@@ -29,10 +29,17 @@ RUN_FRAMES_MAX = 64
 
 NOBODY = "?"
 
+GATHER_BYTES_MIN = 16 << 10
+GATHER_PARTS_MAX = 64
+"""From so many bytes on, in no more than so many pieces, replies are written without being joined first."""
+
 TURN_BYTES = 64 << 10
 """After so much from one peer the others are read first."""
 
 Process = Callable[[list[Frame], "Connection"], None]
+
+Take = Callable[[bytes, "Connection"], int]
+"""Serves what it can from the front of the bytes; how many it took. The frames behind them are for `Process`."""
 
 
 class Connection(asyncio.Protocol):
@@ -48,6 +55,7 @@ class Connection(asyncio.Protocol):
         "_process",
         "_reading_paused",
         "_splitter",
+        "_take",
         "_transport",
         "attachments",
         "frame_began_s",
@@ -61,10 +69,12 @@ class Connection(asyncio.Protocol):
         self,
         process: Process,
         *,
+        take: Take | None = None,
         on_open: Callable[["Connection"], None],
         on_close: Callable[["Connection"], None],
     ) -> None:
         self._process = process
+        self._take = take
         self._on_open = on_open
         self._on_close = on_close
         self._splitter = FrameSplitter()
@@ -100,8 +110,15 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         now_s = self.last_read_s = asyncio.get_running_loop().time()
+        read_bytes = len(data)
         try:
-            frames = self._splitter.feed(data)
+            whole = self._splitter.gather(data)
+            if whole is not None and self._take is not None and not self._postponed:
+                taken = self._take(whole, self)
+                if taken:
+                    self.frame_began_s = 0.0
+                    whole = whole[taken:] if taken < len(whole) else None
+            frames = [] if whole is None else self._splitter.split(whole)
         except ProtocolError as error:
             self.close(str(error))
             return
@@ -117,7 +134,7 @@ class Connection(asyncio.Protocol):
                 self.close(str(self._splitter.error))
         elif not self.frame_began_s and self._splitter.pending_bytes:
             self.frame_began_s = now_s
-        if len(data) >= TURN_BYTES and not self._reading_paused and not self.closed:
+        if read_bytes >= TURN_BYTES and not self._reading_paused and not self.closed:
             # There is more where this came from; libuv would read on and on while others wait.
             assert self._transport is not None
             self._transport.pause_reading()
@@ -141,7 +158,7 @@ class Connection(asyncio.Protocol):
             if self._out:
                 out = self._out
                 self._out = []
-                self.write(out[0] if len(out) == 1 else b"".join(out))
+                self._write_all(out)
         if failure is not None:  # what was answered before it has been written
             self.close(str(failure))
 
@@ -218,15 +235,30 @@ class Connection(asyncio.Protocol):
         if transport is None or transport.is_closing():
             return
         transport.write(data)
+        self._check_unread(transport)
+
+    def _check_unread(self, transport: asyncio.Transport) -> None:
         if transport.get_write_buffer_size() > WRITE_BYTES_MAX:
             self.close(f"the peer left more than {WRITE_BYTES_MAX} bytes of replies unread", abort=True)
+
+    def _write_all(self, parts: list[bytes | memoryview]) -> None:
+        """Small pieces are joined, large ones are cheaper written as they are."""
+        if len(parts) == 1:
+            self.write(parts[0])
+        elif len(parts) > GATHER_PARTS_MAX or sum([len(part) for part in parts]) < GATHER_BYTES_MIN:
+            self.write(b"".join(parts))
+        else:
+            transport = self._transport
+            if transport is not None and not transport.is_closing():
+                transport.writelines(parts)
+                self._check_unread(transport)
 
     def write_parts(self, parts: list[bytes | memoryview]) -> None:
         """Write one frame that is still in pieces (a pull reply: header and slices of the log)."""
         if self._corked:
             self._out.extend(parts)
         else:
-            self.write(b"".join(parts))
+            self._write_all(parts)
 
     async def call(self, command: Command, timeout_s: float) -> Command:
         """Ask the peer something (its running info, its transaction's state) and wait for the answer."""

@@ -5,7 +5,8 @@ brought go through it alike, so they give the same bytes and derive the same.
 Nothing here blocks or locks: it all runs on the event loop's thread.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from rocketeer.clock import Clock
 from rocketeer.errors import StoreRefused
@@ -14,10 +15,13 @@ from rocketeer.record.entry import DispatchEntry, derive
 from rocketeer.record.flags import BORN_HOST_V6, STORE_HOST_V6
 from rocketeer.record.hosts import V6_BYTES
 from rocketeer.record.layout import HEADS, PROPERTIES_BYTES_MAX, PendingMessage
-from rocketeer.record.speed import Layout, Row, lay_out, write_run
+from rocketeer.record.speed import Lane, Layout, Row, SendRuns, lay_out, write_run
 from rocketeer.store.commit_log import CommitLog
 from rocketeer.store.consume_queue import ConsumeQueue
 from rocketeer.store.dispatch import TX_UNSEEN, Dispatch
+
+if TYPE_CHECKING:
+    from rocketeer.record import _run
 
 EXTRA_BYTES_MAX = 64 * 1024  # what a record may have besides the largest body
 
@@ -108,9 +112,10 @@ class Appender:
         first = log.max_offset
         if first + total > log.mark:
             first = log.make_room(total)
+        records = bytearray(total)
         entries = write_run(
-            log.map,
-            first - log.base,
+            records,
+            0,
             rows,
             topic_parts,
             sizes,
@@ -120,6 +125,7 @@ class Appender:
             self._store_host,
             self._store_bits,
         )
+        log.write(first, records)
         # Copied first, published second: readers trust every byte below `max_offset`, and nothing that is
         # derived points beyond it.
         log.max_offset = first + total
@@ -131,14 +137,53 @@ class Appender:
         return entries
 
     def _derive(self, lanes: Sequence[_Lane], entries: Sequence[DispatchEntry]) -> None:
-        for lane, entry in zip(lanes, entries, strict=True):
-            if not entry[9] & TX_UNSEEN:
-                lane.queue.put(entry[4], entry[0], entry[1], entry[5])
+        if self._dispatch.queues.extension is not None:
+            for lane, entry in zip(lanes, entries, strict=True):
+                if not entry.sys_flag & TX_UNSEEN:
+                    lane.queue.append(entry)
+        else:
+            for lane, entry in zip(lanes, entries, strict=True):
+                if not entry[9] & TX_UNSEEN:
+                    lane.queue.put(entry[4], entry[0], entry[1], entry[5])
         if self._index_extend is not None:
             self._index_extend(entries)
         for dispatcher in self._dispatchers:
             for entry in entries:
                 dispatcher(entry)
+
+    def send_runs(
+        self,
+        qualify: Callable[[str], int | None],
+        *,
+        claims: frozenset[str],
+        cluster_property: str,
+        pieces: tuple[bytes, ...],
+    ) -> "_run.SendRuns | None":
+        """The compiled way for runs of sends, if it is installed.
+
+        `qualify` says how many queues of a topic plain sends may go to, None if they may not.
+        """
+        if (
+            SendRuns is None
+            or Lane is None
+            or self._store_bits
+            or self._dispatch.queues.extension is not None
+        ):
+            return None
+        new_lane, get_or_make = Lane, self._dispatch.queues.get_or_make
+        return SendRuns(
+            qualify=qualify,
+            lane_of=lambda topic, queue_id: new_lane(topic, queue_id, get_or_make(topic, queue_id)),
+            writer=self,
+            log=self._log,
+            index=self._dispatch.index,
+            listeners=self._listeners,
+            claims=claims,
+            cluster_property=cluster_property,
+            store_host=self._store_host,
+            pieces=pieces,
+            message_bytes_max=self._message_bytes_max,
+        )
 
     def forget(self, topic: str) -> None:
         """The topic's queues are gone; its next message makes new ones."""

@@ -10,7 +10,6 @@ is done by one thread, the event loop's. Everything else in the store is derived
 import logging
 import os
 from collections import deque
-from mmap import mmap
 from pathlib import Path
 
 from rocketeer.errors import StoreError, StoreRefused
@@ -18,7 +17,7 @@ from rocketeer.record.layout import BLANK, BLANK_MAGIC, MAGIC
 from rocketeer.store.file_cache import files_share
 from rocketeer.store.kernel import sync_folder
 from rocketeer.store.preparing import AHEAD_BYTES, Preparer
-from rocketeer.store.segment import NAME_DIGITS, Segment
+from rocketeer.store.segment import NAME_DIGITS, Segment, no_room
 
 log = logging.getLogger(__name__)
 
@@ -31,8 +30,9 @@ _REFUSING = -1
 class CommitLog:
     """Bytes [min_offset, max_offset). Readers trust every byte below `max_offset`.
 
-    `map`, `base` and `mark` are for the writer's inner loop (append.py): a record that ends at or below `mark`
-    may be stored into `map` at its offset minus `base`; for any other, `make_room` comes first.
+    `fd`, `base` and `mark` are for the writer's inner loops: a run that ends at or below `mark` may be written to
+    `fd` at its offset minus `base`; for any other, `make_room` comes first. Written, not stored into the mapping:
+    a store into a page that was never touched has the kernel fill the page with zeros first.
     """
 
     __slots__ = (
@@ -41,8 +41,8 @@ class CommitLog:
         "_preparer",
         "_refusal",
         "base",
+        "fd",
         "folder",
-        "map",
         "mark",
         "max_offset",
         "min_offset",
@@ -56,7 +56,7 @@ class CommitLog:
         self.segments: list[Segment] = []
         self.min_offset = 0
         self.max_offset = 0
-        self.map: mmap | None = None
+        self.fd = -1
         self.base = 0
         self.mark = _REFUSING
         self._active: Segment | None = None
@@ -129,7 +129,8 @@ class CommitLog:
     def close(self) -> None:
         self.refuse(StoreRefused(StoreRefused.NOT_WRITABLE, "message store has been shut down"))
         self._preparer.close()
-        self.map = self._active = None
+        self._active = None
+        self.fd = -1
         for segment in self.segments:
             segment.let_go()
 
@@ -154,6 +155,17 @@ class CommitLog:
         self._preparer.look_ahead(active, self.max_offset - self.base)
         return self.max_offset
 
+    def write(self, offset: int, data: bytes | bytearray | memoryview) -> None:
+        """Put bytes into the active segment, where `make_room` found room for them. Raises StoreRefused."""
+        view = memoryview(data)
+        at = offset - self.base
+        try:
+            while view:
+                done = os.pwrite(self.fd, view, at)
+                view, at = view[done:], at + done
+        except OSError as error:
+            raise no_room(error) from error
+
     def put_raw(self, data: memoryview) -> None:
         """Store any bytes at the end of the log, across segments if need be: a copy of another log's."""
         while data:
@@ -163,8 +175,7 @@ class CommitLog:
             if end > active.reserved:
                 active.reserve(max(end, active.reserved + _INLINE_BYTES))
                 self._preparer.look_ahead(active, at)
-            assert self.map is not None
-            self.map[at:end] = data[: end - at]
+            self.write(self.max_offset, data[: end - at])
             self.max_offset = self.base + end
             data = data[end - at :]
             if end == self.segment_bytes:
@@ -176,14 +187,13 @@ class CommitLog:
         following = self._preparer.take(base)  # first: when the disk is full, nothing has changed
         if active is not None:
             at = self.max_offset - self.base
+            assert self.segment_bytes - at >= BLANK.size, "make_room leaves room for it"
             try:
                 active.reserve(at + BLANK.size)
+                self.write(self.max_offset, BLANK.pack(self.segment_bytes - at, BLANK_MAGIC))
             except StoreRefused:
                 self._preparer.give_back(following)
                 raise
-            assert self.map is not None
-            assert self.segment_bytes - at >= BLANK.size, "make_room leaves room for it"
-            self.map[at : at + BLANK.size] = BLANK.pack(self.segment_bytes - at, BLANK_MAGIC)
             self.max_offset = base
             self._finish(active)
         if not self.segments:
@@ -196,7 +206,8 @@ class CommitLog:
 
     def _finish(self, active: Segment) -> None:
         """The segment is full."""
-        self._active = self.map = None
+        self._active = None
+        self.fd = -1
         self.mark = _REFUSING
         active.seal()
 
@@ -205,7 +216,7 @@ class CommitLog:
         self.base = segment.base
         segment.reserved = max(segment.reserved, self.max_offset - segment.base)
         segment.map_in()
-        self.map = segment.map
+        self.fd = segment.descriptor()
         self._set_mark(segment)
         self._preparer.look_ahead(segment, self.max_offset - segment.base)
 

@@ -12,6 +12,8 @@ import os
 from collections.abc import Callable
 from typing import Protocol
 
+from rocketeer.record.speed import QueueTail
+from rocketeer.store.consume_queue_ext import ExtUnit
 from rocketeer.store.file_cache import FileCache
 from rocketeer.store.queue_entry import BLANK, BLANK_SIZE, ENTRY, ENTRY_BYTES, QueueEntry, rounded_file_bytes
 from rocketeer.store.queue_files import QueueFiles
@@ -33,8 +35,6 @@ FILE_BYTES = 300_000 * ENTRY_BYTES
 WRITE_OUT_ENTRIES = 2 * 4096 // ENTRY_BYTES  # flushConsumeQueueLeastPages: a tail this long is written out
 _WALK = 4096  # entries looked at in one read while passing over blanks
 
-_pack = ENTRY.pack
-
 
 class Dispatched(Protocol):
     """What a queue keeps of a dispatched message."""
@@ -49,7 +49,7 @@ class Dispatched(Protocol):
     def tag_code(self) -> int: ...
 
 
-class ConsumeQueue:
+class ConsumeQueue(QueueTail):
     """Entries [min_offset, max_offset) of one queue; queue offsets count entries.
 
     Invariant: entries below `_written` are in files, the rest is the tail; offsets never repeat.
@@ -57,12 +57,9 @@ class ConsumeQueue:
     """
 
     __slots__ = (
-        "_due",
         "_files",
         "_first",
-        "_tail",
         "_written",
-        "max_offset",
         "min_offset",
         "queue_id",
         "topic",
@@ -90,17 +87,6 @@ class ConsumeQueue:
     def append(self, entry: Dispatched) -> bool:
         """Add the next entry; False if the queue has that offset already (dispatch may repeat itself)."""
         return self.put(entry.queue_offset, entry.log_offset, entry.size, entry.tag_code)
-
-    def put(self, queue_offset: int, log_offset: int, size: int, tag_code: int) -> bool:
-        """`append` for whoever has the numbers at hand: the hot path."""
-        if queue_offset != self.max_offset and not self._move_to(queue_offset):
-            return False
-        tail = self._tail
-        tail += _pack(log_offset, size, tag_code)
-        self.max_offset = queue_offset + 1
-        if queue_offset >= self._due:
-            self._write_out_due()
-        return True
 
     @property
     def pending_bytes(self) -> int:
@@ -189,6 +175,10 @@ class ConsumeQueue:
         if offset < self.min_offset:
             return b""
         return self._bytes(offset, min(offset + count, self.max_offset))
+
+    def unit(self, code: int) -> ExtUnit | None:
+        """What stands beside an entry with this tag code, in queues that keep such units (`ExtendedQueue`)."""
+        return None
 
     def entry(self, offset: int) -> QueueEntry | None:
         """The entry at `offset` if the queue has it."""

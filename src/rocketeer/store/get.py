@@ -3,25 +3,25 @@
 The statuses and next offsets are RocketMQ 4.9.8's, case by case: clients move their offsets by them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
-from struct import Struct
 
 import msgspec
 
 from rocketeer.config import BrokerRole, StoreConfig
 from rocketeer.record.delay_levels import DelayLevels
 from rocketeer.record.entry import DispatchEntry, entry_at
+from rocketeer.record.speed import gather_records, run_bounds
 from rocketeer.store.commit_log import CommitLog
 from rocketeer.store.consume_queue import BLANK_SIZE, ENTRY, ENTRY_BYTES, ConsumeQueue
 from rocketeer.store.consume_queue_ext import is_address
+from rocketeer.store.filtered import RecordTest, scan_run
 from rocketeer.store.kernel import physical_memory_bytes
+from rocketeer.store.large import COLD_BYTES_MAX, LARGE_BYTES_MAX, read_large
 from rocketeer.store.queue_table import QueueTable
 
 _SCAN_ENTRIES = 16_000 // ENTRY_BYTES  # looked at for one pull, however few match
-_AT_ONCE = 64
-# Entries of a pull unpacked in one call: log offset, size, tag code, log offset, ...
-_MANY = tuple(Struct(">" + "qiq" * count) for count in range(_AT_ONCE + 1))
+SCAN_LARGE = 4096  # the same for a reader in bulk
 
 
 class GetStatus(Enum):
@@ -45,14 +45,13 @@ class Fetched(msgspec.Struct):
     next_offset: int
     min_offset: int
     max_offset: int
-    parts: list[memoryview] = []
+    parts: Sequence[bytes | memoryview] = ()
     count: int = 0
     bytes: int = 0
     suggest_slave: bool = False
 
 
 Accepts = Callable[[int], bool]
-Matches = Callable[[memoryview], bool]
 
 
 class Reader:
@@ -65,7 +64,6 @@ class Reader:
         self._by_key = queues.by_key
         self._in_memory_bytes = physical_memory_bytes() * config.memory_ratio // 100
         self._count_memory = config.pull_count_max_memory
-        self._run_max = min(config.pull_count_max_memory, _AT_ONCE)
         self._bytes_memory = config.pull_bytes_max_memory
         self._count_disk = config.pull_count_max_disk
         self._bytes_disk = config.pull_bytes_max_disk
@@ -80,11 +78,13 @@ class Reader:
         max_count: int,
         max_bytes: int | None = None,
         accepts: Accepts | None = None,
-        matches: Matches | None = None,
+        matches: RecordTest | None = None,
+        large_bytes: int | None = None,
     ) -> Fetched:
         """Messages from `offset` on: at most `max_count`, and as many bytes as a pull may carry (at least one).
 
-        `accepts` sees tag codes, `matches` (for filters on properties) whole records.
+        `accepts` sees tag codes, `matches` whole records. With `large_bytes` that is the limit, not the
+        configured ones.
         """
         queue = self._by_key.get((topic, queue_id))
         # RocketMQ 4.9 makes the queue on the spot and so never says NO_MATCHED_LOGIC_QUEUE.
@@ -97,8 +97,14 @@ class Reader:
             if offset == high:
                 return Fetched(GetStatus.OFFSET_OVERFLOW_ONE, offset, low, high)
             return self._moved(GetStatus.OFFSET_OVERFLOW_BADLY, offset, high, low, high)
+        if large_bytes is not None:
+            return self._get_large(queue, offset, max_count, large_bytes, accepts, matches)
         if accepts is None and matches is None and max_count > 0:
             found = self._get_run(queue, offset, max_count, max_bytes)
+            if found is not None:
+                return found
+        elif matches is not None and accepts is None and max_bytes is None and max_count > 0:
+            found = self._get_filtered(queue, offset, max_count, matches)
             if found is not None:
                 return found
         return self._scan(queue, offset, max_count, max_bytes, accepts, matches)
@@ -110,39 +116,72 @@ class Reader:
         self, queue: ConsumeQueue, offset: int, max_count: int, max_bytes: int | None
     ) -> Fetched | None:
         """The common case, everything in memory and wanted; None when a limit cuts in: the scan decides then."""
-        count_max = self._run_max
-        if max_count < count_max:
-            count_max = max_count
-        elif max_count > count_max < self._count_memory:
-            return None
+        count_max = min(max_count, self._count_memory)
         in_file = self._queues.entries_per_file - offset % self._queues.entries_per_file
         raw = queue.read(offset, count_max if count_max < in_file else in_file)
         count = len(raw) // ENTRY_BYTES
         if not count or len(raw) % ENTRY_BYTES:
             return None
-        fields = _MANY[count].unpack(raw)
-        offsets, sizes = fields[::3], fields[1::3]
-        total = sum(sizes)
+        first, end, total = run_bounds(raw)
         log = self._log
-        first = offsets[0]
-        last = offsets[-1]
         if (
             total > self._bytes_memory
             or (max_bytes is not None and total > max_bytes)
             or log.max_offset - first > self._in_memory_bytes
         ):
             return None
-        end = last + sizes[-1]
         window = log.read(first, end - first)
         if window is None:
             return None
         if end - first == total:  # records do not overlap, so they are one run
-            parts = [window]
+            parts: list[bytes | memoryview] = [window]
         else:
-            parts = [window[at - first : at - first + size] for at, size in zip(offsets, sizes, strict=True)]
+            records = gather_records(window, raw, first, total)
+            if records is None:
+                return None
+            parts = [records]
         return Fetched(
             GetStatus.FOUND, offset + count, queue.min_offset, queue.max_offset, parts, count, total, False
         )
+
+    def _get_filtered(
+        self, queue: ConsumeQueue, offset: int, max_count: int, matches: RecordTest
+    ) -> Fetched | None:
+        """Everything in memory and plain; None when it is not: the scan decides then."""
+        entry = queue.entry(offset)
+        if entry is None or self._log.max_offset - entry.log_offset > self._in_memory_bytes:
+            return None
+        count_max = min(max_count, self._count_memory)
+        per_file = self._queues.entries_per_file
+        run = scan_run(queue, self._log, offset, count_max, self._bytes_memory, per_file, matches)
+        if run is None:
+            return None
+        (looked_at, found), parts = run
+        status = GetStatus.FOUND if found else GetStatus.NO_MATCHED_MESSAGE
+        size = sum([size for _, size in found])
+        low, high = queue.min_offset, queue.max_offset
+        return Fetched(status, offset + looked_at, low, high, parts, len(found), size)
+
+    def _get_large(
+        self,
+        queue: ConsumeQueue,
+        offset: int,
+        max_count: int,
+        large_bytes: int,
+        accepts: Accepts | None,
+        matches: RecordTest | None,
+    ) -> Fetched:
+        limit = min(max(large_bytes, 0), LARGE_BYTES_MAX)
+        entry = queue.entry(offset)
+        if entry is not None and self._log.max_offset - entry.log_offset > self._in_memory_bytes:
+            limit = min(limit, COLD_BYTES_MAX)
+        if accepts is None and matches is None and max_count > 0:
+            found = read_large(queue, self._log, offset, max_count, limit)
+            if found is not None:
+                parts, count, size = found
+                low, high = queue.min_offset, queue.max_offset
+                return Fetched(GetStatus.FOUND, offset + count, low, high, parts, count, size)
+        return self._scan(queue, offset, max_count, limit, accepts, matches, large=True)
 
     def _scan(
         self,
@@ -151,13 +190,16 @@ class Reader:
         max_count: int,
         max_bytes: int | None,
         accepts: Accepts | None,
-        matches: Matches | None,
+        matches: RecordTest | None,
+        *,
+        large: bool = False,
     ) -> Fetched:
         """RocketMQ's loop, entry by entry."""
+        parts: list[memoryview] = []
         log = self._log
         in_file = self._queues.entries_per_file - offset % self._queues.entries_per_file
-        raw = queue.read(offset, min(in_file, max(_SCAN_ENTRIES, max_count)))
-        result = Fetched(GetStatus.NO_MATCHED_MESSAGE, offset, queue.min_offset, queue.max_offset, [])
+        raw = queue.read(offset, min(in_file, SCAN_LARGE if large else max(_SCAN_ENTRIES, max_count)))
+        result = Fetched(GetStatus.NO_MATCHED_MESSAGE, offset, queue.min_offset, queue.max_offset)
         if not raw:
             per_file = self._queues.entries_per_file
             result.status = GetStatus.OFFSET_FOUND_NULL
@@ -172,13 +214,17 @@ class Reader:
             if log_offset < skip_to:
                 looked_at += 1
                 continue
-            if self._is_full(result, size, max_count, max_bytes, max_log_offset - log_offset):
+            if self._is_full(result, size, max_count, max_bytes, max_log_offset - log_offset, large):
                 break
             looked_at += 1
             if accepts is not None and not accepts(self._tag_code(tag_code, log_offset, size)):
                 if not result.count:
                     result.status = GetStatus.NO_MATCHED_MESSAGE
                 continue
+            if matches is not None and is_address(tag_code):
+                unit = queue.unit(tag_code)
+                if unit is not None and not matches.may_match(unit):
+                    continue  # the record, which may have to come from the disk, is not even looked at
             record = log.read(log_offset, size)
             if record is None:
                 if not result.count:
@@ -186,7 +232,7 @@ class Reader:
                 if size != BLANK_SIZE:  # a blank tells nothing of its neighbours
                     skip_to = log.next_segment_offset(log_offset)
                 continue
-            if matches is not None and not matches(record):
+            if matches is not None and not matches.matches(record):
                 if not result.count:
                     result.status = GetStatus.NO_MATCHED_MESSAGE
                 continue
@@ -197,22 +243,31 @@ class Reader:
             if log_offset == end:
                 joined = log.read(start, log_offset + size - start)
                 assert joined is not None
-                result.parts[-1] = joined
+                parts[-1] = joined
             else:
-                result.parts.append(record)
+                parts.append(record)
                 start = log_offset
             end = log_offset + size
+        result.parts = parts
         result.next_offset = offset + looked_at
         result.suggest_slave = max_log_offset - log_offset > self._in_memory_bytes
         return result
 
     def _is_full(
-        self, result: Fetched, size: int, max_count: int, max_bytes: int | None, behind_bytes: int
+        self,
+        result: Fetched,
+        size: int,
+        max_count: int,
+        max_bytes: int | None,
+        behind_bytes: int,
+        large: bool,
     ) -> bool:
         if not result.count:
             return False
         if result.count >= max_count or (max_bytes is not None and result.bytes + size > max_bytes):
             return True
+        if large:
+            return False
         if behind_bytes > self._in_memory_bytes:
             return result.bytes + size > self._bytes_disk or result.count >= self._count_disk
         return result.bytes + size > self._bytes_memory or result.count >= self._count_memory

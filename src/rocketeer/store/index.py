@@ -7,8 +7,11 @@ process and costs nothing: recovery dispatches again from `safe_offset`.
 import logging
 import os
 from collections import deque
+from collections.abc import Sequence
 from datetime import datetime, timedelta
-from itertools import islice
+from typing import NamedTuple
+
+import numpy as np
 
 from rocketeer.clock import Clock
 from rocketeer.record.entry import DispatchEntry
@@ -20,6 +23,15 @@ from rocketeer.store.index_slice import IndexSlice, PrefixHashes, key_columns
 log = logging.getLogger(__name__)
 
 SLICE_MESSAGES = 512
+
+
+class Waiting(NamedTuple):
+    """The keys of messages next to each other, on their way into files."""
+
+    columns: tuple[bytes, bytes, bytes]
+    messages: int
+    first: int
+    end: int
 
 
 class Index:
@@ -34,21 +46,59 @@ class Index:
         self._entries_max = entries
         self._clock = clock
         self._files: list[IndexFile] = []
-        self._pending: deque[DispatchEntry] = deque()
+        self._pending: deque[Waiting] = deque()
+        self._loose: list[DispatchEntry] = []
+        self._count = 0
         self._prefixes = PrefixHashes()
         self._slice: IndexSlice | None = None
         self._unsynced: set[str] = set()
         self._next_offset = 0
         self._next_file = NextIndexFile(self._folder, slots, entries)
-        self.add = self._pending.append  # the hot paths are one C call
-        self.extend = self._pending.extend
 
     # --- filling -----------------------------------------------------------------------------
+
+    def add(self, entry: DispatchEntry) -> None:
+        """Collect one message."""
+        self._loose.append(entry)
+        if len(self._loose) >= SLICE_MESSAGES:
+            self._gather()
+
+    def extend(self, entries: Sequence[DispatchEntry]) -> None:
+        """Collect messages that follow each other."""
+        self._loose += entries
+        if len(self._loose) >= SLICE_MESSAGES:
+            self._gather()
+
+    def extend_columns(
+        self, columns: tuple[bytes, bytes, bytes], messages: int, first: int, end: int
+    ) -> None:
+        """Collect `messages` messages, in the log from `first` to `end`, whose keys the caller has hashed.
+
+        The columns are the bytes of what `key_columns` gives.
+        """
+        if self._loose:
+            self._gather()
+        self._pending.append(Waiting(columns, messages, first, end))
+        self._count += messages
+
+    def _gather(self) -> None:
+        loose, self._loose = self._loose, []
+        columns = key_columns(loose, self._prefixes)
+        last = loose[-1]
+        self._pending.append(
+            Waiting(
+                tuple(column.tobytes() for column in columns),  # type: ignore[arg-type]
+                len(loose),
+                loose[0].log_offset,
+                last.log_offset + last.size,
+            )
+        )
+        self._count += len(loose)
 
     @property
     def pending_count(self) -> int:
         """Messages collected and not yet written."""
-        return len(self._pending)
+        return self._count + len(self._loose)
 
     @property
     def next_offset(self) -> int:
@@ -57,13 +107,17 @@ class Index:
 
     def safe_offset(self, dispatched_offset: int) -> int:
         """Up to where the index is written, given up to where messages were dispatched to it."""
-        return self._pending[0].log_offset if self._pending else dispatched_offset
+        if self._pending:
+            return self._pending[0].first
+        return self._loose[0].log_offset if self._loose else dispatched_offset
 
     def flush_pending(self, limit: int = SLICE_MESSAGES) -> bool:
         """Write up to `limit` waiting messages; False if none waits. OSError (no space): they still wait.
 
         A call may only make the file ready that will hold them: True means something was done.
         """
+        if self._loose:
+            self._gather()
         if not self._pending:
             return False
         if not self._is_file_ready():
@@ -77,21 +131,29 @@ class Index:
             self._unsynced.add(file.path)
         self._slice = None
         self._next_offset = batch.end_offset
-        if batch.messages == len(self._pending):
-            self._pending.clear()
-        else:
-            for _ in range(batch.messages):
-                self._pending.popleft()
+        for _ in range(batch.runs):
+            self._count -= self._pending.popleft().messages
         return True
 
     def _next_slice(self, limit: int) -> IndexSlice:
-        entries = list(islice(self._pending, limit))
-        known = self._next_offset
-        fresh = entries
-        if entries[0].log_offset < known:
-            fresh = [entry for entry in entries if entry.log_offset >= known]
-        end = fresh[-1].log_offset + fresh[-1].size if fresh else known
-        return IndexSlice(*key_columns(fresh, self._prefixes), messages=len(entries), end_offset=end)
+        runs = []
+        messages = 0
+        for run in self._pending:
+            runs.append(run)
+            messages += run.messages
+            if messages >= limit:
+                break
+        hashes, offsets, times = (
+            b"".join(parts) for parts in zip(*[run.columns for run in runs], strict=True)
+        )
+        hashed = np.frombuffer(hashes, np.int32)
+        log_offsets = np.frombuffer(offsets, np.int64)
+        store_ms = np.frombuffer(times, np.int64)
+        if runs[0].first < self._next_offset:  # dispatched again after a crash
+            fresh = log_offsets >= self._next_offset
+            hashed, log_offsets, store_ms = hashed[fresh], log_offsets[fresh], store_ms[fresh]
+        end = max(runs[-1].end, self._next_offset)
+        return IndexSlice(hashed, log_offsets, store_ms, runs=len(runs), end_offset=end)
 
     def _is_file_ready(self) -> bool:
         """Is there a file with room? The one after it is made ready meanwhile, one small step each time."""
@@ -152,7 +214,7 @@ class Index:
         except OSError:
             pass  # a full disk stops writing, not reading; whoever fills the index says so
         wanted = key_hash(f"{topic}#{key}")
-        found = self._waiting(topic, key, begin_ms, end_ms, count_max) if self._pending else []
+        found = self._waiting(wanted, begin_ms, end_ms, count_max) if self._pending else []
         for file in reversed(self._files):
             if file.overlaps(begin_ms, end_ms):
                 found += file.select(wanted, begin_ms, end_ms, count_max - len(found))
@@ -162,16 +224,18 @@ class Index:
                 break
         return found
 
-    def _waiting(self, topic: str, key: str, begin_ms: int, end_ms: int, count_max: int) -> list[int]:
+    def _waiting(self, wanted: int, begin_ms: int, end_ms: int, count_max: int) -> list[int]:
         """As `query`, among the messages that no file has yet."""
-        found = (
-            entry.log_offset
-            for entry in reversed(self._pending)
-            if entry.topic == topic
-            and begin_ms <= entry.store_ms <= end_ms
-            and (key == entry.uniq_key or key in entry.keys.split(" "))
-        )
-        return list(islice(found, count_max))
+        found: list[int] = []
+        for run in reversed(self._pending):
+            hashes, offsets, times = run.columns
+            store_ms = np.frombuffer(times, np.int64)
+            same = np.frombuffer(hashes, np.int32) == wanted
+            same &= (begin_ms <= store_ms) & (store_ms <= end_ms)
+            found += np.frombuffer(offsets, np.int64)[same][::-1].tolist()
+            if len(found) >= count_max:
+                break
+        return found[:count_max]
 
     # --- opening, repairing, ageing ----------------------------------------------------------
 
@@ -261,6 +325,8 @@ class Index:
             os.unlink(os.path.join(self._folder, name))
         self._files.clear()
         self._pending.clear()
+        self._loose.clear()
+        self._count = 0
         self._slice = None
         self._unsynced.clear()
         self._next_offset = 0

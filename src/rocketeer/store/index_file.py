@@ -19,6 +19,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from rocketeer.store.index_twin import compiled as _compiled
+
 HEADER = struct.Struct(">qqqqii")
 assert HEADER.size == 40, "the files interoperate with RocketMQ's"
 SLOT = np.dtype(">i4")
@@ -111,35 +113,52 @@ class IndexFile:
         hashes, log_offsets, store_ms = hashes[:count], log_offsets[:count], store_ms[:count]
         self._open_for_writing()
 
-        places = hashes % np.int32(self.slots_max)
-        numbers = np.arange(first, first + count, dtype=np.int32)
-        older = self._slots[places].astype(np.int32)
-        older[(older < 0) | (older > numbers)] = 0
-        _link_within(places, numbers, older)
-
         begin_ms = int(store_ms[0]) if first == 1 else head.begin_ms
-        seconds = _seconds_since(begin_ms, store_ms)
-        if first == 1:  # RocketMQ measures the first entry from the end of the file before
-            seconds[0] = _seconds_since(head.begin_ms, store_ms[:1])[0]
-
-        batch = np.empty(count, ENTRY)
-        batch["hash"] = hashes
-        batch["log_offset"] = log_offsets
-        batch["seconds"] = seconds
-        batch["older"] = older
-        self._write_entries(first, batch)
+        # RocketMQ measures the first entry of a file from the end of the file before.
+        entries, fresh = self._link(hashes, log_offsets, store_ms, first, head.begin_ms, begin_ms)
+        self._write_entries(first, entries)
         self._set_header(
             IndexHeader(
                 begin_ms,
                 int(store_ms[-1]),
                 int(log_offsets[0]) if first == 1 else head.begin_offset,
                 int(log_offsets[-1]),
-                head.used_slots + count - int(np.count_nonzero(older)),
+                head.used_slots + fresh,
                 first + count,
             )
         )
-        self._slots[places] = numbers  # of equal places the last one stays
+        if _compiled is not None:
+            _compiled.fill_slots(self._slots.view(np.uint8), hashes, first)
+        else:  # of equal places the last one stays
+            self._slots[hashes % np.int32(self.slots_max)] = np.arange(first, first + count, dtype=np.int32)
         return count
+
+    def _link(
+        self,
+        hashes: NDArray[np.int32],
+        log_offsets: NDArray[np.int64],
+        store_ms: NDArray[np.int64],
+        first: int,
+        first_begin_ms: int,
+        begin_ms: int,
+    ) -> tuple[bytes, int]:
+        """The bytes of new entries, and how many of them are the first in their slot."""
+        if _compiled is not None:
+            slots = self._slots.view(np.uint8)
+            return _compiled.link_entries(slots, hashes, log_offsets, store_ms, first, first_begin_ms, begin_ms)
+        count = len(hashes)
+        places = hashes % np.int32(self.slots_max)
+        numbers = np.arange(first, first + count, dtype=np.int32)
+        older = self._slots[places].astype(np.int32)
+        older[(older < 0) | (older > numbers)] = 0
+        _link_within(places, numbers, older)
+        batch = np.empty(count, ENTRY)
+        batch["hash"] = hashes
+        batch["log_offset"] = log_offsets
+        batch["seconds"] = _seconds_since(begin_ms, store_ms)
+        batch["seconds"][0] = _seconds_since(first_begin_ms, store_ms[:1])[0]
+        batch["older"] = older
+        return batch.tobytes(), count - int(np.count_nonzero(older))
 
     def keep_below(self, log_offset: int) -> int:
         """Drop the entries at or beyond `log_offset` and find every slot's newest entry again; how many went.
@@ -162,7 +181,7 @@ class IndexFile:
                 last_offset = int(offsets[good - 1])
             if good < len(chunk):
                 break
-        self._write_entries(kept, np.zeros(end - kept, ENTRY))
+        self._write_entries(kept, bytes((end - kept) * ENTRY.itemsize))
         changed = np.flatnonzero(self._slots != slots)  # pages that are right stay clean
         self._slots[changed] = slots[changed]
         used = int(np.count_nonzero(slots))
@@ -243,9 +262,9 @@ class IndexFile:
             os.posix_fallocate(self._fd, 0, HEADER.size + self.slots_max * SLOT.itemsize)
             self._allocated = True
 
-    def _write_entries(self, first: int, batch: NDArray[np.void]) -> None:
+    def _write_entries(self, first: int, entries: bytes) -> None:
         at = HEADER.size + self.slots_max * SLOT.itemsize + first * ENTRY.itemsize
-        view = batch.view(np.uint8).data
+        view = memoryview(entries)
         while view:
             done = os.pwrite(self._fd, view, at)
             view, at = view[done:], at + done

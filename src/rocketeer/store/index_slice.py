@@ -20,7 +20,7 @@ class IndexSlice:
     hashes: NDArray[np.int32]
     log_offsets: NDArray[np.int64]
     store_ms: NDArray[np.int64]
-    messages: int
+    runs: int
     end_offset: int
     done: int = 0
 

@@ -1,4 +1,4 @@
-"""Keeps the log's writer from ever waiting: a thread allocates and populates what the next stores will need.
+"""Keeps the log's writer from ever waiting: a thread allocates what the next writes will need.
 
 It works ahead of the end of the log in steps, and makes the next file before the current one is full. When it
 lags behind, the writer does the least it needs itself; nothing depends on this thread but speed.
@@ -96,10 +96,9 @@ class Preparer:
         while start < end and self._running:
             upto = min(start + STEP_BYTES, end)
             segment.reserve(upto)
-            segment.populate(start, upto)
             if self._prewrite:
-                segment.sync(start, upto)
                 segment.populate(start, upto)
+                segment.sync(start, upto)
             start = upto
 
     def _make_next(self, after: Segment, ready_bytes: int) -> None:

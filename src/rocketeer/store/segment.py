@@ -1,10 +1,10 @@
-"""One file of the commit log, mapped whole: records are stored by slice assignment, pulls are slices of it.
+"""One file of the commit log: records are written to it, pulls are slices of its mapping.
 
     0                       the log's end            reserved                    size
     |--- records ---------->|--- allocated, zero ----|--- may be a hole ---------|
 
-Stores go only below `reserved`: the blocks there are allocated, so a full disk is an error of `reserve`, never
-a SIGBUS in the middle of a store.
+Writes go only below `reserved`: the blocks there are allocated, so a full disk is an error of `reserve`, never of
+a write half done.
 """
 
 import errno
@@ -93,7 +93,7 @@ class Segment:
             if end <= self.reserved or self._sealed:
                 return
             try:
-                os.posix_fallocate(self._descriptor(), self.reserved, end - self.reserved)
+                os.posix_fallocate(self.descriptor(), self.reserved, end - self.reserved)
             except OSError as error:
                 raise no_room(error) from error
             self.reserved = end
@@ -168,7 +168,7 @@ class Segment:
         finally:
             os.close(fd)
 
-    def _descriptor(self) -> int:
+    def descriptor(self) -> int:
         if self._fd < 0:
             self._fd = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
         return self._fd

@@ -1,12 +1,16 @@
 """Pulls: RocketMQ 4.9.8's statuses and next offsets, case by case, and its limits on one answer."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from rocketeer.config import BrokerRole
+from rocketeer.filter.records import Scanned
 from rocketeer.record.java_hash import tag_hash
 from rocketeer.record.layout import decode_record, split_records
+from rocketeer.store.consume_queue import ENTRY
+from rocketeer.store.consume_queue_ext import ExtUnit
 from rocketeer.store.message_store import Fetched, GetStatus, MessageStore
 from support.stores import bodies, message, open_store
 
@@ -18,6 +22,32 @@ def folder(tmp_path: Path) -> Path:
 
 def outcome(fetched: Fetched) -> tuple[GetStatus, int, int, int]:
     return fetched.status, fetched.next_offset, fetched.min_offset, fetched.max_offset
+
+
+class TestOf:
+    """A filter on properties, here on bodies."""
+
+    __test__ = False
+
+    def __init__(self, wants: Callable[[bytes], bool]) -> None:
+        self._wants = wants
+
+    def matches(self, record: memoryview) -> bool:
+        return self._wants(decode_record(record).body)
+
+    def may_match(self, unit: ExtUnit) -> bool:
+        return True
+
+    def scan(self, entries: bytes, log: memoryview, base: int, count_max: int, bytes_max: int) -> Scanned:
+        found: list[tuple[int, int]] = []
+        looked_at = 0
+        for log_offset, size, _ in ENTRY.iter_unpack(entries):
+            if len(found) == count_max:
+                break
+            looked_at += 1
+            if self.matches(log[log_offset - base : log_offset - base + size]):
+                found.append((log_offset, size))
+        return Scanned(looked_at, found)
 
 
 def fill(store: MessageStore, count: int, size: int = 10) -> None:
@@ -113,7 +143,8 @@ def test_neighbours_in_the_log_come_as_one_part(folder: Path) -> None:
             store.append(message(b"b", queue_id=1))
     assert len(store.get("TopicTest", 0, 0, 3).parts) == 1
     assert len(store.get("TopicTest", 0, 0, 32, accepts=lambda code: True).parts) == 4
-    assert len(store.get("TopicTest", 1, 0, 32).parts) == 4
+    assert len(store.get("TopicTest", 1, 0, 32, accepts=lambda code: True).parts) == 4
+    assert len(store.get("TopicTest", 1, 0, 32).parts) == 1, "few and all wanted: joined"
     store.close()
 
 
@@ -143,11 +174,15 @@ def test_one_answer_looks_at_800_entries(folder: Path) -> None:
 def test_a_filter_may_look_at_whole_records(folder: Path) -> None:
     store, _ = open_store(folder)
     fill(store, 20, 1)
-    fetched = store.get(
-        "TopicTest", 0, 0, 32, matches=lambda record: decode_record(record).body in (b"3", b"7")
-    )
+    fetched = store.get("TopicTest", 0, 0, 32, matches=TestOf(lambda body: body in (b"3", b"7")))
     assert [each.body for each in split_records(b"".join(fetched.parts))] == [b"3", b"7", b"3", b"7"]
-    assert fetched.next_offset == 20
+    assert (fetched.status, fetched.next_offset, fetched.count) == (GetStatus.FOUND, 20, 4)
+    few = store.get("TopicTest", 0, 2, 3, matches=TestOf(lambda body: body in (b"3", b"4", b"7")))
+    assert [each.body for each in split_records(b"".join(few.parts))] == [b"3", b"4", b"7"]
+    assert len(few.parts) == 2, "neighbours in the log come as one piece"
+    assert few.next_offset == 8, "what was not looked at comes next time"
+    none = store.get("TopicTest", 0, 2, 3, matches=TestOf(lambda body: False))
+    assert (none.status, none.next_offset) == (GetStatus.NO_MATCHED_MESSAGE, 20)
     store.close()
 
 

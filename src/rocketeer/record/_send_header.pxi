@@ -1,0 +1,260 @@
+# The JSON header of a send request, read in one pass: for the compiled modules, behind `_bytes.pxi`.
+
+cdef struct Text:
+    const char *at  # between the quotes
+    Py_ssize_t size
+    bint escaped
+    bint quoted
+
+
+cdef inline const char *skip_space(const char *at, const char *end) noexcept nogil:
+    while at < end and (at[0] == b" " or at[0] == b"\n" or at[0] == b"\t" or at[0] == b"\r"):
+        at += 1
+    return at
+
+
+cdef const char *read_value(const char *at, const char *end, Text *value) noexcept nogil:
+    """A string, or a bare number or word; where it ends, NULL for anything else."""
+    at = skip_space(at, end)
+    if at == end:
+        return NULL
+    value.escaped = False
+    value.quoted = at[0] == b'"'
+    if value.quoted:
+        at += 1
+        value.at = at
+        while at < end and at[0] != b'"':
+            if not 0x20 <= <uint8_t> at[0] < 0x80:  # beyond ASCII the general decoder checks every byte
+                return NULL
+            if at[0] == b"\\":
+                value.escaped = True
+                at += 1
+            at += 1
+        if at >= end:
+            return NULL
+        value.size = at - value.at
+        return at + 1
+    value.at = at
+    while at < end and (b"0" <= at[0] <= b"9" or at[0] == b"-" or b"a" <= at[0] <= b"z"):
+        at += 1
+    value.size = at - value.at
+    return at if is_bare(value) else NULL
+
+
+cdef bint is_bare(Text *value) noexcept nogil:
+    """An integer, true, false or null, as JSON writes them."""
+    cdef Py_ssize_t i, first = 1 if value.size > 1 and value.at[0] == b"-" else 0
+    if (
+        is_name(value.at, value.size, b"true", 4)
+        or is_name(value.at, value.size, b"false", 5)
+        or is_name(value.at, value.size, b"null", 4)
+    ):
+        return True
+    if not value.size or (value.at[first] == b"0" and value.size > first + 1):
+        return False
+    for i in range(first, value.size):
+        if not b"0" <= value.at[i] <= b"9":
+            return False
+    return True
+
+
+cdef bint read_number(Text *value, int64_t least, int64_t most, int64_t *number) noexcept nogil:
+    """A plain decimal number within bounds; False for anything else."""
+    cdef Py_ssize_t i = 0
+    cdef bint negative = value.size > 0 and value.at[0] == b"-"
+    cdef int64_t result = 0
+    if negative:
+        i = 1
+    if value.escaped or value.size - i < 1 or value.size - i > 18:
+        return False
+    while i < value.size:
+        if not b"0" <= value.at[i] <= b"9":
+            return False
+        result = 10 * result + (value.at[i] - ZERO)
+        i += 1
+    if negative:
+        result = -result
+    number[0] = result
+    return least <= result <= most
+
+
+cdef Py_ssize_t unescape(Text *value, char *to) noexcept nogil:
+    """The UTF-8 of a JSON string; -1 for an escape outside ASCII (the general decoder knows them all)."""
+    cdef Py_ssize_t i = 0, written = 0, digit
+    cdef int code
+    cdef char c
+    while i < value.size:
+        c = value.at[i]
+        if c != b"\\":
+            to[written] = c
+            written += 1
+            i += 1
+            continue
+        if i + 1 >= value.size:
+            return -1
+        c = value.at[i + 1]
+        if c == b"u":
+            if i + 6 > value.size:
+                return -1
+            code = 0
+            for digit in range(4):
+                c = value.at[i + 2 + digit]
+                if b"0" <= c <= b"9":
+                    code = 16 * code + (c - ZERO)
+                elif b"a" <= c <= b"f":
+                    code = 16 * code + (c - LOWER_A + 10)
+                elif b"A" <= c <= b"F":
+                    code = 16 * code + (c - UPPER_A + 10)
+                else:
+                    return -1
+            if code >= 0x80:
+                return -1
+            to[written] = <char> code
+            i += 6
+        else:
+            if c == b'"' or c == b"\\" or c == b"/":
+                to[written] = c
+            elif c == b"n":
+                to[written] = b"\n"
+            elif c == b"t":
+                to[written] = b"\t"
+            else:
+                return -1
+            i += 2
+        written += 1
+    return written
+
+
+cdef enum:
+    SEND_MESSAGE_V2 = 310
+    SEND_BATCH_MESSAGE = 320
+    SEEN_TOPIC = 1
+    SEEN_QUEUE = 2
+    SEEN_SYS_FLAG = 4
+    SEEN_BORN = 8
+    SEEN_FLAG = 16
+    SEEN_GROUP = 32
+    SEEN_DEFAULT_TOPIC = 64
+    SEEN_DEFAULT_QUEUES = 128
+    SEEN_ALL = 255
+
+
+cdef struct SendHeader:
+    int64_t code
+    int64_t opaque
+    int64_t flag
+    Text topic
+    Text properties
+    int64_t queue_id
+    int64_t sys_flag
+    int64_t born_ms
+    int64_t message_flag
+    int64_t reconsumed
+
+
+cdef inline bint read_int(Text *value, int64_t *number) noexcept nogil:
+    return read_number(value, -0x80000000LL, 0x7FFFFFFF, number)
+
+
+cdef bint read_header(const char *at, const char *end, SendHeader *send) noexcept nogil:
+    """What the header of SEND_MESSAGE_V2, or of a batch, says; False for every header that is not plainly one."""
+    cdef Text key, value
+    cdef int seen = 0
+    cdef bint in_ext = False, batch = False
+    send.code = send.opaque = send.flag = send.reconsumed = 0
+    send.properties.at = at
+    send.properties.size = 0
+    send.properties.escaped = False
+    at = skip_space(at, end)
+    if at == end or at[0] != b"{":
+        return False
+    at += 1
+    while True:
+        at = read_value(at, end, &key)
+        if at == NULL or not key.quoted or key.escaped:
+            return False
+        at = skip_space(at, end)
+        if at == end or at[0] != b":":
+            return False
+        at = skip_space(at + 1, end)
+        if not in_ext and is_name(key.at, key.size, b"extFields", 9):
+            if at == end or at[0] != b"{" or seen:
+                return False
+            in_ext = True
+            at += 1
+            continue
+        at = read_value(at, end, &value)
+        if at == NULL or (value.escaped and not (in_ext and is_name(key.at, key.size, b"i", 1))):
+            return False
+        if not in_ext:
+            if not take_outer(&key, &value, send):
+                return False
+        elif key.size == 1 and not take_field(key.at[0], &value, send, &seen, &batch):
+            return False
+        at = skip_space(at, end)
+        if at == end:
+            return False
+        if at[0] == b"}" and in_ext:
+            in_ext = False
+            at = skip_space(at + 1, end)
+            if at == end:
+                return False
+        if at[0] == b"}":
+            break
+        if at[0] != b",":
+            return False
+        at += 1
+    if skip_space(at + 1, end) != end or seen != SEEN_ALL:
+        return False
+    return send.code == SEND_BATCH_MESSAGE or (send.code == SEND_MESSAGE_V2 and not batch)
+
+
+cdef inline bint take_outer(Text *key, Text *value, SendHeader *send) noexcept nogil:
+    if is_name(key.at, key.size, b"code", 4):
+        return read_int(value, &send.code)
+    if is_name(key.at, key.size, b"opaque", 6):
+        return read_int(value, &send.opaque)
+    if is_name(key.at, key.size, b"flag", 4):
+        return read_int(value, &send.flag)
+    return True
+
+
+cdef bint take_field(char name, Text *value, SendHeader *send, int *seen, bint *batch) noexcept nogil:
+    """One of the header's short-named fields; False when it is not what it should be."""
+    cdef int64_t number = 0
+    if name == b"a" or name == b"c" or name == b"n":  # group, default topic, broker name
+        if name != b"n":
+            seen[0] |= SEEN_GROUP if name == b"a" else SEEN_DEFAULT_TOPIC
+        return value.quoted
+    if name == b"b":
+        send.topic = value[0]
+        seen[0] |= SEEN_TOPIC
+        return value.quoted
+    if name == b"d":
+        seen[0] |= SEEN_DEFAULT_QUEUES
+        return read_int(value, &number)
+    if name == b"e":
+        seen[0] |= SEEN_QUEUE
+        return read_int(value, &send.queue_id)
+    if name == b"f":
+        seen[0] |= SEEN_SYS_FLAG
+        return read_int(value, &send.sys_flag)
+    if name == b"g":
+        seen[0] |= SEEN_BORN
+        return read_number(value, -0x7FFFFFFFFFFFFFFFLL, 0x7FFFFFFFFFFFFFFFLL, &send.born_ms)
+    if name == b"h":
+        seen[0] |= SEEN_FLAG
+        return read_int(value, &send.message_flag)
+    if name == b"i":
+        send.properties = value[0]
+        return value.quoted
+    if name == b"j":
+        return read_int(value, &send.reconsumed)
+    if name == b"l":
+        return read_int(value, &number)
+    if name == b"k":
+        return is_name(value.at, value.size, b"false", 5) or is_name(value.at, value.size, b"true", 4)
+    if name == b"m":
+        batch[0] = is_name(value.at, value.size, b"true", 4)
+        return batch[0] or is_name(value.at, value.size, b"false", 5)
+    return True

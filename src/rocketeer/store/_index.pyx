@@ -1,0 +1,81 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
+"""The inner loop of an index file, compiled: the twin of the numpy steps in `index_file.py`."""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from libc.stdlib cimport calloc, free
+
+include "../record/_bytes.pxi"
+
+cdef enum:
+    ENTRY_BYTES = 20  # key hash, log offset, seconds, older entry
+    SECONDS_MAX = 0x7FFFFFFF
+
+
+cdef struct Last:
+    int32_t place  # a slot of the batch plus one, 0 for none
+    int32_t number  # the newest entry in it
+
+
+cdef inline int32_t seconds_since(int64_t begin_ms, int64_t store_ms) noexcept nogil:
+    cdef int64_t seconds = (store_ms - begin_ms) // 1000 if begin_ms > 0 and store_ms > begin_ms else 0
+    return <int32_t> min(seconds, <int64_t> SECONDS_MAX)
+
+
+def link_entries(
+    const uint8_t[::1] slots,
+    const int32_t[::1] hashes,
+    const int64_t[::1] log_offsets,
+    const int64_t[::1] store_ms,
+    int32_t first,
+    int64_t first_begin_ms,
+    int64_t begin_ms,
+):
+    """The bytes of the entries from number `first` on, and how many slots they are the first in.
+
+    `slots` stays as it is: `fill_slots` follows when the entries are written. The first entry counts its seconds from
+    `first_begin_ms`, the others from `begin_ms`.
+    """
+    cdef Py_ssize_t count = hashes.shape[0], i, room = 16, at
+    cdef uint32_t slots_max = <uint32_t> (slots.shape[0] // 4)
+    cdef int32_t number, older
+    cdef uint32_t place
+    cdef Py_ssize_t fresh = 0
+    cdef bytes entries = PyBytes_FromStringAndSize(NULL, count * ENTRY_BYTES)
+    cdef char *to = PyBytes_AS_STRING(entries)
+    cdef Last *lasts
+    while room < 2 * count:
+        room *= 2
+    lasts = <Last *> calloc(room, sizeof(Last))
+    if lasts == NULL:
+        raise MemoryError
+    for i in range(count):
+        number = first + <int32_t> i
+        place = <uint32_t> hashes[i] % slots_max
+        at = (place * 2654435761U) & (room - 1)
+        while lasts[at].place and lasts[at].place != <int32_t> place + 1:
+            at = (at + 1) & (room - 1)
+        if lasts[at].place:
+            older = lasts[at].number
+        else:
+            lasts[at].place = <int32_t> place + 1
+            older = <int32_t> get32(<const char *> &slots[4 * <Py_ssize_t> place])
+            if older < 0 or older > number:
+                older = 0
+        lasts[at].number = number
+        if not older:
+            fresh += 1
+        put32(to, <uint32_t> hashes[i])
+        put64(to + 4, <uint64_t> log_offsets[i])
+        put32(to + 12, <uint32_t> seconds_since(begin_ms if i else first_begin_ms, store_ms[i]))
+        put32(to + 16, <uint32_t> older)
+        to += ENTRY_BYTES
+    free(lasts)
+    return entries, fresh
+
+
+def fill_slots(uint8_t[::1] slots, const int32_t[::1] hashes, int32_t first):
+    """Let every slot point to its newest entry."""
+    cdef Py_ssize_t i
+    cdef uint32_t slots_max = <uint32_t> (slots.shape[0] // 4)
+    for i in range(hashes.shape[0]):
+        put32(<char *> &slots[4 * <Py_ssize_t> (<uint32_t> hashes[i] % slots_max)], <uint32_t> (first + i))

@@ -1,0 +1,32 @@
+"""The compiled inner loop of index files, where it is installed; `index_file.py` has the plain one."""
+
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rocketeer.record.speed import COMPILED
+
+
+class IndexLoops(Protocol):
+    def link_entries(
+        self,
+        slots: NDArray[np.uint8],
+        hashes: NDArray[np.int32],
+        log_offsets: NDArray[np.int64],
+        store_ms: NDArray[np.int64],
+        first: int,
+        first_begin_ms: int,
+        begin_ms: int,
+        /,
+    ) -> tuple[bytes, int]: ...
+
+    def fill_slots(self, slots: NDArray[np.uint8], hashes: NDArray[np.int32], first: int, /) -> None: ...
+
+
+compiled: IndexLoops | None = None
+
+if not TYPE_CHECKING and COMPILED:
+    from rocketeer.store import _index
+
+    compiled = _index
