@@ -6,15 +6,19 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 # One stamp for what running needs, one for what developing needs: `make up` waits for no test tools.
 READY := $(VENV)/.ready
 READY_DEV := $(VENV)/.ready-dev
+# What is compiled when the checkout is installed: a change in it installs again.
+COMPILED := $(wildcard src/rocketeer/*/_*.pyx src/rocketeer/*/_*.pxi src/rocketeer/*/_*.h)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup up test check format interop interop-smoke bench lock clean
+.PHONY: help setup up test check format interop interop-smoke apache memory bench lock clean
 
 help:
 	@echo "make up      run a name server and a broker here   (BROKERS=2 STORE=dir ARGS='--port 20911')"
 	@echo "make test    all tests                             (ARGS='-k store')"
 	@echo "make check   ruff, mypy --strict, import-linter"
 	@echo "make interop clients of other languages against our broker; needs Java and Node"
+	@echo "make apache  our clients against Apache's own broker; needs Java"
+	@echo "make memory  a million messages through one consumer: its memory stays flat"
 	@echo "make bench   the load generator                    (ARGS='--help')"
 	@echo "make setup   only the environment in $(VENV)"
 	@echo "make format  let ruff put the code in order"
@@ -23,7 +27,7 @@ help:
 
 setup: $(READY_DEV)
 
-$(READY): requirements.lock pyproject.toml setup.py src/rocketeer/record/_speed.pyx tools/make_venv.sh
+$(READY): requirements.lock pyproject.toml setup.py $(COMPILED) tools/make_venv.sh
 	@sh tools/make_venv.sh $(VENV)
 	@echo "installing the locked dependencies into $(VENV)"
 	@$(PIP) install --quiet --require-hashes -r requirements.lock
@@ -59,13 +63,20 @@ interop: $(READY_DEV)
 interop-smoke: $(READY_DEV)
 	@if [ -e interop/smoke.sh ]; then bash interop/smoke.sh; else echo "interop/smoke.sh is not here yet"; fi
 
+# What RocketMQ defines, asked of RocketMQ itself.
+apache: $(READY_DEV)
+	@bash interop/apache.sh $(ARGS)
+
+memory: $(READY)
+	@$(BIN)/rocketeer bench client --memory --body-bytes 256 $(ARGS)
+
 bench: $(READY)
 	@$(BIN)/rocketeer bench $(ARGS)
 
 lock: $(READY)
 	@$(PIP) install --quiet pip-tools
 	@$(BIN)/pip-compile --upgrade --extra build -o requirements.lock pyproject.toml
-	@$(BIN)/pip-compile --upgrade --extra build -o requirements-dev.lock pyproject.toml requirements-dev.in
+	@$(BIN)/pip-compile --upgrade --extra build --extra spark -o requirements-dev.lock pyproject.toml requirements-dev.in
 	@! grep -nE 'https?://' requirements.lock requirements-dev.lock
 
 clean:

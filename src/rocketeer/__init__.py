@@ -13,11 +13,13 @@ if TYPE_CHECKING:
     from rocketeer.client.core.received import ReceivedMessage
     from rocketeer.client.core.selectors import by_hash, by_random
     from rocketeer.client.core.send_result import SendResult, SendStatus
+    from rocketeer.client.core.transactions import UNKNOWN, Transaction, TransactionResult, TransactionState
     from rocketeer.client.plans.pull import PullResult, PullStatus
     from rocketeer.client.sync.lite_pull_consumer import LitePullConsumer
     from rocketeer.client.sync.producer import Producer
     from rocketeer.client.sync.pull_consumer import PullConsumer
     from rocketeer.client.sync.push_consumer import PushConsumer
+    from rocketeer.client.sync.transaction_producer import TransactionProducer
     from rocketeer.model.message import Message
     from rocketeer.model.queue import MessageQueue
     from rocketeer.model.subscription import ConsumeFromWhere, MessageModel
@@ -43,6 +45,11 @@ _WHERE = {
     "Retry": "rocketeer.client.core.outcome",
     "SendResult": "rocketeer.client.core.send_result",
     "SendStatus": "rocketeer.client.core.send_result",
+    "Transaction": "rocketeer.client.core.transactions",
+    "TransactionProducer": "rocketeer.client.sync.transaction_producer",
+    "TransactionResult": "rocketeer.client.core.transactions",
+    "TransactionState": "rocketeer.client.core.transactions",
+    "UNKNOWN": "rocketeer.client.core.transactions",
     "by_hash": "rocketeer.client.core.selectors",
     "by_random": "rocketeer.client.core.selectors",
     "split_batch": "rocketeer.client.core.encoding",
@@ -52,6 +59,7 @@ __all__ = [
     "COMMIT",
     "RETRY",
     "ROLLBACK",
+    "UNKNOWN",
     "App",
     "ConsumeFromWhere",
     "LitePullConsumer",
@@ -67,6 +75,10 @@ __all__ = [
     "Retry",
     "SendResult",
     "SendStatus",
+    "Transaction",
+    "TransactionProducer",
+    "TransactionResult",
+    "TransactionState",
     "by_hash",
     "by_random",
     "split_batch",

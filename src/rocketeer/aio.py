@@ -10,11 +10,13 @@ from rocketeer.client.aio.lite_pull_consumer import LitePullConsumer
 from rocketeer.client.aio.producer import Producer
 from rocketeer.client.aio.pull_consumer import PullConsumer
 from rocketeer.client.aio.push_consumer import PushConsumer
+from rocketeer.client.aio.transaction_producer import TransactionProducer
 from rocketeer.client.core.encoding import split_batch
 from rocketeer.client.core.outcome import COMMIT, RETRY, ROLLBACK, Retry
 from rocketeer.client.core.received import ReceivedMessage
 from rocketeer.client.core.selectors import by_hash, by_random
 from rocketeer.client.core.send_result import SendResult, SendStatus
+from rocketeer.client.core.transactions import UNKNOWN, Transaction, TransactionResult, TransactionState
 from rocketeer.client.plans.pull import PullResult, PullStatus
 from rocketeer.model.message import Message
 from rocketeer.model.queue import MessageQueue
@@ -24,6 +26,7 @@ __all__ = [
     "COMMIT",
     "RETRY",
     "ROLLBACK",
+    "UNKNOWN",
     "ConsumeFromWhere",
     "LitePullConsumer",
     "Message",
@@ -38,6 +41,10 @@ __all__ = [
     "Retry",
     "SendResult",
     "SendStatus",
+    "Transaction",
+    "TransactionProducer",
+    "TransactionResult",
+    "TransactionState",
     "by_hash",
     "by_random",
     "split_batch",

@@ -59,6 +59,22 @@ class BadMessageId(RocketeerError):
     """A text that is not an offset message id."""
 
 
+class BadRecallHandle(RocketeerError):
+    """A text that is not a recall handle."""
+
+
+class BadSqlExpression(RocketeerError, ValueError):
+    """An SQL92 expression that cannot be used; `position` counts characters from 1."""
+
+    def __init__(self, reason: str, expression: str, at: int) -> None:
+        start, end = max(0, at - 24), at + 24
+        near = f"{'...' if start else ''}{expression[start:end]}{'...' if end < len(expression) else ''}"
+        super().__init__(f"invalid SQL92 expression at position {at + 1}: {reason}; near {near!r}")
+        self.reason = reason
+        self.expression = expression
+        self.position = at + 1
+
+
 class BodyTooLarge(RocketeerError):
     """A compressed body that grows past the limit when opened."""
 
@@ -218,6 +234,23 @@ class SendFailed(ClientError):
 
 class SendTimeout(SendFailed):
     """The time for a send is over; all its attempts share it."""
+
+
+class MessageNotFound(ClientError):
+    """No broker has the message that was looked for; the text says by what."""
+
+
+class RequestTimeout(ClientError):
+    """The question was sent, and nobody answered it in time; whether somebody worked on it is unknown."""
+
+    def __init__(self, topic: str, correlation_id: str, timeout_s: float) -> None:
+        super().__init__(
+            f"request to topic {topic!r} not answered within {timeout_s:g} s (correlation id {correlation_id}): "
+            "is there a consumer that answers with reply()?"
+        )
+        self.topic = topic
+        self.correlation_id = correlation_id
+        self.timeout_s = timeout_s
 
 
 class TooManyInFlight(ClientError):

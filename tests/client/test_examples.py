@@ -8,12 +8,8 @@ from pathlib import Path
 
 import pytest
 
-import rocketeer
 from support.cluster import Cluster
 
-pytestmark = pytest.mark.skipif(
-    not hasattr(rocketeer, "PushConsumer"), reason="the package does not export the consumers yet"
-)
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.py"))
 
 

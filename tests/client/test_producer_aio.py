@@ -18,7 +18,7 @@ def stored_count(cluster: Cluster, topic: str) -> int:
 
 
 async def test_many_sends_at_a_time_are_all_stored_once(cluster: Cluster, topic: str) -> None:
-    async with Producer(GROUP, nameserver=cluster.namesrv) as producer:
+    async with Producer(GROUP, nameserver=cluster.namesrv, send_timeout_s=30) as producer:
         results = await asyncio.gather(*(producer.send(Message(topic, b"x")) for _ in range(300)))
     assert len({result.message_id for result in results}) == 300
     assert len({(result.queue, result.queue_offset) for result in results}) == 300

@@ -1,9 +1,11 @@
 """Producers when brokers are silent, refuse, die, come back; and when the process forks or must end."""
 
 import asyncio
+import contextlib
 import os
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,9 +17,9 @@ from rocketeer.bench.servers import free_ports
 from rocketeer.errors import ClientClosed, ClientError, SendFailed, SendTimeout, TooManyInFlight
 from rocketeer.protocol.bodies.heartbeat import decode_heartbeat
 from rocketeer.protocol.codes import RequestCode
-from rocketeer.protocol.command import reply
+from rocketeer.protocol.command import Command, reply
 from support.cluster import TEST_CONF, Cluster, chosen_make, running_cluster
-from support.stage import silence, stage
+from support.stage import Stage, silence, stage
 
 SEND = int(RequestCode.SEND_MESSAGE_V2)
 
@@ -93,6 +95,83 @@ def test_unanswered_sends_are_limited() -> None:
             producer.send_async(Message("T", b"x"), timeout_s=0.1)
         producer.close()
         assert all(isinstance(future.exception(5), ClientClosed) for future in futures)
+
+
+@contextlib.contextmanager
+def stopped_reading() -> Iterator[Stage]:
+    """A broker that takes the first message and then reads no more until it is let go."""
+    go_on = threading.Event()
+
+    def hold(command: Command) -> None:
+        go_on.wait(20)
+
+    with stage({SEND: hold}) as broker:
+        try:
+            yield broker
+        finally:
+            go_on.set()
+
+
+async def test_one_way_sends_that_nobody_reads_are_limited() -> None:
+    body = b"x" * (2 << 20)
+    with stopped_reading() as broker:
+        async with rocketeer_aio.Producer(
+            "g",
+            nameserver=broker.address,
+            oneway_in_flight_max=3,
+            send_timeout_s=1.0,
+            compress_over_bytes=8 << 20,
+        ) as producer:
+            outcomes = await asyncio.gather(
+                *(producer.send_oneway(Message("T", body)) for _ in range(40)), return_exceptions=True
+            )
+    kinds = Counter(type(outcome).__name__ for outcome in outcomes)
+    # What the two sockets and the connection's buffer hold has left; three waited; the others got no place.
+    assert kinds["TooManyInFlight"] > 0, kinds
+    assert kinds["SendTimeout"] <= 6, kinds
+    assert set(kinds) <= {"NoneType", "SendTimeout", "TooManyInFlight"}
+    assert kinds["NoneType"] * len(body) < 32 << 20, (
+        "back-pressure: memory does not take what the broker does not"
+    )
+    refused = next(outcome for outcome in outcomes if isinstance(outcome, TooManyInFlight))
+    assert "3 sends are waiting for a broker to read" in str(refused)
+
+
+def test_threads_that_send_one_way_are_limited_too() -> None:
+    body = b"x" * (4 << 20)
+    with stopped_reading() as broker:
+        producer = Producer(
+            "g", nameserver=broker.address, oneway_in_flight_max=1, send_timeout_s=1.0,
+            compress_over_bytes=8 << 20, close_timeout_s=1.0,
+        )  # fmt: skip
+        with producer:
+            outcomes: Counter[str] = Counter()
+
+            def send() -> None:
+                try:
+                    for _ in range(8):
+                        producer.send_oneway(Message("T", body))
+                        outcomes["sent"] += 1
+                except (SendTimeout, SendFailed, TooManyInFlight) as error:
+                    outcomes[type(error).__name__] += 1
+
+            threads = [threading.Thread(target=send) for _ in range(3)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(20)
+    assert outcomes["TooManyInFlight"] >= 1, outcomes
+    assert outcomes["sent"] * len(body) < 64 << 20, outcomes
+
+
+async def test_one_way_sends_go_on_when_the_broker_reads_again() -> None:
+    body = b"x" * (1 << 20)
+    with stage() as broker:
+        async with rocketeer_aio.Producer(
+            "g", nameserver=broker.address, oneway_in_flight_max=2, compress_over_bytes=8 << 20
+        ) as producer:
+            await asyncio.gather(*(producer.send_oneway(Message("T", body)) for _ in range(30)))
+            await asyncio.to_thread(broker.wait_for, SEND, 30)
 
 
 async def test_a_cancelled_send_gives_its_place_back() -> None:

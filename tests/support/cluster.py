@@ -12,13 +12,22 @@ from rocketeer.bench.servers import Cluster, Make
 
 __all__ = ["Cluster", "Make", "chosen_make", "running_cluster"]
 
-# Small files, so that many clusters fit on a test machine, and short delays, so that a retry comes at once.
+# Small files, so that many clusters fit on a test machine, and short delays, so that a retry comes at once and an
+# open transaction is asked after soon.
 TEST_CONF: Mapping[str, object] = {
     "mappedFileSizeCommitLog": 16 << 20,
     "mappedFileSizeConsumeQueue": 20_000 * 20,
     "maxHashSlotNum": 50_000,
     "maxIndexNum": 200_000,
+    "transactionTimeOut": 1000,
+    "transactionCheckInterval": 1000,
     "messageDelayLevel": "1s 1s 1s 2s 2s 3s 3s 4s 4s 5s 5s 6s 6s 7s 7s 8s 8s 9s",
+    # A busy machine is no reason to refuse: after 200 ms in a queue a request would be answered SYSTEM_BUSY.
+    "waitTimeMillsInSendQueue": 20_000,
+    "waitTimeMillsInPullQueue": 20_000,
+    "waitTimeMillsInHeartbeatQueue": 60_000,
+    "waitTimeMillsInTransactionQueue": 20_000,
+    "osPageCacheBusyTimeOutMills": 20_000,
 }
 
 

@@ -50,6 +50,10 @@ class Running:
         with self._changed:
             self._changed.notify_all()
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def of(self, name: str) -> list[Event]:
         """The events of one name so far."""
         with self._changed:
@@ -128,14 +132,14 @@ def cpp_peer(home: Path) -> Peer:
     return Peer("cpp", [sys.executable, str(INTEROP / "cpp" / "peer.py")], home)
 
 
-def java_peer(home: Path) -> Peer:
+def java_peer(home: Path, main: str = "interop.Peer") -> Peer:
     """Apache's own client; its jars and classes come from `mvn -f interop/java/pom.xml package`."""
     target = INTEROP / "java" / "target"
     if shutil.which("java") is None or not (target / "classes" / "interop" / "Peer.class").exists():
         pytest.skip("needs Java and: mvn -q -f interop/java/pom.xml package")
     classpath = f"{target}/classes:{target}/dependency/*"
     options = ["-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", f"-Duser.home={home}"]
-    return Peer("java", ["java", *options, "-cp", classpath, "interop.Peer"], home)
+    return Peer("java", ["java", *options, "-cp", classpath, main], home)
 
 
 def node_peer(name: str, home: Path) -> Peer:

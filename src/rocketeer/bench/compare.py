@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 
 from rocketeer.bench import report
-from rocketeer.bench.options import MAKES, FlushChoice, Start, flush_mode
+from rocketeer.bench.options import MAKES, FlushChoice, Where, flush_mode
 from rocketeer.bench.run import Measured
 from rocketeer.bench.session import Plan, Server, existing, fill, prime, started
 from rocketeer.errors import RocketeerError
@@ -20,13 +20,9 @@ Step = Callable[[Server, Plan], Measured]
 
 def compare(
     steps: list[tuple[Step, Plan]],
+    where: Where,
     *,
-    target: str | None,
-    pid: int | None,
-    start: Start,
-    flush: FlushChoice,
-    folder: Path | None,
-    json: Path | None,
+    flush: FlushChoice = FlushChoice.asynchronous,
     files_max: int | None = None,
     filled: bool = False,
 ) -> None:
@@ -45,18 +41,18 @@ def compare(
                 runs.extend(step(server, plan) for server in servers)
 
     try:
-        if target is not None:
-            rounds([existing(target, pid)])
+        if where.target is not None:
+            rounds([existing(where.target, where.pid)])
         else:
             with started(
-                MAKES[start], flush=flush_mode(flush), files_max=files_max, folder=folder
+                MAKES[where.start], flush=flush_mode(flush), files_max=files_max, folder=where.folder
             ) as servers:
                 rounds(servers)
     except RocketeerError as why:
         console.print(f"[red]{why}[/red]")
         raise typer.Exit(1) from None
     report.print_runs(runs, console)
-    finish(about, runs, json)
+    finish(about, runs, where.json)
 
 
 def finish(about: dict[str, Any], runs: list[Measured], json: Path | None, **more: Any) -> None:

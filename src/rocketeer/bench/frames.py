@@ -154,21 +154,34 @@ def _batch_item(run: int, connection: int, item: int, body: bytes) -> bytes:
 
 
 class PullRequests:
-    """Pulls of up to 32 messages from one topic; with `hold_ms` the broker may keep one until a message comes."""
+    """Pulls of up to 32 messages from one topic; with `hold_ms` the broker may keep one until a message comes.
 
-    def __init__(self, topic: str, *, hold_ms: int = 0) -> None:
+    Without a `subscription` the group's heartbeat says which messages are wanted.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        *,
+        hold_ms: int = 0,
+        group: str = "rocketeer-bench",
+        subscription: str | None = "*",
+        kind: str = "TAG",
+    ) -> None:
+        # 4: the subscription is in the request; 2: may be held
+        flags = (2 if hold_ms else 0) | (4 if subscription is not None else 0)
         fields = {
-            "consumerGroup": "rocketeer-bench",
+            "consumerGroup": group,
             "topic": topic,
             "queueId": "QUEUE",
             "queueOffset": "OFFSET",
             "maxMsgNums": str(PER_PULL),
-            "sysFlag": "6" if hold_ms else "4",  # 4: the subscription is in the request; 2: may be held
+            "sysFlag": str(flags),
             "commitOffset": "0",
             "suspendTimeoutMillis": str(hold_ms or 1000),
-            "subscription": "*",
+            "subscription": subscription or "",
             "subVersion": "0",
-            "expressionType": "TAG",
+            "expressionType": kind,
         }
         ext = ",".join(f'"{name}":"{value}"' for name, value in fields.items())
         header = _HEADER % (RequestCode.PULL_MESSAGE, "OPAQUE", ext)

@@ -13,6 +13,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from rocketeer.bench.bars import BarResult
 from rocketeer.bench.run import Measured
 
 _BUSY_LOAD = 1.0
@@ -118,3 +119,20 @@ def write_json(path: Path, about: dict[str, Any], runs: Sequence[Measured], **mo
     """Everything that was measured, machine included."""
     document = {"machine": about, "runs": [asdict(run) for run in runs], **more}
     path.write_text(json.dumps(document, indent=2) + "\n")
+
+
+def bars_table(results: Sequence[BarResult]) -> Table:
+    """One row a bar: measured, wanted, passed."""
+    table = Table(box=box.SIMPLE, pad_edge=False)
+    for name in ("bar", "ours", "other", "value", "wanted", ""):
+        table.add_column(name, justify="left" if name in ("bar", "") else "right")
+    for bar in results:
+        table.add_row(
+            bar.name,
+            f"{bar.ours:,.4g}" if bar.ours < 10_000 else f"{bar.ours:,.0f}",
+            "" if bar.other is None else f"{bar.other:,.0f}",
+            f"{bar.value:.2f} {bar.unit}",
+            f"{'>=' if bar.at_least else '<='} {bar.wanted:g} {bar.unit}",
+            "[green]pass[/green]" if bar.passed else "[red]FAIL[/red]",
+        )
+    return table

@@ -5,7 +5,7 @@ members of a group or the topics it subscribes to change, every member must reba
 those `Notice`s, and whoever called sends them. Time is an argument; a connection is anything hashable.
 """
 
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, TypeVar
 
@@ -79,6 +79,9 @@ class ClientTable(Generic[C]):
         self._expiry_ms = expiry_ms
         self.consumers: dict[str, ConsumerGroup[C]] = {}
         self.producers: dict[str, dict[C, Member[C]]] = {}
+        self._producer_ids: dict[str, C] = {}
+        self.on_gone: list[Callable[[str], None]] = []
+        """Told the name of each consumer group whose last member left."""
 
     # --- what heartbeats say -----------------------------------------------------------------
 
@@ -110,6 +113,7 @@ class ClientTable(Generic[C]):
 
     def producer_heartbeat(self, group: str, connection: C, identity: ClientIdentity, *, now_ms: int) -> None:
         self.producers.setdefault(group, {})[connection] = Member(connection, identity, now_ms)
+        self._producer_ids[identity.client_id] = connection
 
     # --- leaving -----------------------------------------------------------------------------
 
@@ -122,10 +126,17 @@ class ClientTable(Generic[C]):
 
     def unregister_producer(self, group: str, connection: C) -> None:
         members = self.producers.get(group)
-        if members is not None:
-            members.pop(connection, None)
-            if not members:
-                del self.producers[group]
+        if members is None:
+            return
+        gone = members.pop(connection, None)
+        if not members:
+            del self.producers[group]
+        if (
+            gone is not None
+            and self._producer_ids.get(gone.identity.client_id) == connection
+            and not any(connection in others for others in self.producers.values())
+        ):
+            del self._producer_ids[gone.identity.client_id]
 
     def connection_closed(self, connection: C) -> list[Notice[C]]:
         """The connection is gone, and with it every group it spoke for."""
@@ -170,6 +181,10 @@ class ClientTable(Generic[C]):
     def groups_subscribed_to(self, topic: str) -> Iterator[str]:
         return (name for name, info in self.consumers.items() if topic in info.subscriptions)
 
+    def producer_connection(self, client_id: str) -> C | None:
+        """Where the client of this id, which has a producer, is reached."""
+        return self._producer_ids.get(client_id)
+
     def producers_of(self, group: str) -> list[Member[C]]:
         return list(self.producers.get(group, {}).values())
 
@@ -178,6 +193,8 @@ class ClientTable(Generic[C]):
     def _after_leaving(self, info: ConsumerGroup[C]) -> list[Notice[C]]:
         if not info.members:
             del self.consumers[info.name]
+            for gone in self.on_gone:
+                gone(info.name)
             return []
         return [Notice(info.name, list(info.members))]
 

@@ -16,8 +16,36 @@ Rewrite = Callable[[PendingMessage], None]
 """Changes a message in place before it is appended (a delayed message moves to its level's queue)."""
 
 Dispatcher = Callable[[DispatchEntry], None]
-"""Derived state: called for every message stored while the broker runs; for those before it there is `Replay`."""
+"""Derived state: called for messages stored while the broker runs; for those before it there is `Replay`.
 
+Plain sends, those that no feature claims, may be left out: a feature follows its own messages here."""
+
+
+Roll = Callable[[int], bool]
+"""Rolls forward: the log below the given offset will soon be deleted, so what a feature still needs from there
+(a pending timer, a half message) is appended again. One call does a bounded slice, a few milliseconds; it
+returns True once the feature needs nothing below the offset any more. Called again until all return True."""
+
+ReplyField = Callable[[str, DispatchEntry], Mapping[str, str]]
+"""Adds fields to the reply of a send that took the general path: (the topic asked for, what was stored)."""
+
+
+class Examined(Protocol):
+    """What a feature found about the messages of one send."""
+
+    @property
+    def fresh(self) -> Sequence[int]:
+        """The places of those that are not stored yet, in order."""
+        ...
+
+    def stored(self, entries: Sequence[DispatchEntry]) -> Sequence[DispatchEntry]:
+        """The fresh ones are stored now, so: remember them. Returns the entries of all, old and new."""
+        ...
+
+
+Examine = Callable[[str, int, Sequence[tuple[bytes, bytes]]], Examined | None]
+"""Finds what was stored already: (topic, queue id, properties and body of each message) as their producer sent them,
+before any rewrite. None when no message concerns the feature; RequestRefused for what must not be stored."""
 
 Durability = Callable[[int, Callable[[int], None]], None]
 """Calls back with a response code once the log below the given offset is safe in this feature's sense."""
@@ -69,9 +97,17 @@ class Feature:
     """Names of message properties this feature must see: such messages take the general path."""
     guards: Sequence[Guard] = ()
     handlers: Mapping[int, Handler] = field(default_factory=dict)
+    resends: Sequence[Examine] = ()
     rewrites: Sequence[Rewrite] = ()
     dispatchers: Sequence[Dispatcher] = ()
     replays: Sequence[Replay] = ()
     durability: Sequence[Durability] = ()
     services: Sequence[Periodic] = ()
     state: Sequence[Table] = ()
+    needs: Sequence[Callable[[], int | None]] = ()
+    """The oldest log offset the feature still needs; None when it needs none. The store keeps that file."""
+    rolls: Sequence[Roll] = ()
+    """Asked before a log file is deleted; what cannot be rolled forward in time keeps its file (see `needs`)."""
+    reply_fields: Sequence[ReplyField] = ()
+    closers: Sequence[Callable[[], None]] = ()
+    """Called at a clean stop, in a thread, when nothing is written any more and the whole log is on disk."""

@@ -15,12 +15,13 @@ from rocketeer.broker.groups import GroupTable
 from rocketeer.broker.topics import TopicTable
 from rocketeer.errors import RequestRefused
 from rocketeer.filter.tags import tag_matcher, tag_subscription
-from rocketeer.model.subscription import TAG, BadTagExpression, MessageModel
-from rocketeer.model.topic import Perm
+from rocketeer.model.subscription import TAG, BadTagExpression, MessageModel, Subscription
+from rocketeer.model.topic import RETRY_PREFIX, Perm
 from rocketeer.protocol.codes import ResponseCode
 from rocketeer.protocol.headers import PullMessageHeader
 from rocketeer.protocol.texts import FAQ
 from rocketeer.remoting.server import Connection
+from rocketeer.store.filtered import RecordTest
 from rocketeer.store.message_store import Fetched, GetStatus
 
 _READ: Final = int(Perm.READ)  # an IntFlag's own operators are slow
@@ -35,6 +36,22 @@ REMEMBERED_CHARS_MAX = 1024
 Accepts = Callable[[int], bool]
 
 
+class PropertyFilters(Protocol):
+    """What pulling asks of the feature that filters by properties."""
+
+    retries_filtered: bool
+    """Whether messages of a retry topic must match the expression of the topic they came from."""
+
+    def test_of(self, group: str, subscription: Subscription, asked_version: int | None) -> RecordTest:
+        """The test of an expression that is no list of tags; RequestRefused when it cannot be used.
+
+        `asked_version` is None when the expression came with the pull itself, not with a heartbeat.
+        """
+        ...
+
+    def retry_test_of(self, group: str) -> RecordTest: ...
+
+
 class Messages(Protocol):
     """What pulling asks of the store."""
 
@@ -46,6 +63,8 @@ class Messages(Protocol):
         max_count: int,
         max_bytes: int | None = None,
         accepts: Accepts | None = None,
+        matches: RecordTest | None = None,
+        large_bytes: int | None = None,
     ) -> Fetched: ...
 
 
@@ -65,6 +84,8 @@ class PreparedPull(msgspec.Struct):
     offset: int
     max_count: int
     accepts: Accepts | None
+    large_bytes: int | None = None
+    matches: RecordTest | None = None
 
 
 _CODES = {
@@ -87,6 +108,7 @@ class PullService:
         topics: TopicTable,
         groups: GroupTable,
         clients: ClientTable[Connection],
+        filters: PropertyFilters,
         broker_ip: str,
         broker_perm: int,
     ) -> None:
@@ -94,6 +116,7 @@ class PullService:
         self._topics = topics
         self._groups = groups
         self._clients = clients
+        self._filters = filters
         self._broker_ip = broker_ip
         self._broker_perm = broker_perm
 
@@ -129,15 +152,22 @@ class PullService:
                 f"queueId[{header.queue_id}] is illegal, topic:[{topic}] "
                 f"topicConfig.readQueueNums:[{config.read_queues}] consumer:[/{remote}]",
             )
-        accepts = self._filter(header, group.consume_broadcast_enable)
+        accepts, matches = self._filter(header, group.consume_broadcast_enable)
         return PreparedPull(
-            header.consumer_group, topic, header.queue_id, header.queue_offset, header.max_count, accepts
-        )
+            header.consumer_group, topic, header.queue_id, header.queue_offset, header.max_count, accepts,
+            header.large_bytes, matches,
+        )  # fmt: skip
 
     def attempt(self, pull: PreparedPull) -> Pulled:
         """One read of the store."""
         fetched = self._store.get(
-            pull.topic, pull.queue_id, pull.offset, pull.max_count, accepts=pull.accepts
+            pull.topic,
+            pull.queue_id,
+            pull.offset,
+            pull.max_count,
+            accepts=pull.accepts,
+            matches=pull.matches,
+            large_bytes=pull.large_bytes,
         )
         if fetched.status is GetStatus.FOUND:
             return Pulled(ResponseCode.SUCCESS, fetched)
@@ -146,9 +176,15 @@ class PullService:
             code = ResponseCode.PULL_OFFSET_MOVED if pull.offset else ResponseCode.PULL_NOT_FOUND
         return Pulled(code, fetched)
 
-    def _filter(self, header: PullMessageHeader, broadcast_allowed: bool) -> Accepts | None:
+    def _filter(
+        self, header: PullMessageHeader, broadcast_allowed: bool
+    ) -> tuple[Accepts | None, RecordTest | None]:
         if header.sys_flag & FLAG_SUBSCRIPTION:
-            return _accepts_of(header.topic, header.subscription or "", header.expression_type or TAG)
+            kind = header.expression_type or TAG
+            if kind == TAG and not self._filters.retries_filtered:  # the hot path
+                return _accepts_of(header.topic, header.subscription or ""), None
+            told = Subscription(header.topic, header.subscription or "", kind)
+            return self._tests(header.consumer_group, told, None)
         consumer = self._clients.consumer(header.consumer_group)
         if consumer is None:
             raise RequestRefused(
@@ -169,18 +205,27 @@ class PullService:
                 ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest"
             )
         # From the expression, not from the heartbeat's codes: not every client's are the tags' hashes.
-        return _accepts_of(header.topic, subscription.expression, subscription.kind)
+        return self._tests(header.consumer_group, subscription, header.sub_version)
+
+    def _tests(
+        self, group: str, subscription: Subscription, asked_version: int | None
+    ) -> tuple[Accepts | None, RecordTest | None]:
+        if subscription.kind != TAG:
+            return None, self._filters.test_of(group, subscription, asked_version)
+        accepts = _accepts_of(subscription.topic, subscription.expression)
+        if not self._filters.retries_filtered or not subscription.topic.startswith(RETRY_PREFIX):
+            return accepts, None
+        return accepts, self._filters.retry_test_of(group)
 
 
-def _accepts_of(topic: str, expression: str, kind: str) -> Accepts | None:
+def _accepts_of(topic: str, expression: str) -> Accepts | None:
     """Which tag codes a subscription wants; None for all. Few and short ones come with every pull."""
     if len(expression) > REMEMBERED_CHARS_MAX:
-        return _new_accepts(topic, expression, kind)
-    return _remembered_accepts(topic, expression, kind)
+        return _new_accepts(topic, expression)
+    return _remembered_accepts(topic, expression)
 
 
-def _new_accepts(topic: str, expression: str, kind: str) -> Accepts | None:
-    _only_tags(kind)
+def _new_accepts(topic: str, expression: str) -> Accepts | None:
     try:
         return tag_matcher(tag_subscription(topic, expression))
     except BadTagExpression as error:
@@ -190,10 +235,3 @@ def _new_accepts(topic: str, expression: str, kind: str) -> Accepts | None:
 
 
 _remembered_accepts = lru_cache(maxsize=4096)(_new_accepts)
-
-
-def _only_tags(kind: str) -> None:
-    if kind != TAG:
-        raise RequestRefused(
-            ResponseCode.SYSTEM_ERROR, f"The broker does not support consumer to filter message by {kind}"
-        )

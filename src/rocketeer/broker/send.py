@@ -24,13 +24,12 @@ from rocketeer.model.topic import (
 )
 from rocketeer.protocol.codes import ResponseCode
 from rocketeer.protocol.texts import FAQ
-from rocketeer.record.flags import MULTI_TAGS
+from rocketeer.record.flags import MULTI_TAGS, tx_state
 from rocketeer.record.java_hash import tag_hash
 from rocketeer.record.layout import PendingMessage
 from rocketeer.record.properties import (
     CLUSTER,
     DELAY,
-    TRAN_MSG,
     WAIT,
     decode_properties,
     encode_properties,
@@ -100,7 +99,6 @@ class SendService:
             properties = decode_properties((header.properties or "").encode("utf-8", "replace"))
             properties[CLUSTER] = self._rules.cluster
             wait = properties.get(WAIT, "true").lower() == "true"
-            self._check_transaction(properties)
             if header.topic.startswith(RETRY_PREFIX):
                 self._redirect_exhausted_retry(header, message, properties)
             message.properties = encode_properties(properties)
@@ -119,6 +117,8 @@ class SendService:
             raise RequestRefused(
                 ResponseCode.MESSAGE_ILLEGAL, f"batch request does not support retry group {header.topic}"
             )
+        if tx_state(header.sys_flag):
+            raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, "batch request does not support transactions")
         shared = (header.properties or "").strip("\x02")
         wait = decode_properties(shared.encode("utf-8", "replace")).get(WAIT, "true").lower() == "true"
         # Stored behind every message's own properties: those of the whole batch, and the cluster.
@@ -205,14 +205,6 @@ class SendService:
             properties=b"",
             reconsume_times=header.reconsume_times or 0,
         )
-
-    def _check_transaction(self, properties: dict[str, str]) -> None:
-        """Without a transaction feature a half message would be delivered at once: refused, as RocketMQ words it."""
-        if properties.get(TRAN_MSG, "").lower() == "true":
-            raise RequestRefused(
-                ResponseCode.NO_PERMISSION,
-                f"the broker[{self._rules.broker_ip}] sending transaction message is forbidden",
-            )
 
     def _redirect_exhausted_retry(
         self, header: SendHeader, message: PendingMessage, properties: dict[str, str]

@@ -5,17 +5,25 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Callable
 
 log = logging.getLogger(__name__)
 
 CHECK_S = 0.05
 STALL_S = 0.1
+STORING = frozenset({"append.py", "commit_log.py", "segment.py", "fast_path.py", "writer.py"})
+"""Where the loop is when it copies messages into the log."""
+STORING_DEPTH = 3
 
 
 class LoopWatchdog:
     """A thread that looks whether the loop still beats; `beat` must be called on the loop every `CHECK_S` or so."""
 
-    def __init__(self, *, stall_s: float = STALL_S) -> None:
+    def __init__(
+        self, *, stall_s: float = STALL_S, storing_stalled: Callable[[int], None] = lambda stalled_ms: None
+    ) -> None:
+        """`storing_stalled` hears, in the watchdog's thread, for how many ms the loop hangs in an append by now."""
+        self._storing_stalled = storing_stalled
         self._stall_s = stall_s
         self._beat_s = time.monotonic()
         self._loop_thread = threading.get_ident()
@@ -38,12 +46,17 @@ class LoopWatchdog:
         while not self._stop.wait(CHECK_S):
             beat_s = self._beat_s
             stalled_s = time.monotonic() - beat_s
-            if stalled_s < self._stall_s + CHECK_S or beat_s == reported_s:
+            if stalled_s < self._stall_s + CHECK_S:
+                continue
+            frame = sys._current_frames().get(self._loop_thread)
+            stack = [
+                (entry.name, entry.filename.rpartition("/")[2], entry.lineno)
+                for entry in reversed(traceback.extract_stack(frame, limit=6))
+            ]
+            if any(file in STORING for _, file, _ in stack[:STORING_DEPTH]):
+                self._storing_stalled(int(stalled_s * 1000))
+            if beat_s == reported_s:
                 continue
             reported_s = beat_s  # one line a stall
-            frame = sys._current_frames().get(self._loop_thread)
-            where = " < ".join(
-                f"{entry.name} ({entry.filename.rpartition('/')[2]}:{entry.lineno})"
-                for entry in reversed(traceback.extract_stack(frame, limit=6))
-            )
+            where = " < ".join(f"{name} ({file}:{line})" for name, file, line in stack)
             log.warning("loop stalled ms=%d at=%s", stalled_s * 1000, where)

@@ -1,4 +1,4 @@
-"""The one door to the log: rewrites, append, then the wait until the message is as durable as configured.
+"""The one door to the log: known resends, rewrites, append, then the wait until it is as durable as configured.
 
 Handlers, the delay service, retries and transactions all write through here; none of them knows the others.
 """
@@ -6,9 +6,9 @@ Handlers, the delay service, retries and transactions all write through here; no
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
-from rocketeer.broker.feature import Durability, Rewrite
+from rocketeer.broker.feature import Durability, Examine, Examined, Rewrite
 from rocketeer.clock import Clock
-from rocketeer.errors import StoreRefused
+from rocketeer.errors import RequestRefused, StoreRefused
 from rocketeer.protocol.codes import ResponseCode
 from rocketeer.record.entry import DispatchEntry
 from rocketeer.record.layout import PendingMessage
@@ -52,36 +52,55 @@ class Writer:
         durability: Sequence[Durability],
         clock: Clock,
         message_bytes_max: int,
+        resends: Sequence[Examine] = (),
     ) -> None:
         self._log = log
+        self._resends = tuple(resends)
         self._clock = clock
         self._rewrites = tuple(rewrites)
         self._durability = tuple(durability)
         self._message_bytes_max = message_bytes_max
 
     def put(self, message: PendingMessage, done: Done, *, wait: bool = True, as_it_is: bool = False) -> None:
-        """Store one message; `as_it_is` for what a feature has already rewritten (a delayed message now due)."""
+        """Store one message, unless it is a resend of one that is stored.
+
+        `as_it_is` for what the broker itself puts back (a delayed message now due): neither resend nor rewritten.
+        """
         try:
+            examined = None
             if not as_it_is:
-                for rewrite in self._rewrites:
-                    rewrite(message)
-            appended = [self._log.append(message)]
-        except StoreRefused as refusal:
+                examined = self._examine(
+                    message.topic, message.queue_id, ((message.properties, message.body),)
+                )
+            if examined is None or examined.fresh:
+                if not as_it_is:
+                    for rewrite in self._rewrites:
+                        rewrite(message)
+                appended: Sequence[DispatchEntry] = (self._log.append(message),)
+            else:
+                appended = ()
+        except (StoreRefused, RequestRefused) as refusal:
             done(self.refused(refusal))
             return
-        self._settle(appended, done, wait)
+        self._settle(appended if examined is None else examined.stored(appended), done, wait)
 
     def put_batch(self, rows: list[Row], done: Done, *, wait: bool = True) -> None:
-        """All or nothing, next to each other in the log; a batch is never rewritten (RocketMQ's rule)."""
+        """All or nothing, next to each other in the log; a batch is never rewritten (RocketMQ's rule).
+
+        Of a batch that is (partly) a resend only the new messages are stored; all of one topic and queue.
+        """
         try:
             bodies_bytes = sum([len(row[6]) for row in rows])
             if bodies_bytes > self._message_bytes_max:
                 raise StoreRefused(StoreRefused.TOO_LARGE, f"a batch of {bodies_bytes} bytes")
-            appended = self._log.append_run(rows, self._clock.now_ms())
-        except StoreRefused as refusal:
+            examined = self._examine(*rows[0][:2], [(row[7], row[6]) for row in rows]) if rows else None
+            if examined is not None:
+                rows = [rows[place] for place in examined.fresh]
+            appended: Sequence[DispatchEntry] = self._log.append_run(rows, self._clock.now_ms())
+        except (StoreRefused, RequestRefused) as refusal:
             done(self.refused(refusal))
             return
-        self._settle(appended, done, wait)
+        self._settle(appended if examined is None else examined.stored(appended), done, wait)
 
     def when_durable(self, end: int, done: Callable[[int], None]) -> None:
         """Call back with the worst answer of all durability features for the log below `end`."""
@@ -103,14 +122,26 @@ class Writer:
         """Whether a message may have to wait at all after it was appended."""
         return bool(self._durability)
 
-    def _settle(self, appended: list[DispatchEntry], done: Done, wait: bool) -> None:
+    def _examine(self, topic: str, queue_id: int, messages: Sequence[tuple[bytes, bytes]]) -> Examined | None:
+        """The first feature that knows the send's messages speaks for them."""
+        for examine in self._resends:
+            examined = examine(topic, queue_id, messages)
+            if examined is not None:
+                return examined
+        return None
+
+    def _settle(self, appended: Sequence[DispatchEntry], done: Done, wait: bool) -> None:
         if not wait or not self._durability:
             done(Put(ResponseCode.SUCCESS, None, appended))
             return
-        self.when_durable(appended[-1].end, lambda code: done(Put(code, None, appended)))
+        # A resend may come while the original is not on disk yet: it waits for it, too.
+        end = max([entry.end for entry in appended])
+        self.when_durable(end, lambda code: done(Put(code, None, appended)))
 
-    def refused(self, refusal: StoreRefused) -> Put:
-        """RocketMQ's code and text for each reason."""
+    def refused(self, refusal: StoreRefused | RequestRefused) -> Put:
+        """RocketMQ's code and text for each reason; a feature words its own."""
+        if isinstance(refusal, RequestRefused):
+            return Put(refusal.code, refusal.remark, ())
         if refusal.reason in _ILLEGAL:
             remark = (
                 "the message is illegal, maybe msg body or properties length not matched. msg body length limit "

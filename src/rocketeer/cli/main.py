@@ -232,8 +232,12 @@ def _has_bench() -> bool:
 
 
 def _add_bench() -> None:
-    """`rocketeer bench` comes with its package, which an installation may leave out."""
-    if _has_bench():
+    """`rocketeer bench` comes with its package, which an installation may leave out.
+
+    Only for who asks for it, or for help: the benchmark imports the clients and more, and servers start without.
+    """
+    asked = sys.argv[1] if len(sys.argv) > 1 else "--help"
+    if asked.startswith(("bench", "-")) and _has_bench():
         app.add_typer(import_module("rocketeer.bench.cli").app, name="bench")
 
 

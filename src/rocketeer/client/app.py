@@ -30,6 +30,7 @@ from rocketeer.client.core.allocate import AVERAGELY, Strategy
 from rocketeer.client.core.config import ConsumerOptions
 from rocketeer.client.sync.producer import Producer
 from rocketeer.errors import ClientError, ConfigError
+from rocketeer.filter.subscribing import subscription_of
 from rocketeer.model.subscription import SUB_ALL
 
 log = logging.getLogger(__name__)
@@ -44,7 +45,7 @@ class _Group:
     """One consumer: the listeners of a group on several topics share it, and so must its settings."""
 
     settings: dict[str, Any]
-    listeners: dict[str, tuple[ListenerFunction, str]] = field(default_factory=dict)
+    listeners: dict[str, tuple[ListenerFunction, str, str | None]] = field(default_factory=dict)
 
 
 class App:
@@ -70,11 +71,14 @@ class App:
         topic: str,
         group: str,
         tags: str = SUB_ALL,
+        sql: str | None = None,
         orderly: bool = False,
         strategy: Strategy = AVERAGELY,
         **options: Unpack[ConsumerOptions],
     ) -> Callable[[F], F]:
         """Give the messages of a topic to the function below, as a member of the group.
+
+        `sql` filters by properties instead of tags: `sql="price > 10 AND color = 'red'"`.
 
         A group may listen to several topics, with the same settings for all. Options are the fields of
         `ConsumerConfig`, and count more than the app's.
@@ -93,7 +97,8 @@ class App:
                 raise ConfigError(
                     f"group {group!r} has two listeners for topic {topic!r}: one group, one listener"
                 )
-            known.listeners[topic] = (function, tags)
+            subscription_of(topic, tags, sql)  # a wrong expression is told here, where it is written
+            known.listeners[topic] = (function, tags, sql)
             return function
 
         return declare
@@ -143,8 +148,8 @@ class App:
                 await _call(hook)
             for name, group in self._groups.items():
                 consumer = PushConsumer(name, **{"nameserver": self._nameserver, **group.settings})
-                for topic, (function, tags) in group.listeners.items():
-                    consumer.subscribe(topic, function, tags=tags)
+                for topic, (function, tags, sql) in group.listeners.items():
+                    consumer.subscribe(topic, function, tags=tags, sql=sql)
                 await consumer.start()
                 self._running.append(consumer)
         except BaseException:

@@ -9,13 +9,12 @@ from rocketeer.errors import ConfigError
 NO_EFFECT = frozenset(
     {
         "accept_sends_from_ms", "consumer_fall_behind_bytes_max", "disable_slow_consumers", "disk_fall_recorded",
-        "fast_failure_enable", "filter_bitmap_enable", "filter_retry_enable", "flush_delay_offset_ms",
+        "flush_delay_offset_ms",
         "flush_least_pages", "flush_queue_least_pages", "flush_thorough_ms", "ha_fall_behind_bytes_max",
-        "ha_heartbeat_ms", "ha_housekeeping_ms", "ha_master_address", "ha_transfer_bytes", "os_page_cache_busy_ms",
-        "property_filter_enable", "pull_queue_max", "pull_wait_ms_max", "receive_buffer_bytes",
+        "ha_heartbeat_ms", "ha_housekeeping_ms", "ha_master_address", "ha_transfer_bytes",
+        "pull_queue_max", "receive_buffer_bytes",
         "redelete_hanged_interval_ms", "delete_queue_interval_ms", "send_buffer_bytes", "send_queue_max",
-        "send_wait_ms_max", "slave_read_enable", "slave_timeout_ms", "store_reply_enable",
-        "transaction_check_interval_ms", "transaction_checks_max", "transaction_timeout_ms",
+        "slave_read_enable", "slave_timeout_ms",
     }
 )  # fmt: skip
 """Fields of the broker's settings that no part reads; whoever begins to read one takes it off this list."""

@@ -71,6 +71,10 @@ class StoreConfig:
     consume_queue_bytes: int = field(
         default=300_000 * 20, metadata=_java("mappedFileSizeConsumeQueue", least=20)
     )
+    queue_extension_enable: bool = field(default=False, metadata=_java("enableConsumeQueueExt"))
+    queue_extension_bytes: int = field(
+        default=48 << 20, metadata=_java("mappedFileSizeConsumeQueueExt", least=4096)
+    )
     index_slots: int = field(default=5_000_000, metadata=_java("maxHashSlotNum", least=1))
     index_entries: int = field(default=20_000_000, metadata=_java("maxIndexNum", least=2))
     message_index_enable: bool = field(default=True, metadata=_java("messageIndexEnable"))
@@ -128,6 +132,11 @@ class StoreConfig:
         default="1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h",
         metadata=_java("messageDelayLevel", **_DELAYS),
     )
+    # Keys of 5.x; there a message may be timed 3 days ahead, and second by second.
+    timer_enable: bool = field(default=True, metadata=_java("timerWheelEnable"))
+    timer_delay_s_max: int = field(default=366 * 86_400, metadata=_java("timerMaxDelaySec", least=1))
+    timer_flush_ms: int = field(default=5_000, metadata=_java("timerFlushIntervalMs", least=1))
+    timer_precision_ms: int = field(default=1, metadata=_java("timerPrecisionMs", least=1, most=60_000))
     os_page_cache_busy_ms: int = field(default=1_000, metadata=_java("osPageCacheBusyTimeOutMills", least=0))
 
     broker_role: BrokerRole = field(default=BrokerRole.ASYNC_MASTER, metadata=_java("brokerRole"))
@@ -191,6 +200,11 @@ class BrokerConfig:
     property_filter_enable: bool = field(default=True, metadata=_java("enablePropertyFilter"))
     filter_retry_enable: bool = field(default=False, metadata=_java("filterSupportRetry"))
     filter_bitmap_enable: bool = field(default=False, metadata=_java("enableCalcFilterBitMap"))
+    filter_consumers: int = field(default=32, metadata=_java("expectConsumerNumUseFilter", least=1, most=4096))
+    filter_error_percent: int = field(
+        default=20, metadata=_java("maxErrorRateOfBloomFilter", least=1, most=99)
+    )
+    filter_keep_dead_ms: int = field(default=86_400_000, metadata=_java("filterDataCleanTimeSpan", least=0))
 
     transaction_timeout_ms: int = field(default=6_000, metadata=_java("transactionTimeOut", least=0))
     transaction_checks_max: int = field(default=15, metadata=_java("transactionCheckMax", least=0))
@@ -199,8 +213,17 @@ class BrokerConfig:
     )
     reject_transactions: bool = field(default=False, metadata=_java("rejectTransactionMessage"))
 
+    # On here, off in 5.x: whoever holds a handle may take its message back.
+    recall_enable: bool = field(default=True, metadata=_java("recallMessageEnable"))
     acl_enable: bool = field(default=False, metadata=_java("aclEnable"))
     store_reply_enable: bool = field(default=True, metadata=_java("storeReplyMessageEnable"))
+
+    # Keys of our own: how much is remembered of idempotent producers.
+    idempotent_ids_max: int = field(default=4_000_000, metadata=_java("idempotentIdsMax", least=1, most=1 << 28))
+    idempotent_window: int = field(
+        default=1_000, metadata=_java("idempotentSequenceWindow", least=1, most=1 << 20)
+    )
+    idempotent_idle_hours: int = field(default=72, metadata=_java("idempotentIdleHours", least=1, most=1 << 20))
 
     fast_failure_enable: bool = field(default=True, metadata=_java("brokerFastFailureEnable"))
     send_queue_max: int = field(default=10_000, metadata=_java("sendThreadPoolQueueCapacity"))

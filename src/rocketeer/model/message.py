@@ -2,10 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
+from datetime import datetime, timedelta
 from typing import Final
 
 from rocketeer.errors import RocketeerError
 from rocketeer.model import property_names as names
+from rocketeer.model.delivery_time import BadDeliveryTime, delay_in_ms, deliver_at_ms
 from rocketeer.model.topic import validate_topic_name
 
 _I32_MAX: Final = (1 << 31) - 1
@@ -13,6 +15,9 @@ _INSTEAD: Final = {
     names.TAGS: "tags=",
     names.KEYS: "keys=",
     names.DELAY: "delay_level=",
+    names.TIMER_DELIVER_MS: "deliver_at=",
+    names.TIMER_DELAY_MS: "delay=",
+    names.TIMER_DELAY_SEC: "delay=",
     names.WAIT: "wait_stored=",
     names.SHARDING_KEY: "sharding_key=",
 }
@@ -38,6 +43,9 @@ class Message:
 
     `keys` may be a text or a list of texts; it is kept as one text joined with spaces.
     `delay_level` 1 .. 18 delays delivery by the broker's table (1s 5s 10s 30s 1m ...); 0 delivers at once.
+    `deliver_at` (a datetime with its time zone, or milliseconds since 1970) and `delay` (a timedelta, or seconds)
+    time the delivery to the millisecond, days and weeks ahead; a time that has passed delivers at once.
+    At most one of these three.
     `wait_stored=False` lets the broker answer before its disk or its slave has the message.
     `sharding_key` travels with the message; ordered sends choose the queue by it.
     """
@@ -52,6 +60,8 @@ class Message:
     delay_level: int = 0
     wait_stored: bool = True
     sharding_key: str | None = None
+    deliver_at: datetime | int | None = None
+    delay: timedelta | float | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.topic, str):
@@ -63,6 +73,7 @@ class Message:
             object.__setattr__(self, "body", bytes(self.body))
         if not 0 <= self.delay_level <= _I32_MAX:
             raise InvalidMessage(f"delay_level {self.delay_level} is not a level: use 0 (none), 1, 2 ...")
+        self._check_timing()
         if not -_I32_MAX - 1 <= self.flag <= _I32_MAX:
             raise InvalidMessage(f"flag {self.flag} does not fit in 32 bits")
         if self.keys is not None:
@@ -75,6 +86,24 @@ class Message:
         for name, value in self.properties.items():
             _check_property(name, value)
 
+    def _check_timing(self) -> None:
+        ways = {"delay_level": self.delay_level or None, "deliver_at": self.deliver_at, "delay": self.delay}
+        given = [name for name, value in ways.items() if value is not None]
+        if len(given) > 1:
+            raise InvalidMessage(f"{' and '.join(given)} contradict each other: give one of them")
+        try:
+            if self.deliver_at is not None:
+                deliver_at_ms(self.deliver_at)
+            if self.delay is not None:
+                delay_in_ms(self.delay)
+        except BadDeliveryTime as error:
+            raise InvalidMessage(str(error)) from None
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether the broker keeps it for later."""
+        return bool(self.delay_level) or self.deliver_at is not None or self.delay is not None
+
     def all_properties(self) -> dict[str, str]:
         """The user's properties and those the other arguments stand for, ready to be encoded."""
         merged = dict(self.properties)
@@ -85,6 +114,10 @@ class Message:
             merged[names.KEYS] = self.keys
         if self.delay_level:
             merged[names.DELAY] = str(self.delay_level)
+        if self.deliver_at is not None:
+            merged[names.TIMER_DELIVER_MS] = str(deliver_at_ms(self.deliver_at))
+        if self.delay is not None:
+            merged[names.TIMER_DELAY_MS] = str(delay_in_ms(self.delay))
         if self.sharding_key is not None:
             merged[names.SHARDING_KEY] = self.sharding_key
         merged[names.WAIT] = "true" if self.wait_stored else "false"

@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass
 from enum import IntFlag
+from functools import lru_cache
 from typing import Final
 
 from rocketeer.errors import InvalidTopic
@@ -64,6 +65,7 @@ TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
 SELF_TEST_TOPIC: Final = "SELF_TEST_TOPIC"
 OFFSET_MOVED_EVENT: Final = "OFFSET_MOVED_EVENT"
 SYSTEM_TOPIC_PREFIX: Final = "rmq_sys_"
+TIMER_TOPIC: Final = "rmq_sys_wheel_timer"  # from 5.x: messages that wait for a time of their own
 
 SYSTEM_TOPICS: Final = frozenset(
     {
@@ -86,6 +88,7 @@ NOT_FOR_CLIENTS: Final = frozenset(
         TRANS_CHECK_MAX_TIME_TOPIC,
         SELF_TEST_TOPIC,
         OFFSET_MOVED_EVENT,
+        TIMER_TOPIC,
     }
 )
 
@@ -108,6 +111,7 @@ DLQ_PREFIX: Final = "%DLQ%"
 _ALLOWED: Final = re.compile(r"[%|a-zA-Z0-9_-]+")
 
 
+@lru_cache(maxsize=1024)  # every message has one, mostly the same
 def validate_topic_name(name: str) -> None:
     """Raise InvalidTopic with the text clients know from RocketMQ, and the name."""
     if not name or name.isspace():

@@ -174,6 +174,9 @@ class RequestCode(IntEnum):
     POP_ROLLBACK = 200056
     BATCH_ACK_MESSAGE = 200151
 
+    # Rocketeer's own
+    GET_PRODUCER_SEQUENCE = 300_001
+
 
 class ResponseCode(IntEnum):
     """What a reply says; everything but SUCCESS comes with a remark in words."""
@@ -226,6 +229,11 @@ class ResponseCode(IntEnum):
     NOT_LEADER_FOR_QUEUE = 501
     ILLEGAL_OPERATION = 604
     GO_AWAY = 1500
+
+    # Rocketeer's own: sequence numbers of idempotent producers
+    SEQUENCE_GAP = 300_001
+    SEQUENCE_TOO_OLD = 300_002
+    SEQUENCE_TAKEN = 300_003
 
 
 class Language(IntEnum):

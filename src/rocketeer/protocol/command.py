@@ -132,6 +132,18 @@ def encode(command: Command) -> bytes:
     return pack_frame(command.serialize, encode_head(command), command.body)
 
 
+def encode_call(command: Command, opaque: int, *, oneway: bool = False) -> bytes:
+    """The frame of a request under another opaque, without a copy of it: a command may be asked several times."""
+    c = command
+    flag = c.flag | FLAG_ONEWAY if oneway else c.flag
+    if c.serialize != JSON:
+        return encode(msgspec.structs.replace(c, opaque=opaque, flag=flag))
+    head = json_header.encode(
+        json_header.Written(c.code, flag, c.language, opaque, c.version, c.remark, c.ext)
+    )
+    return pack_frame(JSON, head, c.body)
+
+
 def decode(data: bytes) -> Command:
     """The command of exactly one whole frame (recordings, tests, tools)."""
     splitter = FrameSplitter()

@@ -10,11 +10,9 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any
 
-from msgspec.structs import replace
-
 from rocketeer.errors import CallTimeout, ConnectFailed, ConnectionLost, ProtocolError
 from rocketeer.protocol.codes import ResponseCode
-from rocketeer.protocol.command import FLAG_ONEWAY, Command, decode_frame, encode, next_opaque, reply
+from rocketeer.protocol.command import Command, decode_frame, encode, encode_call, next_opaque, reply
 from rocketeer.protocol.frame import FrameSplitter
 from rocketeer.remoting.address import HostPort, split_address
 
@@ -52,7 +50,7 @@ class BlockingConnection:
     def invoke(self, command: Command, timeout_s: float = CALL_TIMEOUT_S) -> Command:
         """Send a request and wait for its answer; waiting for the calls of other threads counts too."""
         opaque = next_opaque()
-        frame = encode(replace(command, opaque=opaque))
+        frame = encode_call(command, opaque)
         with self._turn(command.code, timeout_s) as deadline_s:
             sock = self._ready_socket(deadline_s)
             self._send(sock, frame, deadline_s)
@@ -65,7 +63,7 @@ class BlockingConnection:
 
     def oneway(self, command: Command, timeout_s: float = CALL_TIMEOUT_S) -> None:
         """Send a request that gets no answer; returns when the operating system has it."""
-        frame = encode(replace(command, opaque=next_opaque(), flag=command.flag | FLAG_ONEWAY))
+        frame = encode_call(command, next_opaque(), oneway=True)
         with self._turn(command.code, timeout_s) as deadline_s:
             self._send(self._ready_socket(deadline_s), frame, deadline_s)
 

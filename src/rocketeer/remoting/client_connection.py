@@ -6,13 +6,21 @@ import logging
 import math
 import socket
 from collections.abc import Awaitable, Callable, Mapping
-from typing import NamedTuple, cast
+from typing import cast
 
-from msgspec.structs import replace
+import msgspec
 
 from rocketeer.errors import CallTimeout, ConnectionLost, ProtocolError, RequestRefused, RocketeerError
 from rocketeer.protocol.codes import ResponseCode
-from rocketeer.protocol.command import FLAG_ONEWAY, Command, decode_frame, encode, next_opaque, reply
+from rocketeer.protocol.command import (
+    FLAG_RESPONSE,
+    Command,
+    decode_frame,
+    encode,
+    encode_call,
+    next_opaque,
+    reply,
+)
 from rocketeer.protocol.frame import FrameSplitter
 
 log = logging.getLogger(__name__)
@@ -33,7 +41,7 @@ LINGER_S = 1.0
 """So long may what was written before `close` take to leave."""
 
 
-class _Call(NamedTuple):
+class _Call(msgspec.Struct, gc=False, eq=False):
     answer: asyncio.Future[Command]
     asked_s: float
     deadline_s: float
@@ -86,11 +94,12 @@ class ClientConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._heard_s = self._loop.time()
+        calls = self._calls
         try:
             for kind, header, body in self._splitter.feed(data):
                 command = decode_frame(kind, header, body)
-                if command.is_response:
-                    call = self._calls.get(command.opaque)
+                if command.flag & FLAG_RESPONSE:
+                    call = calls.get(command.opaque)
                     if call is not None and not call.answer.done():
                         call.answer.set_result(command)
                 else:
@@ -143,7 +152,7 @@ class ClientConnection(asyncio.Protocol):
     async def call(self, command: Command, deadline_s: float, timeout_s: float) -> Command:
         # Its own opaque for every call: the same command may be tried again while an old answer is under way.
         opaque = next_opaque()
-        frame = encode(replace(command, opaque=opaque))
+        frame = encode_call(command, opaque)
         answer: asyncio.Future[Command] = self._loop.create_future()
         self._calls[opaque] = _Call(answer, self._loop.time(), deadline_s, command.code, timeout_s)
         if deadline_s < self._timer_s:
@@ -155,7 +164,7 @@ class ClientConnection(asyncio.Protocol):
             self._calls.pop(opaque, None)
 
     def send_oneway(self, command: Command) -> None:
-        self._write(encode(replace(command, opaque=next_opaque(), flag=command.flag | FLAG_ONEWAY)))
+        self._write(encode_call(command, next_opaque(), oneway=True))
 
     def close(self, why: str) -> None:
         """Fail the waiting calls now; close once what was written has left, or after LINGER_S."""

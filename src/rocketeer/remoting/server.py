@@ -17,7 +17,7 @@ from rocketeer.errors import PortInUse, RequestRefused, RocketeerError
 from rocketeer.protocol.codes import ResponseCode
 from rocketeer.protocol.command import Command, decode_frame, reply
 from rocketeer.protocol.frame import Frame
-from rocketeer.remoting.connection import Connection, Process, address_text
+from rocketeer.remoting.connection import Connection, Process, Take, address_text
 
 __all__ = ["Connection", "Handler", "RemotingServer", "Router"]
 
@@ -44,6 +44,8 @@ class Router:
     ) -> None:
         self._handlers = dict(handlers)
         self._guards = tuple(guards)
+        self.brake: Callable[[Command, Connection], None] | None = None
+        """A guard that comes and goes: while there is one, it sees every request first."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
@@ -60,6 +62,8 @@ class Router:
             connection.answer_arrived(command)
             return
         try:
+            if self.brake is not None:
+                self.brake(command, connection)
             for guard in self._guards:
                 guard(command, connection)
             handler = self._handlers.get(command.code)
@@ -112,6 +116,7 @@ class RemotingServer:
         self,
         process: Process,
         *,
+        take: Take | None = None,
         on_close: Callable[[Connection], None] = lambda connection: None,
         idle_s: float = 120.0,
         frame_s: float = 60.0,
@@ -119,6 +124,7 @@ class RemotingServer:
         connections_max: int | None = None,
     ) -> None:
         self._process = process
+        self._take = take
         self._notify_close = on_close
         self._idle_s = idle_s
         self._frame_s = frame_s
@@ -243,7 +249,7 @@ class RemotingServer:
             sock.close()
 
     def _new_connection(self) -> Connection:
-        return Connection(self._process, on_open=self.connections.add, on_close=self._closed)
+        return Connection(self._process, take=self._take, on_open=self.connections.add, on_close=self._closed)
 
     def _closed(self, connection: Connection) -> None:
         self.connections.discard(connection)

@@ -16,12 +16,14 @@ from rocketeer.store.commit_log import CommitLog
 from rocketeer.store.disk import UNKNOWN_PERCENT, used_percent
 from rocketeer.store.dispatch import Dispatch
 from rocketeer.store.file_cache import delete_paths
+from rocketeer.store.keeping import Keeping
 from rocketeer.store.retention import (
     HOUR_MS,
     RetentionPlan,
     RetentionRules,
     SegmentAge,
     follow_log,
+    nears_its_end,
     parse_hours,
 )
 from rocketeer.store.worker import Worker
@@ -30,6 +32,7 @@ log = logging.getLogger(__name__)
 
 _LOOK_S = 1.0  # how often the disk is measured and retention asked
 _DELETING_S = 0.05  # while files go
+_ROLLING_S = 0.02  # while messages that are waited for are rolled forward
 
 
 class Cleaner:
@@ -43,6 +46,7 @@ class Cleaner:
         worker: Worker,
         clock: Clock,
         *,
+        keeping: Keeping,
         on_disk_full: Callable[[str | None], None],
         before_deleting: Callable[[], None],
     ) -> None:
@@ -62,6 +66,7 @@ class Cleaner:
         self._dispatch = dispatch
         self._worker = worker
         self._clock = clock
+        self._keeping = keeping
         self._on_disk_full = on_disk_full
         self._before_deleting = before_deleting
         self._folders = (config.commit_log_path, config.store_path, config.store_path)
@@ -98,7 +103,13 @@ class Cleaner:
             self._measuring = self._worker.submit("measuring the disk", self.measure)
         used = self.used_percent
         hour = time.localtime(now_ms / 1000).tm_hour
-        step = self._plan.next(now_ms, hour=hour, used_percent=used, segments=self._segments())
+        segments = self._segments()
+        if nears_its_end(self._plan.rules, segments, now_ms, used):
+            free = self._roll_forward(segments[0].base + self._log.segment_bytes)
+            segments[0] = segments[0]._replace(needed=not free)
+            if self._keeping.rolling:
+                self._next_s = now_s + _ROLLING_S
+        step = self._plan.next(now_ms, hour=hour, used_percent=used, segments=segments)
         if step.writable != self._writable:
             self._writable = step.writable
             self._on_disk_full(None if step.writable else self._used_text())
@@ -114,6 +125,16 @@ class Cleaner:
         if self._oldest.base != segments[0].base:
             self._oldest = SegmentAge(segments[0].base, _modified_ms(segments[0].path))
         return [self._oldest] if len(segments) == 1 else [self._oldest, SegmentAge(segments[-1].base, 0)]
+
+    def _roll_forward(self, below: int) -> bool:
+        """A slice of it; a nearly full disk takes these writes: a whole file goes for them."""
+        if self._writable:
+            return self._keeping.free(below)
+        self._on_disk_full(None)
+        try:
+            return self._keeping.free(below)
+        finally:
+            self._on_disk_full(self._used_text())
 
     def _drop(self, base: int) -> None:
         assert self._log.segments[0].base == base

@@ -1,16 +1,22 @@
-"""Reads what RocketMQ keeps beside a consume queue when bloom filters are on; we read it and never write it.
+"""What RocketMQ keeps beside a consume queue when enableConsumeQueueExt is on: a unit per message, with bloom bits.
 
-A tag code at or below ADDRESS_MAX is no hash but the address of a unit in consumequeue_ext/TOPIC/QUEUE/:
+Under `ExtendedQueue`, above the shared `FileCache`. A tag code at or below ADDRESS_MAX is no hash but the address
+of a unit in consumequeue_ext/TOPIC/QUEUE/:
 
     address = -2^63 + byte offset over all the queue's files (named by offset, 20 digits, one size)
     unit, big-endian: size i16 | tag code i64 | store ms i64 | filter bytes i16 | filter
+
+A file ends with size -1 where the next unit does not fit with 4 bytes to spare; zeros follow the last unit.
 """
 
+import logging
 import os
 import struct
 from typing import NamedTuple
 
 from rocketeer.store.file_cache import FileCache
+
+log = logging.getLogger(__name__)
 
 UNIT = struct.Struct(">hqqh")
 assert UNIT.size == 20, "the files interoperate with RocketMQ's"
@@ -19,10 +25,19 @@ ADDRESS_MIN = -(1 << 63)
 ADDRESS_MAX = -(1 << 31) - 1  # every tag hash is above: it has 32 bits
 
 
+FILE_END = struct.pack(">h", -1)
+SPARE_BYTES = 4  # at the end of a file
+UNIT_BYTES_MAX = 0x7FFF
+
+
 class ExtUnit(NamedTuple):
     tag_code: int
     store_ms: int
     filter_bits: bytes
+
+    @property
+    def size(self) -> int:
+        return UNIT.size + len(self.filter_bits)
 
 
 def is_address(tag_code: int) -> bool:
@@ -32,13 +47,110 @@ def is_address(tag_code: int) -> bool:
 class ConsumeQueueExt:
     """The units of one queue; holds no descriptor of its own."""
 
-    __slots__ = ("_file_bytes", "_files", "_folder")
+    __slots__ = ("_end", "_file_bytes", "_files", "_folder")
 
     def __init__(self, folder: str | os.PathLike[str], file_bytes: int, files: FileCache) -> None:
         """`file_bytes` is mappedFileSizeConsumeQueueExt (48 MiB by default)."""
         self._folder = os.fspath(folder)
         self._file_bytes = file_bytes
         self._files = files
+        self._end = -1  # where the next unit goes; unknown until `resume`
+
+    # --- writing -----------------------------------------------------------------------------
+
+    @property
+    def is_resumed(self) -> bool:
+        return self._end >= 0
+
+    def resume(self, last_address: int | None) -> None:
+        """Go on behind the unit of the queue's last entry; what lies there was cut off the queue, and goes.
+
+        None: the queue has no entry, so no unit has a meaning.
+        """
+        if last_address is None:
+            self.remove()
+            return
+        unit = self.read(last_address)
+        self._end = last_address - ADDRESS_MIN + unit.size if unit is not None else self._find_end()
+        self._clear_from(self._end)
+
+    def put(self, unit: ExtUnit) -> int:
+        """Append a unit; its address. OSError when the disk is full: then nothing was appended."""
+        assert self._end >= 0, "resume first"
+        assert unit.size <= UNIT_BYTES_MAX
+        at = self._end % self._file_bytes
+        if at + unit.size + SPARE_BYTES > self._file_bytes:
+            if at:
+                self._files.write(self._path(self._end - at), FILE_END, at, self._file_bytes)
+                self._end += self._file_bytes - at
+            at = 0
+        raw = UNIT.pack(unit.size, unit.tag_code, unit.store_ms, len(unit.filter_bits)) + unit.filter_bits
+        self._files.write(self._path(self._end - at), raw, at, self._file_bytes)
+        address = ADDRESS_MIN + self._end
+        self._end += len(raw)
+        return address
+
+    def forget_end(self) -> None:
+        """The queue was cut: `resume` before the next unit."""
+        self._end = -1
+
+    def release_below(self, address: int) -> list[str]:
+        """The files wholly below a unit's address, for `delete_paths` in a worker thread."""
+        first = address - ADDRESS_MIN
+        paths = [self._path(base) for base in self._bases() if base + self._file_bytes < first]
+        for path in paths:
+            self._files.forget(path)
+        return paths
+
+    def remove(self) -> None:
+        """Delete all of it and start again from nothing."""
+        for base in self._bases():
+            self._delete(self._path(base))
+        for folder in (self._folder, os.path.dirname(self._folder)):  # the topic's too, with its last queue
+            try:
+                os.rmdir(folder)
+            except OSError:
+                break  # it is not there, or something else is in it
+        self._end = 0
+
+    def _clear_from(self, end: int) -> None:
+        at = end % self._file_bytes
+        for base in self._bases():
+            if base >= end:
+                self._delete(self._path(base))
+            elif base == end - at:
+                self._files.cut(self._path(base), at, self._file_bytes)
+
+    def _find_end(self) -> int:
+        """Behind the last whole unit of the last file."""
+        bases = self._bases()
+        if not bases:
+            return 0
+        base = bases[-1]
+        at = 0
+        while at + UNIT.size <= self._file_bytes:
+            unit = self.read(ADDRESS_MIN + base + at)
+            if unit is None:
+                break
+            at += unit.size
+        return base + at
+
+    def _bases(self) -> list[int]:
+        try:
+            names = os.listdir(self._folder)
+        except FileNotFoundError:
+            return []
+        return sorted(int(name) for name in names if name.isascii() and name.isdigit())
+
+    def _path(self, base: int) -> str:
+        return f"{self._folder}/{base:020d}"
+
+    def _delete(self, path: str) -> None:
+        self._files.forget(path)
+        os.unlink(path)
+        log.info("queue extension file dropped path=%s", path)
+
+    # --- reading -----------------------------------------------------------------------------
 
     def read(self, address: int) -> ExtUnit | None:
         """The unit at an address found in the queue; None if the files do not have it (they may be lost)."""
@@ -46,7 +158,7 @@ class ConsumeQueueExt:
             return None
         offset = address - ADDRESS_MIN
         at = offset % self._file_bytes
-        path = f"{self._folder}/{offset - at:020d}"
+        path = self._path(offset - at)
         raw = self._files.read(path, UNIT.size, at)
         if len(raw) < UNIT.size:
             return None

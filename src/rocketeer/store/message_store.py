@@ -15,9 +15,11 @@ from rocketeer.store.checkpointing import Checkpointer
 from rocketeer.store.cleaning import Cleaner
 from rocketeer.store.commit_log import CommitLog
 from rocketeer.store.dispatch import Dispatch, Dispatcher, Listener
+from rocketeer.store.extended_queue import QueueExtension
 from rocketeer.store.flush import Flusher
 from rocketeer.store.get import Fetched, GetStatus, Reader
 from rocketeer.store.index import Index
+from rocketeer.store.keeping import Keeping, Need, Roll
 from rocketeer.store.kernel import sync_folder
 from rocketeer.store.lock import StoreLock
 from rocketeer.store.log_scan import LogScan
@@ -39,9 +41,9 @@ __all__ = [
 
 log = logging.getLogger(__name__)
 
-_INDEX_SLICE_S = 0.002
+_INDEX_SLICE_S = 0.0005
 _INDEX_PAUSE_S = 1.0  # after a failure: the disk is full
-_INDEX_BEHIND_MAX = 100_000  # messages; beyond this the index gets more of the loop's time
+_INDEX_BEHIND = 5_000  # messages; with every so many that wait the index gets more of the loop's time
 
 
 class MessageStore:
@@ -72,7 +74,10 @@ class MessageStore:
 
         synchronous = config.flush_mode is FlushMode.SYNC_FLUSH
         self.log = CommitLog(config.commit_log_path, config.segment_bytes, prewrite=synchronous)
-        self.queue_table = QueueTable(root / "consumequeue", config.consume_queue_bytes)
+        self.extension = None
+        if config.queue_extension_enable:
+            self.extension = QueueExtension(root / "consumequeue_ext", config.queue_extension_bytes)
+        self.queue_table = QueueTable(root / "consumequeue", config.consume_queue_bytes, self.extension)
         self.index = self._new_index(config, root, clock)
         self._dispatch = Dispatch(self.queue_table, self.index)
         self.listeners: list[Listener] = self._dispatch.listeners
@@ -97,9 +102,13 @@ class MessageStore:
             last_store_ms=self._last_store_ms,
             on_failure=self._flush_failed,
         )
+        self._keeping = Keeping(lambda: self.log.max_offset, lambda: self._flusher.flushed)
+        self.needs: list[Need] = self._keeping.needs
+        self.rolls: list[Roll] = self._keeping.rolls
         # The inner loops are the parts' own methods: no call in between.
         self.append = self._appender.append
         self.append_run = self._appender.append_run
+        self.send_runs = self._appender.send_runs
         self.append_batch = self._appender.append_batch
         self.append_raw = self._replica.append_raw
         self.when_durable = self._flusher.wait
@@ -175,6 +184,7 @@ class MessageStore:
             self._dispatch,
             self._worker,
             self._clock,
+            keeping=self._keeping,
             on_disk_full=self._disk_full,
             before_deleting=self._checkpointer.forget_summary,
         )
@@ -223,7 +233,8 @@ class MessageStore:
         now_s = self._clock.monotonic_s()
         if now_s < self._index_paused_s:
             return
-        until_s = now_s + (_INDEX_SLICE_S if index.pending_count < _INDEX_BEHIND_MAX else 10 * _INDEX_SLICE_S)
+        # The further behind, the longer the slices; a whole second's messages are worth a visible pause.
+        until_s = now_s + _INDEX_SLICE_S * (1 + min(index.pending_count // _INDEX_BEHIND, 40))
         try:
             while index.flush_pending() and self._clock.monotonic_s() < until_s:
                 pass

@@ -8,6 +8,7 @@ from pathlib import Path
 from rocketeer.errors import StoreRefused
 from rocketeer.record.layout import TOPIC_BYTES_MAX
 from rocketeer.store.consume_queue import ENTRY_BYTES, ConsumeQueue, rounded_file_bytes
+from rocketeer.store.extended_queue import ExtendedQueue, QueueExtension
 from rocketeer.store.file_cache import FileCache
 
 log = logging.getLogger(__name__)
@@ -16,8 +17,10 @@ log = logging.getLogger(__name__)
 class QueueTable:
     """The queues that exist; one is made by the first message for it. Belongs to the loop thread."""
 
-    def __init__(self, folder: Path, file_bytes: int) -> None:
+    def __init__(self, folder: Path, file_bytes: int, extension: QueueExtension | None = None) -> None:
+        """With an `extension` every queue has units beside its entries."""
         self.folder = folder
+        self.extension = extension
         self.files = FileCache()
         self.file_bytes = rounded_file_bytes(file_bytes)
         self.entries_per_file = self.file_bytes // ENTRY_BYTES
@@ -65,7 +68,10 @@ class QueueTable:
         return queue
 
     def _new(self, topic: str, queue_id: int) -> ConsumeQueue:
-        return ConsumeQueue(self.folder / topic / str(queue_id), topic, queue_id, self.file_bytes, self.files)
+        folder = self.folder / topic / str(queue_id)
+        if self.extension is not None:
+            return ExtendedQueue(folder, topic, queue_id, self.file_bytes, self.files, self.extension)
+        return ConsumeQueue(folder, topic, queue_id, self.file_bytes, self.files)
 
     def offsets_sum(self) -> int:
         """Of all queues' ends. It only changes with dispatch: a queue that lost entries makes it smaller."""

@@ -7,6 +7,9 @@ Pure decisions: the time, the hour, the disk's fill and the files' ages are argu
                 over 75%    expired files go at any hour
                 over 85%    the oldest files go even if not expired (cleanFileForciblyEnable)
                 over 90%    and nothing is written until it is 90% or less again
+
+Some messages are still waited for. Before the oldest file's time is over they are rolled forward (`keeping.py`),
+and a file that still holds one stays: for good, or if the oldest files must go, for `hang_ms_max`.
 """
 
 import logging
@@ -24,6 +27,7 @@ HOUR_MS = 3_600_000
 FIRST_ROUND_MS = 60_000  # after the start, as RocketMQ
 MANUAL_ROUNDS = 20  # rounds that an operator's order to delete expired files lasts
 FOLLOW_SLICE = 64
+ROLL_AHEAD_MS = HOUR_MS  # before a file expires, what is needed of it is rolled forward
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +61,12 @@ class RetentionRules:
 
 
 class SegmentAge(NamedTuple):
-    """A log file as retention sees it; `in_use` while a reader holds bytes of it."""
+    """A log file as retention sees it; `in_use` while a reader holds bytes of it, `needed` while it must stay."""
 
     base: int
     modified_ms: int
     in_use: bool = False
+    needed: bool = False
 
 
 class Verdict(NamedTuple):
@@ -109,6 +114,17 @@ def may_drop_oldest(
     if len(segments) < 2 or not verdict.expired:
         return False
     return verdict.forced or now_ms >= segments[0].modified_ms + rules.reserved_ms
+
+
+def nears_its_end(
+    rules: RetentionRules, segments: Sequence[SegmentAge], now_ms: int, used_percent: int
+) -> bool:
+    """Whether the oldest file may go soon, so that what is needed of it has to be rolled forward now."""
+    if len(segments) < 2:
+        return False
+    ahead_ms = min(ROLL_AHEAD_MS, rules.reserved_ms // 10)
+    pressed = rules.forced_enabled and used_percent > rules.forced_percent
+    return pressed or now_ms >= segments[0].modified_ms + rules.reserved_ms - ahead_ms
 
 
 def _is_due(at_ms: int, now_ms: int, ahead_ms_max: int) -> bool:
@@ -160,8 +176,14 @@ class RetentionPlan:
         if not due or not may_drop_oldest(rules, verdict, segments, now_ms):
             return Step(None, verdict.writable)
         oldest = segments[0]
-        if oldest.in_use and not self._hangs_too_long(oldest.base, now_ms):
+        if oldest.needed and not verdict.forced:
             return Step(None, verdict.writable)
+        if (oldest.in_use or oldest.needed) and not self._hangs_too_long(oldest.base, now_ms):
+            return Step(None, verdict.writable)
+        if oldest.needed:
+            log.error(
+                "log file goes although messages in it are waited for base=%d: the disk is full", oldest.base
+            )
         self._hanging = None
         self._files_left -= 1
         self._next_drop_ms = now_ms + rules.delete_interval_ms

@@ -124,7 +124,7 @@ async def test_a_batch_is_stored_side_by_side_and_answered_with_every_id(tmp_pat
         ({"i": "big\x01" + "p" * 33_000}, b"x", 13, "the message is illegal, maybe msg body or properties length not matched."),
         ({}, b"x" * ((4 << 20) + 1), 13, "the message is illegal, maybe msg body or properties length not matched. msg body "
                                    "length limit 4194304B, msg properties length limit 32KB."),
-        ({"i": "TRAN_MSG\x01true"}, b"x", 16, "the broker[127.0.0.1] sending transaction message is forbidden"),
+        ({"i": "TRAN_MSG\x01true"}, b"x", 13, "a transaction message needs its producer group, property PGROUP"),
     ],
     ids=["characters", "blank", "long", "system", "no default", "queue", "properties", "body", "transaction"],
 )  # fmt: skip

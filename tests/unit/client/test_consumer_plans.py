@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 
 from rocketeer.client.core.config import ConsumerConfig
+from rocketeer.client.core.consumer_rules import parse_timestamp
 from rocketeer.client.core.nameservers import NameServers
 from rocketeer.client.core.received import split_messages
 from rocketeer.client.core.routes import RouteCache
 from rocketeer.client.plans.brokers import Cluster
 from rocketeer.client.plans.effects import Call
 from rocketeer.client.plans.groups import consumer_ids, group_view, lock_queues, send_back
-from rocketeer.client.plans.offsets import committed_offset, parse_timestamp, start_offset
+from rocketeer.client.plans.offsets import committed_offset, start_offset
 from rocketeer.client.plans.pull import PullSettings, PullStatus, pull, pull_request
 from rocketeer.client.plans.reading import Reading
 from rocketeer.errors import BrokerRefused, ConfigError, NoBroker

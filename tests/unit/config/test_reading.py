@@ -13,6 +13,7 @@ from rocketeer.config import (
     parse_addresses,
     read_config,
 )
+from rocketeer.config.keys import known_keys
 from rocketeer.errors import ConfigError
 
 WIRE = Path(__file__).parents[2] / "golden" / "data" / "wire"
@@ -43,8 +44,10 @@ def test_the_effective_settings_are_those_the_real_broker_reported() -> None:
         ours.pop(elsewhere, None)
     assert len(theirs) > 150
     assert {key: ours.get(key) for key in theirs} == theirs
-    of_5 = {"bindAddress", "diskSpaceCleanForciblyRatio", "diskSpaceWarningLevelRatio"}
-    assert set(ours) - set(theirs) == of_5
+    of_5 = {"bindAddress", "diskSpaceCleanForciblyRatio", "diskSpaceWarningLevelRatio", "recallMessageEnable"}
+    of_5 |= {"timerFlushIntervalMs", "timerMaxDelaySec", "timerPrecisionMs", "timerWheelEnable"}
+    our_own = {key.name for key in known_keys().values() if key.since == "ours"}
+    assert set(ours) - set(theirs) == of_5 | our_own
 
 
 def test_the_effective_settings_are_those_the_real_name_server_reported() -> None:
@@ -120,7 +123,7 @@ def test_the_file_wins_over_the_environment(read) -> None:
         ("brokerNme=a", "line 1: unknown key brokerNme is ignored; did you mean brokerName?"),
         ("zzz=a", "line 1: unknown key zzz is ignored"),
         ("kvConfigPath=a", "line 1: kvConfigPath is a key of a name server; it has no effect on a broker"),
-        ("timerWheelEnable=true", "line 1: timerWheelEnable is a key of RocketMQ 5 and has no effect here"),
+        ("timerWarmEnable=true", "line 1: timerWarmEnable is a key of RocketMQ 5 and has no effect here"),
         ("brokerId=3", "line 1: brokerId=3 becomes 0: brokerRole is ASYNC_MASTER"),
         ("brokerName=a\nbrokerName=b", "line 2: brokerName stands on line 1 too; this one counts"),
         (

@@ -22,10 +22,10 @@ def test_what_somebody_relies_on_is_refused(tmp_path: Path, line: str) -> None:
 
 def test_changed_settings_without_effect_are_named_and_defaults_are_not(tmp_path: Path) -> None:
     path = tmp_path / "broker.conf"
-    path.write_text("transactionCheckMax=3\nfileReservedTime=48\n")
+    path.write_text("haSendHeartbeatInterval=3000\nfileReservedTime=48\n")
     settings = read_config(path, Role.BROKER)
     refuse_unavailable(settings)
-    assert without_effect(settings) == ["transactionCheckMax"]
+    assert without_effect(settings) == ["haSendHeartbeatInterval"]
 
 
 def test_the_list_names_fields_that_exist() -> None:

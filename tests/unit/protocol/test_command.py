@@ -1,10 +1,21 @@
 """Commands: requests, replies, and headers from peers that do not write them as we do."""
 
+import msgspec
 import pytest
 
 from rocketeer.errors import BadFrame, BadHeader
 from rocketeer.protocol.codes import VERSION, Language, RequestCode, ResponseCode
-from rocketeer.protocol.command import Command, decode, decode_frame, encode, encode_head, reply, request
+from rocketeer.protocol.command import (
+    FLAG_ONEWAY,
+    Command,
+    decode,
+    decode_frame,
+    encode,
+    encode_call,
+    encode_head,
+    reply,
+    request,
+)
 from rocketeer.protocol.frame import JSON, ROCKETMQ, pack_frame
 from rocketeer.protocol.headers import GetMaxOffsetHeader, OffsetReplyHeader
 from rocketeer.protocol.reply_template import ReplyTemplate
@@ -199,3 +210,14 @@ def test_a_template_gives_the_same_command_as_the_general_way() -> None:
     header = template.header(asked.opaque, b"7F00", -1, 12)
     assert decode(pack_frame(JSON, header, b"body")) == general
     assert decode(ReplyTemplate(0, {}).frame(asked.opaque)) == reply(asked)
+
+
+@pytest.mark.parametrize("serialize", [JSON, ROCKETMQ])
+@pytest.mark.parametrize("oneway", [False, True])
+def test_asking_again_gives_the_frame_of_a_copy_with_the_new_opaque(serialize: int, oneway: bool) -> None:
+    command = Command(
+        code=310, opaque=7, flag=0, ext={"a": "g", "i": "KEYS\x01k"}, body=b"x", serialize=serialize
+    )
+    copy = msgspec.structs.replace(command, opaque=4711, flag=FLAG_ONEWAY if oneway else 0)
+    assert encode_call(command, 4711, oneway=oneway) == encode(copy)
+    assert (command.opaque, command.flag) == (7, 0), "the command itself stays as it was"

@@ -16,6 +16,7 @@ from rocketeer.store.retention import (
     follow_log,
     judge,
     may_drop_oldest,
+    nears_its_end,
     parse_hours,
 )
 
@@ -180,3 +181,29 @@ def test_queues_follow_the_log_in_slices_and_the_index_comes_last() -> None:
     assert len(asked) == 64
     assert [path for paths in slices for path in paths] == ["q100", "i"]
     assert list(follow_log(7, [], None)) == []
+
+
+def test_a_file_that_is_needed_stays_unless_the_disk_is_full_for_long() -> None:
+    needed = [SegmentAge(0, OLD, needed=True), SegmentAge(1000, OLD)]
+    times = range(NOW, NOW + 10 * FIRST_ROUND_MS, 100)
+    assert list(drops(RetentionPlan(RULES, NOW), list(needed), times)) == [], "expired, and still waited for"
+    forced = list(drops(RetentionPlan(RULES, NOW), list(needed), times, used=86))
+    assert [base for _, base in forced] == [0]
+    assert forced[0][0] >= NOW + FIRST_ROUND_MS + RULES.hang_ms_max, "rolling forward had its time"
+
+
+@pytest.mark.parametrize(
+    ("age_ms", "used", "expected"),
+    [
+        (70 * HOUR_MS, 10, False),
+        (71 * HOUR_MS, 10, True),
+        (80 * HOUR_MS, 10, True),
+        (1 * HOUR_MS, 86, True),
+        (1 * HOUR_MS, 80, False),
+    ],
+)
+def test_rolling_forward_begins_an_hour_before_a_file_expires_or_when_the_disk_fills(
+    age_ms: int, used: int, expected: bool
+) -> None:
+    assert nears_its_end(RULES, segments(NOW - age_ms, NOW), NOW, used) is expected
+    assert not nears_its_end(RULES, segments(NOW - age_ms), NOW, used), "the only file is being written"

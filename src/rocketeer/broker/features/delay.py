@@ -2,17 +2,22 @@
 
 All messages of a level wait equally long, so each queue is in the order of its delivery times: only its head
 needs watching. A queue's consume-queue entries carry the delivery time where others carry the tag's hash.
+
+Each is delivered once, also over a crash: `delay_recovery` finds in the log what was delivered before it.
 """
 
 import logging
 from collections.abc import Callable
 from typing import Protocol
 
-from rocketeer.broker.feature import Feature, Periodic
+from rocketeer.broker.delay_offsets import DelayOffsets
+from rocketeer.broker.delay_recovery import DelayRecovery
+from rocketeer.broker.feature import Feature, Periodic, Replay
+from rocketeer.broker.features.delay_roll import DelayRoll
 from rocketeer.broker.writer import Put, Writer
 from rocketeer.clock import Clock
+from rocketeer.errors import RequestRefused
 from rocketeer.model.topic import SCHEDULE_TOPIC
-from rocketeer.protocol.bodies.offsets import decode_delay_offsets, encode_delay_offsets
 from rocketeer.protocol.codes import ResponseCode
 from rocketeer.record.delay_levels import DelayLevels
 from rocketeer.record.flags import TX_MASK
@@ -40,52 +45,43 @@ class ScheduleLog(Protocol):
         """(log offset, size, tag code) of the queue's entries from `offset` on."""
         ...
 
+    @property
+    def max_log_offset(self) -> int: ...
+
+    @property
+    def flushed_log_offset(self) -> int: ...
+
+    def queues(self) -> list[tuple[str, int]]: ...
+
     def min_queue_offset(self, topic: str, queue_id: int) -> int: ...
 
+    def max_queue_offset(self, topic: str, queue_id: int) -> int: ...
+
+    def offset_by_time(self, topic: str, queue_id: int, store_ms: int) -> int: ...
+
     def message_at(self, log_offset: int) -> StoredMessage | None: ...
-
-
-class DelayOffsets:
-    """How far each level was delivered: config/delayOffset.json."""
-
-    file_name = "delayOffset.json"
-
-    def __init__(self) -> None:
-        self.delivered: dict[int, int] = {}
-        self._dirty = False
-
-    def advance(self, level: int, offset: int) -> None:
-        self.delivered[level] = offset
-        self._dirty = True
-
-    def encode(self) -> str:
-        return encode_delay_offsets(self.delivered).decode()
-
-    def decode(self, text: str) -> None:
-        self.delivered = decode_delay_offsets(text.encode())
-
-    def take_dirty(self) -> bool:
-        dirty, self._dirty = self._dirty, False
-        return dirty
 
 
 class DelayService:
     """Moves messages into their level's queue, and back to their own when due."""
 
-    def __init__(self, levels: DelayLevels, clock: Clock) -> None:
+    def __init__(self, levels: DelayLevels, clock: Clock, store: ScheduleLog) -> None:
         self._levels = levels
         self._clock = clock
+        self._store = store
         self._next_due_ms: dict[int, int] = {}
-        self.offsets = DelayOffsets()
+        self.offsets = DelayOffsets(lambda: store.max_log_offset, lambda: store.flushed_log_offset)
+        self.recovery = DelayRecovery(levels, self.offsets, store)
 
     def rewrite(self, message: PendingMessage) -> None:
         """Send a message with a delay level to the schedule topic, remembering where it belongs."""
         if message.sys_flag & TX_MASK not in (0, 0x8):
             return
         raw = find_property(message.properties, DELAY.encode())
-        if raw is None or not raw.isdigit() or int(raw) == 0:
+        wanted = 0 if raw is None else _level(raw)
+        if wanted <= 0:
             return
-        level = min(int(raw), self._levels.max_level)
+        level = self._levels.clamp(wanted)
         properties = decode_properties(message.properties)
         properties[DELAY] = str(level)
         properties[REAL_TOPIC] = message.topic
@@ -94,34 +90,68 @@ class DelayService:
         message.topic = SCHEDULE_TOPIC
         message.queue_id = level - 1
 
-    def deliver(self, store: ScheduleLog, writer: Writer) -> None:
+    def deliver(self, writer: Writer) -> None:
         """Deliver what is due, a bounded slice of it."""
         now_ms = self._clock.now_ms()
-        for level in range(1, self._levels.max_level + 1):
+        for level in self.recovery.levels:
             due_ms = self._next_due_ms.get(level, 0)
             # Further away than the level is long: the clock was set back meanwhile.
             if due_ms <= now_ms or due_ms > now_ms + self._levels.delay_ms(level):
-                self._deliver_level(level, store, writer, now_ms)
+                self._deliver_level(level, writer, now_ms)
 
-    def _deliver_level(self, level: int, store: ScheduleLog, writer: Writer, now_ms: int) -> None:
+    def oldest_needed(self) -> int | None:
+        """The log offset of the oldest message that waits."""
+        heads = [self._waiting(level, 1) for level in self.recovery.levels]
+        return min((entries[0][0] for entries in heads if entries), default=None)
+
+    def _waiting(self, level: int, count: int) -> list[tuple[int, int, int]]:
+        return self._store.entries(SCHEDULE_TOPIC, level - 1, self._next(level), count)
+
+    def _next(self, level: int) -> int:
+        """The queue offset of the next message to deliver; one whose file was deleted is not there any more."""
+        low = self._store.min_queue_offset(SCHEDULE_TOPIC, level - 1)
+        return max(self.offsets.delivered.get(level, 0), low)
+
+    def _deliver_level(self, level: int, writer: Writer, now_ms: int) -> None:
         delay_ms = self._levels.delay_ms(level)
-        queue_id = level - 1
-        offset = max(self.offsets.delivered.get(level, 0), store.min_queue_offset(SCHEDULE_TOPIC, queue_id))
-        for log_offset, _, deliver_ms in store.entries(SCHEDULE_TOPIC, queue_id, offset, MESSAGES_PER_TICK):
-            # A clock that was set back, or shorter levels than when it was stored, must not hold it longer.
-            due_ms = deliver_ms if deliver_ms <= now_ms + delay_ms else now_ms
-            if due_ms > now_ms:
-                self._next_due_ms[level] = due_ms
-                break
-            message = store.message_at(log_offset)
-            if message is None:
-                log.warning("delayed message gone level=%d log_offset=%d", level, log_offset)
-            elif not _put_back(message, writer):
-                self._next_due_ms[level] = now_ms + 1_000
-                break
+        extra = self.recovery.extra.get(level, set())
+        offset = self._next(level)
+        for log_offset, _, deliver_ms in self._waiting(level, MESSAGES_PER_TICK):
+            if offset in extra:  # delivered before a crash, out of turn
+                extra.discard(offset)
+            else:
+                # A clock that was set back, or shorter levels than when it was stored, must not hold it longer.
+                due_ms = deliver_ms if deliver_ms <= now_ms + delay_ms else now_ms
+                if due_ms > now_ms:
+                    self._next_due_ms[level] = due_ms
+                    return
+                message = self._store.message_at(log_offset)
+                if message is None:
+                    log.warning("delayed message gone level=%d log_offset=%d", level, log_offset)
+                elif not _put_back(message, writer):
+                    self._next_due_ms[level] = now_ms + 1_000
+                    return
             offset += 1
-        if offset != self.offsets.delivered.get(level, 0):
-            self.offsets.advance(level, offset)
+            self.offsets.advance(
+                level, offset
+            )  # at once: whatever fails next, this one is not delivered again
+
+
+def _level(raw: bytes) -> int:
+    """RocketMQ's rule: any whole number of 32 bits, and without a delay from 0 down. RequestRefused for others."""
+    text = raw.decode("utf-8", "replace")
+    digits = text[1:] if text[:1] in ("-", "+") else text
+    if (
+        not digits.isascii()
+        or not digits.isdigit()
+        or len(digits) > 20
+        or not -(1 << 31) <= int(text) < 1 << 31
+    ):
+        raise RequestRefused(
+            ResponseCode.MESSAGE_ILLEGAL,
+            f"{DELAY} is {text[:40]!r}: a delay level is a whole number, 1 for the first level",
+        )
+    return int(text)
 
 
 def _put_back(message: StoredMessage, writer: Writer) -> bool:
@@ -160,11 +190,16 @@ def delay_feature(
     levels: DelayLevels, clock: Clock, store: ScheduleLog, writer: Callable[[], Writer]
 ) -> Feature:
     """`writer` is asked for at run time: it is made from the features' own rewrites."""
-    service = DelayService(levels, clock)
+    service = DelayService(levels, clock, store)
+    recovery = service.recovery
+    roll = DelayRoll(levels, service.offsets, recovery, store, writer, clock)
     return Feature(
         "delay",
         claims=(DELAY,),
         rewrites=(service.rewrite,),
-        services=(Periodic("deliver delayed messages", TICK_S, lambda: service.deliver(store, writer())),),
+        services=(Periodic("deliver delayed messages", TICK_S, lambda: service.deliver(writer())),),
+        replays=(Replay(recovery.since, recovery.see, recovery.finish),),
         state=(service.offsets,),
+        needs=(service.oldest_needed,),
+        rolls=(roll.roll,),
     )

@@ -4,14 +4,14 @@
 """
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from rocketeer.broker.clients import ClientIdentity, ClientTable, Notice
 from rocketeer.broker.groups import GroupTable
 from rocketeer.broker.topics import TopicTable
 from rocketeer.clock import Clock
 from rocketeer.errors import RequestRefused, RocketeerError
-from rocketeer.model.subscription import TAG
+from rocketeer.model.subscription import TAG, Subscription
 from rocketeer.model.topic import retry_topic
 from rocketeer.protocol.bodies.clients import encode_consumer_list
 from rocketeer.protocol.bodies.heartbeat import ConsumerData, decode_client_check, decode_heartbeat
@@ -31,6 +31,10 @@ UNIT_SUBSCRIPTION_FLAG = 2
 
 CheckExpression = Callable[[str, str], None]
 """Takes (kind, expression): returns when messages can be filtered so, raises RocketeerError with why not."""
+
+
+ConsumerSeen = Callable[[str, Sequence[Subscription]], None]
+"""Told a group and its subscriptions with every heartbeat; raises RequestRefused for one that cannot be served."""
 
 
 def refuse_expressions(kind: str, expression: str) -> None:
@@ -59,6 +63,7 @@ class ClientService:
         self._clock = clock
         self._check_expression = check_expression
         self.notices_enabled = notices_enabled
+        self.on_consumer: list[ConsumerSeen] = []
 
     def handlers(self) -> dict[int, Handler]:
         return {
@@ -74,10 +79,18 @@ class ClientService:
         beat = decode_heartbeat(command.body)
         identity = ClientIdentity(beat.client_id, command.language, command.version)
         now_ms = self._now_ms()
+        refused: RequestRefused | None = None
         for consumer in beat.consumers:
             self._consumer_heartbeat(consumer, connection, identity, now_ms)
+            try:
+                for seen in self.on_consumer:
+                    seen(consumer.group, consumer.subscriptions)
+            except RequestRefused as refusal:
+                refused = refusal  # said at the end: it must not cost the client its other groups
         for group in beat.producer_groups:
             self._clients.producer_heartbeat(group, connection, identity, now_ms=now_ms)
+        if refused is not None:
+            raise refused
         return reply(command)
 
     def _consumer_heartbeat(

@@ -13,9 +13,12 @@ from rocketeer.protocol.headers import PullMessageHeader
 from rocketeer.protocol.headers.base import decode_header
 from rocketeer.protocol.reply_template import ReplyTemplate
 from rocketeer.remoting.server import Connection, Handler
+from rocketeer.store.large import LARGE_BYTES_MAX
 from rocketeer.store.message_store import GetStatus
 
 HOLD_MS_MAX = 300_000
+ATTEMPTS_MAX = 8
+_NOTHING = frozenset({ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY})
 _OFFSETS = ("nextBeginOffset", "minOffset", "maxOffset")
 
 OffsetMoved = Callable[[PreparedPull, int], None]
@@ -73,13 +76,17 @@ class PullHandler:
         def retry(last: bool) -> bool:
             if connection.closed:
                 return True
-            pulled = self._service.attempt(pull)
-            nothing = pulled.code in (ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY)
-            if nothing and not last:
+            # One attempt looks at a bounded number of messages; after some of them it is the client's turn.
+            for _ in range(ATTEMPTS_MAX):
+                pulled = self._service.attempt(pull)
+                if last or pulled.code not in _NOTHING:
+                    break
+                if pulled.code == ResponseCode.PULL_NOT_FOUND:
+                    return False
                 # What arrived does not match the filter: wait on, but do not look at it again.
-                if pulled.code == ResponseCode.PULL_RETRY_IMMEDIATELY:
-                    pull.offset = pulled.fetched.next_offset
-                return False
+                pull.offset = pulled.fetched.next_offset
+                if pull.offset >= pulled.fetched.max_offset:
+                    return False
             self._answer(pull, pulled, command, connection)
             return True
 
@@ -93,10 +100,12 @@ class PullHandler:
             return
         fetched = pulled.fetched
         offsets = (fetched.next_offset, fetched.min_offset, fetched.max_offset)
-        if fetched.status is GetStatus.FOUND and command.serialize == JSON:
+        if fetched.status is GetStatus.FOUND and command.serialize == JSON and pull.large_bytes is None:
             head = self._found.header(command.opaque, *offsets)
         else:
             ext = self._ext | dict(zip(_OFFSETS, map(str, offsets), strict=True))
+            if pull.large_bytes is not None:
+                ext["rocketeerMaxBytes"] = str(LARGE_BYTES_MAX)  # tells the reader that it was understood
             head = encode_head(reply(command, pulled.code, fetched.status.name, ext))
         connection.write_parts(
             [pack_prefix(command.serialize, len(head), fetched.bytes), head, *fetched.parts]

@@ -1,5 +1,8 @@
 """SEND_MESSAGE in its three forms (10, 310 and the batch 320): the general path."""
 
+from collections.abc import Sequence
+
+from rocketeer.broker.feature import ReplyField
 from rocketeer.broker.send import SendHeader, SendService
 from rocketeer.broker.writer import Put
 from rocketeer.errors import RequestRefused, RocketeerError
@@ -13,8 +16,17 @@ from rocketeer.remoting.server import Connection, Handler
 class SendHandler:
     """Leads a send request to the service and its outcome back to the sender."""
 
-    def __init__(self, service: SendService, *, store_host: bytes, region: str, trace_on: bool) -> None:
+    def __init__(
+        self,
+        service: SendService,
+        *,
+        store_host: bytes,
+        region: str,
+        trace_on: bool,
+        fields: Sequence[ReplyField] = (),
+    ) -> None:
         self._service = service
+        self._fields = tuple(fields)
         self._id_start = store_host.hex().upper()  # an offset message id is the host, then the log offset
         self.ext = {"MSG_REGION": region, "TRACE_ON": "true" if trace_on else "false"}
         """In every reply, also in refusals."""
@@ -40,7 +52,7 @@ class SendHandler:
     ) -> Command | None:
         def done(queue_id: int, put: Put) -> None:
             if not command.is_oneway:
-                connection.send(self.answer(command, queue_id, put))
+                connection.send(self.answer(command, header.topic, queue_id, put))
 
         try:
             header: SendHeader = decode_header(kind, command.ext)
@@ -52,7 +64,7 @@ class SendHandler:
             return reply(command, ResponseCode.SYSTEM_ERROR, str(error), self.ext)
         return None
 
-    def answer(self, command: Command, queue_id: int, put: Put) -> Command:
+    def answer(self, command: Command, topic: str, queue_id: int, put: Put) -> Command:
         if not put.stored:
             return reply(command, put.code, put.remark, self.ext)
         ids = [f"{self._id_start}{appended.log_offset:016X}" for appended in put.appended]
@@ -62,6 +74,8 @@ class SendHandler:
             "queueId": str(queue_id),
             "queueOffset": str(put.appended[0].queue_offset),
         }
+        for field in self._fields if len(put.appended) == 1 else ():
+            ext.update(field(topic, put.appended[0]))
         return reply(command, put.code, put.remark, ext)
 
 

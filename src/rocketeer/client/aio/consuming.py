@@ -3,22 +3,28 @@
 import asyncio
 import inspect
 import logging
+import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
+from rocketeer.client import discovery
 from rocketeer.client.aio.instance import ClientInstance
 from rocketeer.client.aio.offset_keeper import OffsetKeeper
 from rocketeer.client.aio.workers import Job, TaskWorkers, ThreadWorkers, Workers
-from rocketeer.client.core.config import ConsumerConfig
+from rocketeer.client.core.config import ConsumerConfig, ProducerConfig
+from rocketeer.client.core.encoding import Encoder
 from rocketeer.client.core.outcome import RETRY, Outcome
 from rocketeer.client.core.process_queue import ProcessQueue
 from rocketeer.client.core.received import ReceivedMessage
+from rocketeer.client.core.resending import INNER_GROUP, resent
 from rocketeer.client.plans.brokers import Cluster
 from rocketeer.client.plans.groups import send_back
+from rocketeer.client.plans.send import Sender
 from rocketeer.errors import RocketeerError
 from rocketeer.model.queue import MessageQueue
 from rocketeer.model.topic import RETRY_PREFIX
+from rocketeer.record.ids import UniqKeys
 
 log = logging.getLogger(__name__)
 
@@ -99,7 +105,7 @@ class Desk:
         yield self.listener_of(run[0]), run
 
     async def send_back(self, message: ReceivedMessage, delay_level: int, retries_max: int) -> bool:
-        """True when the broker took it."""
+        """True when its broker took it, or another took a copy of it for the retry topic."""
         plan = send_back(
             self.cluster,
             self.config.full_group,
@@ -111,6 +117,21 @@ class Desk:
             await self.instance.run(plan)
         except RocketeerError as error:
             log.warning("message not sent back message=%r reason=%s", message, error)
+            return await self._resend(message, delay_level, retries_max)
+        return True
+
+    async def _resend(self, message: ReceivedMessage, delay_level: int, retries_max: int) -> bool:
+        instance = self.instance
+        config = ProducerConfig(INNER_GROUP, vip_channel=self.config.vip_channel)
+        encoder = Encoder(config, UniqKeys(discovery.local_ip(), os.getpid(), instance.clock))
+        sender = Sender(config, instance.routes, instance.nameservers, instance.clock)
+        try:
+            outgoing = resent(
+                encoder, message, self.config.full_group, delay_level=delay_level, retries_max=retries_max
+            )
+            await instance.run(sender.send(outgoing))
+        except RocketeerError as error:
+            log.warning("message not sent to its retry topic message=%r reason=%s", message, error)
             return False
         return True
 

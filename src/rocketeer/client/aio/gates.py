@@ -1,4 +1,4 @@
-"""Where async sends wait when too many are unanswered: first come, first in."""
+"""Where async and one-way sends wait when too many are under way: first come, first in."""
 
 import asyncio
 from collections import deque
@@ -8,7 +8,7 @@ from rocketeer.errors import TooManyInFlight
 
 
 class AsyncGate:
-    """`await enter(size, timeout_s)`, then `leave(size)` when the answer is there."""
+    """`await enter(size, timeout_s)`, then `leave(size)` when the answer is there, or the message has left."""
 
     def __init__(self, in_flight: InFlight) -> None:
         self._in_flight = in_flight
@@ -34,9 +34,7 @@ class AsyncGate:
             elif entry in self._waiting:
                 self._waiting.remove(entry)
             if isinstance(error, TimeoutError):
-                raise TooManyInFlight(
-                    f"{self._in_flight.count} sends are unanswered and none ended within {timeout_s:g} s"
-                ) from None
+                raise TooManyInFlight(f"{self._in_flight} and none ended within {timeout_s:g} s") from None
             raise
 
     def leave(self, size: int) -> None:

@@ -24,6 +24,7 @@ from typing import Any, ClassVar, Final, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
 from rocketeer.client import discovery
+from rocketeer.client.aio.awaited_answers import AwaitedAnswers
 from rocketeer.client.aio.drivers import AsyncDriver
 from rocketeer.client.core.config import ClientConfig, client_id
 from rocketeer.client.core.nameservers import NameServers, parse_addresses
@@ -35,6 +36,7 @@ from rocketeer.clock import Clock, SystemClock
 from rocketeer.errors import NoNameServer, RocketeerError
 from rocketeer.model.route import MASTER_ID, Route
 from rocketeer.protocol.bodies.heartbeat import ConsumerData, Heartbeat
+from rocketeer.protocol.codes import RequestCode
 from rocketeer.protocol.command import Command
 from rocketeer.remoting.client import PushHandler, RemotingClient
 
@@ -93,6 +95,9 @@ class ClientInstance:
         self._suspects: set[str] = set()
         self._suspect_due = asyncio.Event()
         self._greeted: set[str] = set()
+        self.answers = AwaitedAnswers(self.clock, self.broker_at)
+        """Questions of all producers of this id: brokers know the client, not its producers."""
+        self.handle_push(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, self.answers.arrived)
 
     # --- coming and going --------------------------------------------------------------------
 
@@ -132,6 +137,7 @@ class ClientInstance:
         shared = self._running.get(self._loop, {})
         for key in [key for key, instance in shared.items() if instance is self]:
             del shared[key]
+        self.answers.close()
         for task in self._tasks:
             task.cancel()
         if self._tasks:
@@ -235,6 +241,16 @@ class ClientInstance:
             lambda address: send_heartbeat(address, heartbeat, timeout_s), addresses, "heartbeat", timeout_s
         )
         self._greeted = answered
+
+    async def be_known(self) -> None:
+        """Return when every broker of the known routes has heard of us: it can reach us from now on."""
+        if not self._greeted.issuperset(self._addresses(masters_only=True)):
+            await self.heartbeat_now()
+
+    def broker_at(self, address: str) -> str:
+        """The name of the broker with this address, "" when no route has it."""
+        brokers = self.routes.brokers().items()
+        return next((name for name, addresses in brokers if address in addresses.values()), "")
 
     def wake_heartbeat(self) -> None:
         """Have a heartbeat sent soon; from any thread."""

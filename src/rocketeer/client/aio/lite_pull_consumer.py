@@ -62,12 +62,13 @@ class LitePullConsumer:
 
     # --- what to read ------------------------------------------------------------------------
 
-    def subscribe(self, topic: str, *, tags: str = SUB_ALL) -> None:
-        """Read a topic together with the other members of the group; any time."""
+    def subscribe(self, topic: str, *, tags: str = SUB_ALL, sql: str | None = None) -> None:
+        """Read a topic together with the other members of the group; any time. `sql` filters by properties."""
         if self._assigned is not None:
             raise ClientError("subscribe and assign exclude each other: this consumer was assigned queues")
+        full = self._subscriptions.add(topic, tags, sql)
         self._subscribed = True
-        self._changed(self._subscriptions.add(topic, tags))
+        self._changed(full)
 
     def unsubscribe(self, topic: str) -> None:
         self._changed(self._subscriptions.remove(topic))
@@ -77,19 +78,23 @@ class LitePullConsumer:
         if self._work is not None and self._loop is not None:
             asyncio.run_coroutine_threadsafe(self._work.subscription_changed(full_topic), self._loop)
 
-    async def assign(self, queues: Collection[MessageQueue], *, tags: str = SUB_ALL) -> None:
+    async def assign(
+        self, queues: Collection[MessageQueue], *, tags: str = SUB_ALL, sql: str | None = None
+    ) -> None:
         """Read exactly these queues; may be called again with others."""
-        self.assign_first(queues, tags=tags)
+        self.assign_first(queues, tags=tags, sql=sql)
         if self._work is not None:
             await self._work.assign(self._assigned or ())
 
-    def assign_first(self, queues: Collection[MessageQueue], *, tags: str = SUB_ALL) -> None:
+    def assign_first(
+        self, queues: Collection[MessageQueue], *, tags: str = SUB_ALL, sql: str | None = None
+    ) -> None:
         """`assign` before the start, where there is nothing to wait for."""
         if self._subscribed:
             raise ClientError("subscribe and assign exclude each other: this consumer subscribes to topics")
         self._assigned = tuple(self._full(queue) for queue in queues)
         for topic in {queue.topic for queue in self._assigned}:
-            self._subscriptions.add(topic, tags)
+            self._subscriptions.add(topic, tags, sql)
 
     # --- coming and going --------------------------------------------------------------------
 

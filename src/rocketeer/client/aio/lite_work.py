@@ -7,6 +7,7 @@ from collections.abc import Collection, Coroutine, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from rocketeer.client.aio.filter_check import check_filters
 from rocketeer.client.aio.holdings import Holdings
 from rocketeer.client.aio.instance import ClientInstance, Member
 from rocketeer.client.aio.offset_keeper import OffsetKeeper
@@ -14,6 +15,7 @@ from rocketeer.client.aio.puller import Puller
 from rocketeer.client.aio.push_work import join_group, leave_group
 from rocketeer.client.aio.rebalancer import Rebalancer
 from rocketeer.client.aio.subscriptions import Subscriptions
+from rocketeer.client.aio.tracing import Tracer
 from rocketeer.client.core.allocate import Strategy
 from rocketeer.client.core.config import ConsumerConfig
 from rocketeer.client.core.flow import Limits
@@ -92,6 +94,7 @@ class LiteWork:
         self._paused: frozenset[MessageQueue] = frozenset()
         self._by_hand = False
         self._joined = False
+        self._tracer = Tracer(config, instance, instance.clock, "CONSUME") if config.trace else None
         self._closed = False
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -104,6 +107,7 @@ class LiteWork:
         for topic in self._subscriptions.by_topic:
             with contextlib.suppress(NoRoute):
                 await self.instance.route(topic)
+        await check_filters(self.instance, self._config.full_group, self._subscriptions.by_topic.values())
         self.instance.join(self._member)
         await self.instance.heartbeat_now()
         if assigned is None:
@@ -124,6 +128,8 @@ class LiteWork:
             if self._joined:
                 await self._stop_working(consumed=consumed)
                 leave_group(self.instance, self._config)
+            if self._tracer is not None:
+                await self._tracer.close(self._config.close_timeout_s)
         finally:
             await self.instance.release()
 
@@ -211,6 +217,8 @@ class LiteWork:
                         self._arrived.clear()
                         await self._arrived.wait()
                         lent = self._take(most)
+        if self._tracer is not None:
+            self._tracer.given([each.message for each in lent])
         return lent
 
     def _take(self, most: int) -> list[Lent]:

@@ -9,9 +9,10 @@ from typing import Final
 
 from rocketeer.client.aio.drivers import AsyncDriver
 from rocketeer.client.core.config import ConsumerConfig
+from rocketeer.client.core.consumer_rules import parse_timestamp
 from rocketeer.client.core.offsets import OffsetFile, OffsetTable, merged
 from rocketeer.client.plans.brokers import Cluster
-from rocketeer.client.plans.offsets import commit_offset, first_offset, parse_timestamp, start_offset
+from rocketeer.client.plans.offsets import commit_offset, first_offset, start_offset
 from rocketeer.errors import RocketeerError
 from rocketeer.model.queue import MessageQueue
 

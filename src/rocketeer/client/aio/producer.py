@@ -11,15 +11,23 @@ from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar, Unpack
 
 from rocketeer.client import discovery
+from rocketeer.client.aio import asking
 from rocketeer.client.aio.gates import AsyncGate
+from rocketeer.client.aio.idempotent import Lanes
 from rocketeer.client.aio.instance import ClientInstance, Membership
+from rocketeer.client.aio.tracing import Tracer
 from rocketeer.client.core.config import ProducerConfig, ProducerOptions
 from rocketeer.client.core.encoding import Encoder
 from rocketeer.client.core.hooks import SendHook, SendMode
-from rocketeer.client.core.in_flight import InFlight
+from rocketeer.client.core.in_flight import InFlight, oneway_in_flight
+from rocketeer.client.core.received import ReceivedMessage
 from rocketeer.client.core.selectors import Selector
 from rocketeer.client.core.send_result import SendResult
+from rocketeer.client.plans.brokers import Cluster
 from rocketeer.client.plans.effects import Plan
+from rocketeer.client.plans.lookups import COUNT_MAX, Lookups
+from rocketeer.client.plans.queries import FOREVER_MS
+from rocketeer.client.plans.recall import recall_plan
 from rocketeer.client.plans.send import Sender, chooser
 from rocketeer.clock import Clock, SystemClock
 from rocketeer.errors import ClientClosed, ClientError
@@ -54,12 +62,14 @@ class Producer:
         self._hooks = tuple(hooks)
         self._clock = clock or SystemClock()
         self._instance: ClientInstance | None = None
+        self._tracer: Tracer | None = None
         self._starting = asyncio.Lock()
         self._closed = False
         self.encoder: Encoder
         self.sender: Sender
         self.run_plan: PlanRunner
-        """These three exist once started; the sync producer, which hosts this one, uses them too."""
+        self.lookups: Lookups
+        """These exist once started; the sync producer, which hosts this one, uses them too."""
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -78,9 +88,19 @@ class Producer:
             instance = await ClientInstance.acquire(self.config, clock=self._clock)
             self._loop = asyncio.get_running_loop()
             self.encoder = Encoder(self.config, UniqKeys(discovery.local_ip(), os.getpid(), self._clock))
-            self.sender = Sender(self.config, instance.routes, instance.nameservers, self._clock, self._hooks)
+            hooks = self._hooks
+            if self.config.trace:
+                self._tracer = Tracer(self.config, instance, self._clock, "PRODUCE")
+                hooks = (*hooks, self._tracer.send_hook())
+            self.sender = Sender(self.config, instance.routes, instance.nameservers, self._clock, hooks)
+            self._lanes: Lanes | None = None
+            if self.config.idempotent:
+                self._lanes = Lanes(self.sender, instance.driver.run, self.config.producer_id)
             self._gate = AsyncGate(InFlight(self.config.in_flight_max, self.config.in_flight_bytes_max))
+            self._oneway_gate = AsyncGate(oneway_in_flight(self.config))
             self.run_plan = instance.driver.run
+            cluster = Cluster(instance.routes, instance.nameservers, self.config.call_timeout_s)
+            self.lookups = Lookups(self.config, cluster, self._clock)
             self._closed = False
             instance.join(self)
             self._instance = instance
@@ -92,7 +112,10 @@ class Producer:
         if instance is None:
             return
         try:
-            await self._gate.wait_empty(self.config.close_timeout_s)
+            timeout_s = self.config.close_timeout_s
+            await asyncio.gather(*(gate.wait_empty(timeout_s) for gate in (self._gate, self._oneway_gate)))
+            if self._tracer is not None:
+                await self._tracer.close(self.config.close_timeout_s)
             await instance.leave(self)
         finally:
             await instance.release()
@@ -120,6 +143,9 @@ class Producer:
         if not gate.try_enter(size):
             await gate.enter(size, self.config.send_timeout_s if timeout_s is None else timeout_s)
         try:
+            if self._lanes is not None:
+                limit_s = self.config.send_timeout_s if timeout_s is None else timeout_s
+                return await self._lanes.send(outgoing, choose, limit_s)
             result = await self.run_plan(self.sender.send(outgoing, choose=choose, timeout_s=timeout_s))
         finally:
             gate.leave(size)
@@ -134,11 +160,89 @@ class Producer:
         selector: Selector | None = None,
         arg: Any = None,
     ) -> None:
-        """Send without an answer: the quickest way, and a message may get lost. Waits for a slow broker only."""
+        """Send without an answer: the quickest way, and a message may get lost. Waits for a slow broker only.
+
+        Raises SendTimeout when the broker does not read, TooManyInFlight when too many sends wait for that.
+        """
         await self._ready()
+        if self._lanes is not None:
+            raise ClientError("an idempotent producer waits for every answer: use send")
         outgoing = self.encoder.encode(message)
         choose = chooser(message, queue, selector, arg)
-        await self.run_plan(self.sender.send(outgoing, SendMode.ONEWAY, choose=choose))
+        gate = self._oneway_gate
+        size = outgoing.size
+        if not gate.try_enter(size):
+            await gate.enter(size, self.config.send_timeout_s)
+        try:
+            await self.run_plan(self.sender.send(outgoing, SendMode.ONEWAY, choose=choose))
+        finally:
+            gate.leave(size)
+
+    async def request(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+        arg: Any = None,
+        timeout_s: float | None = None,
+    ) -> ReceivedMessage:
+        """Send a question and wait for its answer, which a consumer of the topic gives with `reply`.
+
+        Raises RequestTimeout when none came in `timeout_s` (`send_timeout_s` unless given), or what `send` does.
+        """
+        instance = await self._ready()
+        return await asking.ask(
+            instance,
+            self.encoder,
+            self.sender,
+            message,
+            choose=chooser(message, queue, selector, arg),
+            timeout_s=self.config.send_timeout_s if timeout_s is None else timeout_s,
+        )
+
+    async def reply(
+        self, request: ReceivedMessage, body: bytes, *, timeout_s: float | None = None
+    ) -> SendResult:
+        """Answer a message that was sent with `request`; returns when who asked has the answer.
+
+        Raises ClientError for a message nobody waits for an answer to, BrokerRefused when who asked has gone.
+        """
+        instance = await self._ready()
+        return await asking.tell(instance, self.encoder, self.sender, request, body, timeout_s=timeout_s)
+
+    async def view_message(self, message_id: str, topic: str | None = None) -> ReceivedMessage:
+        """The message of an id: the broker's (`offset_message_id`), or with `topic` also the sender's (`message_id`).
+
+        Raises MessageNotFound.
+        """
+        await self._ready()
+        plan = self.lookups.view(message_id, topic)
+        return await self.run_plan(plan)
+
+    async def query_messages(
+        self,
+        topic: str,
+        key: str,
+        *,
+        begin_ms: int = 0,
+        end_ms: int = FOREVER_MS,
+        max_count: int = COUNT_MAX,
+    ) -> list[ReceivedMessage]:
+        """The messages with this key stored between the two times, oldest first; at most so many a broker."""
+        await self._ready()
+        plan = self.lookups.query(topic, key, begin_ms=begin_ms, end_ms=end_ms, max_count=max_count)
+        return await self.run_plan(plan)
+
+    async def recall(self, handle: str, *, timeout_s: float | None = None) -> str:
+        """Take a timed message back before it is delivered, with the `recall_handle` of its `SendResult`.
+
+        Returns its message id. Raises BadRecallHandle for a text that is none, and BrokerRefused when the message
+        does not wait any more: it was delivered, or taken back already.
+        """
+        await self._ready()
+        limit_s = self.config.send_timeout_s if timeout_s is None else timeout_s
+        return await self.run_plan(recall_plan(self.sender, handle, limit_s))
 
     async def queues(self, topic: str) -> list[MessageQueue]:
         """The queues a topic can be written to, as selectors get them."""
@@ -148,17 +252,32 @@ class Producer:
         plain = without_namespace(full, self.config.namespace) if self.config.namespace else full
         return [MessageQueue(plain, queue.broker_name, queue.queue_id) for queue in known.publish]
 
+    async def next_sequence(self, queue: MessageQueue) -> int:
+        """Of an idempotent producer: how many of its messages the queue has.
+
+        One that starts again with its old `producer_id` learns so which of its messages are stored: the queue's
+        first ones, so many.
+        """
+        await self._ready()
+        if self._lanes is None:
+            raise ClientError("only an idempotent producer numbers its messages: give idempotent=True")
+        full = MessageQueue(self.config.full_topic(queue.topic), queue.broker_name, queue.queue_id)
+        await self.run_plan(self.sender.publish_route(full.topic, self.config.call_timeout_s))
+        return await self._lanes.next_sequence(full, self.config.send_timeout_s)
+
     def heartbeat(self) -> Membership:
         """What brokers learn of us every 30 s (called by the client instance)."""
         return Membership(producer_group=self.config.full_group)
 
-    async def _ready(self) -> None:
+    async def _ready(self) -> ClientInstance:
         if self._instance is not None:
             if asyncio.get_running_loop() is self._loop:
-                return
+                return self._instance
             raise ClientError(
                 f"producer {self.config.group!r} runs on another event loop: use it there, or make one here"
             )
         if self._closed:
             raise ClientClosed(f"producer {self.config.group!r} is closed: start() it again to send")
         await self.start()
+        assert self._instance is not None, "it was just started"
+        return self._instance

@@ -17,7 +17,9 @@ from rocketeer.client.core.consumer_rules import checked
 from rocketeer.client.core.received import ReceivedMessage
 from rocketeer.client.plans.brokers import Cluster
 from rocketeer.client.plans.effects import Plan
+from rocketeer.client.plans.lookups import COUNT_MAX, Lookups
 from rocketeer.client.plans.pull import PullResult
+from rocketeer.client.plans.queries import FOREVER_MS
 from rocketeer.client.plans.reading import Reading
 from rocketeer.clock import Clock
 from rocketeer.errors import ClientClosed
@@ -37,7 +39,8 @@ class PullConsumer:
         self._instance: ClientInstance | None = None
         self._starting = asyncio.Lock()
         self.reading: Reading
-        """Exists once started; the sync consumer, which hosts this one, runs its plans too."""
+        self.lookups: Lookups
+        """Exist once started; the sync consumer, which hosts this one, runs its plans too."""
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -53,9 +56,9 @@ class PullConsumer:
         async with self._starting:
             if self._instance is None:
                 instance = await ClientInstance.acquire(self.config, clock=self._clock)
-                self.reading = Reading(
-                    self.config, Cluster(instance.routes, instance.nameservers, self.config.call_timeout_s)
-                )
+                cluster = Cluster(instance.routes, instance.nameservers, self.config.call_timeout_s)
+                self.reading = Reading(self.config, cluster)
+                self.lookups = Lookups(self.config, cluster, instance.clock)
                 instance.join(self)
                 self._instance = instance
 
@@ -82,28 +85,64 @@ class PullConsumer:
         offset: int,
         *,
         tags: str = SUB_ALL,
+        sql: str | None = None,
         max_count: int | None = None,
         hold_s: float = 0.0,
     ) -> PullResult:
         """The messages at an offset, as many as the broker gives at a time (32). With `hold_s` it may wait for
-        the first; `next_offset` is where to go on."""
-        plan = self._started().pull(queue, offset, tags=tags, max_count=max_count, hold_s=hold_s)
+        the first; `next_offset` is where to go on. `sql` filters by properties instead of tags."""
+        plan = self._started().pull(queue, offset, tags=tags, sql=sql, max_count=max_count, hold_s=hold_s)
         return await self._run(plan)
 
     async def read(
-        self, queue: MessageQueue, begin: int | None = None, end: int | None = None, *, tags: str = SUB_ALL
+        self,
+        queue: MessageQueue,
+        begin: int | None = None,
+        end: int | None = None,
+        *,
+        tags: str = SUB_ALL,
+        sql: str | None = None,
     ) -> AsyncIterator[ReceivedMessage]:
         """Every message from `begin` (the oldest) up to `end` (what is there now)."""
         at = await self.min_offset(queue) if begin is None else begin
         end = await self.max_offset(queue) if end is None else end
         while at < end:
-            result = await self.pull(queue, at, tags=tags)
+            result = await self.pull(queue, at, tags=tags, sql=sql)
             for message in result.messages:
                 if message.queue_offset < end:
                     yield message
             if result.next_offset <= at:
                 return
             at = result.next_offset
+
+    async def view_message(self, message_id: str, topic: str | None = None) -> ReceivedMessage:
+        """The message of an id: the broker's (`offset_message_id`), or with `topic` also the sender's (`message_id`).
+
+        Raises MessageNotFound.
+        """
+        self._started()
+        plan = self.lookups.view(message_id, topic)
+        return await self._run(plan)
+
+    async def query_messages(
+        self,
+        topic: str,
+        key: str,
+        *,
+        begin_ms: int = 0,
+        end_ms: int = FOREVER_MS,
+        max_count: int = COUNT_MAX,
+    ) -> list[ReceivedMessage]:
+        """The messages with this key stored between the two times, oldest first; at most so many a broker."""
+        self._started()
+        plan = self.lookups.query(topic, key, begin_ms=begin_ms, end_ms=end_ms, max_count=max_count)
+        return await self._run(plan)
+
+    async def message_at(self, queue: MessageQueue, offset: int) -> ReceivedMessage:
+        """The message at a place in a queue; raises MessageNotFound when there is none (any more, or yet)."""
+        self._started()
+        plan = self.lookups.message_at(queue, offset)
+        return await self._run(plan)
 
     async def committed(self, queue: MessageQueue) -> int | None:
         """The group's stored offset; None when it has none."""

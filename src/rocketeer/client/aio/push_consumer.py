@@ -11,18 +11,20 @@ await consumer.run()          # until Ctrl-C: finishes what is in hand, commits,
 import asyncio
 import contextlib
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar, Unpack, overload
 
 from rocketeer.client.aio.consuming import Listener, ListenerFunction
+from rocketeer.client.aio.hooked import hooked
 from rocketeer.client.aio.instance import ClientInstance, Membership
 from rocketeer.client.aio.push_work import PushWork
 from rocketeer.client.aio.subscriptions import Subscriptions
 from rocketeer.client.core.allocate import AVERAGELY, Strategy
 from rocketeer.client.core.config import ConsumerConfig, ConsumerOptions
 from rocketeer.client.core.consumer_rules import checked
+from rocketeer.client.core.hooks import ConsumeHook
 from rocketeer.clock import Clock, SystemClock
 from rocketeer.errors import ClientClosed, ClientError, ConfigError
 from rocketeer.model.queue import MessageQueue
@@ -37,7 +39,7 @@ class PushConsumer:
 
     `orderly=True` consumes each queue in order, one message at a time; with `auto_commit=False` a listener says
     COMMIT or ROLLBACK itself. `strategy` deals out the queues: all members of a group must have the same.
-    `offset_folder` is where a broadcasting consumer keeps its offsets.
+    `offset_folder` is where a broadcasting consumer keeps its offsets. `hooks` see every call of a listener.
 
     A listener that returns nothing has consumed the message; one that raises or returns RETRY gets it again
     later. With `consume_batch` over 1 it is given lists.
@@ -51,9 +53,11 @@ class PushConsumer:
         auto_commit: bool = True,
         strategy: Strategy = AVERAGELY,
         offset_folder: Path | None = None,
+        hooks: Sequence[ConsumeHook] = (),
         clock: Clock | None = None,
         **options: Unpack[ConsumerOptions],
     ) -> None:
+        self._hooks = list(hooks)
         self.config = checked(ConsumerConfig(group, **options))
         self.orderly = orderly
         self.auto_commit = auto_commit
@@ -70,21 +74,30 @@ class PushConsumer:
     # --- what to consume ---------------------------------------------------------------------
 
     @overload
-    def subscribe(self, topic: str, listener: None = None, *, tags: str = SUB_ALL) -> Callable[[F], F]: ...
+    def subscribe(
+        self, topic: str, listener: None = None, *, tags: str = SUB_ALL, sql: str | None = None
+    ) -> Callable[[F], F]: ...
 
     @overload
-    def subscribe(self, topic: str, listener: F, *, tags: str = SUB_ALL) -> F: ...
+    def subscribe(self, topic: str, listener: F, *, tags: str = SUB_ALL, sql: str | None = None) -> F: ...
 
     def subscribe(
-        self, topic: str, listener: F | None = None, *, tags: str = SUB_ALL
+        self, topic: str, listener: F | None = None, *, tags: str = SUB_ALL, sql: str | None = None
     ) -> F | Callable[[F], F]:
-        """Give the topic's messages to a function; with other tags or another function, change it. Any time."""
+        """Give the topic's messages to a function; with other tags or another function, change it. Any time.
+
+        `sql` filters by properties instead of tags: `sql="price > 10 AND color = 'red'"`. BadSqlExpression says
+        where an expression is wrong.
+        """
 
         def put(function: F) -> F:
             if not callable(function):
                 raise ConfigError(f"the listener of topic {topic!r} is {function!r}: it must be a function")
-            full = self._subscriptions.add(topic, tags)
-            self._listeners[full] = Listener.of(function)
+            full = self._subscriptions.add(topic, tags, sql)
+            taken = Listener.of(function)
+            if self._hooks or self.config.trace:
+                taken = hooked(taken, self.config, self._hooks)
+            self._listeners[full] = taken
             self._subscription_changed(full)
             return function
 
@@ -134,6 +147,7 @@ class PushConsumer:
                 strategy=self._strategy,
                 ordered=(self.auto_commit,) if self.orderly else None,
                 offset_folder=self._offset_folder,
+                hooks=self._hooks,
             )
             try:
                 await running.start()

@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 
 from rocketeer.client.aio.concurrently import Concurrently
 from rocketeer.client.aio.consuming import Desk, Listener
+from rocketeer.client.aio.filter_check import check_filters
 from rocketeer.client.aio.holdings import Holdings
 from rocketeer.client.aio.instance import ClientInstance, Member
 from rocketeer.client.aio.offset_keeper import OffsetKeeper
@@ -17,9 +18,11 @@ from rocketeer.client.aio.puller import Puller
 from rocketeer.client.aio.questions import Questions
 from rocketeer.client.aio.rebalancer import Rebalancer
 from rocketeer.client.aio.subscriptions import Subscriptions
+from rocketeer.client.aio.tracing import Tracer
 from rocketeer.client.core.allocate import Strategy
 from rocketeer.client.core.config import ConsumerConfig
 from rocketeer.client.core.flow import Limits
+from rocketeer.client.core.hooks import ConsumeHook
 from rocketeer.client.core.offsets import OffsetFile
 from rocketeer.client.core.process_queue import ProcessQueue
 from rocketeer.client.plans.brokers import Cluster
@@ -63,6 +66,7 @@ class PushWork:
         strategy: Strategy,
         ordered: tuple[bool] | None,
         offset_folder: Path | None,
+        hooks: list[ConsumeHook],
     ) -> None:
         self.instance = instance
         self._config = config
@@ -115,6 +119,12 @@ class PushWork:
         )  # fmt: skip
         self._tasks: set[asyncio.Task[None]] = set()
         self._joined = False
+        self._hooks = hooks
+        self._trace: tuple[Tracer, ConsumeHook] | None = None
+        if config.trace:
+            tracer = Tracer(config, instance, instance.clock, "CONSUME")
+            self._trace = tracer, tracer.consume_hook()
+            hooks.append(self._trace[1])
 
     # --- coming and going --------------------------------------------------------------------
 
@@ -125,6 +135,7 @@ class PushWork:
             # Not there yet: the rebalance below says so. That no name server answers is an error.
             with contextlib.suppress(NoRoute):
                 await self.instance.route(topic)
+        await check_filters(self.instance, self._config.full_group, self._subscriptions.by_topic.values())
         self.instance.join(self._member)
         self._questions.open()
         await self.instance.heartbeat_now()
@@ -145,6 +156,10 @@ class PushWork:
             if self._joined:
                 await self._stop_working()
                 leave_group(self.instance, self._config)
+            if self._trace is not None:
+                tracer, hook = self._trace
+                self._hooks.remove(hook)
+                await tracer.close(self._config.close_timeout_s)
         finally:
             await self.instance.release()
 

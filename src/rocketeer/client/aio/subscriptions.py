@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from rocketeer.client.core.config import ConsumerConfig
 from rocketeer.clock import Clock
-from rocketeer.filter.tags import tag_subscription
+from rocketeer.filter.subscribing import subscription_of
 from rocketeer.model.subscription import SUB_ALL, MessageModel, Subscription
 from rocketeer.model.topic import retry_topic, validate_topic_name
 
@@ -27,11 +27,14 @@ class Subscriptions:
     def get(self, topic: str) -> Subscription | None:
         return self._by_topic.get(topic)
 
-    def add(self, topic: str, tags: str | None = SUB_ALL) -> str:
-        """Subscribe, or change the tags; the topic's full name. The newest version wins at the broker."""
+    def add(self, topic: str, tags: str | None = SUB_ALL, sql: str | None = None) -> str:
+        """Subscribe, or change the tags or the expression; the topic's full name.
+
+        The newest version wins at the broker. BadSqlExpression, with the position, for an expression that is none.
+        """
         validate_topic_name(topic)
         full = self._config.full_topic(topic)
-        made = tag_subscription(full, tags)
+        made = subscription_of(full, tags, sql)
         before = self._by_topic.get(full)
         version = max(self._clock.now_ms(), before.version + 1 if before else 0)
         self._by_topic = {**self._by_topic, full: replace(made, version=version)}

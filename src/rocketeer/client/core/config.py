@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Final, TypedDict
 
+from rocketeer.client.core.option_types import check_types
 from rocketeer.errors import ConfigError, InvalidGroup
 from rocketeer.model.subscription import ConsumeFromWhere, MessageModel
-from rocketeer.model.topic import AUTO_CREATE_TOPIC, with_namespace
+from rocketeer.model.topic import AUTO_CREATE_TOPIC, TRACE_TOPIC, with_namespace
 
 DEFAULT_INSTANCE: Final = "DEFAULT"
 GROUP_CHARS_MAX: Final = 255
@@ -44,9 +45,13 @@ class ClientConfig:
     call_timeout_s: float = _java(3.0, "mqClientApiTimeout")
     close_timeout_s: float = 5.0
     """Closing returns within this time, whatever the network does."""
+    trace: bool = _java(False, "enableMsgTrace")
+    """Leave a trace of every message sent or consumed: `mqadmin queryMsgTraceById` shows its life."""
+    trace_topic: str = _java(TRACE_TOPIC, "customizedTraceTopic")
 
     def __post_init__(self) -> None:
         validate_group(self.group)
+        check_types(self)
         for name in ("route_poll_s", "heartbeat_s", "call_timeout_s", "close_timeout_s"):
             _positive(self, name)
 
@@ -72,6 +77,10 @@ class ProducerConfig(ClientConfig):
     """Try another broker after FLUSH_DISK_TIMEOUT and the like; the message may then be there twice."""
     latency_faults: bool = _java(False, "sendLatencyFaultEnable")
     """Keep away from brokers that were slow, for longer the slower they were."""
+    idempotent: bool = False
+    """Number the messages, and send again until each is answered: the broker stores none twice, and all in order."""
+    producer_id: str | None = None
+    """The name under which the messages are numbered: the same after a restart. None: a new one for each start."""
     compress_over_bytes: int = _java(4096, "compressMsgBodyOverHowmuch")
     compress_level: int = _java(5, "rocketmq.message.compressLevel")
     message_bytes_max: int = _java(4 << 20, "maxMessageSize")
@@ -80,11 +89,27 @@ class ProducerConfig(ClientConfig):
     in_flight_max: int = _java(10_000, "backPressureForAsyncSendNum")
     """So many sends may wait for their answers at a time; the next one waits for a free place."""
     in_flight_bytes_max: int = _java(100 << 20, "backPressureForAsyncSendSize")
+    oneway_in_flight_max: int = _java(65_535, "com.rocketmq.remoting.clientOnewaySemaphoreValue")
+    """So many one-way sends may wait for a broker that reads slowly; their bytes have the limit above."""
 
     def __post_init__(self) -> None:
         ClientConfig.__post_init__(self)  # slots=True makes a new class, which a bare super() does not find
-        for name in ("send_timeout_s", "message_bytes_max", "default_topic_queues", "in_flight_max"):
+        for name in (
+            "send_timeout_s",
+            "message_bytes_max",
+            "default_topic_queues",
+            "in_flight_max",
+            "in_flight_bytes_max",
+            "oneway_in_flight_max",
+        ):
             _positive(self, name)
+        if self.compress_over_bytes < 0:
+            raise ConfigError(f"compress_over_bytes is {self.compress_over_bytes}: 0 compresses everything")
+        if self.producer_id is not None:
+            if not self.idempotent:
+                raise ConfigError("producer_id belongs to idempotent=True: give both or none")
+            if not 0 < len(self.producer_id) <= 128 or {"\x01", "\x02"} & set(self.producer_id):
+                raise ConfigError(f"producer_id {self.producer_id!r}: 1 to 128 characters, no control characters")
         if min(self.retries, self.async_retries) < 0:
             raise ConfigError(f"retries {self.retries}, async_retries {self.async_retries}: 0 or more")
         if not 0 <= self.compress_level <= 9:
@@ -137,6 +162,8 @@ class ClientOptions(TypedDict, total=False):
     heartbeat_s: float
     call_timeout_s: float
     close_timeout_s: float
+    trace: bool
+    trace_topic: str
 
 
 class ProducerOptions(ClientOptions, total=False):
@@ -147,6 +174,8 @@ class ProducerOptions(ClientOptions, total=False):
     async_retries: int
     retry_not_stored: bool
     latency_faults: bool
+    idempotent: bool
+    producer_id: str | None
     compress_over_bytes: int
     compress_level: int
     message_bytes_max: int
@@ -154,6 +183,7 @@ class ProducerOptions(ClientOptions, total=False):
     default_topic_queues: int
     in_flight_max: int
     in_flight_bytes_max: int
+    oneway_in_flight_max: int
 
 
 class ConsumerOptions(ClientOptions, total=False):

@@ -1,11 +1,14 @@
 """What a consumer's configuration must obey, said when it is made rather than by a consumer that stands still."""
 
+from datetime import datetime
 from typing import Final
 
 from rocketeer.client.core.config import ConsumerConfig
 from rocketeer.errors import ConfigError
 
 BATCH_MAX: Final = 1024
+TIMESTAMP_FORMAT: Final = "%Y%m%d%H%M%S"
+TIMESTAMP_CHARS: Final = 14
 _POSITIVE: Final = (
     "concurrency",
     "consume_batch",
@@ -40,7 +43,21 @@ def checked(config: ConsumerConfig) -> ConsumerConfig:
     _must(config, "pull_timeout_s", config.pull_timeout_s > config.pull_hold_s, waits)
     late = f"a lock renewed every lock_renew_s ({config.lock_renew_s:g}) would run out in between"
     _must(config, "lock_expire_s", config.lock_expire_s > config.lock_renew_s, late)
+    if config.consume_timestamp is not None:
+        parse_timestamp(config.consume_timestamp)
     return config
+
+
+def parse_timestamp(text: str) -> int:
+    """Milliseconds of a local time written yyyyMMddHHmmss, as `consume_timestamp` holds it."""
+    try:
+        if len(text) == TIMESTAMP_CHARS:  # strptime forgives digits that are not there
+            return int(datetime.strptime(text, TIMESTAMP_FORMAT).timestamp() * 1000)
+    except ValueError:
+        pass
+    raise ConfigError(
+        f"consume_timestamp {text!r} is not a time: write it as yyyyMMddHHmmss, like 20250131235959"
+    )
 
 
 def _must(config: ConsumerConfig, name: str, holds: bool, why: str) -> None:

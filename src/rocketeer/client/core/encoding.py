@@ -151,6 +151,8 @@ def check_batch(messages: Sequence[Message]) -> None:
             raise InvalidMessage("the messages of a batch have the same wait_stored")
         if message.delay_level:
             raise InvalidMessage("a message with a delay_level cannot be in a batch: send it by itself")
+        if message.is_timed:
+            raise InvalidMessage("a message with deliver_at or delay cannot be in a batch: send it by itself")
         if message.topic.startswith(RETRY_PREFIX):
             raise InvalidMessage(f"retry topic {message.topic!r} takes no batches")
 

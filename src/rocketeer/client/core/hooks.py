@@ -1,12 +1,18 @@
-"""What users may do around a send: see it, add properties to it, forbid it, measure it."""
+"""What users may do around a send and around a listener: see it, measure it; a send also change and forbid."""
 
-from dataclasses import dataclass
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from rocketeer.client.core.encoding import Outgoing
+from rocketeer.client.core.received import ReceivedMessage
 from rocketeer.client.core.send_result import SendResult
 from rocketeer.model.queue import MessageQueue
+from rocketeer.record.trace import ConsumeCode
+
+log = logging.getLogger(__name__)
 
 
 class SendMode(StrEnum):
@@ -26,6 +32,8 @@ class SendContext:
     address: str
     result: SendResult | None = None
     error: Exception | None = None
+    notes: dict[str, Any] = field(default_factory=dict)
+    """What a hook wants to know again after the attempt."""
 
 
 class SendHook(Protocol):
@@ -36,3 +44,58 @@ class SendHook(Protocol):
 
     def after_send(self, context: SendContext) -> None:
         """After every attempt (oneway: when it has left); what it raises is logged."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionContext:
+    """How a transaction ended, and whether because a broker asked; `state` is RocketMQ's name for it."""
+
+    group: str
+    topic: str
+    message_id: str
+    properties: Mapping[str, str]
+    address: str
+    transaction_id: str | None
+    state: str
+    from_check: bool
+
+
+@runtime_checkable
+class TransactionHook(Protocol):
+    """A hook of a transaction producer that also wants to know how transactions end."""
+
+    def transaction_ended(self, context: TransactionContext) -> None:
+        """When the broker is about to be told; what it raises is logged."""
+
+
+def tell_transaction_hooks(hooks: Iterable[object], context: TransactionContext) -> None:
+    for hook in hooks:
+        if isinstance(hook, TransactionHook):
+            try:
+                hook.transaction_ended(context)
+            except Exception:
+                log.exception("hook failed hook=%r topic=%s", hook, context.topic)
+
+
+@dataclass(slots=True)
+class ConsumeContext:
+    """One call of a listener; `success`, `code` and `error` are set after it."""
+
+    group: str
+    queue: MessageQueue
+    messages: Sequence[ReceivedMessage]
+    success: bool = False
+    code: ConsumeCode = ConsumeCode.FAILED
+    error: BaseException | None = None
+    notes: dict[str, Any] = field(default_factory=dict)
+    """What a hook wants to know again after the call."""
+
+
+class ConsumeHook(Protocol):
+    """Given to a push consumer as `hooks=[...]`; called where the listener runs. What it raises is logged."""
+
+    def before_consume(self, context: ConsumeContext) -> None:
+        """Before the listener is called."""
+
+    def after_consume(self, context: ConsumeContext) -> None:
+        """After it returned or raised."""

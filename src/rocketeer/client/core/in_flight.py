@@ -1,16 +1,23 @@
-"""How much may wait for its answer at a time: the count behind the back-pressure of async sends."""
+"""How much may be under way at a time: the counts behind the back-pressure of async and one-way sends."""
+
+from rocketeer.client.core.config import ProducerConfig
 
 
 class InFlight:
     """Places and bytes taken. Something larger than all the bytes still passes when it is alone."""
 
-    __slots__ = ("_bytes", "_bytes_max", "_count", "_count_max")
+    __slots__ = ("_bytes", "_bytes_max", "_count", "_count_max", "_state")
 
-    def __init__(self, count_max: int, bytes_max: int) -> None:
+    def __init__(self, count_max: int, bytes_max: int, state: str = "unanswered") -> None:
         self._count_max = count_max
         self._bytes_max = bytes_max
         self._count = 0
         self._bytes = 0
+        self._state = state
+
+    def __str__(self) -> str:
+        """For the text of an error."""
+        return f"{self._count} sends are {self._state}"
 
     @property
     def count(self) -> int:
@@ -28,3 +35,8 @@ class InFlight:
         self._count -= 1
         self._bytes -= size
         assert self._count >= 0, "left more often than entered"
+
+
+def oneway_in_flight(config: ProducerConfig) -> InFlight:
+    """Nobody answers a one-way send: it is under way until its connection has taken it."""
+    return InFlight(config.oneway_in_flight_max, config.in_flight_bytes_max, "waiting for a broker to read")

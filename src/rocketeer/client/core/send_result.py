@@ -29,6 +29,8 @@ class SendResult(msgspec.Struct, frozen=True, gc=False):
     transaction_id: str | None = None
     region: str = "DefaultRegion"
     trace_on: bool = True
+    recall_handle: str | None = None
+    """Of a timed message: `producer.recall` takes it back with this."""
 
     @property
     def ok(self) -> bool:

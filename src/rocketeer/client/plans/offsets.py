@@ -1,12 +1,8 @@
 """Places in a queue: the group's own (14, 15), its ends and a time's (29 - 32), and where a new group begins."""
 
-from datetime import datetime
-from typing import Final
-
 from rocketeer.client.plans.brokers import Cluster, broker_of, with_broker
 from rocketeer.client.plans.effects import Call, Plan
 from rocketeer.client.plans.replies import refused
-from rocketeer.errors import ConfigError
 from rocketeer.model.queue import MessageQueue
 from rocketeer.model.subscription import ConsumeFromWhere
 from rocketeer.model.topic import RETRY_PREFIX
@@ -24,8 +20,6 @@ from rocketeer.protocol.headers import (
     decode_header,
 )
 from rocketeer.protocol.headers.base import Header
-
-TIMESTAMP_FORMAT: Final = "%Y%m%d%H%M%S"
 
 
 def _ask(cluster: Cluster, queue: MessageQueue, code: int, header: Header) -> Plan[Command]:
@@ -113,13 +107,3 @@ def start_offset(
     if known is not None:
         return known, True
     return (yield from first_offset(cluster, queue, begin, timestamp_ms)), False
-
-
-def parse_timestamp(text: str) -> int:
-    """Milliseconds of a local time written yyyyMMddHHmmss, as `consume_timestamp` holds it."""
-    try:
-        return int(datetime.strptime(text, TIMESTAMP_FORMAT).timestamp() * 1000)
-    except ValueError:
-        raise ConfigError(
-            f"consume_timestamp {text!r} is not a time: write it as yyyyMMddHHmmss, like 20250131235959"
-        ) from None

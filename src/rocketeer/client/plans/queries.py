@@ -1,5 +1,7 @@
 """Messages looked up: by their place in a broker's log, and by key or id through its index."""
 
+from typing import Final
+
 from rocketeer.client.plans.effects import Call, Plan
 from rocketeer.client.plans.replies import ask, refused
 from rocketeer.protocol.codes import RequestCode, ResponseCode
@@ -8,6 +10,8 @@ from rocketeer.protocol.headers.query import QueryMessageHeader, ViewMessageHead
 from rocketeer.record.hosts import host_text
 from rocketeer.record.ids import parse_offset_msg_id
 from rocketeer.record.layout import StoredMessage, decode_record, split_records
+
+FOREVER_MS: Final = (1 << 63) - 1
 
 
 def view_message(offset_message_id: str, timeout_s: float) -> Plan[StoredMessage]:
@@ -26,14 +30,42 @@ def query_messages(
     *,
     max_count: int = 32,
     begin_ms: int = 0,
-    end_ms: int = (1 << 63) - 1,
+    end_ms: int = FOREVER_MS,
     unique_key: bool = False,
 ) -> Plan[list[StoredMessage]]:
-    """The messages of a topic one broker finds by key (or by UNIQ_KEY), stored between the two times."""
+    """The messages of a topic one broker finds by key (or by UNIQ_KEY), stored between the two times.
+
+    It finds them by the key's hash: others may be among them (`lookups` leaves them out).
+    """
+    body = yield from query_records(
+        address,
+        topic,
+        key,
+        timeout_s,
+        max_count=max_count,
+        begin_ms=begin_ms,
+        end_ms=end_ms,
+        unique_key=unique_key,
+    )
+    return list(split_records(body))
+
+
+def query_records(
+    address: str,
+    topic: str,
+    key: str,
+    timeout_s: float,
+    *,
+    max_count: int,
+    begin_ms: int,
+    end_ms: int,
+    unique_key: bool,
+) -> Plan[bytes]:
+    """As `query_messages`, the records one behind the other as the broker sends them."""
     header = QueryMessageHeader(topic, key, max_count, begin_ms, end_ms, unique_key)
     reply: Command = yield Call(address, request(RequestCode.QUERY_MESSAGE, header), timeout_s)
     if reply.code == ResponseCode.QUERY_NOT_FOUND:
-        return []
+        return b""
     if reply.code != ResponseCode.SUCCESS:
         raise refused(reply, address)
-    return list(split_records(reply.body))
+    return reply.body

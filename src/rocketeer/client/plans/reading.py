@@ -10,7 +10,7 @@ from rocketeer.client.plans.effects import Plan
 from rocketeer.client.plans.pull import PullResult, PullSettings, pull
 from rocketeer.client.plans.routes import find_route
 from rocketeer.errors import ConfigError
-from rocketeer.filter.tags import tag_subscription
+from rocketeer.filter.subscribing import subscription_of
 from rocketeer.model.queue import MessageQueue
 from rocketeer.model.subscription import SUB_ALL
 from rocketeer.model.topic import without_namespace
@@ -54,6 +54,7 @@ class Reading:
         offset: int,
         *,
         tags: str = SUB_ALL,
+        sql: str | None = None,
         max_count: int | None = None,
         hold_s: float = 0.0,
         broker_id: int = 0,
@@ -70,7 +71,7 @@ class Reading:
                 self._cluster,
                 inside,
                 offset,
-                tag_subscription(inside.topic, tags),
+                subscription_of(inside.topic, tags, sql),
                 broker_id=broker_id,
                 timeout_s=hold_s + self._config.call_timeout_s,
             )

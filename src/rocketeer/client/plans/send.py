@@ -119,7 +119,7 @@ class Sender:
         known = self.routes.get(topic)
         if known is None or not known.publish:
             known = yield from self.publish_route(topic, min(timeout_s, config.call_timeout_s))
-        chosen = self._chosen(topic, known, choose) if choose is not None else None
+        chosen = self.chosen(topic, known, choose) if choose is not None else None
         attempts_left = self._attempts(mode, chosen is not None)
         tried: list[tuple[object, Exception]] = []
         result: SendResult | None = None
@@ -135,7 +135,7 @@ class Sender:
                 known = self.routes.get(topic) or known
                 queue = next_queue(known, queue.broker_name if queue else None, self.faults)
             try:
-                address = self._address(topic, queue)
+                address = self.address_of(queue)
                 ask = self._ask if not self.hooks else self._ask_with_hooks
                 result = yield from ask(outgoing, mode, queue, address, deadline_s - before_s)
             except RemotingError as error:
@@ -151,7 +151,8 @@ class Sender:
                 if mode is not SendMode.SYNC or error.code not in ANOTHER_MAY_TAKE_IT:
                     break
             else:
-                self._report(queue, before_s, failed=False)
+                if self.faults is not None:
+                    self._report(queue, before_s, failed=False)
                 again = config.retry_not_stored and mode is SendMode.SYNC
                 if result is None or result.ok or not again:
                     return result
@@ -161,10 +162,18 @@ class Sender:
 
     # --- one attempt -------------------------------------------------------------------------
 
-    def _address(self, topic: str, queue: MessageQueue) -> str:
+    def attempt(
+        self, outgoing: Outgoing, mode: SendMode, queue: MessageQueue, left_s: float
+    ) -> Plan[SendResult | None]:
+        """Ask the queue's broker once; raises NoBroker, BrokerRefused or what kept the answer away."""
+        address = self.address_of(queue)
+        ask = self._ask if not self.hooks else self._ask_with_hooks
+        return (yield from ask(outgoing, mode, queue, address, left_s))
+
+    def address_of(self, queue: MessageQueue) -> str:
         address = self.routes.master(queue.broker_name)
         if address is None:
-            raise NoBroker(topic, queue.broker_name, "is not known, or has no master that is up")
+            raise NoBroker(queue.topic, queue.broker_name, "is not known, or has no master that is up")
         return vip_address(address) if self.config.vip_channel else address
 
     def _ask_with_hooks(
@@ -236,6 +245,7 @@ class Sender:
             header.transaction_id,
             header.region or "DefaultRegion",
             header.trace_on != "false",
+            header.recall_handle,
         )
 
     # --- deciding ----------------------------------------------------------------------------
@@ -247,7 +257,8 @@ class Sender:
             return 1 + self.config.retries
         return 1
 
-    def _chosen(self, topic: str, known: TopicRoutes, choose: Choose) -> MessageQueue:
+    def chosen(self, topic: str, known: TopicRoutes, choose: Choose) -> MessageQueue:
+        """The queue the user chose, with its full topic."""
         namespace = self.config.namespace
         queues = known.publish
         if namespace:

@@ -25,9 +25,7 @@ class ThreadGate:
                 if not self._changed.wait_for(
                     lambda: self._closed or self._in_flight.try_enter(size), timeout_s
                 ):
-                    raise TooManyInFlight(
-                        f"{self._in_flight.count} sends are unanswered and none ended within {timeout_s:g} s"
-                    )
+                    raise TooManyInFlight(f"{self._in_flight} and none ended within {timeout_s:g} s")
             finally:
                 self._waiting -= 1
             if self._closed:

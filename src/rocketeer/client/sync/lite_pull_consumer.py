@@ -57,19 +57,21 @@ class LitePullConsumer:
     def config(self) -> ConsumerConfig:
         return self._hosted.config
 
-    def subscribe(self, topic: str, *, tags: str = SUB_ALL) -> None:
-        """Read a topic together with the other members of the group; any time."""
-        self._hosted.subscribe(topic, tags=tags)
+    def subscribe(self, topic: str, *, tags: str = SUB_ALL, sql: str | None = None) -> None:
+        """Read a topic together with the other members of the group; any time. `sql` filters by properties."""
+        self._hosted.subscribe(topic, tags=tags, sql=sql)
 
     def unsubscribe(self, topic: str) -> None:
         self._hosted.unsubscribe(topic)
 
-    def assign(self, queues: Collection[MessageQueue], *, tags: str = SUB_ALL) -> None:
+    def assign(
+        self, queues: Collection[MessageQueue], *, tags: str = SUB_ALL, sql: str | None = None
+    ) -> None:
         """Read exactly these queues; may be called again with others."""
         if self._host.running:
-            self._host.call(self._hosted.assign(queues, tags=tags), SPARE_S)
+            self._host.call(self._hosted.assign(queues, tags=tags, sql=sql), SPARE_S)
         else:
-            self._hosted.assign_first(queues, tags=tags)
+            self._hosted.assign_first(queues, tags=tags, sql=sql)
 
     def __enter__(self) -> Self:
         self.start()

@@ -12,7 +12,7 @@ import contextlib
 import threading
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from functools import partial
 from types import TracebackType
@@ -21,17 +21,20 @@ from typing import Any, Final, Self, Unpack
 from rocketeer.client.aio import producer as aio
 from rocketeer.client.core.config import ProducerConfig, ProducerOptions
 from rocketeer.client.core.hooks import SendHook, SendMode
-from rocketeer.client.core.in_flight import InFlight
+from rocketeer.client.core.in_flight import InFlight, oneway_in_flight
+from rocketeer.client.core.received import ReceivedMessage
 from rocketeer.client.core.selectors import Selector
 from rocketeer.client.core.send_result import SendResult
 from rocketeer.client.plans.effects import Plan
+from rocketeer.client.plans.lookups import COUNT_MAX
+from rocketeer.client.plans.queries import FOREVER_MS
 from rocketeer.client.plans.send import chooser
 from rocketeer.client.sync import forking
 from rocketeer.client.sync.driver import BlockingDriver
 from rocketeer.client.sync.gates import ThreadGate
 from rocketeer.client.sync.loop_thread import LoopThread
 from rocketeer.clock import Clock
-from rocketeer.errors import ClientClosed
+from rocketeer.errors import ClientClosed, ClientError
 from rocketeer.model.message import Message
 from rocketeer.model.queue import MessageQueue
 
@@ -56,7 +59,9 @@ class Producer:
         **options: Unpack[ProducerOptions],
     ) -> None:
         self.config = ProducerConfig(group, **options)
-        self._make = partial(aio.Producer, group, hooks=tuple(hooks), clock=clock, **options)
+        self._make: Callable[[], aio.Producer] = partial(
+            aio.Producer, group, hooks=tuple(hooks), clock=clock, **options
+        )
         self._link: _Link | None = None
         self._guard = threading.Lock()
         self._closed = False
@@ -99,6 +104,9 @@ class Producer:
         Raises BrokerRefused, SendTimeout, SendFailed, NoRoute, NoBroker, NoNameServer.
         """
         link = self._link or self._started()
+        if self.config.idempotent:  # all threads take turns in the lanes, which are on the loop
+            sent = link.hosted.send(message, queue=queue, selector=selector, arg=arg, timeout_s=timeout_s)
+            return link.thread.call(sent)
         choose = chooser(message, queue, selector, arg)
         outgoing = link.encoder.encode(message)
         result = link.driver.run(link.sender.send(outgoing, choose=choose, timeout_s=timeout_s))
@@ -120,6 +128,9 @@ class Producer:
         a place, and raises TooManyInFlight when none gets free within the time-out.
         """
         link = self._link or self._started()
+        if self.config.idempotent:
+            sent = link.hosted.send(message, queue=queue, selector=selector, arg=arg, timeout_s=timeout_s)
+            return asyncio.run_coroutine_threadsafe(sent, link.thread.loop)
         choose = chooser(message, queue, selector, arg)
         outgoing = link.encoder.encode(message)
         link.gate.enter(outgoing.size, self.config.send_timeout_s if timeout_s is None else timeout_s)
@@ -134,16 +145,105 @@ class Producer:
         selector: Selector | None = None,
         arg: Any = None,
     ) -> None:
-        """Send without an answer: the quickest way, and a message may get lost. Waits for a slow broker only."""
+        """Send without an answer: the quickest way, and a message may get lost. Waits for a slow broker only.
+
+        Raises SendTimeout when the broker does not read, TooManyInFlight when too many threads wait for that.
+        """
         link = self._link or self._started()
+        if self.config.idempotent:
+            raise ClientError("an idempotent producer waits for every answer: use send")
         choose = chooser(message, queue, selector, arg)
         outgoing = link.encoder.encode(message)
-        link.driver.run(link.sender.send(outgoing, SendMode.ONEWAY, choose=choose))
+        link.oneway_gate.enter(outgoing.size, self.config.send_timeout_s)
+        try:
+            link.driver.run(link.sender.send(outgoing, SendMode.ONEWAY, choose=choose))
+        finally:
+            link.oneway_gate.leave(outgoing.size)
+
+    def request(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+        arg: Any = None,
+        timeout_s: float | None = None,
+    ) -> ReceivedMessage:
+        """Send a question and wait for its answer, which a consumer of the topic gives with `reply`.
+
+        Raises RequestTimeout when none came in `timeout_s` (`send_timeout_s` unless given), or what `send` does.
+        """
+        link = self._link or self._started()
+        asked = link.hosted.request(message, queue=queue, selector=selector, arg=arg, timeout_s=timeout_s)
+        return link.thread.call(asked)
+
+    def request_async(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+        arg: Any = None,
+        timeout_s: float | None = None,
+    ) -> Future[ReceivedMessage]:
+        """Send a question and go on; the future brings what `request` returns or raises."""
+        link = self._link or self._started()
+        asked = link.hosted.request(message, queue=queue, selector=selector, arg=arg, timeout_s=timeout_s)
+        return asyncio.run_coroutine_threadsafe(asked, link.thread.loop)
+
+    def reply(self, request: ReceivedMessage, body: bytes, *, timeout_s: float | None = None) -> SendResult:
+        """Answer a message that was sent with `request`; returns when who asked has the answer.
+
+        Raises ClientError for a message nobody waits for an answer to, BrokerRefused when who asked has gone.
+        """
+        link = self._link or self._started()
+        return link.thread.call(link.hosted.reply(request, body, timeout_s=timeout_s))
+
+    def view_message(self, message_id: str, topic: str | None = None) -> ReceivedMessage:
+        """The message of an id: the broker's (`offset_message_id`), or with `topic` also the sender's (`message_id`).
+
+        Raises MessageNotFound.
+        """
+        link = self._link or self._started()
+        return link.driver.run(link.hosted.lookups.view(message_id, topic))
+
+    def query_messages(
+        self,
+        topic: str,
+        key: str,
+        *,
+        begin_ms: int = 0,
+        end_ms: int = FOREVER_MS,
+        max_count: int = COUNT_MAX,
+    ) -> list[ReceivedMessage]:
+        """The messages with this key stored between the two times, oldest first; at most so many a broker."""
+        link = self._link or self._started()
+        return link.driver.run(
+            link.hosted.lookups.query(topic, key, begin_ms=begin_ms, end_ms=end_ms, max_count=max_count)
+        )
+
+    def recall(self, handle: str, *, timeout_s: float | None = None) -> str:
+        """Take a timed message back before it is delivered, with the `recall_handle` of its `SendResult`.
+
+        Returns its message id. Raises BadRecallHandle for a text that is none, and BrokerRefused when the message
+        does not wait any more: it was delivered, or taken back already.
+        """
+        link = self._link or self._started()
+        return link.thread.call(link.hosted.recall(handle, timeout_s=timeout_s))
 
     def queues(self, topic: str) -> list[MessageQueue]:
         """The queues a topic can be written to, as selectors get them."""
         link = self._link or self._started()
         return link.thread.call(link.hosted.queues(topic), START_S)
+
+    def next_sequence(self, queue: MessageQueue) -> int:
+        """Of an idempotent producer: how many of its messages the queue has.
+
+        One that starts again with its old `producer_id` learns so which of its messages are stored: the queue's
+        first ones, so many.
+        """
+        link = self._link or self._started()
+        return link.thread.call(link.hosted.next_sequence(queue))
 
     def after_fork(self) -> None:
         """In a forked child: the parent's connections are let go, the next send makes new ones."""
@@ -181,6 +281,7 @@ class _Link:
         self.sender = hosted.sender
         self.driver = BlockingDriver()
         self.gate = ThreadGate(InFlight(config.in_flight_max, config.in_flight_bytes_max))
+        self.oneway_gate = ThreadGate(oneway_in_flight(config))
         self._tasks: set[asyncio.Task[None]] = set()
 
     def begin(self, plan: Plan[SendResult | None], size: int) -> Future[SendResult]:
@@ -218,6 +319,7 @@ class _Link:
     def close(self, timeout_s: float) -> None:
         deadline_s = time.monotonic() + timeout_s
         self.gate.close(timeout_s)
+        self.oneway_gate.close(deadline_s - time.monotonic())
         self.driver.close()
         try:
             self.thread.call(self._close_hosted(), max(deadline_s - time.monotonic(), GOODBYES_S))

@@ -16,7 +16,9 @@ from rocketeer.client.aio import pull_consumer as aio
 from rocketeer.client.core.config import ConsumerConfig, ConsumerOptions
 from rocketeer.client.core.received import ReceivedMessage
 from rocketeer.client.plans.effects import Plan
+from rocketeer.client.plans.lookups import COUNT_MAX
 from rocketeer.client.plans.pull import PullResult
+from rocketeer.client.plans.queries import FOREVER_MS
 from rocketeer.client.plans.reading import Reading
 from rocketeer.client.sync.driver import BlockingDriver
 from rocketeer.client.sync.host import Host
@@ -70,26 +72,62 @@ class PullConsumer:
         offset: int,
         *,
         tags: str = SUB_ALL,
+        sql: str | None = None,
         max_count: int | None = None,
         hold_s: float = 0.0,
     ) -> PullResult:
         """The messages at an offset, as many as the broker gives at a time (32). With `hold_s` it may wait for
-        the first; `next_offset` is where to go on."""
-        plan = self._started().pull(queue, offset, tags=tags, max_count=max_count, hold_s=hold_s)
+        the first; `next_offset` is where to go on. `sql` filters by properties instead of tags."""
+        plan = self._started().pull(queue, offset, tags=tags, sql=sql, max_count=max_count, hold_s=hold_s)
         return self._run(plan)
 
     def read(
-        self, queue: MessageQueue, begin: int | None = None, end: int | None = None, *, tags: str = SUB_ALL
+        self,
+        queue: MessageQueue,
+        begin: int | None = None,
+        end: int | None = None,
+        *,
+        tags: str = SUB_ALL,
+        sql: str | None = None,
     ) -> Iterator[ReceivedMessage]:
         """Every message from `begin` (the oldest) up to `end` (what is there now)."""
         at = self.min_offset(queue) if begin is None else begin
         end = self.max_offset(queue) if end is None else end
         while at < end:
-            result = self.pull(queue, at, tags=tags)
+            result = self.pull(queue, at, tags=tags, sql=sql)
             yield from (message for message in result.messages if message.queue_offset < end)
             if result.next_offset <= at:
                 return
             at = result.next_offset
+
+    def view_message(self, message_id: str, topic: str | None = None) -> ReceivedMessage:
+        """The message of an id: the broker's (`offset_message_id`), or with `topic` also the sender's (`message_id`).
+
+        Raises MessageNotFound.
+        """
+        self._started()
+        plan = self._hosted.lookups.view(message_id, topic)
+        return self._run(plan)
+
+    def query_messages(
+        self,
+        topic: str,
+        key: str,
+        *,
+        begin_ms: int = 0,
+        end_ms: int = FOREVER_MS,
+        max_count: int = COUNT_MAX,
+    ) -> list[ReceivedMessage]:
+        """The messages with this key stored between the two times, oldest first; at most so many a broker."""
+        self._started()
+        plan = self._hosted.lookups.query(topic, key, begin_ms=begin_ms, end_ms=end_ms, max_count=max_count)
+        return self._run(plan)
+
+    def message_at(self, queue: MessageQueue, offset: int) -> ReceivedMessage:
+        """The message at a place in a queue; raises MessageNotFound when there is none (any more, or yet)."""
+        self._started()
+        plan = self._hosted.lookups.message_at(queue, offset)
+        return self._run(plan)
 
     def committed(self, queue: MessageQueue) -> int | None:
         """The group's stored offset; None when it has none."""

@@ -13,7 +13,7 @@ functions on the loop.
 
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, Self, TypeVar, Unpack, overload
@@ -22,6 +22,7 @@ from rocketeer.client.aio import push_consumer as aio
 from rocketeer.client.aio.consuming import ListenerFunction
 from rocketeer.client.core.allocate import AVERAGELY, Strategy
 from rocketeer.client.core.config import ConsumerConfig, ConsumerOptions
+from rocketeer.client.core.hooks import ConsumeHook
 from rocketeer.client.sync.host import SPARE_S, Host
 from rocketeer.clock import Clock
 from rocketeer.model.queue import MessageQueue
@@ -35,7 +36,7 @@ class PushConsumer:
 
     `orderly=True` consumes each queue in order, one message at a time; with `auto_commit=False` a listener says
     COMMIT or ROLLBACK itself. `strategy` deals out the queues: all members of a group must have the same.
-    `offset_folder` is where a broadcasting consumer keeps its offsets.
+    `offset_folder` is where a broadcasting consumer keeps its offsets. `hooks` see every call of a listener.
 
     A listener that returns nothing has consumed the message; one that raises or returns RETRY gets it again
     later. With `consume_batch` over 1 it is given lists.
@@ -49,6 +50,7 @@ class PushConsumer:
         auto_commit: bool = True,
         strategy: Strategy = AVERAGELY,
         offset_folder: Path | None = None,
+        hooks: Sequence[ConsumeHook] = (),
         clock: Clock | None = None,
         **options: Unpack[ConsumerOptions],
     ) -> None:
@@ -58,6 +60,7 @@ class PushConsumer:
             auto_commit=auto_commit,
             strategy=strategy,
             offset_folder=offset_folder,
+            hooks=hooks,
             clock=clock,
             **options,
         )
@@ -69,14 +72,22 @@ class PushConsumer:
         return self._hosted.config
 
     @overload
-    def subscribe(self, topic: str, listener: None = None, *, tags: str = SUB_ALL) -> Callable[[F], F]: ...
+    def subscribe(
+        self, topic: str, listener: None = None, *, tags: str = SUB_ALL, sql: str | None = None
+    ) -> Callable[[F], F]: ...
 
     @overload
-    def subscribe(self, topic: str, listener: F, *, tags: str = SUB_ALL) -> F: ...
+    def subscribe(self, topic: str, listener: F, *, tags: str = SUB_ALL, sql: str | None = None) -> F: ...
 
-    def subscribe(self, topic: str, listener: Any = None, *, tags: str = SUB_ALL) -> Any:
-        """Give the topic's messages to a function; with other tags or another function, change it. Any time."""
-        return self._hosted.subscribe(topic, listener, tags=tags)
+    def subscribe(
+        self, topic: str, listener: Any = None, *, tags: str = SUB_ALL, sql: str | None = None
+    ) -> Any:
+        """Give the topic's messages to a function; with other tags or another function, change it. Any time.
+
+        `sql` filters by properties instead of tags: `sql="price > 10 AND color = 'red'"`. BadSqlExpression says
+        where an expression is wrong.
+        """
+        return self._hosted.subscribe(topic, listener, tags=tags, sql=sql)
 
     def unsubscribe(self, topic: str) -> None:
         """Consume the topic no longer."""

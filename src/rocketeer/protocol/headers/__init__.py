@@ -75,6 +75,8 @@ from rocketeer.protocol.headers.query import (
 )
 from rocketeer.protocol.headers.send import (
     ConsumerSendMsgBackHeader,
+    GetProducerSequenceHeader,
+    GetProducerSequenceReplyHeader,
     ReplyMessageHeader,
     SendMessageHeader,
     SendMessageReplyHeader,
@@ -105,6 +107,7 @@ REQUEST_HEADERS: Mapping[int, type[Header]] = MappingProxyType(
         RequestCode.SEND_REPLY_MESSAGE_V2: SendMessageV2Header,
         RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT: ReplyMessageHeader,
         RequestCode.CONSUMER_SEND_MSG_BACK: ConsumerSendMsgBackHeader,
+        RequestCode.GET_PRODUCER_SEQUENCE: GetProducerSequenceHeader,
         RequestCode.PULL_MESSAGE: PullMessageHeader,
         RequestCode.QUERY_MESSAGE: QueryMessageHeader,
         RequestCode.VIEW_MESSAGE_BY_ID: ViewMessageHeader,
@@ -166,6 +169,7 @@ REPLY_HEADERS: Mapping[int, type[Header]] = MappingProxyType(
         RequestCode.SEND_BATCH_MESSAGE: SendMessageReplyHeader,
         RequestCode.SEND_REPLY_MESSAGE: SendMessageReplyHeader,
         RequestCode.SEND_REPLY_MESSAGE_V2: SendMessageReplyHeader,
+        RequestCode.GET_PRODUCER_SEQUENCE: GetProducerSequenceReplyHeader,
         RequestCode.PULL_MESSAGE: PullMessageReplyHeader,
         RequestCode.QUERY_MESSAGE: QueryMessageReplyHeader,
         RequestCode.QUERY_CONSUMER_OFFSET: OffsetReplyHeader,
@@ -217,6 +221,8 @@ __all__ = [
     "GetMaxOffsetHeader",
     "GetMinOffsetHeader",
     "GetProducerConnectionsHeader",
+    "GetProducerSequenceHeader",
+    "GetProducerSequenceReplyHeader",
     "GetRouteHeader",
     "GetTopicStatsHeader",
     "GetTopicsByClusterHeader",

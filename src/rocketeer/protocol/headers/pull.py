@@ -19,6 +19,8 @@ class PullMessageHeader(Header):
     sub_version: I64
     subscription: str | None = None
     expression_type: str | None = None
+    large_bytes: I32 | None = field(name="rocketeerMaxBytes", default=None)
+    """Our own: so many bytes of messages at once, instead of RocketMQ's caps. Java brokers do not see it."""
 
 
 class PullMessageReplyHeader(Header):

@@ -52,6 +52,7 @@ class SendMessageReplyHeader(Header):
     transaction_id: str | None = None
     region: str | None = field(default=None, name="MSG_REGION")
     trace_on: str | None = field(default=None, name="TRACE_ON")
+    recall_handle: str | None = None
 
 
 class ConsumerSendMsgBackHeader(Header):
@@ -83,3 +84,18 @@ class ReplyMessageHeader(Header):
     properties: str | None = None
     reconsume_times: I32 | None = None
     unit_mode: bool = False
+
+
+class GetProducerSequenceHeader(Header):
+    """300001 GET_PRODUCER_SEQUENCE (ours): where an idempotent producer stands in a queue."""
+
+    producer_id: str
+    topic: str
+    queue_id: I32
+
+
+class GetProducerSequenceReplyHeader(Header):
+    """The reply to it: the number its next message must have, and the oldest whose resend can be answered."""
+
+    next_sequence: I64
+    oldest_sequence: I64

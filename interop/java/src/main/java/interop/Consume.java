@@ -7,6 +7,7 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.consumer.MessageSelector;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
@@ -39,7 +40,11 @@ final class Consume {
         consumer.setConsumeThreadMin(2);
         consumer.setConsumeThreadMax(2);
         consumer.setSuspendCurrentQueueTimeMillis(200);
-        consumer.subscribe(options.topic(), options.text("expression", "*"));
+        if (options.flag("sql")) {
+            consumer.subscribe(options.topic(), MessageSelector.bySql(options.text("sql", "")));
+        } else {
+            consumer.subscribe(options.topic(), options.text("expression", "*"));
+        }
         if (options.flag("orderly")) {
             consumer.registerMessageListener((MessageListenerOrderly) (messages, context) ->
                 accepts(messages) ? ConsumeOrderlyStatus.SUCCESS : ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT);

@@ -1,0 +1,109 @@
+"""What our client must reach beside PyPI's `rocketmq`: ratios of medians over the rounds of one run."""
+
+import statistics
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import msgspec
+
+from rocketeer.bench.bars import BarResult
+from rocketeer.bench.clients.rows import ClientRun
+
+ASYNC_WANTED: Final = 2.0
+PUSH_WANTED: Final = 2.0
+SYNC_P50_WANTED: Final = 1.0
+
+
+def client_bars(runs: Sequence[ClientRun]) -> list[BarResult]:
+    """The bars both libraries were measured for. Where a library has several ways, its fastest one counts."""
+    found = [
+        _rate_bar(
+            "async send x 64 against the fastest acknowledged send",
+            _best(runs, "ours", lambda run: run.mode == "async", _rate),
+            _best(runs, "cpp", lambda run: run.acknowledged, _rate),
+            ASYNC_WANTED,
+        ),
+        _rate_bar(
+            "push consumption, plain listener",
+            _best(runs, "ours", lambda run: run.row == "push, empty listener", _rate),
+            _best(runs, "cpp", lambda run: run.mode == "push", _rate),
+            PUSH_WANTED,
+        ),
+    ]
+    ours, other = (
+        _best(runs, library, lambda run: run.mode == "sync", lambda run: run.p50_us)
+        for library in ("ours", "cpp")
+    )
+    if ours and other:
+        found.append(
+            BarResult(
+                name="sync send: p50 in us",
+                ours=ours,
+                other=other,
+                value=ours / other,
+                wanted=SYNC_P50_WANTED,
+                at_least=False,
+                unit="x",
+            )
+        )
+    return [bar for bar in found if bar is not None]
+
+
+class Ratio(msgspec.Struct, frozen=True):
+    """Ours by theirs. What a busy machine does to a rate it hardly does to the CPU time of a message."""
+
+    messages_per_s: float
+    cpu: float
+
+
+def ratios(runs: Sequence[ClientRun]) -> dict[str, Ratio]:
+    """Of the rows that both libraries have."""
+    found: dict[str, Ratio] = {}
+    for row in dict.fromkeys(run.row for run in runs):
+        same = [run for run in runs if run.row == row]
+        rates = [_best(same, library, _any, _rate) for library in ("ours", "cpp")]
+        costs = [_best(same, library, _any, _cpu) for library in ("ours", "cpp")]
+        if all(rates) and all(costs):
+            found[row] = Ratio(rates[0] / rates[1], costs[0] / costs[1])
+    return found
+
+
+def _rate(run: ClientRun) -> float:
+    return run.messages_per_s
+
+
+def _cpu(run: ClientRun) -> float:
+    return run.cpu_us_per_message
+
+
+def _any(run: ClientRun) -> bool:
+    return True
+
+
+def _best(
+    runs: Sequence[ClientRun],
+    library: str,
+    which: Callable[[ClientRun], bool],
+    value: Callable[[ClientRun], float],
+) -> float:
+    """The largest of the rows' medians; 0 when nothing was measured."""
+    chosen = [run for run in runs if run.library == library and which(run)]
+    medians = [
+        statistics.median(value(run) for run in chosen if run.row == row)
+        for row in {run.row for run in chosen}
+    ]
+    return max(medians, default=0.0)
+
+
+def _rate_bar(name: str, ours: float, other: float, wanted: float) -> BarResult | None:
+    if not ours or not other:
+        return None
+    return BarResult(
+        name=f"{name}: messages/s",
+        ours=ours,
+        other=other,
+        value=ours / other,
+        wanted=wanted,
+        at_least=True,
+        unit="x",
+    )

@@ -1,0 +1,150 @@
+"""`rocketeer bench client`: our client beside PyPI's `rocketmq`, and its memory over a million messages."""
+
+import json as json_format
+import shutil
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+from rich import box
+from rich.table import Table
+
+from rocketeer.bench import report
+from rocketeer.bench.clients import cpp
+from rocketeer.bench.clients.bars import client_bars, ratios
+from rocketeer.bench.clients.memory import GROWTH_BYTES_MAX, growth_bytes, stored_and_consumed
+from rocketeer.bench.clients.rows import ROWS, ClientRun, Rounds
+from rocketeer.bench.compare import console
+from rocketeer.bench.options import BodyBytes, Folder, Json, Seconds, Warmup
+from rocketeer.bench.options import Rounds as RoundsOption
+from rocketeer.bench.report import bars_table
+from rocketeer.bench.servers import Cluster, Make, make_label
+from rocketeer.bench.session import broker_cores
+from rocketeer.errors import RocketeerError
+
+MILLION = 1_000_000
+_CONF = {"waitTimeMillsInSendQueue": 10_000}  # a busy machine is no reason to refuse a send
+
+
+def client(
+    seconds: Seconds = 3,
+    warmup: Warmup = 1,
+    rounds: RoundsOption = 3,
+    body_bytes: BodyBytes = 1024,
+    consumed: Annotated[int, typer.Option(min=1000, help="Messages to consume in a push row.")] = 200_000,
+    only: Annotated[str, typer.Option(help="Rows whose name contains this.")] = "",
+    apache: Annotated[bool, typer.Option(help="Against Apache's broker instead of ours.")] = False,
+    memory: Annotated[
+        bool, typer.Option("--memory", help="Instead: consume --count messages, watch the memory.")
+    ] = False,
+    count: Annotated[int, typer.Option(min=1000, help="Messages of --memory.")] = MILLION,
+    folder: Folder = None,
+    json: Json = None,
+) -> None:
+    """Our client beside PyPI's rocketmq (C++): a broker of its own, each library in its own process, in turn.
+
+    Exit code 1 when a bar is missed.
+    """
+    about = report.machine()
+    base = Path(tempfile.mkdtemp(prefix="rocketeer-bench-", dir=folder))
+    make: Make = "apache" if apache else "ours"
+    try:
+        cores = None if apache else broker_cores()[0]
+        with Cluster(make, base / "cluster", conf=_CONF, cores=cores) as cluster:
+            if memory:
+                passed = _memory(cluster, count, body_bytes, json, about)
+            else:
+                side_by_side = Rounds(
+                    cluster,
+                    base,
+                    seconds=seconds,
+                    warmup_s=warmup,
+                    body_bytes=body_bytes,
+                    consumed=consumed,
+                    say=_say,
+                )
+                passed = _rows(side_by_side, rounds, only, make_label(make), json, about)
+    except RocketeerError as why:
+        console.print(f"[red]{why}[/red]", markup=True, highlight=False)
+        raise typer.Exit(1) from None
+    finally:
+        shutil.rmtree(base, ignore_errors=True)
+    if not passed:
+        raise typer.Exit(1)
+
+
+def _say(text: str) -> None:
+    console.print(text, style="dim", markup=False, highlight=False)
+
+
+def _rows(
+    side_by_side: Rounds, rounds: int, only: str, broker: str, json: Path | None, about: dict[str, Any]
+) -> bool:
+    other = cpp.label()
+    if other is None:
+        console.print("[yellow]PyPI's rocketmq is not installed (make setup brings it): ours only[/yellow]")
+    rows = [row for row in ROWS if only in row.name and (other or row.library == "ours")]
+    runs = list(side_by_side.run(rows, rounds))
+    bars = client_bars(runs)
+    by_row = ratios(runs)
+    console.print(_table(runs))
+    console.print(f"  cpp: {other}; broker: {broker}; latencies in ms; CPU/M: CPU seconds of the client")
+    console.print("  process for a million messages; lost: sent, but never stored")
+    for row, value in by_row.items():
+        console.print(f"  {row}: {value.messages_per_s:.2f} x their messages/s, {value.cpu:.2f} x their CPU")
+    if bars:
+        console.print(bars_table(bars))
+    _finish(
+        about,
+        json,
+        broker=broker,
+        other=other,
+        runs=[msgspec.to_builtins(run) for run in runs],
+        ratios=msgspec.to_builtins(by_row),
+        bars=[{**asdict(bar), "passed": bar.passed} for bar in bars],
+    )
+    return all(bar.passed for bar in bars)
+
+
+def _memory(cluster: Cluster, count: int, body_bytes: int, json: Path | None, about: dict[str, Any]) -> bool:
+    samples = stored_and_consumed(cluster, "bench_memory", count, body_bytes, _say)
+    growth = growth_bytes(samples)
+    flat = growth <= GROWTH_BYTES_MAX
+    console.print(
+        f"  {samples[-1].messages:,} messages in {samples[-1].seconds:.1f} s; memory grew by "
+        f"{growth / 1e6:.1f} MB after the first tenth, allowed {GROWTH_BYTES_MAX / 1e6:.0f} MB: "
+        f"{'[green]flat[/green]' if flat else '[red]NOT FLAT[/red]'}"
+    )
+    _finish(about, json, samples=[msgspec.to_builtins(sample) for sample in samples], growth_bytes=growth)
+    return flat
+
+
+def _finish(about: dict[str, Any], json: Path | None, **figures: Any) -> None:
+    if (warning := report.busy_warning(about)) is not None:
+        console.print(f"  [yellow]{warning}[/yellow]")
+    if json is not None:
+        json.write_text(json_format.dumps({"machine": about, **figures}, indent=2) + "\n")
+        console.print(f"  written to {json}")
+
+
+def _table(runs: Sequence[ClientRun]) -> Table:
+    table = Table(box=box.SIMPLE, padding=(0, 1, 0, 0), pad_edge=False)
+    for name in ("library", "row"):
+        table.add_column(name, no_wrap=True)
+    for name in ("msg/s", "p50", "p99", "CPU/M", "lost"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for run in runs:
+        latencies = (f"{run.p50_us / 1000:.3g}", f"{run.p99_us / 1000:.3g}") if run.p50_us else ("", "")
+        table.add_row(
+            run.library,
+            run.row,
+            f"{run.messages_per_s:,.0f}",
+            *latencies,
+            f"{run.cpu_us_per_message:.1f}",
+            str(run.lost or ""),
+        )
+    return table

@@ -1,0 +1,83 @@
+"""What a client process is asked to do, and what it reports: JSON on its command line, one JSON line on stdout."""
+
+import time
+from typing import Final, Literal
+
+import msgspec
+
+from rocketeer.bench.histogram import Counts, Latencies
+
+Library = Literal["ours", "cpp"]
+Mode = Literal["sync", "threads", "async", "oneway", "batch", "push"]
+
+BATCH: Final = 32
+QUEUES: Final = 4
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """One run of one library. Sends last `seconds` after `warmup_s`; consumption ends with `count` messages."""
+
+    library: Library
+    mode: Mode
+    namesrv: str
+    topic: str
+    group: str
+    seconds: float = 3.0
+    warmup_s: float = 1.0
+    body_bytes: int = 1024
+    at_once: int = 1
+    """Sends under way at a time: threads, tasks or callbacks."""
+    count: int = 0
+    aio: bool = False
+    """Ours only: consume with coroutines instead of threads."""
+
+
+class Figures(msgspec.Struct, frozen=True, kw_only=True):
+    """What one run measured; the process's own CPU time is what a noisy machine changes least."""
+
+    messages: int
+    seconds: float
+    cpu_s: float
+    sent: int = 0
+    """All that was sent, the warm-up too: what the queues must have grown by."""
+    ended_ns: int = 0
+    """When the last send returned, by the system's monotonic clock."""
+    p50_us: int = 0
+    p99_us: int = 0
+
+
+class Stopwatch:
+    """Counts what happens between the end of the warm-up and the end of the run."""
+
+    def __init__(self, job: Job) -> None:
+        now_s = time.perf_counter()
+        self.counts = Counts()
+        self._warm_s = now_s + job.warmup_s
+        self.end_s = self._warm_s + job.seconds
+        self._began_s = 0.0
+        self._cpu_s = 0.0
+        self._before = 0
+
+    def lap(self, began_s: float, ended_s: float, sent: int) -> bool:
+        """One request took this long, with `sent` messages so far; True when it was the last."""
+        if self._began_s:
+            self.counts.add(int((ended_s - began_s) * 1e6))
+        elif ended_s >= self._warm_s:
+            self._cpu_s = time.process_time()
+            self._before = sent
+            self._began_s = ended_s
+        return ended_s >= self.end_s
+
+    def figures(self, sent: int, *, sent_in_time: int | None = None) -> Figures:
+        """Call it when the last send has returned."""
+        ended_s = time.perf_counter()
+        latencies = Latencies([self.counts.sparse()])
+        return Figures(
+            messages=(sent if sent_in_time is None else sent_in_time) - self._before,
+            seconds=ended_s - self._began_s,
+            cpu_s=time.process_time() - self._cpu_s,
+            sent=sent,
+            ended_ns=time.monotonic_ns(),
+            p50_us=latencies.percentile_us(0.5),
+            p99_us=latencies.percentile_us(0.99),
+        )

@@ -1,0 +1,158 @@
+"""Our client under load, as an application would use it: a new Message for every send, the public classes only."""
+
+import asyncio
+import itertools
+import threading
+import time
+
+from rocketeer import Message, Producer, PushConsumer, aio
+from rocketeer.bench.clients.job import BATCH, Figures, Job, Stopwatch
+from rocketeer.model.subscription import ConsumeFromWhere
+
+
+def sync(job: Job) -> Figures:
+    """One thread, one send at a time."""
+    body = b"x" * job.body_bytes
+    with Producer(job.group, nameserver=job.namesrv) as producer:
+        watch = Stopwatch(job)
+        for number in itertools.count(1):
+            began_s = time.perf_counter()
+            producer.send(Message(job.topic, body, keys=f"k{number}"))
+            if watch.lap(began_s, time.perf_counter(), number):
+                return watch.figures(number)
+    raise AssertionError("itertools.count ended")
+
+
+def threads(job: Job) -> Figures:
+    """As many threads as sends at once, one producer."""
+    body = b"x" * job.body_bytes
+    numbers = itertools.count(1)
+    with Producer(job.group, nameserver=job.namesrv) as producer:
+        watch = Stopwatch(job)
+        sent = [0] * job.at_once
+
+        def send(slot: int) -> None:
+            while True:
+                number = next(numbers)
+                began_s = time.perf_counter()
+                producer.send(Message(job.topic, body, keys=f"k{number}"))
+                sent[slot] += 1
+                if watch.lap(began_s, time.perf_counter(), number):
+                    return
+
+        running = [threading.Thread(target=send, args=(slot,)) for slot in range(job.at_once)]
+        for thread in running:
+            thread.start()
+        for thread in running:
+            thread.join()
+        return watch.figures(sum(sent))
+
+
+def concurrent(job: Job) -> Figures:
+    """As many asyncio tasks as sends at once, one producer on one connection."""
+    return asyncio.run(_concurrent(job))
+
+
+async def _concurrent(job: Job) -> Figures:
+    body = b"x" * job.body_bytes
+    async with aio.Producer(job.group, nameserver=job.namesrv) as producer:
+        watch = Stopwatch(job)
+        sent = 0
+
+        async def send() -> None:
+            nonlocal sent
+            while True:
+                began_s = time.perf_counter()
+                await producer.send(Message(job.topic, body, keys=f"k{sent}"))
+                sent += 1
+                if watch.lap(began_s, time.perf_counter(), sent):
+                    return
+
+        await asyncio.gather(*(send() for _ in range(job.at_once)))
+        return watch.figures(sent)
+
+
+def oneway(job: Job) -> Figures:
+    """One thread; nobody answers, so the broker's queues tell what arrived."""
+    body = b"x" * job.body_bytes
+    with Producer(job.group, nameserver=job.namesrv) as producer:
+        watch = Stopwatch(job)
+        for number in itertools.count(1):
+            began_s = time.perf_counter()
+            producer.send_oneway(Message(job.topic, body, keys=f"k{number}"))
+            if watch.lap(began_s, time.perf_counter(), number):
+                return watch.figures(number)
+    raise AssertionError("itertools.count ended")
+
+
+def batch(job: Job) -> Figures:
+    """One thread, lists of 32."""
+    body = b"x" * job.body_bytes
+    with Producer(job.group, nameserver=job.namesrv) as producer:
+        watch = Stopwatch(job)
+        for number in itertools.count(1):
+            began_s = time.perf_counter()
+            producer.send([Message(job.topic, body, keys=f"k{number}-{each}") for each in range(BATCH)])
+            if watch.lap(began_s, time.perf_counter(), number * BATCH):
+                return watch.figures(number * BATCH)
+    raise AssertionError("itertools.count ended")
+
+
+class Arrivals:
+    """Counts what a listener gets; time and CPU run from the first message to the last."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._numbers = itertools.count(1)  # next() on it is atomic, whatever thread calls
+        self._began_s = self._cpu_s = 0.0
+        self._figures: Figures | None = None
+        self._over = threading.Event()
+
+    def __call__(self, message: object) -> None:
+        number = next(self._numbers)
+        if number == 1:
+            self._cpu_s = time.process_time()
+            self._began_s = time.perf_counter()
+        elif number == self._count:
+            self._figures = Figures(
+                messages=self._count,
+                seconds=time.perf_counter() - self._began_s,
+                cpu_s=time.process_time() - self._cpu_s,
+            )
+            self._over.set()
+
+    @property
+    def arrived(self) -> int:
+        return int(self._numbers.__reduce__()[1][0]) - 1
+
+    def figures(self, timeout_s: float) -> Figures:
+        if not self._over.wait(timeout_s):
+            raise TimeoutError(f"{self.arrived} of {self._count} messages came within {timeout_s:g} s")
+        assert self._figures is not None, "set before the event"
+        return self._figures
+
+
+def push(job: Job, timeout_s: float = 120) -> Figures:
+    """Messages stored already, all options as they come, a listener that only counts."""
+    arrivals = Arrivals(job.count)
+    if job.aio:
+        return asyncio.run(_push(job, arrivals, timeout_s))
+    consumer = PushConsumer(
+        job.group, nameserver=job.namesrv, consume_from=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
+    )
+    consumer.subscribe(job.topic, arrivals)
+    with consumer:
+        return arrivals.figures(timeout_s)
+
+
+async def _push(job: Job, arrivals: Arrivals, timeout_s: float) -> Figures:
+    consumer = aio.PushConsumer(
+        job.group, nameserver=job.namesrv, consume_from=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
+    )
+
+    async def listener(message: object) -> None:
+        arrivals(message)
+
+    consumer.subscribe(job.topic, listener)
+    async with consumer:
+        return await asyncio.to_thread(arrivals.figures, timeout_s)

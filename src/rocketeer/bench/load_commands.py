@@ -1,0 +1,82 @@
+"""The commands that put one kind of load on one or more brokers: send, batch, pull, e2e, topics."""
+
+from dataclasses import asdict, replace
+from typing import Annotated
+
+import typer
+
+from rocketeer.bench.compare import compare
+from rocketeer.bench.options import (
+    BodyBytes,
+    Connections,
+    FlushChoice,
+    FlushOption,
+    Processes,
+    Queues,
+    Rate,
+    Rounds,
+    Seconds,
+    Shape,
+    Warmup,
+    Where,
+)
+from rocketeer.bench.session import Plan, run_batch, run_end_to_end, run_pull, run_send
+
+
+def send(
+    where: Where,
+    shape: Shape,
+    flush: FlushOption = FlushChoice.asynchronous,
+    queues: Queues = 4,
+    warmup: Warmup = 2,
+    processes: Processes = 1,
+    rate: Rate = None,
+) -> None:
+    """Single messages (SEND_MESSAGE_V2), each with its own KEYS and UNIQ_KEY."""
+    plan = Plan(**asdict(shape), queues=queues, warmup_s=warmup, processes=processes, rate=rate)
+    mode = "sync-flush send" if flush is FlushChoice.synchronous else "send"
+    compare([(lambda server, plan: run_send(server, plan, mode), plan)], where, flush=flush)
+
+
+def batch(where: Where, shape: Shape, processes: Processes = 1) -> None:
+    """Batches of 32 messages (SEND_BATCH_MESSAGE)."""
+    compare([(run_batch, Plan(**asdict(shape), processes=processes))], where)
+
+
+def pull(where: Where, shape: Shape, processes: Processes = 1) -> None:
+    """Pulls of 32 messages that are stored already (it stores them first)."""
+    compare([(run_pull, Plan(**asdict(shape), processes=processes))], where, filled=True)
+
+
+def e2e(
+    where: Where,
+    rate: Annotated[float, typer.Option(help="Messages/s, sent at fixed times.")] = 2000,
+    connections: Connections = 1,
+    body_bytes: BodyBytes = 1024,
+    seconds: Seconds = 5,
+    rounds: Rounds = 3,
+) -> None:
+    """From the scheduled send to the arrival at a consumer whose pulls are held by the broker."""
+    plan = Plan(connections=connections, body_bytes=body_bytes, seconds=seconds, rounds=rounds, rate=rate)
+    compare([(run_end_to_end, plan)], where)
+
+
+def topics(
+    where: Where,
+    count: Annotated[int, typer.Option(min=2, max=9999, help="Topics.")] = 1000,
+    queues: Queues = 8,
+    files_max: Annotated[int, typer.Option(help="ulimit -n of our broker.")] = 1024,
+    seconds: Seconds = 5,
+    rounds: Rounds = 3,
+) -> None:
+    """Many topics against one, under a small limit of open files."""
+    one = Plan(queues=queues, seconds=seconds, rounds=rounds)
+    many = replace(one, topics=count)
+    compare(
+        [
+            (lambda server, plan: run_send(server, plan, "1 topic"), one),
+            (lambda server, plan: run_send(server, plan, f"{count:,} topics"), many),
+        ],
+        where,
+        files_max=files_max,
+    )

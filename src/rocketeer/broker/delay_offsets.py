@@ -1,0 +1,68 @@
+"""How far each delay level was delivered: config/delayOffset.json, which Java reads, too.
+
+What is written is what holds for the log on disk: deliveries whose copies are not there yet are left out. Beside it
+stands where that log ends ("logOffset", which Java ignores): what lies behind is looked at again after a crash.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from rocketeer.protocol.bodies.offsets import (
+    decode_delay_log_offset,
+    decode_delay_offsets,
+    encode_delay_offsets,
+)
+
+SAVE_AFTER_BYTES: Final = 64 << 20
+"""Of log: so much is walked over at start at most."""
+
+
+class DelayOffsets:
+    """`delivered` is the truth now; the file follows."""
+
+    file_name = "delayOffset.json"
+
+    def __init__(self, log_end: Callable[[], int], flushed: Callable[[], int]) -> None:
+        self._log_end = log_end
+        self._flushed = flushed
+        self.delivered: dict[int, int] = {}
+        self.log_offset: int | None = None
+        """What the file said."""
+        self._on_disk: dict[int, int] = {}
+        self._unflushed: deque[tuple[int, int, int]] = deque()
+        self._saved_at = 0
+        self._dirty = False
+
+    def advance(self, level: int, offset: int) -> None:
+        """Messages of the level before `offset` are delivered, the log up to its end now says so."""
+        self.delivered[level] = offset
+        self._unflushed.append((self._log_end(), level, offset))
+        self._dirty = True
+
+    def recovered(self, delivered: dict[int, int]) -> None:
+        """What the log told at start; all of it is on disk."""
+        self._dirty = self._dirty or delivered != self._on_disk
+        self.delivered = delivered
+        self._on_disk = dict(delivered)
+        self._unflushed.clear()
+
+    def encode(self) -> str:
+        flushed = self._flushed()
+        while self._unflushed and self._unflushed[0][0] <= flushed:
+            _, level, offset = self._unflushed.popleft()
+            self._on_disk[level] = offset
+        self._dirty = bool(self._unflushed)
+        self._saved_at = flushed
+        return encode_delay_offsets(self._on_disk, flushed).decode()
+
+    def decode(self, text: str) -> None:
+        data = text.encode()
+        self.delivered = decode_delay_offsets(data)
+        self._on_disk = dict(self.delivered)
+        self.log_offset = decode_delay_log_offset(data)
+        self._saved_at = self.log_offset or 0
+
+    def take_dirty(self) -> bool:
+        dirty, self._dirty = self._dirty, False
+        return dirty or bool(self._unflushed) or self._flushed() - self._saved_at >= SAVE_AFTER_BYTES

@@ -1,0 +1,114 @@
+"""Long delay levels (days): before the file of a message that waits in its level goes, a timer takes it over.
+
+It cannot be stored in its level's queue again: there it would wait its whole time anew, behind others. As a timer
+it keeps its time; the record of it names the one it replaces, as every record does that ends a waiting message.
+"""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from rocketeer.broker.writer import Put, Writer
+from rocketeer.clock import Clock
+from rocketeer.model.topic import SCHEDULE_TOPIC
+from rocketeer.protocol.codes import ResponseCode
+from rocketeer.record.delay_levels import DelayLevels
+from rocketeer.record.layout import StoredMessage
+from rocketeer.record.timers import handed_over
+
+log = logging.getLogger(__name__)
+
+ROLL_COUNT = 128
+"""Messages of one slice: a few milliseconds."""
+
+
+class ScheduleLog(Protocol):
+    """What rolling asks of the store."""
+
+    def entries(self, topic: str, queue_id: int, offset: int, max_count: int) -> list[tuple[int, int, int]]:
+        """(log offset, size, tag code) of the queue's entries from `offset` on."""
+        ...
+
+    def min_queue_offset(self, topic: str, queue_id: int) -> int: ...
+
+    def message_at(self, log_offset: int) -> StoredMessage | None: ...
+
+
+class Delivered(Protocol):
+    """How far each level was delivered."""
+
+    @property
+    def delivered(self) -> Mapping[int, int]: ...
+
+    def advance(self, level: int, offset: int) -> None: ...
+
+
+class Progress(Protocol):
+    """Which levels there are, and what was delivered out of turn, by level."""
+
+    @property
+    def levels(self) -> Sequence[int]: ...
+
+    @property
+    def extra(self) -> Mapping[int, set[int]]: ...
+
+
+class DelayRoll:
+    """`roll` is what the delay feature does for its messages before their file goes."""
+
+    def __init__(
+        self,
+        levels: DelayLevels,
+        offsets: Delivered,
+        progress: Progress,
+        store: ScheduleLog,
+        writer: Callable[[], Writer],
+        clock: Clock,
+    ) -> None:
+        self._levels = levels
+        self._offsets = offsets
+        self._progress = progress
+        self._store = store
+        self._writer = writer
+        self._clock = clock
+
+    def roll(self, below: int) -> bool:
+        """Hand over what waits below that log offset; True when nothing there waits any more."""
+        left = ROLL_COUNT
+        for level in self._progress.levels:
+            extra = self._progress.extra.get(level, set())
+            offset = self._next(level)
+            for log_offset, _, due_ms in self._store.entries(SCHEDULE_TOPIC, level - 1, offset, left):
+                if log_offset >= below:
+                    break
+                if offset in extra:
+                    extra.discard(offset)
+                elif not self._hand_over(level, log_offset, due_ms):
+                    return False
+                offset += 1
+                self._offsets.advance(level, offset)
+                left -= 1
+            if left <= 0:
+                return False
+        return True
+
+    def _next(self, level: int) -> int:
+        delivered = self._offsets.delivered.get(level, 0)
+        return max(delivered, self._store.min_queue_offset(SCHEDULE_TOPIC, level - 1))
+
+    def _hand_over(self, level: int, log_offset: int, due_ms: int) -> bool:
+        """False when the store refuses it now."""
+        message = self._store.message_at(log_offset)
+        if message is None:
+            log.warning("delayed message gone level=%d log_offset=%d", level, log_offset)
+            return True
+        # A clock that was set back, or shorter levels than when it was stored, must not hold it longer.
+        due_ms = min(due_ms, self._clock.now_ms() + self._levels.delay_ms(level))
+        outcome: list[Put] = []
+        self._writer().put(handed_over(message, due_ms), outcome.append, wait=False, as_it_is=True)
+        (put,) = outcome
+        if put.code == ResponseCode.MESSAGE_ILLEGAL:
+            log.error("delayed message not rolled forward level=%d log_offset=%d reason=%s",
+                      level, log_offset, put.remark)  # fmt: skip
+            return True
+        return put.stored

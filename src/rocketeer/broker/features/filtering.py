@@ -1,0 +1,144 @@
+"""Filtering by properties (SQL92): expressions checked when subscribing, matched at the store; bits at dispatch.
+
+heartbeat -> FilterTable (config/consumerFilter.json) -> pulls that carry no expression of their own
+pull with an expression -> compiled once, remembered
+stored message -> bits of the groups that want it -> consumequeue_ext (enableCalcFilterBitMap)
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from rocketeer.broker.feature import Feature
+from rocketeer.broker.filter_data import FilterData, FilterTable
+from rocketeer.errors import RequestRefused
+from rocketeer.filter.records import RecordFilter, properties_of, record_filter
+from rocketeer.filter.sql import BadSqlExpression, SqlFilter, sql_filter
+from rocketeer.model.property_names import RETRY_TOPIC
+from rocketeer.model.subscription import SQL92, Subscription
+from rocketeer.protocol.codes import ResponseCode
+from rocketeer.record.dispatch_entry import DispatchEntry
+from rocketeer.record.properties import find_property
+from rocketeer.store.consume_queue_ext import ExtUnit
+from rocketeer.store.filtered import RecordTest
+
+_RETRY_TOPIC = RETRY_TOPIC.encode()
+
+
+class Log(Protocol):
+    """What computing bloom bits asks of the store."""
+
+    def read(self, offset: int, size: int) -> memoryview | None: ...
+
+
+class _Test:
+    """A compiled expression as a pull uses it; with the group's data it also trusts bloom bits."""
+
+    __slots__ = ("_data", "matches", "scan")
+
+    def __init__(self, records: RecordFilter, data: FilterData | None = None) -> None:
+        self.matches = records.matches
+        self.scan = records.scan
+        self._data = data
+
+    def may_match(self, unit: ExtUnit) -> bool:
+        data = self._data
+        if data is None or unit.store_ms <= data.born_ms or len(unit.filter_bits) * 8 != data.bloom.bits:
+            return True  # nobody evaluated the message for this group
+        return int.from_bytes(unit.filter_bits, "little") & data.mask == data.mask
+
+
+class Filtering:
+    """What heartbeats, checks (46) and pulls ask about expressions."""
+
+    def __init__(self, table: FilterTable, *, enabled: bool, retries: bool) -> None:
+        self.table = table
+        self._enabled = enabled
+        self.retries_filtered = retries and enabled
+
+    # --- subscribing -------------------------------------------------------------------------
+
+    def check(self, kind: str, expression: str) -> None:
+        """RequestRefused, with the position of the error, for what cannot be used."""
+        self._compiled(kind, expression)
+
+    def consumer_seen(self, group: str, subscriptions: Sequence[Subscription]) -> None:
+        """A heartbeat. One bad expression spoils no other topic of the group, but it is refused."""
+        if not self._enabled:
+            return
+        bad = self.table.register(group, subscriptions)
+        if bad is not None:
+            raise _refusal(bad)
+
+    # --- pulling -----------------------------------------------------------------------------
+
+    def test_of(self, group: str, subscription: Subscription, asked_version: int | None) -> RecordTest:
+        if asked_version is None:
+            return _Test(record_filter(self._compiled(subscription.kind, subscription.expression)))
+        data = self.table.get(subscription.topic, group)
+        if not self._enabled:
+            raise _unsupported(subscription.kind)
+        if data is None:
+            raise RequestRefused(
+                ResponseCode.FILTER_DATA_NOT_EXIST,
+                "The broker's consumer filter data is not exist!Your expression may be wrong!",
+            )
+        if data.client_version < asked_version:
+            raise RequestRefused(
+                ResponseCode.FILTER_DATA_NOT_LATEST, "the consumer's consumer filter data not latest"
+            )
+        return _Test(record_filter(data.compiled), data)
+
+    def retry_test_of(self, group: str) -> RecordTest:
+        """A message on retry must match what the group wants now of the topic it came from."""
+
+        def matches(properties: bytes) -> bool:
+            origin = find_property(properties, _RETRY_TOPIC)
+            data = None if origin is None else self.table.get(origin.decode("utf-8", "replace"), group)
+            return data is None or data.compiled.matches(properties)
+
+        return _Test(RecordFilter(matches))
+
+    def _compiled(self, kind: str, expression: str) -> SqlFilter:
+        if not self._enabled:
+            raise _unsupported(kind)
+        if kind != SQL92:
+            raise _unknown(kind)
+        try:
+            return sql_filter(expression)
+        except BadSqlExpression as error:
+            raise _refusal(error) from None
+
+    # --- dispatch ----------------------------------------------------------------------------
+
+    def bits_of(self, entry: DispatchEntry, log: Log) -> bytes:
+        """The bloom bits of a message: of all groups, also those away for a while, that want it."""
+        groups = self.table.of_topic(entry.topic)
+        if not groups:
+            return b""
+        record = log.read(entry.log_offset, entry.size)
+        if record is None:
+            return b""
+        properties = properties_of(record)
+        return self.table.bloom.union(data.bloom for data in groups if data.compiled.matches(properties))
+
+
+def filtering_feature(filtering: Filtering) -> Feature:
+    return Feature("filtering", state=(filtering.table,))
+
+
+def _unknown(kind: str) -> RequestRefused:
+    return RequestRefused(
+        ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"messages are filtered by TAG or by SQL92, not by {kind}"
+    )
+
+
+def _unsupported(kind: str) -> RequestRefused:
+    return RequestRefused(
+        ResponseCode.SYSTEM_ERROR, f"The broker does not support consumer to filter message by {kind}"
+    )
+
+
+def _refusal(error: BadSqlExpression) -> RequestRefused:
+    return RequestRefused(
+        ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"parse the consumer's subscription failed: {error}"
+    )

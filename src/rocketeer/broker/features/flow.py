@@ -1,0 +1,116 @@
+"""Flow control: when requests wait too long before they are served, sends are turned away until they do not.
+
+RocketMQ looks how long a send stood in its thread pool's queue. Here one loop serves everything, and what waits,
+waits for its turn of the loop: in the sockets' buffers, where nobody can ask it since when. So a probe waits among
+them: it is due every 20 ms, and by how much it comes late is how long requests wait now. A single late turn (a
+collection, a slow disk, a busy machine) is over when it is noticed, and turning away what it held up would help
+nobody; when the next turn is late as well there is a queue, and sends get SYSTEM_BUSY until a turn is in time again.
+
+A stall in the middle of storing (the system writes its page cache back, and the copy into the log waits) is seen by
+the watchdog's thread while it lasts; what queued up behind it is turned away as RocketMQ does it.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Collection
+from typing import Final
+
+from rocketeer.broker.feature import Feature, Guard, Periodic
+from rocketeer.errors import RequestRefused
+from rocketeer.protocol.codes import RequestCode, ResponseCode
+from rocketeer.protocol.command import Command
+from rocketeer.remoting.server import Connection
+
+log = logging.getLogger(__name__)
+
+PROBE_S: Final = 0.02
+SENDS: Final[Collection[int]] = frozenset(
+    {
+        RequestCode.SEND_MESSAGE,
+        RequestCode.SEND_MESSAGE_V2,
+        RequestCode.SEND_BATCH_MESSAGE,
+        RequestCode.CONSUMER_SEND_MSG_BACK,
+    }
+)
+PULLS: Final[Collection[int]] = frozenset({RequestCode.PULL_MESSAGE})
+
+SetBrake = Callable[[Guard | None], None]
+"""Has every request seen by the guard from now on; None: by nobody, and the fast path is open again."""
+
+
+class FlowControl:
+    """Decides from how late the probe comes; `beat` is called on the loop, `storing_stalled` from any thread."""
+
+    def __init__(
+        self,
+        *,
+        send_wait_ms_max: int,
+        pull_wait_ms_max: int,
+        page_cache_busy_ms: int,
+        brake: SetBrake,
+        now_s: Callable[[], float] = time.monotonic,
+        probe_s: float = PROBE_S,
+    ) -> None:
+        self._send_wait_ms_max = send_wait_ms_max
+        self._pull_wait_ms_max = pull_wait_ms_max
+        self.page_cache_busy_ms = page_cache_busy_ms
+        self._brake = brake
+        self._now_s = now_s
+        self._probe_s = probe_s
+        self._due_s: float | None = None
+        self._late_before = False
+        self._waited_ms = 0
+        self._stalled_ms = 0
+        self._reason = ""
+        self._turned_away = 0
+
+    @property
+    def braking(self) -> bool:
+        return bool(self._reason)
+
+    def beat(self) -> None:
+        """The probe: due `probe_s` after the last one."""
+        now_s = self._now_s()
+        waited_ms = 0 if self._due_s is None else max(0, int((now_s - self._due_s) * 1000))
+        self._due_s = now_s + self._probe_s
+        stalled_ms, self._stalled_ms = self._stalled_ms, 0
+        late = waited_ms >= self._send_wait_ms_max
+        if stalled_ms >= self.page_cache_busy_ms > 0:
+            self._begin("PCBUSY_CLEAN_QUEUE", max(stalled_ms, waited_ms))
+        elif late and (self._late_before or self.braking):
+            self._begin("TIMEOUT_CLEAN_QUEUE", waited_ms)
+        elif self.braking:
+            self._end()
+        self._late_before = late
+
+    def storing_stalled(self, stalled_ms: int) -> None:
+        """The loop hangs in the middle of an append, for so long by now."""
+        self._stalled_ms = stalled_ms
+
+    def guard(self, command: Command, connection: Connection) -> None:
+        """Turns sends away, and pulls when even those have waited too long; everything else passes."""
+        if command.code in SENDS:
+            self._turned_away += 1
+        elif command.code not in PULLS or self._waited_ms < self._pull_wait_ms_max:
+            return
+        raise RequestRefused(
+            ResponseCode.SYSTEM_BUSY,
+            f"[{self._reason}]broker busy, start flow control for a while, period in queue: "
+            f"{self._waited_ms}ms, size of queue: {self._turned_away}",
+        )
+
+    def _begin(self, reason: str, waited_ms: int) -> None:
+        if not self.braking:
+            log.warning("flow control begins reason=%s waited_ms=%d", reason, waited_ms)
+            self._turned_away = 0
+        self._reason, self._waited_ms = reason, waited_ms
+        self._brake(self.guard)
+
+    def _end(self) -> None:
+        log.warning("flow control ends reason=%s sends_refused=%d", self._reason, self._turned_away)
+        self._reason = ""
+        self._brake(None)
+
+
+def flow_feature(control: FlowControl) -> Feature:
+    return Feature("flow control", services=(Periodic("flow probe", PROBE_S, control.beat),))

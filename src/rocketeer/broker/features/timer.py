@@ -1,0 +1,138 @@
+"""Messages delivered at any time: they wait in TIMER_TOPIC, on a wheel that the log can rebuild.
+
+What each part does stands in `broker/timing`; here they are put together, and the wheel is noted on disk now and
+then, so that a start need not read the whole log.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from rocketeer.broker.feature import Feature, Periodic, Replay
+from rocketeer.broker.timing.admission import CLAIMS, TimerAdmission, TimerRules
+from rocketeer.broker.timing.delivery import TimerDelivery, TimerLog
+from rocketeer.broker.timing.recall import Recall, RecallRules
+from rocketeer.broker.timing.restoring import Restoring
+from rocketeer.broker.timing.snapshot import read_snapshot, write_snapshot
+from rocketeer.broker.timing.wheel import Wheel
+from rocketeer.broker.topics import TopicTable
+from rocketeer.broker.writer import Writer
+from rocketeer.clock import Clock
+from rocketeer.model.topic import TIMER_TOPIC
+from rocketeer.protocol.codes import RequestCode
+from rocketeer.record.entry import DispatchEntry
+
+log = logging.getLogger(__name__)
+
+TICK_S: Final = 0.01
+FLUSH_WAIT_S: Final = 0.05
+SNAPSHOT_SHARE: Final = 4
+"""A snapshot is written when a fourth of the timers began or ended since the last: many are not written for few."""
+SNAPSHOT_LOG_BYTES: Final = 256 << 20
+"""So much log is read again at start, at most: about a second."""
+
+
+class Timers:
+    """The wheel's life: restored at start, run by ticks, noted on disk when enough has changed."""
+
+    def __init__(self, path: Path, store: TimerLog, writer: Callable[[], Writer], clock: Clock) -> None:
+        self._path = path
+        self._store = store
+        self._clock = clock
+        self._restoring: Restoring | None = None
+        self._noted_offset = 0
+        self.delivery = TimerDelivery(Wheel(clock.now_ms()), store, writer, clock)
+
+    # --- start -------------------------------------------------------------------------------
+
+    def since(self) -> int:
+        self._restoring = Restoring(read_snapshot(self._path), self._store.max_log_offset)
+        self._noted_offset = self._restoring.snapshot.log_offset
+        return self._noted_offset
+
+    def see(self, entry: DispatchEntry) -> None:
+        assert self._restoring is not None
+        self._restoring.see(entry)
+
+    def finish(self) -> None:
+        assert self._restoring is not None
+        rows = self._restoring.waiting(self._store.min_log_offset)
+        self.delivery.changes = self._restoring.changes
+        self._restoring = None
+        self.delivery.wheel.load(rows, self._clock.now_ms())
+        if len(rows):
+            log.info("timers restored pending=%d snapshot_offset=%d", len(rows), self._noted_offset)
+
+    # --- running -----------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        more = self.delivery.tick()
+        while more:
+            await asyncio.sleep(0)  # whoever waits for the loop comes first
+            more = self.delivery.tick()
+
+    async def note_on_disk(self) -> None:
+        """Write a snapshot if reading the log instead has become expensive."""
+        delivery = self.delivery
+        grown = self._store.max_log_offset - self._noted_offset
+        many = delivery.changes > len(delivery.wheel) // SNAPSHOT_SHARE
+        if many or grown >= SNAPSHOT_LOG_BYTES:
+            await self.snapshot()
+
+    async def snapshot(self) -> None:
+        """The timers of this moment, on disk when this returns."""
+        log_offset = self._store.max_log_offset
+        self.delivery.changes = 0
+        pieces = []
+        for piece in self.delivery.wheel.copy():
+            pieces.append(piece)
+            await asyncio.sleep(0)
+        flushed = self._store.flushed_log_offset
+        while flushed < log_offset:
+            await asyncio.sleep(FLUSH_WAIT_S)
+            flushed = self._store.flushed_log_offset
+        try:
+            await asyncio.to_thread(write_snapshot, self._path, log_offset, pieces)
+        except OSError as error:  # a full disk: the log still has everything
+            log.error("timer snapshot not written path=%s error=%s", self._path, error)
+        self._noted_offset = log_offset
+
+
+def timer_feature(
+    rules: TimerRules,
+    recall_rules: RecallRules,
+    *,
+    folder: Path,
+    flush_ms: int,
+    store: TimerLog,
+    topics: TopicTable,
+    writer: Callable[[], Writer],
+    clock: Clock,
+) -> Feature:
+    """`writer` is asked for at run time: it is made from the features' own rewrites."""
+    timers = Timers(folder / "pending", store, writer, clock)
+    delivery = timers.delivery
+    recall = Recall(recall_rules, timers=delivery, topics=topics, store=store, clock=clock)
+
+    def ensure_topic(entry: DispatchEntry) -> None:
+        """Like 5.x, but not before there is a timer: brokers without any look like 4.9's."""
+        if entry.topic == TIMER_TOPIC and topics.get(TIMER_TOPIC) is None:
+            topics.create_in_send_back(TIMER_TOPIC, 1)
+
+    return Feature(
+        "timer",
+        claims=CLAIMS,
+        handlers={RequestCode.RECALL_MESSAGE: recall.handle},
+        rewrites=(TimerAdmission(rules, clock).rewrite,),
+        dispatchers=(delivery.stored, ensure_topic),
+        replays=(Replay(timers.since, timers.see, timers.finish),),
+        services=(
+            Periodic("deliver timed messages", TICK_S, timers.run),
+            Periodic("note timers on disk", flush_ms / 1000, timers.note_on_disk),
+        ),
+        needs=(delivery.oldest,),
+        rolls=(delivery.roll,),
+        reply_fields=(recall.handle_field,),
+    )

@@ -1,0 +1,186 @@
+"""Transactional messages: a half is stored out of sight, its producer's verdict (37) delivers or drops it.
+
+The way of a message: send -> `rewrite` (half topic) -> END_TRANSACTION, or CHECK_TRANSACTION_STATE and then
+END_TRANSACTION (`transaction_check`) -> its own topic and an op message (`transaction_ledger`).
+A transaction ends once, whatever copies of the half there are and whoever says so how often: RocketMQ delivers a
+message again for every commit it gets.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final, Protocol
+
+from rocketeer.broker.clients import ClientTable
+from rocketeer.broker.feature import Feature, Periodic, Replay
+from rocketeer.broker.features import transaction_forms as forms
+from rocketeer.broker.features.transaction_check import CheckRules, Checks
+from rocketeer.broker.features.transaction_ledger import Ledger
+from rocketeer.broker.features.transaction_table import HalfLog, HalfTable
+from rocketeer.broker.offsets import ConsumerOffsets
+from rocketeer.broker.topics import TopicTable
+from rocketeer.broker.writer import Put, Writer
+from rocketeer.clock import Clock
+from rocketeer.errors import BadMessageId, RequestRefused
+from rocketeer.model.property_names import PGROUP, TRAN_MSG
+from rocketeer.model.topic import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC
+from rocketeer.protocol.codes import RequestCode, ResponseCode
+from rocketeer.protocol.command import Command, reply
+from rocketeer.protocol.headers.base import decode_header
+from rocketeer.protocol.headers.transaction import EndTransactionHeader, ResumeCheckHalfMessageHeader
+from rocketeer.record.flags import TX_COMMIT, TX_ROLLBACK
+from rocketeer.record.ids import parse_offset_msg_id
+from rocketeer.record.layout import PendingMessage, StoredMessage
+from rocketeer.record.properties import find_property
+from rocketeer.remoting.server import Connection
+
+log = logging.getLogger(__name__)
+
+NOTE_S: Final = 1.0
+UNKNOWN: Final = 0
+NOT_FOUND: Final = "Find prepared transaction message failed"
+ENDED: Final = "The transaction has ended before, or was set aside"
+RESUME_FAILED: Final = "Put message back to RMQ_SYS_TRANS_HALF_TOPIC failed."
+
+
+class HalfSends:
+    """What becomes of a transactional message that is sent."""
+
+    def __init__(self, *, broker_ip: str, rejected: bool) -> None:
+        self._broker_ip = broker_ip
+        self._rejected = rejected
+
+    def rewrite(self, message: PendingMessage) -> None:
+        if not forms.is_half(message):
+            return
+        if self._rejected:
+            raise RequestRefused(
+                ResponseCode.NO_PERMISSION,
+                f"the broker[{self._broker_ip}] sending transaction message is forbidden",
+            )
+        if find_property(message.properties, PGROUP.encode()) is None:
+            # Nobody could end it, and nobody could be asked.
+            raise RequestRefused(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"a transaction message needs its producer group, property {PGROUP}",
+            )
+        forms.make_half(message)
+
+
+class Verdicts:
+    """END_TRANSACTION (37), and 323 for operators."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+
+    def end(self, command: Command, connection: Connection) -> Command | None:
+        """Mostly one-way: a wrong one is logged and changes nothing."""
+        header = decode_header(EndTransactionHeader, command.ext)
+        try:
+            return self._end(header, command, connection)
+        except RequestRefused as refusal:
+            log.warning("end of transaction refused remote=%s header=%s reason=%s",
+                        connection.remote, header, refusal)  # fmt: skip
+            raise
+
+    def _end(self, header: EndTransactionHeader, command: Command, connection: Connection) -> Command | None:
+        if header.verdict == UNKNOWN:
+            log.info("transaction still open remote=%s header=%s remark=%s",
+                     connection.remote, header, command.remark)  # fmt: skip
+            return reply(command)
+        if header.verdict not in (TX_COMMIT, TX_ROLLBACK):
+            raise RequestRefused(
+                ResponseCode.SYSTEM_ERROR,
+                f"commitOrRollback is {header.verdict}: {TX_COMMIT} commits, {TX_ROLLBACK} rolls back, 0 is unknown",
+            )
+        half = self._half(header)
+        self._ledger.table.catch_up()
+        pending = self._ledger.table.find(half)
+        if pending is None:
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, ENDED)
+
+        def done(put: Put) -> None:
+            if not command.is_oneway:
+                connection.send(reply(command, put.code, put.remark))
+            elif put.remark is not None:
+                log.error("end of transaction not stored header=%s reason=%s", header, put.remark)
+
+        if header.verdict == TX_ROLLBACK:
+            self._ledger.rollback(half, pending, done)
+            return None
+        try:
+            self._ledger.commit(half, pending, done)
+        except ValueError as error:
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"{NOT_FOUND}: {error}") from None
+        return None
+
+    def _half(self, header: EndTransactionHeader) -> StoredMessage:
+        half = self._ledger.store.message_at(header.log_offset)
+        if half is None or half.topic != TRANS_HALF_TOPIC:
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, NOT_FOUND)
+        if half.properties_dict().get(PGROUP) != header.producer_group:
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, "The producer group wrong")
+        if half.queue_offset != header.half_queue_offset:
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, "The transaction state table offset wrong")
+        return half
+
+    def resume(self, command: Command, connection: Connection) -> Command:
+        """323: ask after a half from the beginning, also after one that was set aside."""
+        header = decode_header(ResumeCheckHalfMessageHeader, command.ext)
+        try:
+            _, log_offset = parse_offset_msg_id(header.msg_id or "")
+        except BadMessageId as error:
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"{RESUME_FAILED} {error}") from None
+        message = self._ledger.store.message_at(log_offset)
+        if message is None or message.topic not in (TRANS_HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC):
+            raise RequestRefused(
+                ResponseCode.SYSTEM_ERROR,
+                f"{RESUME_FAILED} {header.msg_id} is no half message of this broker",
+            )
+        put = self._ledger.resume(message)
+        if not put.stored:
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, RESUME_FAILED)
+        return reply(command)
+
+
+class TransactionStore(HalfLog, Protocol):
+    """What transactions ask of the store."""
+
+
+def transaction_feature(
+    *,
+    store: TransactionStore,
+    clients: ClientTable[Connection],
+    topics: TopicTable,
+    offsets: ConsumerOffsets,
+    writer: Callable[[], Writer],
+    clock: Clock,
+    rules: CheckRules,
+    store_host: bytes,
+    broker_ip: str,
+    rejected: bool,
+    persist: Callable[[], Awaitable[None]],
+) -> Feature:
+    """`writer` is asked for at run time: it is made from the features' own rewrites."""
+    table = HalfTable(store, offsets)
+    ledger = Ledger(table, store=store, topics=topics, writer=writer, clock=clock, store_host=store_host)
+    checks = Checks(ledger, rules, clients=clients, topics=topics, clock=clock, persist=persist)
+    verdicts = Verdicts(ledger)
+    return Feature(
+        "transactions",
+        claims=(TRAN_MSG,),
+        handlers={
+            RequestCode.END_TRANSACTION: verdicts.end,
+            RequestCode.RESUME_CHECK_HALF_MESSAGE: verdicts.resume,
+        },
+        rewrites=(HalfSends(broker_ip=broker_ip, rejected=rejected).rewrite,),
+        replays=(Replay(since=table.load, see=table.see),),
+        services=(
+            Periodic("ask after transactions", rules.interval_ms / 1000, checks.run),
+            Periodic(
+                "note half messages", NOTE_S, table.catch_up
+            ),  # so that nobody finds a minute's worth of them
+        ),
+        state=(table,),
+        needs=(lambda: next(iter(table.pending), None),),
+        rolls=(ledger.roll,),
+    )

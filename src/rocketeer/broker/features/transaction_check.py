@@ -1,0 +1,176 @@
+"""Asks producers how transactions ended (CHECK_TRANSACTION_STATE) when nobody said so in time.
+
+The rules are RocketMQ 4.9.8's: in the order of the half queue, every interval; not before `transactionTimeOut` (or
+the message's own immunity time); each time the half is appended anew with its count, and after `transactionCheckMax`
+times it is set aside. Any member of the producer's group may answer. Better than there: with no member to ask, the
+half waits and is not counted, and neither is it while it is immune.
+"""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Final
+
+from rocketeer.broker.clients import ClientTable
+from rocketeer.broker.features import transaction_forms as forms
+from rocketeer.broker.features.transaction_ledger import Ledger
+from rocketeer.broker.topics import TopicTable
+from rocketeer.clock import Clock
+from rocketeer.model.property_names import PGROUP, TRAN_PREPARED_QUEUE_OFFSET, TRANSACTION_CHECK_TIMES
+from rocketeer.model.topic import TRANS_HALF_TOPIC
+from rocketeer.protocol.codes import RequestCode
+from rocketeer.protocol.command import Command, request
+from rocketeer.protocol.headers.transaction import CheckTransactionStateHeader
+from rocketeer.record.entry import DispatchEntry
+from rocketeer.record.ids import offset_msg_id
+from rocketeer.record.layout import PendingMessage, StoredMessage
+from rocketeer.remoting.server import Connection
+
+log = logging.getLogger(__name__)
+
+SLICE: Final = 32
+"""Halves looked at before the loop's other work has its turn."""
+UNREAD_BYTES_MAX: Final = 1 << 20
+"""A producer that does not read what it was asked is asked no more."""
+BEHIND_MAX: Final = 10_000
+"""A waiting half this far behind the end of its queue is appended anew: it would hold up progress for all."""
+
+
+@dataclass(frozen=True)
+class CheckRules:
+    """The part of the broker's configuration that checking depends on."""
+
+    timeout_ms: int
+    times_max: int
+    interval_ms: int
+
+
+class _Look(Enum):
+    """What came of looking at one half."""
+
+    DONE = auto()
+    WAITS = auto()
+    STOP = auto()
+
+
+class Checks:
+    """One round at a time; a round gives way to others every few halves."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        rules: CheckRules,
+        *,
+        clients: ClientTable[Connection],
+        topics: TopicTable,
+        clock: Clock,
+        persist: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._ledger = ledger
+        self._persist = persist
+        self._rules = rules
+        self._clients = clients
+        self._topics = topics
+        self._clock = clock
+        self._turn = 0
+        self._waiting: Counter[str] = Counter()
+
+    async def run(self) -> None:
+        """Look at every pending half that is old enough, and have the progress saved."""
+        for _ in self.round():
+            await asyncio.sleep(0)
+        if self._ledger.table.take_dirty():
+            # Without delay: a Java broker that takes over after a crash takes copies for other messages.
+            await self._persist()
+
+    def round(self) -> Iterator[None]:
+        """The round in slices."""
+        table = self._ledger.table
+        table.catch_up()
+        if table.read_to:  # there is one to speak of
+            self._topics.create_in_send_back(TRANS_HALF_TOPIC, 1)
+        self._ledger.pay()
+        began_ms = self._clock.now_ms()
+        self._waiting.clear()
+        some_wait = False
+        for number, log_offset in enumerate(list(table.pending), 1):
+            if log_offset in table.pending:  # nobody ended it since the round began
+                look = self._look(log_offset, began_ms, some_wait)
+                if look is _Look.STOP:
+                    break
+                some_wait = some_wait or look is _Look.WAITS
+            if number % SLICE == 0:
+                yield
+        while table.advance_ops():
+            yield
+        table.commit_progress()
+        for group, count in self._waiting.items():
+            log.warning(
+                "half messages wait: no producer of their group is here group=%s count=%d", group, count
+            )
+
+    def _look(self, log_offset: int, began_ms: int, some_wait: bool) -> _Look:
+        half = self._ledger.store.message_at(log_offset)
+        if half is None:
+            log.warning("half message gone log_offset=%d", log_offset)
+            self._ledger.table.forget(log_offset)
+            return _Look.DONE
+        properties = half.properties_dict()
+        times = forms.check_times(properties)
+        if TRANSACTION_CHECK_TIMES in properties and times >= self._rules.times_max:
+            return _Look.DONE if self._ledger.set_aside(half, passed_by=some_wait) else _Look.STOP
+        if half.store_ms >= began_ms:
+            return _Look.STOP
+        age_ms = self._clock.now_ms() - half.born_ms
+        immunity_ms = forms.immunity_ms(properties, self._rules.timeout_ms)
+        if immunity_ms is None:
+            if 0 <= age_ms < self._rules.timeout_ms:
+                return _Look.STOP
+        elif age_ms < immunity_ms:
+            if TRAN_PREPARED_QUEUE_OFFSET in properties:
+                return self._wait(half, some_wait)
+            return self._move(half, forms.immune_again(half), some_wait)
+        group = properties.get(PGROUP, "")
+        member = self._member(group)
+        if member is None:
+            self._waiting[group] += 1
+            return self._wait(half, some_wait)
+        copy = self._ledger.append_again(half, forms.asked_again(half), passed_by=some_wait)
+        if copy is None:
+            return _Look.STOP
+        member.send(_question(half, copy))
+        return _Look.DONE
+
+    def _wait(self, half: StoredMessage, some_wait: bool) -> _Look:
+        if self._ledger.table.read_to - half.queue_offset < BEHIND_MAX:
+            return _Look.WAITS
+        return self._move(half, forms.moved(half), some_wait)
+
+    def _move(self, half: StoredMessage, copy: PendingMessage, some_wait: bool) -> _Look:
+        entry = self._ledger.append_again(half, copy, passed_by=some_wait)
+        return _Look.STOP if entry is None else _Look.DONE
+
+    def _member(self, group: str) -> Connection | None:
+        """A living member of the group, each in turn."""
+        members = [
+            member.connection
+            for member in self._clients.producers_of(group)
+            if not member.connection.closed and member.connection.unread_bytes < UNREAD_BYTES_MAX
+        ]
+        self._turn += 1
+        return members[self._turn % len(members)] if members else None
+
+
+def _question(half: StoredMessage, copy: DispatchEntry) -> Command:
+    header = CheckTransactionStateHeader(
+        half_queue_offset=copy.queue_offset,
+        log_offset=copy.log_offset,
+        msg_id=half.uniq_key,
+        transaction_id=half.uniq_key,
+        offset_msg_id=offset_msg_id(half.store_host, copy.log_offset),
+    )
+    body = forms.question(half, copy)
+    return request(RequestCode.CHECK_TRANSACTION_STATE, header, body=body, oneway=True)

@@ -1,0 +1,209 @@
+"""How transactional messages are stored on each of their ways, as RocketMQ 4.9.8 stores them. Pure.
+
+A half message waits in RMQ_SYS_TRANS_HALF_TOPIC, where it is appended anew whenever its producer is asked. A message
+in RMQ_SYS_TRANS_OP_HALF_TOPIC, whose body is the half's queue offset, says that the half there is settled.
+"""
+
+from hashlib import blake2b
+from typing import Final
+
+import msgspec
+
+from rocketeer.model.property_names import (
+    CHECK_IMMUNITY_TIME_IN_SECONDS,
+    DELAY,
+    PGROUP,
+    REAL_QID,
+    REAL_TOPIC,
+    TAGS,
+    TRAN_MSG,
+    TRAN_PREPARED_QUEUE_OFFSET,
+    TRANSACTION_CHECK_TIMES,
+    WAIT,
+)
+from rocketeer.model.topic import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
+from rocketeer.record.dispatch_entry import DispatchEntry
+from rocketeer.record.flags import TX_COMMIT, tx_state, with_tx_state
+from rocketeer.record.layout import PendingMessage, StoredMessage, encode_record
+from rocketeer.record.properties import decode_properties, encode_properties, find_property
+
+QUEUE_ID: Final = 0
+"""Half and op messages have one queue each."""
+SETTLED_TAG: Final = "d"
+LATER: Final = (DELAY, "TIMER_DELIVER_MS", "TIMER_DELAY_MS", "TIMER_DELAY_SEC")
+"""A transactional message is never delayed as well: RocketMQ's client drops its level."""
+
+_OP_PROPERTIES: Final = encode_properties({TAGS: SETTLED_TAG, WAIT: "true"})
+
+
+# --- on the way in ------------------------------------------------------------------------------
+
+
+def is_half(message: PendingMessage) -> bool:
+    """Whether the sender means it as a half message.
+
+    A committed message keeps TRAN_MSG for good: one that is consumed again, or dies, is no half.
+    """
+    flag = find_property(message.properties, TRAN_MSG.encode())
+    return (
+        flag is not None
+        and flag.lower() == b"true"
+        and message.reconsume_times == 0
+        and tx_state(message.sys_flag) != TX_COMMIT
+    )
+
+
+def make_half(message: PendingMessage) -> None:
+    """Move a message to the half topic, remembering where it belongs."""
+    properties = decode_properties(message.properties)
+    for name in LATER:
+        properties.pop(name, None)
+    properties[REAL_TOPIC] = message.topic
+    properties[REAL_QID] = str(message.queue_id)
+    message.properties = encode_properties(properties)
+    message.sys_flag = with_tx_state(message.sys_flag, 0)
+    message.topic = TRANS_HALF_TOPIC
+    message.queue_id = QUEUE_ID
+
+
+# --- on the ways out ----------------------------------------------------------------------------
+
+
+def committed(half: StoredMessage, prepared_offset: int) -> PendingMessage:
+    """The message as consumers get it; raises ValueError when it does not say where it belongs."""
+    properties = half.properties_dict()
+    topic, queue_id = properties.get(REAL_TOPIC), properties.get(REAL_QID, "")
+    if not topic or not (queue_id.isascii() and queue_id.isdigit() and len(queue_id) < 10):
+        raise ValueError(f"{REAL_TOPIC} is {topic!r} and {REAL_QID} {queue_id!r}")
+    message = _copy(half, topic, half.properties)
+    message.queue_id = int(queue_id)
+    message.sys_flag = with_tx_state(half.sys_flag, TX_COMMIT)
+    message.prepared_offset = prepared_offset
+    return message
+
+
+def settled(half_offset: int, *, now_ms: int, store_host: bytes) -> PendingMessage:
+    """The op message for the half at a queue offset."""
+    return PendingMessage(
+        topic=TRANS_OP_HALF_TOPIC,
+        queue_id=QUEUE_ID,
+        flag=0,
+        sys_flag=0,
+        born_ms=now_ms,
+        born_host=store_host,
+        body=str(half_offset).encode(),
+        properties=_OP_PROPERTIES,
+    )
+
+
+def settled_offsets(body: bytes) -> list[int]:
+    """The queue offsets an op message speaks of; RocketMQ 5 puts several into one, with commas."""
+    return [int(part) for part in body.split(b",") if part.isdigit()]
+
+
+def asked_again(half: StoredMessage) -> PendingMessage:
+    """The half, asked after once more."""
+    properties = half.properties_dict()
+    properties[TRANSACTION_CHECK_TIMES] = str(check_times(properties) + 1)
+    return _copy(half, TRANS_HALF_TOPIC, encode_properties(properties))
+
+
+def immune_again(half: StoredMessage) -> PendingMessage:
+    """The half that nobody may be asked after yet; it says where it stood first."""
+    properties = half.properties_dict()
+    properties[TRANSACTION_CHECK_TIMES] = str(check_times(properties) + 1)
+    properties.setdefault(TRAN_PREPARED_QUEUE_OFFSET, str(half.queue_offset))
+    properties[WAIT] = "false"
+    return _copy(half, TRANS_HALF_TOPIC, encode_properties(properties))
+
+
+def moved(half: StoredMessage) -> PendingMessage:
+    """The half as it is, further on: the log's or the queue's old end must not hold it."""
+    properties = half.properties_dict()
+    properties.setdefault(TRANSACTION_CHECK_TIMES, "0")  # what marks a copy
+    return _copy(half, TRANS_HALF_TOPIC, encode_properties(properties))
+
+
+def resumed(message: StoredMessage) -> PendingMessage:
+    """A half (or one set aside) that is to be asked after from the beginning."""
+    properties = message.properties_dict()
+    properties[TRANSACTION_CHECK_TIMES] = "0"
+    return _copy(message, TRANS_HALF_TOPIC, encode_properties(properties))
+
+
+def set_aside(half: StoredMessage) -> PendingMessage:
+    """The half that was asked after too often."""
+    return _copy(half, TRANS_CHECK_MAX_TIME_TOPIC, half.properties)
+
+
+def question(half: StoredMessage, copy: DispatchEntry) -> bytes:
+    """The body of CHECK_TRANSACTION_STATE: the message as its producer knows it, where the copy now lies."""
+    properties = half.properties_dict()
+    properties[TRANSACTION_CHECK_TIMES] = str(check_times(properties) + 1)
+    properties[WAIT] = "false"
+    real_queue = properties.get(REAL_QID, "")
+    asked = msgspec.structs.replace(
+        half,
+        topic=properties.get(REAL_TOPIC, half.topic),
+        queue_id=int(real_queue) if real_queue.isdigit() else half.queue_id,
+        queue_offset=copy.queue_offset,
+        log_offset=copy.log_offset,
+        properties=encode_properties(properties),
+    )
+    return encode_record(asked)
+
+
+def _copy(message: StoredMessage, topic: str, properties: bytes) -> PendingMessage:
+    return PendingMessage(
+        topic=topic,
+        queue_id=QUEUE_ID,
+        flag=message.flag,
+        sys_flag=message.sys_flag,
+        born_ms=message.born_ms,
+        born_host=message.born_host,
+        body=message.body,
+        properties=properties,
+        reconsume_times=message.reconsume_times,
+    )
+
+
+# --- what a half says of itself -----------------------------------------------------------------
+
+
+def check_times(properties: dict[str, str]) -> int:
+    """How often its producer was asked; what is no number counts as in RocketMQ."""
+    return _number(properties.get(TRANSACTION_CHECK_TIMES, "0"))
+
+
+def immunity_ms(properties: dict[str, str], usual_ms: int) -> int | None:
+    """How long after its birth nobody may be asked, if the sender chose it; no number means the usual time."""
+    text = properties.get(CHECK_IMMUNITY_TIME_IN_SECONDS)
+    if text is None:
+        return None
+    seconds = _number(text)
+    return usual_ms if seconds == -1 else seconds * 1000
+
+
+def _number(text: str) -> int:
+    body = text[1:] if text[:1] in ("-", "+") else text
+    return int(text) if body.isascii() and body.isdigit() and len(body) < 19 else -1
+
+
+def is_copy(half: StoredMessage) -> bool:
+    """Whether it was appended anew, so that there was an earlier one."""
+    return (
+        find_property(half.properties, TRANSACTION_CHECK_TIMES.encode()) is not None
+        or find_property(half.properties, TRAN_PREPARED_QUEUE_OFFSET.encode()) is not None
+    )
+
+
+def identity(message: StoredMessage) -> int:
+    """The same for all copies of one half, and for no other: which send it was, and when it was born where."""
+    key = b"%b|%d|%b|%d|%b" % (
+        (message.uniq_key or "").encode(),
+        message.born_ms,
+        message.born_host,
+        message.body_crc,
+        find_property(message.properties, PGROUP.encode()) or b"",
+    )
+    return int.from_bytes(blake2b(key, digest_size=8).digest(), "big")

@@ -1,0 +1,152 @@
+"""Every write that moves a half message: commit, rollback, asked again, set aside; the table follows each at once.
+
+What ends a half before an earlier one is settled is also said by an op message: progress cannot pass it yet.
+"""
+
+import logging
+from collections.abc import Callable
+from itertools import islice
+from typing import Final, Protocol
+
+from rocketeer.broker.features import transaction_forms as forms
+from rocketeer.broker.features.transaction_table import HalfTable
+from rocketeer.broker.topics import TopicTable
+from rocketeer.broker.writer import Done, Put, Writer
+from rocketeer.clock import Clock
+from rocketeer.model.topic import TRANS_CHECK_MAX_TIME_TOPIC
+from rocketeer.protocol.codes import ResponseCode
+from rocketeer.record.entry import DispatchEntry
+from rocketeer.record.layout import PendingMessage, StoredMessage
+
+log = logging.getLogger(__name__)
+
+ROLL_SLICE: Final = 64
+
+
+class Messages(Protocol):
+    """What the ledger asks of the store."""
+
+    def message_at(self, log_offset: int) -> StoredMessage | None: ...
+
+
+class Ledger:
+    """Belongs to the loop thread: each method appends and notes it in one go."""
+
+    def __init__(
+        self,
+        table: HalfTable,
+        *,
+        store: Messages,
+        topics: TopicTable,
+        writer: Callable[[], Writer],
+        clock: Clock,
+        store_host: bytes,
+    ) -> None:
+        self.table = table
+        self.store = store
+        self._topics = topics
+        self._writer = writer
+        self._clock = clock
+        self._store_host = store_host
+
+    # --- verdicts ----------------------------------------------------------------------------
+
+    def commit(self, half: StoredMessage, log_offset: int, done: Done) -> None:
+        """Give the message to its consumers; `half` is the copy the verdict names, `log_offset` the pending one.
+
+        Raises ValueError for a half that does not say where it belongs.
+        """
+        put = self._put(forms.committed(half, half.log_offset))
+        if put.stored:
+            self._settled(self.table.settle(log_offset, half), done)
+        else:
+            done(put)
+
+    def rollback(self, half: StoredMessage, log_offset: int, done: Done) -> None:
+        self._settled(self.table.settle(log_offset, half), done)
+
+    # --- waiting on --------------------------------------------------------------------------
+
+    def append_again(
+        self, half: StoredMessage, copy: PendingMessage, *, passed_by: bool
+    ) -> DispatchEntry | None:
+        """Let a pending half go on as its copy; None when the store takes nothing now."""
+        put = self._put(copy)
+        if not put.stored:
+            log.warning(
+                "half message not appended again log_offset=%d reason=%s", half.log_offset, put.remark
+            )
+            return None
+        entry = put.appended[0]
+        self._passed(self.table.replace(half, entry), passed_by)
+        return entry
+
+    def set_aside(self, half: StoredMessage, *, passed_by: bool) -> bool:
+        """Nobody knows how it ended: it is kept where operators find it."""
+        self._topics.create_in_send_back(TRANS_CHECK_MAX_TIME_TOPIC, 1)
+        put = self._put(forms.set_aside(half))
+        if not put.stored:
+            log.warning("half message not set aside log_offset=%d reason=%s", half.log_offset, put.remark)
+            return False
+        log.error(
+            "half message set aside: asked after too often id=%s log_offset=%d topic=%s offset=%d",
+            half.uniq_key, half.log_offset, TRANS_CHECK_MAX_TIME_TOPIC, put.appended[0].queue_offset,
+        )  # fmt: skip
+        self._passed(self.table.settle(half.log_offset, half), passed_by)
+        return True
+
+    def roll(self, below: int) -> bool:
+        """Take a slice of the halves in the log below an offset further on; True when there are none left."""
+        pending = self.table.pending
+        for log_offset in [place for place in islice(pending, ROLL_SLICE) if place < below]:
+            half = self.store.message_at(log_offset)
+            if half is None:
+                self.table.forget(log_offset)
+            elif self.append_again(half, forms.moved(half), passed_by=False) is None:
+                return False
+        return next(iter(pending), below) >= below
+
+    def resume(self, message: StoredMessage) -> Put:
+        """Ask after it from the beginning, pending or set aside."""
+        put = self._put(forms.resumed(message))
+        if put.stored:
+            self.table.catch_up()
+            pending = self.table.find(message)
+            if pending is not None and pending != put.appended[0].log_offset:
+                self.write_op(self.table.settle(pending, message))
+            self.table.note_copy(message, put.appended[0])
+        return put
+
+    # --- op messages -------------------------------------------------------------------------
+
+    def write_op(self, half_offset: int, done: Done | None = None) -> None:
+        """Say that the half there is settled; owed when the store takes nothing now."""
+
+        def written(put: Put) -> None:
+            if not put.stored:
+                self.table.owed.append(half_offset)
+            if done is not None:
+                done(put)
+
+        op = forms.settled(half_offset, now_ms=self._clock.now_ms(), store_host=self._store_host)
+        self._writer().put(op, written, wait=done is not None, as_it_is=True)
+
+    def pay(self) -> None:
+        """Write the op messages that are owed."""
+        owed, self.table.owed = self.table.owed, []
+        for half_offset in owed:
+            self.write_op(half_offset)
+
+    def _settled(self, half_offset: int, done: Done) -> None:
+        # Whatever becomes of the op message, the verdict stands; the answer waits for the disk if sends do.
+        self.write_op(half_offset, lambda put: done(Put(ResponseCode.SUCCESS, None, put.appended)))
+
+    def _passed(self, half_offset: int, passed_by: bool) -> None:
+        if passed_by:
+            self.write_op(half_offset)
+
+    def _put(self, message: PendingMessage) -> Put:
+        outcome: list[Put] = []
+        self._writer().put(message, outcome.append, wait=False, as_it_is=True)
+        (put,) = outcome
+        return put

@@ -1,0 +1,177 @@
+"""Which groups filter which topics by which expression: config/consumerFilter.json in memory.
+
+Heartbeats fill it, pulls that rely on the heartbeat read it, dispatch computes bloom bits from it. A group that left
+stays for a day, so that its bits go on being computed and a restart of its members costs nothing.
+"""
+
+import logging
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from rocketeer.clock import Clock
+from rocketeer.filter.bloom import BloomData, BloomFilter, mask_of
+from rocketeer.filter.sql import BadSqlExpression, SqlFilter, sql_filter
+from rocketeer.model.subscription import SQL92, TAG, Subscription
+from rocketeer.protocol.bodies.filters import FilterRecord, decode_filters, encode_filters
+
+log = logging.getLogger(__name__)
+
+DEAD_AT_LOAD_MS = 30_000
+"""A group found in the file is taken to have left so long ago: it is not connected yet."""
+
+
+@dataclass(slots=True)
+class FilterData:
+    """One group's filter on one topic."""
+
+    topic: str
+    group: str
+    expression: str
+    compiled: SqlFilter
+    born_ms: int
+    """Messages stored later have the group's bloom bits, earlier ones do not."""
+    client_version: int
+    bloom: BloomData
+    mask: int
+    dead_ms: int = 0
+
+    @property
+    def is_dead(self) -> bool:
+        return self.dead_ms >= self.born_ms
+
+
+class FilterTable:
+    """All filters by topic and group; only expressions that compile are in it."""
+
+    file_name = "consumerFilter.json"
+
+    def __init__(self, bloom: BloomFilter, clock: Clock, *, keep_dead_ms: int) -> None:
+        self.bloom = bloom
+        self._clock = clock
+        self._keep_dead_ms = keep_dead_ms
+        self._by_topic: dict[str, dict[str, FilterData]] = {}
+        self._dirty = False
+
+    # --- asking ------------------------------------------------------------------------------
+
+    def get(self, topic: str, group: str) -> FilterData | None:
+        return self._by_topic.get(topic, {}).get(group)
+
+    def of_topic(self, topic: str) -> Iterable[FilterData]:
+        return self._by_topic.get(topic, {}).values()
+
+    def __iter__(self) -> Iterator[FilterData]:
+        return (data for groups in self._by_topic.values() for data in groups.values())
+
+    # --- what heartbeats say -----------------------------------------------------------------
+
+    def register(self, group: str, subscriptions: Iterable[Subscription]) -> BadSqlExpression | None:
+        """Take a group's subscriptions over; the first bad expression, if there is one, for whoever sent it."""
+        bad: BadSqlExpression | None = None
+        topics = set()
+        for subscription in subscriptions:
+            topics.add(subscription.topic)
+            if subscription.kind == SQL92 and not subscription.class_filter:
+                try:
+                    self._put(group, subscription)
+                except BadSqlExpression as error:
+                    bad = bad or error
+        for data in self:
+            if data.group == group and data.topic not in topics and not data.is_dead:
+                self._die(data)
+        return bad
+
+    def _put(self, group: str, subscription: Subscription) -> None:
+        old = self.get(subscription.topic, group)
+        if old is not None and old.expression == subscription.expression:
+            if old.client_version <= subscription.version:
+                self._dirty |= old.client_version != subscription.version or old.is_dead
+                old.client_version = subscription.version
+                old.dead_ms = 0
+            return
+        if old is not None and old.client_version >= subscription.version:
+            sql_filter(subscription.expression)  # an older member's; a bad one is told so all the same
+            return
+        try:
+            compiled = sql_filter(subscription.expression)
+        except BadSqlExpression:
+            if old is not None:  # the group's newest wish cannot be met: rather tell than serve an old one
+                self._remove(old)
+            raise
+        bloom = self.bloom.data(f"{group}#{subscription.topic}")
+        self._by_topic.setdefault(subscription.topic, {})[group] = FilterData(
+            subscription.topic, group, subscription.expression, compiled,
+            born_ms=self._clock.now_ms(), client_version=subscription.version, bloom=bloom, mask=mask_of(bloom),
+        )  # fmt: skip
+        self._dirty = True
+        log.info(
+            "filter registered group=%s topic=%s version=%d", group, subscription.topic, subscription.version
+        )
+
+    def unregister(self, group: str) -> None:
+        """The group has no member any more."""
+        for data in self:
+            if data.group == group and not data.is_dead:
+                self._die(data)
+
+    def _die(self, data: FilterData) -> None:
+        data.dead_ms = max(self._clock.now_ms(), data.born_ms)
+        self._dirty = True
+
+    def _remove(self, data: FilterData) -> None:
+        groups = self._by_topic[data.topic]
+        del groups[data.group]
+        if not groups:
+            del self._by_topic[data.topic]
+        self._dirty = True
+
+    def expire(self) -> None:
+        """Forget groups that left too long ago."""
+        now_ms = self._clock.now_ms()
+        for data in list(self):
+            if data.is_dead and now_ms - data.dead_ms >= self._keep_dead_ms:
+                log.info("filter forgotten group=%s topic=%s", data.group, data.topic)
+                self._remove(data)
+
+    # --- the file ----------------------------------------------------------------------------
+
+    def encode(self) -> str:
+        self.expire()
+        return encode_filters(
+            [
+                FilterRecord(
+                    data.topic, data.group, data.expression, SQL92, data.born_ms, data.dead_ms,
+                    data.client_version, data.bloom.positions, data.bloom.bits,
+                )
+                for data in self
+            ]
+        ).decode()  # fmt: skip
+
+    def decode(self, text: str) -> None:
+        """What was saved. With bloom filters of another size all of it is forgotten: the stored bits mean nothing."""
+        now_ms = self._clock.now_ms()
+        loaded: dict[str, dict[str, FilterData]] = {}
+        for record in decode_filters(text.encode()):
+            bloom = BloomData(record.positions, record.bits)
+            if not self.bloom.is_valid(bloom):
+                log.warning(
+                    "filters forgotten: the size of the bloom filter changed to bits=%d", self.bloom.bits
+                )
+                return
+            if record.kind in ("", TAG):
+                continue
+            try:
+                compiled = sql_filter(record.expression)
+            except BadSqlExpression as error:
+                log.error("filter not loaded group=%s topic=%s reason=%s", record.group, record.topic, error)
+                continue
+            dead_ms = record.dead_ms or max(now_ms - DEAD_AT_LOAD_MS, record.born_ms)
+            loaded.setdefault(record.topic, {})[record.group] = FilterData(
+                record.topic, record.group, record.expression, compiled, record.born_ms, record.client_version,
+                bloom, mask_of(bloom), dead_ms,
+            )  # fmt: skip
+        self._by_topic = loaded
+
+    def take_dirty(self) -> bool:
+        dirty, self._dirty = self._dirty, False
+        return dirty

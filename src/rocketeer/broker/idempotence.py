@@ -1,0 +1,208 @@
+"""Producers that may send again: a message with a known mark is answered with its first place, and not stored again.
+
+Two tables say where to look, the log says what is true. They are made from the log: while it is written, and at
+start from where the last snapshot stands (see `docs/adr/0005-idempotent-producers.md`).
+"""
+
+import hashlib
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from rocketeer.broker.known_ids import KnownIds
+from rocketeer.broker.producer_marks import Mark, counts, read_mark, read_sent
+from rocketeer.broker.sequences import Key, Sequences
+from rocketeer.clock import Clock
+from rocketeer.errors import RequestRefused
+from rocketeer.protocol.codes import ResponseCode
+from rocketeer.record.entry import DispatchEntry
+from rocketeer.record.layout import StoredMessage
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Window:
+    """How much is remembered."""
+
+    ids: int = 4_000_000
+    sequences: int = 1_000
+    lanes: int = 200_000
+    idle_ms: int = 72 * 3_600_000
+
+
+class MarkedLog(Protocol):
+    """What looking things up asks of the store."""
+
+    def message_at(self, log_offset: int) -> StoredMessage | None: ...
+
+
+class Idempotence:
+    """Knows what is stored. Everything runs on the loop, but for the replay at start."""
+
+    def __init__(self, window: Window, store: MarkedLog, clock: Clock, *, salt: bytes) -> None:
+        self._window = window
+        self._store = store
+        self._clock = clock
+        self.reset(salt)
+
+    def reset(self, salt: bytes) -> None:
+        """Know nothing."""
+        window = self._window
+        self.salt = salt
+        self.ids = KnownIds(window.ids)
+        self.lanes = Sequences(window=window.sequences, lanes_max=window.lanes, idle_ms=window.idle_ms)
+        self.changed = False
+
+    # --- sends -------------------------------------------------------------------------------
+
+    def examine(self, topic: str, queue_id: int, messages: Sequence[tuple[bytes, bytes]]) -> "Resends | None":
+        """Which of the messages of a send are stored already; RequestRefused for a number out of order."""
+        if not counts(topic):
+            return None
+        marks = [read_mark(properties) for properties, _ in messages]
+        if not any(marks):
+            return None
+        found = Resends(self, topic, queue_id, marks)
+        next_of: dict[Key, int] = {}
+        seen: dict[Mark, int] = {}
+        for place, mark in enumerate(marks):
+            if mark is None:
+                found.fresh.append(place)
+            elif mark in seen:
+                found.twins[place] = seen[mark]
+            elif mark.dedup_id is not None:
+                known = self.find_id(mark)
+                found.note(place, known)
+            else:
+                key = (mark.producer, topic, queue_id)
+                assert mark.sequence is not None
+                expected = next_of.setdefault(key, self.lanes.expected(key))
+                if mark.sequence == expected:
+                    next_of[key] = expected + 1
+                    found.note(place, None)
+                else:
+                    found.note(place, self._resent(key, mark, expected, messages[place][1]))
+            if mark is not None:
+                seen.setdefault(mark, place)
+        return found
+
+    def _resent(self, key: Key, mark: Mark, expected: int, body: bytes) -> StoredMessage:
+        """The message of an earlier number."""
+        producer, topic, queue_id = key
+        assert mark.sequence is not None
+        where = f"producer {producer!r}, topic {topic!r}, queue {queue_id}"
+        if mark.sequence > expected:
+            raise RequestRefused(
+                ResponseCode.SEQUENCE_GAP,
+                f"{where}: sequence {expected} expected, got {mark.sequence}: those before it are not stored",
+            )
+        at = self.lanes.place(key, mark.sequence)
+        message = None if at is None else self._store.message_at(at)
+        if message is None or not _carries(message, mark):
+            raise RequestRefused(
+                ResponseCode.SEQUENCE_TOO_OLD,
+                f"{where}: sequence {expected} expected, got {mark.sequence}: it was stored, but too long ago to "
+                f"say where (known from {self.lanes.oldest_known(key)} on)",
+            )
+        if message.body != body:
+            raise RequestRefused(
+                ResponseCode.SEQUENCE_TAKEN,
+                f"{where}: sequence {expected} expected, got {mark.sequence}, which another message has: do two "
+                "producers use one id?",
+            )
+        return message
+
+    def find_id(self, mark: Mark) -> StoredMessage | None:
+        at = self.ids.find(self.hashed(mark))
+        message = None if at is None else self._store.message_at(at)
+        return message if message is not None and _carries(message, mark) else None
+
+    def hashed(self, mark: Mark) -> int:
+        """Salted, so that nobody can choose ids that fall into one place of the table."""
+        text = f"{mark.producer}\x01{mark.dedup_id}".encode("utf-8", "replace")
+        return int.from_bytes(hashlib.blake2b(text, digest_size=8, key=self.salt).digest(), "big")
+
+    def remember(self, mark: Mark, topic: str, queue_id: int, entry: DispatchEntry) -> None:
+        self.changed = True
+        if mark.sequence is None:
+            self.ids.add(self.hashed(mark), entry.log_offset)
+        else:
+            self.lanes.add((mark.producer, topic, queue_id), mark.sequence, entry.log_offset, entry.store_ms)
+
+    # --- the log at start --------------------------------------------------------------------
+
+    def see(self, entry: DispatchEntry) -> None:
+        """A message behind the snapshot. The first with a mark is its producer's, others were put back."""
+        message = self._store.message_at(entry.log_offset)
+        sent = None if message is None else read_sent(message)
+        if sent is None:
+            return
+        mark = sent.mark
+        if mark.sequence is None:
+            known = sent.put_back or self.find_id(mark) is not None
+        else:
+            expected = self.lanes.expected((mark.producer, sent.topic, sent.queue_id))
+            known = mark.sequence < expected or (sent.put_back and not expected)
+        if not known:
+            self.remember(mark, sent.topic, sent.queue_id, entry)
+
+    def expire(self) -> None:
+        gone = self.lanes.expire(self._clock.now_ms())
+        if gone:
+            self.changed = True
+            log.info("idle producers forgotten lanes=%d", gone)
+
+
+class Resends:
+    """The messages of one send: some stored long ago, some to be stored now."""
+
+    def __init__(self, table: Idempotence, topic: str, queue_id: int, marks: Sequence[Mark | None]) -> None:
+        self._table = table
+        self._topic = topic
+        self._queue_id = queue_id
+        self._marks = marks
+        self._known: dict[int, DispatchEntry] = {}
+        self.fresh: list[int] = []
+        self.twins: dict[int, int] = {}
+        """Messages that stand twice in one send, and where the first is."""
+
+    def note(self, place: int, message: StoredMessage | None) -> None:
+        if message is None:
+            self.fresh.append(place)
+        else:
+            self._known[place] = _entry(message)
+
+    def stored(self, entries: Sequence[DispatchEntry]) -> Sequence[DispatchEntry]:
+        places = dict(self._known)
+        for place, entry in zip(self.fresh, entries, strict=True):
+            places[place] = entry
+            mark = self._marks[place]
+            if mark is not None:
+                self._table.remember(mark, self._topic, self._queue_id, entry)
+        for place, first in self.twins.items():
+            places[place] = places[first]
+        return [places[place] for place in range(len(self._marks))]
+
+
+def _carries(message: StoredMessage, mark: Mark) -> bool:
+    sent = read_sent(message)
+    return sent is not None and sent.mark == mark
+
+
+def _entry(message: StoredMessage) -> DispatchEntry:
+    """The entry as the reply needs it."""
+    return DispatchEntry(
+        message.log_offset,
+        message.size,
+        message.topic,
+        message.queue_id,
+        message.queue_offset,
+        0,
+        message.store_ms,
+        message.keys or "",
+        message.uniq_key,
+        message.sys_flag,
+        message.prepared_offset,
+    )

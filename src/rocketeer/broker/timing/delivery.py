@@ -1,0 +1,147 @@
+"""Moves timed messages back to their topic and queue when they are due, and forward before their file goes.
+
+A slice at a time, a few milliseconds each, so that fifty thousand messages due in one second hold up nobody.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+
+from rocketeer.broker.timing.restoring import key_hash, timer_of
+from rocketeer.broker.timing.wheel import Timer, Wheel
+from rocketeer.broker.writer import Done, Put, Writer
+from rocketeer.clock import Clock
+from rocketeer.model.topic import TIMER_TOPIC
+from rocketeer.protocol.codes import ResponseCode
+from rocketeer.record.entry import DispatchEntry
+from rocketeer.record.layout import PendingMessage, StoredMessage
+from rocketeer.record.timers import delivered, due_ms, rolled_forward
+
+log = logging.getLogger(__name__)
+
+TAKE: Final = 64  # messages between two looks at the time
+SLICE_S: Final = 0.003
+ROUNDS: Final = 8  # of a slice, however slowly the clock goes
+PAUSE_S: Final = 0.5  # after the store refused a message: the disk is full
+ROLL_TAKE: Final = 128
+
+
+class TimerLog(Protocol):
+    """What timers ask of the store."""
+
+    @property
+    def min_log_offset(self) -> int: ...
+
+    @property
+    def max_log_offset(self) -> int: ...
+
+    @property
+    def flushed_log_offset(self) -> int: ...
+
+    def message_at(self, log_offset: int) -> StoredMessage | None: ...
+
+
+class TimerDelivery:
+    """The loop thread's: `tick` delivers, `roll` saves from deletion."""
+
+    def __init__(self, wheel: Wheel, store: TimerLog, writer: Callable[[], Writer], clock: Clock) -> None:
+        self.wheel = wheel
+        self.changes = 0
+        """Timers that began or ended since the last snapshot."""
+        self._store = store
+        self._writer = writer
+        self._clock = clock
+        self._paused_until_s = 0.0
+        self._ending = 0
+
+    def stored(self, entry: DispatchEntry) -> None:
+        """The dispatcher: a message that waits goes onto the wheel; one that somebody else ended leaves it."""
+        if entry.prepared_offset < 0 and entry.prepared_offset != self._ending:
+            self._ended_elsewhere(~entry.prepared_offset)
+        timer = timer_of(entry)
+        if timer is not None:
+            self.wheel.add(timer)
+            self.changes += 1
+
+    def store_end(self, message: PendingMessage, done: Done, *, wait: bool = False) -> None:
+        """Store a record that ends a timer, which has left the wheel already."""
+        self._ending = message.prepared_offset
+        self._writer().put(message, done, wait=wait, as_it_is=True)
+        self._ending = 0
+
+    def _ended_elsewhere(self, log_offset: int) -> None:
+        """On a slave its master ends timers: the wheel follows."""
+        message = self._store.message_at(log_offset)
+        if message is None or message.topic != TIMER_TOPIC:
+            return
+        timer = Timer(due_ms(message.properties), log_offset, key_hash(message.uniq_key))
+        self.changes += self.wheel.remove(timer)
+
+    def tick(self) -> bool:
+        """Deliver what is due, for a few milliseconds; True when more is due."""
+        self.wheel.advance(self._clock.now_ms())
+        until_s = self._clock.monotonic_s() + SLICE_S
+        if until_s - SLICE_S < self._paused_until_s:
+            return False
+        for _ in range(ROUNDS):
+            now_ms = self._clock.now_ms()
+            timers = self.wheel.take(now_ms, TAKE)
+            for at, timer in enumerate(timers):
+                if not self._deliver(timer, now_ms):
+                    self.wheel.give_back(timers[at:])
+                    self._paused_until_s = self._clock.monotonic_s() + PAUSE_S
+                    return False
+            if len(timers) < TAKE:
+                return False
+            if self._clock.monotonic_s() >= until_s:
+                break
+        return True
+
+    def oldest(self) -> int | None:
+        """The oldest log offset that is still needed."""
+        return self.wheel.oldest()
+
+    def roll(self, below: int) -> bool:
+        """Store again what waits below that log offset; True when nothing there waits any more."""
+        timers = self.wheel.take_below(below, ROLL_TAKE)
+        for at, timer in enumerate(timers):
+            message = self._store.message_at(timer.log_offset)
+            if message is None:
+                self._gone(timer)
+            elif not self._put(rolled_forward(message), "rolled forward"):
+                self._take_back(timers[at:])
+                return False
+        return len(timers) < ROLL_TAKE
+
+    def _take_back(self, timers: Sequence[Timer]) -> None:
+        for timer in timers:
+            self.wheel.add(timer)
+
+    def _deliver(self, timer: Timer, now_ms: int) -> bool:
+        """False when the store refuses it now."""
+        message = self._store.message_at(timer.log_offset)
+        if message is None:
+            self._gone(timer)
+            return True
+        due = delivered(message, now_ms)
+        if due is None:
+            log.error("timed message without a target dropped log_offset=%d", timer.log_offset)
+            return True
+        return self._put(due, "delivered")
+
+    def _put(self, message: PendingMessage, what: str) -> bool:
+        """One that the store will never take must not hold up those behind it."""
+        outcome: list[Put] = []
+        self.store_end(message, outcome.append)
+        (put,) = outcome
+        self.changes += put.stored
+        if put.code == ResponseCode.MESSAGE_ILLEGAL:
+            log.error(
+                "timed message not %s topic=%s log_offset=%d reason=%s",
+                what, message.topic, ~message.prepared_offset, put.remark,
+            )  # fmt: skip
+            return True
+        return put.stored
+
+    def _gone(self, timer: Timer) -> None:
+        log.error("timed message gone due_ms=%d log_offset=%d", timer.due_ms, timer.log_offset)

@@ -1,0 +1,115 @@
+"""RECALL_MESSAGE: a timed message that was not delivered yet never will be.
+
+The note of it is a record of the log, so it outlives a crash; the message's own record stays where it is.
+"""
+
+from dataclasses import dataclass
+
+from rocketeer.broker.timing.delivery import TimerDelivery, TimerLog
+from rocketeer.broker.timing.restoring import key_hash
+from rocketeer.broker.timing.wheel import Timer
+from rocketeer.broker.topics import TopicTable
+from rocketeer.broker.writer import Put
+from rocketeer.clock import Clock
+from rocketeer.errors import BadRecallHandle, RequestRefused
+from rocketeer.model.topic import RETRY_PREFIX, TIMER_TOPIC
+from rocketeer.protocol.codes import ResponseCode
+from rocketeer.protocol.command import Command, reply
+from rocketeer.protocol.headers.base import decode_header
+from rocketeer.protocol.headers.recall import RecallMessageHeader
+from rocketeer.protocol.recall_handle import RecallHandle
+from rocketeer.record.entry import DispatchEntry
+from rocketeer.record.layout import StoredMessage
+from rocketeer.record.timers import recalled, target
+from rocketeer.remoting.server import Connection
+
+
+@dataclass(frozen=True)
+class RecallRules:
+    """Whether messages may be recalled, and the name under which handles know this broker."""
+
+    enabled: bool
+    broker_name: str
+    region: str
+
+
+class Recall:
+    """Gives handles out with the replies to sends, and takes them."""
+
+    def __init__(
+        self,
+        rules: RecallRules,
+        *,
+        timers: TimerDelivery,
+        topics: TopicTable,
+        store: TimerLog,
+        clock: Clock,
+    ) -> None:
+        self._rules = rules
+        self._timers = timers
+        self._topics = topics
+        self._store = store
+        self._clock = clock
+
+    def handle_field(self, topic: str, entry: DispatchEntry) -> dict[str, str]:
+        """The handle, for the reply to the send that stored this message."""
+        if entry.topic != TIMER_TOPIC or entry.uniq_key is None or topic.startswith(RETRY_PREFIX):
+            return {}
+        handle = RecallHandle(topic, self._rules.broker_name, entry.tag_code, entry.uniq_key)
+        return {"recallHandle": handle.encode()}
+
+    def handle(self, command: Command, connection: Connection) -> Command | None:
+        header = decode_header(RecallMessageHeader, command.ext)
+        region = {"MSG_REGION": self._rules.region}
+        try:
+            timer, message = self._find(header)
+        except RequestRefused as refusal:
+            return reply(command, refusal.code, refusal.remark, region)
+        topic, message_id = header.topic, message.uniq_key or ""
+        self._timers.wheel.remove(timer)
+
+        def done(put: Put) -> None:
+            if put.stored:
+                answer = reply(command, ext={**region, "msgId": message_id})
+            else:  # at once: nothing was delivered meanwhile
+                self._timers.wheel.add(timer)
+                answer = reply(command, put.code, put.remark, region)
+            if not command.is_oneway:
+                connection.send(answer)
+
+        self._timers.changes += 1
+        self._timers.store_end(recalled(message, topic, message_id), done, wait=True)
+        return None
+
+    def _find(self, header: RecallMessageHeader) -> tuple[Timer, StoredMessage]:
+        if not self._rules.enabled:
+            raise RequestRefused(ResponseCode.NO_PERMISSION, "recall failed, operation is forbidden")
+        if self._topics.get(header.topic) is None:
+            raise RequestRefused(
+                ResponseCode.TOPIC_NOT_EXIST, f"recall failed, the topic[{header.topic}] not exist"
+            )
+        try:
+            handle = RecallHandle.decode(header.recall_handle)
+        except BadRecallHandle as error:
+            raise RequestRefused(ResponseCode.ILLEGAL_OPERATION, str(error)) from None
+        if handle.topic != header.topic:
+            raise RequestRefused(ResponseCode.ILLEGAL_OPERATION, "recall failed, topic not match")
+        if handle.broker_name != self._rules.broker_name:
+            raise RequestRefused(
+                ResponseCode.ILLEGAL_OPERATION, "recall failed, broker service not available"
+            )
+        for timer in self._timers.wheel.find(handle.deliver_ms, key_hash(handle.message_id)):
+            message = self._store.message_at(timer.log_offset)
+            if message is not None and message.uniq_key == handle.message_id:
+                where = target(message)
+                if where is not None and where[0] == handle.topic:
+                    return timer, message
+        if handle.deliver_ms <= self._clock.now_ms():
+            raise RequestRefused(
+                ResponseCode.ILLEGAL_OPERATION,
+                "recall failed, timestamp invalid: the message was delivered, or is being delivered",
+            )
+        raise RequestRefused(
+            ResponseCode.ILLEGAL_OPERATION,
+            f"recall failed, message {handle.message_id} does not wait here: it was recalled already, or never sent",
+        )

@@ -1,0 +1,66 @@
+"""At start: from the last snapshot and the log behind it to the timers that still wait."""
+
+from array import array
+from zlib import crc32
+
+import numpy as np
+
+from rocketeer.broker.timing.snapshot import NOTHING, Snapshot
+from rocketeer.broker.timing.wheel import ROW, Rows, Timer
+from rocketeer.model.topic import TIMER_TOPIC
+from rocketeer.record.entry import DispatchEntry
+from rocketeer.record.timers import ended_by
+
+
+def key_hash(message_id: str | None) -> int:
+    """What the wheel keeps of a message's id, for a recall to find it by."""
+    return crc32((message_id or "").encode())
+
+
+def timer_of(entry: DispatchEntry) -> Timer | None:
+    """The timer a stored message is, if it is one."""
+    if entry.topic == TIMER_TOPIC and entry.tag_code > 0:
+        return Timer(entry.tag_code, entry.log_offset, key_hash(entry.uniq_key))
+    return None
+
+
+class Restoring:
+    """Sees every message behind the snapshot once, in the log's order."""
+
+    def __init__(self, snapshot: Snapshot, log_max: int) -> None:
+        # A snapshot beyond the log belongs to bytes that are gone: it cannot be trusted.
+        self.snapshot = snapshot if snapshot.log_offset <= log_max else NOTHING
+        self._due = array("q")
+        self._offsets = array("q")
+        self._keys = array("I")
+        self._ended = array("q")
+
+    def see(self, entry: DispatchEntry) -> None:
+        if entry.prepared_offset < 0:
+            ended = ended_by(entry.prepared_offset)
+            assert ended is not None
+            self._ended.append(ended)
+        timer = timer_of(entry)
+        if timer is not None:
+            self._due.append(timer.due_ms)
+            self._offsets.append(timer.log_offset)
+            self._keys.append(timer.key)
+
+    @property
+    def changes(self) -> int:
+        """Timers that began or ended behind the snapshot."""
+        return len(self._due) + len(self._ended)
+
+    def waiting(self, log_min: int) -> Rows:
+        """The timers that wait, each once, in the log's order; those below the log's beginning are no more."""
+        seen = np.empty(len(self._due), ROW)
+        seen["due"] = self._due
+        seen["offset"] = self._offsets
+        seen["key"] = self._keys
+        known = self.snapshot.rows
+        known = known[(known["offset"] >= log_min) & (known["offset"] < self.snapshot.log_offset)]
+        rows = np.concatenate([known, seen])
+        _, first = np.unique(rows["offset"], return_index=True)
+        rows = rows[first]
+        ended = np.isin(rows["offset"], np.array(self._ended, np.int64))
+        return rows[~ended]

@@ -1,0 +1,128 @@
+"""What an idempotent producer keeps for each queue: the next number, and the sends whose fate is unknown.
+
+A number is given to no other message until the broker has said what became of the first: taken twice, the second
+message would pass for a resend of the first, and be lost.
+"""
+
+import secrets
+from collections.abc import Callable
+
+import msgspec
+
+from rocketeer.client.core.encoding import Outgoing, check_properties
+from rocketeer.client.core.send_result import SendResult
+from rocketeer.errors import ClientError
+from rocketeer.model.property_names import DEDUP_ID, PRODUCER_ID, PRODUCER_SEQ
+from rocketeer.record.batch import BatchItem, encode_batch, iter_batch
+from rocketeer.record.properties import encode_properties, find_property
+
+_DEDUP: bytes = DEDUP_ID.encode()
+
+
+class Ticket(msgspec.Struct, eq=False):
+    """One send on its way: its number, and what became of it."""
+
+    plain: Outgoing
+    number: int
+    outgoing: Outgoing
+    """As it is sent: with the number."""
+    in_doubt: bool = False
+    """It has left, and no answer came: it may be stored or not."""
+    failed: bool = False
+    """An attempt has ended without an answer: others wait until this one is settled."""
+    result: SendResult | None = None
+    error: Exception | None = None
+
+    @property
+    def settled(self) -> bool:
+        return self.result is not None or self.error is not None
+
+
+class Lane(msgspec.Struct, eq=False):
+    """One queue of one producer. `next` is the number of the next send, None until the broker was asked."""
+
+    producer_id: str
+    renewable: bool
+    """The id is ours: another one may take its place. One the user gave may not."""
+    next: int | None = None
+    open: list[Ticket] = msgspec.field(default_factory=list)
+    """Not settled yet, in the order of their numbers."""
+
+    @property
+    def recovering(self) -> bool:
+        return any(ticket.failed for ticket in self.open)
+
+    def take(self, plain: Outgoing) -> Ticket:
+        assert self.next is not None
+        ticket = Ticket(plain, self.next, numbered(plain, self.producer_id, self.next))
+        self.next += count_of(plain)
+        self.open.append(ticket)
+        return ticket
+
+    def stored(self, ticket: Ticket, result: SendResult | None, error: Exception | None = None) -> None:
+        ticket.result, ticket.error = result, error
+        self.open.remove(ticket)
+
+    def not_stored(self, ticket: Ticket, error: Exception) -> None:
+        """It is refused, or never left. Nothing behind it can be stored: the broker leaves no gap."""
+        ticket.error = error
+        place = self.open.index(ticket)
+        self.open.remove(ticket)
+        if place == len(self.open):
+            self.next = ticket.number
+        else:
+            self.renew()
+
+    def renew(self) -> None:
+        """Begin again as somebody else, with what is open.
+
+        What may still be on its way under the old name and number is refused there for good.
+        """
+        assert self.renewable, "others are sent one at a time"
+        self.producer_id = new_producer_id()
+        self.next = 0
+        for ticket in self.open:
+            ticket.number = self.next
+            ticket.outgoing = numbered(ticket.plain, self.producer_id, self.next)
+            ticket.in_doubt = False
+            self.next += count_of(ticket.plain)
+
+
+def new_producer_id() -> str:
+    return f"auto-{secrets.token_hex(12)}"
+
+
+def count_of(outgoing: Outgoing) -> int:
+    """How many messages the request carries."""
+    return outgoing.message_ids.count(",") + 1
+
+
+def dedup_id(outgoing: Outgoing) -> str | None:
+    """The id the user gave the message, or the first of a batch: such messages need no numbers."""
+    if not outgoing.batch:
+        return outgoing.properties.get(DEDUP_ID)
+    ids = [find_property(item.properties, _DEDUP) for item in iter_batch(outgoing.body)]
+    if any(ids) and not all(ids):
+        raise ClientError(f"some messages of the batch have a {DEDUP_ID} and some have none: all or none do")
+    return None if ids[0] is None else ids[0].decode("utf-8", "replace")
+
+
+def identified(outgoing: Outgoing, producer_id: str) -> Outgoing:
+    """The request with the producer's id, for messages that have an id of their own."""
+    return _marked(outgoing, lambda place: {PRODUCER_ID: producer_id})
+
+
+def numbered(outgoing: Outgoing, producer_id: str, first: int) -> Outgoing:
+    """The request with the producer's id and the messages' numbers, from `first` on."""
+    return _marked(outgoing, lambda place: {PRODUCER_ID: producer_id, PRODUCER_SEQ: str(first + place)})
+
+
+def _marked(outgoing: Outgoing, mark: Callable[[int], dict[str, str]]) -> Outgoing:
+    if not outgoing.batch:
+        return msgspec.structs.replace(outgoing, properties={**outgoing.properties, **mark(0)})
+    items = []
+    for place, (flag, body, properties) in enumerate(iter_batch(outgoing.body)):
+        whole = properties + b"\x02" + encode_properties(mark(place))
+        check_properties(len(whole))
+        items.append(BatchItem(flag, body, whole))
+    return msgspec.structs.replace(outgoing, body=encode_batch(items))

@@ -1,0 +1,51 @@
+"""Options of the wrong kind are refused by name when a client is made, not by a time-out that never comes.
+
+Type checkers see most of them; values from files and environments pass those by.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import Field, fields
+from enum import Enum
+from types import NoneType
+from typing import Any, get_args, get_origin
+
+from rocketeer.errors import ConfigError
+
+
+def check_types(config: Any) -> None:
+    """Raise ConfigError for the first field of a dataclass that holds what its annotation does not allow."""
+    for field in fields(config):
+        value = getattr(config, field.name)
+        kinds = _kinds(field)
+        if not any(_fits(value, kind) for kind in kinds):
+            wanted = " or ".join(_name(kind) for kind in kinds if kind is not NoneType)
+            raise ConfigError(f"{field.name} is {value!r}: it must be {wanted}")
+
+
+def _kinds(field: Field[Any]) -> tuple[Any, ...]:
+    # Sequence[str] has arguments too, but is one kind.
+    return (field.type,) if get_origin(field.type) is Sequence else get_args(field.type) or (field.type,)
+
+
+def _fits(value: object, kind: Any) -> bool:
+    if kind is float:
+        return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if kind is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    if get_origin(kind) is not None:
+        return (
+            isinstance(value, Sequence)
+            and not isinstance(value, str | bytes)
+            and all(isinstance(each, str) for each in value)
+        )
+    return isinstance(value, kind)
+
+
+def _name(kind: Any) -> str:
+    if get_origin(kind) is not None:
+        return "a list of texts"
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return f"a {kind.__name__}"
+    names = {float: "a finite number", int: "a whole number", bool: "True or False", str: "a text"}
+    return names.get(kind, getattr(kind, "__name__", str(kind)))

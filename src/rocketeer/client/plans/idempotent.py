@@ -1,0 +1,203 @@
+"""Sending so that nothing is stored twice: the same message to the same queue until its broker has answered.
+
+The broker knows a message by its number in the queue's lane (or by an id of the user's). Only what certainly has not
+left (no connection came about) or was refused may go to another queue.
+"""
+
+from typing import Final
+
+from rocketeer.client.core.encoding import Outgoing
+from rocketeer.client.core.hooks import SendMode
+from rocketeer.client.core.lanes import Lane, Ticket
+from rocketeer.client.core.send_result import SendResult
+from rocketeer.client.plans.effects import Plan, Sleep
+from rocketeer.client.plans.replies import ask
+from rocketeer.client.plans.send import Sender
+from rocketeer.errors import BrokerRefused, ClientError, ConnectFailed, NoBroker, RemotingError, SendTimeout
+from rocketeer.model.queue import MessageQueue
+from rocketeer.protocol.codes import RequestCode, ResponseCode
+from rocketeer.protocol.command import request
+from rocketeer.protocol.headers.base import decode_header
+from rocketeer.protocol.headers.send import GetProducerSequenceReplyHeader
+
+ATTEMPT_S: Final = 3.0
+"""An answer that takes longer is asked for again."""
+PAUSE_S: Final = 0.05
+PAUSE_S_MAX: Final = 1.0
+PASSING: Final = frozenset(
+    {
+        int(ResponseCode.SYSTEM_ERROR),
+        int(ResponseCode.SYSTEM_BUSY),
+        int(ResponseCode.SERVICE_NOT_AVAILABLE),
+        int(ResponseCode.FLOW_CONTROL),
+    }
+)
+"""A broker that refuses so may take the message a moment later."""
+
+
+class NotSent(ClientError):
+    """The message has not left, or was refused for now: any queue may take it."""
+
+    def __init__(self, cause: Exception) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
+
+
+class IdempotentSends:
+    """The attempts of one send, within its time."""
+
+    def __init__(self, sender: Sender, queue: MessageQueue, deadline_s: float) -> None:
+        self._sender = sender
+        self._queue = queue
+        self._deadline_s = deadline_s
+        self._tried: list[tuple[object, Exception]] = []
+
+    def fly(self, lane: Lane, ticket: Ticket) -> Plan[None]:
+        """One attempt, others may be under way; without an answer the ticket is left open, and marked."""
+        ticket.failed = ticket.in_doubt = True  # written down first: this may be cancelled
+        try:
+            result = yield from self._attempt(ticket.outgoing)
+        except (ConnectFailed, NoBroker, BrokerRefused, SendTimeout) as error:
+            self._failed(error)
+            ticket.in_doubt = False
+        except RemotingError as error:
+            self._failed(error)
+        except BaseException as error:  # a hook forbids it
+            if isinstance(error, Exception):
+                ticket.in_doubt = False
+            raise
+        else:
+            lane.stored(ticket, result)
+
+    def settle_up_to(self, lane: Lane, ticket: Ticket) -> Plan[None]:
+        """Nobody else is under way: settle what is open, in order, up to the ticket."""
+        while not ticket.settled:
+            yield from self._settle(lane, lane.open[0])
+
+    def settle_all(self, lane: Lane) -> Plan[None]:
+        """Nobody else is under way: settle what is open."""
+        while lane.open:
+            yield from self._settle(lane, lane.open[0])
+
+    def begin(self, lane: Lane) -> Plan[None]:
+        """Learn where the lane stands; raises NotSent when its broker cannot be asked."""
+        if lane.next is None:
+            lane.next = yield from self.stands_at(lane.producer_id)
+
+    def by_id(self, outgoing: Outgoing) -> Plan[SendResult]:
+        """Store a message that has an id of its own."""
+        in_doubt = False
+        pause_s = PAUSE_S
+        while True:
+            try:
+                return (yield from self._attempt(outgoing))
+            except (ConnectFailed, NoBroker) as error:
+                self._failed(error)
+                if not in_doubt:
+                    raise NotSent(error) from error
+            except RemotingError as error:
+                self._failed(error)
+                in_doubt = True
+            except BrokerRefused as error:
+                if error.code not in PASSING:
+                    raise
+                if not in_doubt:
+                    raise NotSent(error) from error
+                self._failed(error)
+            yield Sleep(pause_s)
+            pause_s = min(2 * pause_s, PAUSE_S_MAX)
+
+    def _settle(self, lane: Lane, ticket: Ticket) -> Plan[None]:
+        """Send the oldest until its fate is known; raises when this send's time is over."""
+        pause_s = PAUSE_S
+        renewed = False
+        while True:
+            was_in_doubt = ticket.in_doubt
+            ticket.failed = ticket.in_doubt = True  # written down first: this may be cancelled
+            try:
+                result = yield from self._attempt(ticket.outgoing)
+            except (ConnectFailed, NoBroker) as error:
+                self._failed(error)
+                ticket.in_doubt = was_in_doubt
+                if not was_in_doubt:
+                    return lane.not_stored(ticket, NotSent(error))
+            except RemotingError as error:
+                self._failed(error)
+            except BrokerRefused as error:
+                ticket.in_doubt = was_in_doubt
+                if error.code == ResponseCode.SEQUENCE_GAP and lane.renewable and not renewed:
+                    # The broker has forgotten us (we were silent for days, or its disk was lost).
+                    lane.renew()
+                    renewed = True
+                    continue
+                if error.code == ResponseCode.SEQUENCE_TOO_OLD:
+                    return lane.stored(ticket, None, error)
+                if not was_in_doubt:
+                    return lane.not_stored(ticket, NotSent(error) if error.code in PASSING else error)
+                if error.code not in PASSING and lane.renewable:
+                    # Nobody will say what became of it: others must not wait for that.
+                    lane.stored(ticket, None, error)
+                    return lane.renew()
+                if error.code not in PASSING:
+                    raise
+                self._failed(error)
+            except Exception as error:
+                ticket.in_doubt = was_in_doubt
+                if isinstance(error, SendTimeout):
+                    if not was_in_doubt and ticket is lane.open[-1]:
+                        lane.not_stored(ticket, error)
+                    raise
+                return lane.not_stored(ticket, error)  # a hook forbids it
+            else:
+                return lane.stored(ticket, result)
+            yield Sleep(pause_s)
+            pause_s = min(2 * pause_s, PAUSE_S_MAX)
+
+    def _attempt(self, outgoing: Outgoing) -> Plan[SendResult]:
+        left_s = self._left_s(outgoing.topic)
+        result = yield from self._sender.attempt(outgoing, SendMode.SYNC, self._queue, min(left_s, ATTEMPT_S))
+        assert result is not None, "only oneway sends have no result"
+        return result
+
+    def stands_at(self, producer_id: str) -> Plan[int]:
+        """The number the queue's broker expects next; it also says whether the broker knows of numbers at all."""
+        queue = self._queue
+        fields = {"producerId": producer_id, "topic": queue.topic, "queueId": str(queue.queue_id)}
+        pause_s = PAUSE_S
+        while True:
+            try:
+                address = self._sender.address_of(queue)
+                command = request(RequestCode.GET_PRODUCER_SEQUENCE, fields)
+                left_s = min(self._left_s(queue.topic), ATTEMPT_S)
+                reply = yield from ask(address, command, left_s, broker=queue.broker_name)
+            except (ConnectFailed, NoBroker) as error:
+                self._failed(error)
+                raise NotSent(error) from error
+            except RemotingError as error:
+                self._failed(error)
+                yield Sleep(pause_s)
+                pause_s = min(2 * pause_s, PAUSE_S_MAX)
+            except BrokerRefused as error:
+                if error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                    error.add_note(
+                        "this broker does not know idempotent producers: send without idempotent=True"
+                    )
+                raise
+            else:
+                return decode_header(GetProducerSequenceReplyHeader, reply.ext).next_sequence
+
+    def _left_s(self, topic: str) -> float:
+        left_s = self._deadline_s - self._sender.clock.monotonic_s()
+        if left_s <= 0:
+            error = SendTimeout(
+                topic,
+                self._tried,
+                f"no answer from {self._queue}; if it has left, it keeps its number and is sent before the next",
+            )
+            raise error from (self._tried[-1][1] if self._tried else None)
+        return left_s
+
+    def _failed(self, error: Exception) -> None:
+        self._tried = [*self._tried[-9:], (self._queue, error)]
+        if not isinstance(error, BrokerRefused):
+            self._sender.routes.suspect(self._queue.topic)

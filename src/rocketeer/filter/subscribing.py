@@ -1,0 +1,18 @@
+"""What a consumer writes to say which messages it wants, tags or SQL92, as a subscription."""
+
+from rocketeer.errors import ConfigError
+from rocketeer.filter.sql import sql_subscription
+from rocketeer.filter.tags import tag_subscription
+from rocketeer.model.subscription import SUB_ALL, Subscription
+
+
+def subscription_of(topic: str, tags: str | None = SUB_ALL, sql: str | None = None) -> Subscription:
+    """By tags, or by an SQL92 expression; not both, because a broker takes one. TAGS is a property in SQL92."""
+    if sql is None:
+        return tag_subscription(topic, tags)
+    if tags not in (None, "", SUB_ALL):
+        raise ConfigError(
+            f"topic {topic!r} is subscribed with tags={tags!r} and sql={sql!r}: put the tags into the expression, "
+            "for example TAGS IN ('a', 'b') AND ..."
+        )
+    return sql_subscription(topic, sql)

@@ -1,0 +1,76 @@
+"""Who is connected in a consumer group, and how the group consumes (203), as JSON."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from rocketeer.model.subscription import Subscription
+from rocketeer.protocol.bodies.subscription import (
+    SubscriptionWire,
+    subscription_from_wire,
+    subscription_to_wire,
+)
+from rocketeer.protocol.bodies.wire import Wire, decoder, encode, load_as
+from rocketeer.protocol.java_types import I32
+
+
+@dataclass(frozen=True, slots=True)
+class ClientConnection:
+    """One connection of a client."""
+
+    address: str
+    client_id: str
+    language: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupConnections:
+    """A consumer group as a broker sees it."""
+
+    connections: tuple[ClientConnection, ...]
+    consume_from_where: str | None
+    consume_type: str | None
+    message_model: str | None
+    subscriptions: Mapping[str, Subscription] = field(default_factory=dict)
+
+
+class _ConnectionWire(Wire):
+    client_addr: str | None = None
+    client_id: str | None = None
+    language: str | None = None
+    version: I32 = 0
+
+
+class _GroupWire(Wire):
+    connection_set: list[_ConnectionWire] | None = None
+    consume_from_where: str | None = None
+    consume_type: str | None = None
+    message_model: str | None = None
+    subscription_table: dict[str, SubscriptionWire] | None = None
+
+
+_decoder = decoder(_GroupWire)
+
+
+def encode_group_connections(group: GroupConnections) -> bytes:
+    connections = [
+        _ConnectionWire(each.address, each.client_id, each.language, each.version)
+        for each in group.connections
+    ]
+    table = {topic: subscription_to_wire(each) for topic, each in group.subscriptions.items()}
+    wire = _GroupWire(connections, group.consume_from_where, group.consume_type, group.message_model, table)
+    return encode(wire)
+
+
+def decode_group_connections(data: bytes) -> GroupConnections:
+    wire = load_as(_decoder, data)
+    return GroupConnections(
+        tuple(
+            ClientConnection(each.client_addr or "", each.client_id or "", each.language or "", each.version)
+            for each in wire.connection_set or ()
+        ),
+        wire.consume_from_where,
+        wire.consume_type,
+        wire.message_model,
+        {topic: subscription_from_wire(each) for topic, each in (wire.subscription_table or {}).items()},
+    )

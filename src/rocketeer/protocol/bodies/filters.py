@@ -1,0 +1,98 @@
+"""The consumers that filter by expression, as JSON: config/consumerFilter.json under RocketMQ's names."""
+
+from dataclasses import dataclass
+
+from msgspec import field
+
+from rocketeer.protocol.bodies.wire import Wire, decoder, encode, load_as
+from rocketeer.protocol.java_types import I32, I64
+
+
+@dataclass(frozen=True, slots=True)
+class FilterRecord:
+    """One group's filter on one topic, as the file has it."""
+
+    topic: str
+    group: str
+    expression: str
+    kind: str
+    born_ms: int
+    dead_ms: int
+    client_version: int
+    positions: tuple[int, ...]
+    bits: int
+
+
+class _BloomWire(Wire):
+    bit_num: I32 = 0
+    bit_pos: list[I32] = field(default_factory=list)
+
+
+class _FilterWire(Wire):
+    bloom_filter_data: _BloomWire | None = None
+    born_time: I64 = 0
+    client_version: I64 = 0
+    consumer_group: str | None = None
+    dead: bool = False
+    dead_time: I64 = 0
+    expression: str | None = None
+    expression_type: str | None = None
+    topic: str | None = None
+
+
+class _TopicWire(Wire):
+    group_filter_data: dict[str, _FilterWire | None] | None = None
+    topic: str | None = None
+
+
+class _TableWire(Wire):
+    filter_data_by_topic: dict[str, _TopicWire | None] | None = None
+
+
+_decoder = decoder(_TableWire)
+
+
+def encode_filters(records: list[FilterRecord]) -> bytes:
+    topics: dict[str, _TopicWire | None] = {}
+    for record in records:
+        wire = topics.setdefault(record.topic, _TopicWire({}, record.topic))
+        assert wire is not None
+        assert wire.group_filter_data is not None
+        wire.group_filter_data[record.group] = _FilterWire(
+            _BloomWire(record.bits, list(record.positions)),
+            record.born_ms,
+            record.client_version,
+            record.group,
+            record.dead_ms >= record.born_ms,
+            record.dead_ms,
+            record.expression,
+            record.kind,
+            record.topic,
+        )
+    return encode(_TableWire(topics))
+
+
+def decode_filters(data: bytes) -> list[FilterRecord]:
+    """BadBody when it is not such a table; entries without an expression are left out."""
+    records: list[FilterRecord] = []
+    for topic, groups in (load_as(_decoder, data).filter_data_by_topic or {}).items():
+        if groups is None:
+            continue
+        for group, wire in (groups.group_filter_data or {}).items():
+            if wire is None or wire.expression is None:
+                continue
+            bloom = wire.bloom_filter_data or _BloomWire()
+            records.append(
+                FilterRecord(
+                    topic,
+                    group,
+                    wire.expression,
+                    wire.expression_type or "SQL92",
+                    wire.born_time,
+                    wire.dead_time,
+                    wire.client_version,
+                    tuple(bloom.bit_pos),
+                    bloom.bit_num,
+                )
+            )
+    return records

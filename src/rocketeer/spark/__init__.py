@@ -1,0 +1,19 @@
+"""Topics as DataFrames: `spark.read.format("rocketmq")`, streams, writing. Needs `pip install 'rocketeer[spark]'`.
+
+from rocketeer.spark import session
+
+spark = session("orders")
+orders = spark.read.format("rocketmq").option("nameserver", "127.0.0.1:9876").option("subscribe", "Orders").load()
+orders.groupBy("tags").count().show()
+"""
+
+try:
+    import pyarrow as _pyarrow  # noqa: F401
+    import pyspark as _pyspark  # noqa: F401
+except ImportError as error:  # pragma: no cover - the extra is there in all our environments
+    raise ImportError(f"{error.name} is missing: pip install 'rocketeer[spark]'", name=error.name) from error
+
+from rocketeer.spark.sessions import register, session
+from rocketeer.spark.sink_identity import identify_rows
+
+__all__ = ["identify_rows", "register", "session"]

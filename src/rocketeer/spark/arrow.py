@@ -1,0 +1,271 @@
+"""From records in a buffer to Arrow columns, whole replies at a time: only the columns asked for are made."""
+
+import struct
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from rocketeer.record.columns import Bytes, Parts, Pieces, Spans, find_parts, hex_text, named, split_pieces
+from rocketeer.record.compression import decompress
+from rocketeer.record.flags import BORN_HOST_V6, COMPRESSED, HOSTS_V6, STORE_HOST_V6
+from rocketeer.record.hosts import host_text
+from rocketeer.record.ids import offset_msg_id
+from rocketeer.record.vectorised import Offsets, fixed_fields
+
+Array: TypeAlias = Any  # pyarrow has no types of its own for mypy
+Keep: TypeAlias = Callable[[NDArray[Any]], NDArray[np.bool_]]
+"""Which records to keep, from their heads."""
+
+_TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
+_BORN_AT: Final = 48
+_TABLE_MAX: Final = 1 << 22
+assert struct.calcsize(">iiiiiqqiq") == _BORN_AT
+
+
+class Decoder:
+    """Makes record batches of one schema."""
+
+    def __init__(self, schema: Array) -> None:
+        self._schema = schema
+        self._names = tuple(schema.names)
+        unknown = [name for name in self._names if name not in _MAKERS]
+        assert not unknown, f"checked before: {unknown}"
+
+    def decode(
+        self,
+        data: Any,
+        offsets: Offsets,
+        topic: str,
+        broker: str,
+        keep: Keep | None = None,
+        tags: Array = None,
+    ) -> Array | None:
+        """The records at `offsets` of the buffer, in order; None if none is kept. `tags`: exactly these tags."""
+        view = np.frombuffer(data, dtype=np.uint8)
+        rows = fixed_fields(view.data, offsets)
+        if keep is not None:
+            kept = keep(rows)
+            if not kept.all():
+                rows, offsets = rows[kept], offsets[kept]
+        if not len(rows):
+            return None
+        records = Records(view, rows, offsets, topic, broker)
+        if tags is not None:
+            # Brokers compare hashes, which may collide.
+            same = pc.fill_null(pc.is_in(records.tags(), value_set=tags), False).to_numpy(
+                zero_copy_only=False
+            )
+            if not same.all():
+                if not same.any():
+                    return None
+                records = Records(view, rows[same], offsets[same], topic, broker)
+        arrays = [_MAKERS[name](records) for name in self._names]
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+
+class Records:
+    """The records of one buffer; what several columns need is made once."""
+
+    def __init__(self, data: Bytes, rows: NDArray[Any], offsets: Offsets, topic: str, broker: str) -> None:
+        self.data = data
+        self.rows = rows
+        self.offsets = offsets
+        self.topic = topic
+        self.broker = broker
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @cached_property
+    def buffer(self) -> Array:
+        return pa.py_buffer(self.data)
+
+    @cached_property
+    def parts(self) -> Parts:
+        return find_parts(self.data, self.rows, self.offsets)
+
+    @cached_property
+    def wide(self) -> NDArray[np.int64]:
+        """The few with IPv6 hosts."""
+        return np.flatnonzero(self.rows["sys_flag"] & HOSTS_V6)
+
+    @cached_property
+    def _properties(self) -> tuple[Bytes, Offsets]:
+        """All properties in one buffer, and where each record's end."""
+        packed = _gather(self.buffer, self.parts.properties, pa.binary())
+        data = np.frombuffer(packed.buffers()[2] or b"", dtype=np.uint8)
+        ends = np.frombuffer(packed.buffers()[1], dtype=np.int32)[1 : len(self) + 1].astype(np.int64)
+        data = data[: int(ends[-1])]
+        if not _is_utf8(data):
+            # As every reader of RocketMQ does it: what is no text becomes U+FFFD.
+            texts = [item.decode("utf-8", "replace").encode() for item in packed.to_pylist()]
+            ends = np.cumsum([len(text) for text in texts], dtype=np.int64)
+            data = np.frombuffer(b"".join(texts), dtype=np.uint8)
+        return data, ends
+
+    @cached_property
+    def pieces(self) -> Pieces:
+        return split_pieces(*self._properties)
+
+    def property(self, name: bytes) -> Array:
+        """One property of every record; null where it is missing."""
+        data, _ = self._properties
+        pieces = self.pieces
+        found = named(data, pieces, name)
+        if not len(found):
+            return pa.nulls(len(self), pa.string())
+        spans = Spans(pieces.value.begin[found], pieces.value.end[found])
+        values = _gather(pa.py_buffer(data), spans, pa.string())
+        if len(found) == len(self):
+            return values
+        places = np.full(len(self), -1, dtype=np.int32)
+        places[pieces.record[found]] = np.arange(len(found), dtype=np.int32)
+        return values.take(pa.array(places, mask=places < 0))
+
+    def properties_map(self) -> Array:
+        data, ends = self._properties
+        pieces = _without_repeats(data, self.pieces)
+        buffer = pa.py_buffer(data)
+        names = _gather(buffer, pieces.name, pa.string())
+        values = _gather(buffer, pieces.value, pa.string())
+        offsets = np.searchsorted(pieces.record, np.arange(len(ends) + 1)).astype(np.int32)
+        return pa.MapArray.from_arrays(pa.array(offsets), names, values)
+
+    def tags(self) -> Array:
+        return self.property(b"TAGS")
+
+    def msg_id(self) -> Array:
+        """The sender's id; the place in the store for senders that give none."""
+        ids = self.property(b"UNIQ_KEY")
+        return pc.coalesce(ids, self.offset_msg_id()) if ids.null_count else ids
+
+    def body(self) -> Array:
+        spans = self.parts.body
+        flags = self.rows["sys_flag"].astype(np.int32)
+        if not (flags & COMPRESSED).any():
+            return _gather(self.buffer, spans, pa.binary())
+        data = self.data
+        bodies = [
+            decompress(data[begin:end].tobytes(), flag)
+            for begin, end, flag in zip(spans.begin.tolist(), spans.end.tolist(), flags.tolist(), strict=True)
+        ]
+        return pa.array(bodies, type=pa.binary())
+
+    def host(self, column: str, bit: int) -> Array:
+        codes = np.ascontiguousarray(self.rows[column]).view(">u8").reshape(-1)
+        unique, places = np.unique(codes, return_inverse=True)
+        texts = pa.array([host_text(int(code).to_bytes(8, "big")) for code in unique], type=pa.string())
+        hosts = texts.take(pa.array(places.astype(np.int32)))
+        rows = [at for at in self.wide.tolist() if int(self.rows["sys_flag"][at]) & bit]
+        return _patched(hosts, {at: host_text(self.wide_host(at, bit)) for at in rows})
+
+    def wide_host(self, row: int, bit: int) -> bytes:
+        """The bytes of a host of a record that has at least one IPv6 host."""
+        flag = int(self.rows["sys_flag"][row])
+        at = int(self.offsets[row]) + _BORN_AT
+        born, store = (20 if flag & BORN_HOST_V6 else 8), (20 if flag & STORE_HOST_V6 else 8)
+        if bit == BORN_HOST_V6:
+            return self.data[at : at + born].tobytes()
+        return self.data[at + born + 8 : at + born + 8 + store].tobytes()
+
+    def offset_msg_id(self) -> Array:
+        raw = np.empty((len(self), 16), dtype=np.uint8)
+        raw[:, :8] = np.ascontiguousarray(self.rows["store_host"]).view(np.uint8).reshape(-1, 8)
+        raw[:, 8:] = np.ascontiguousarray(self.rows["log_offset"]).view(np.uint8).reshape(-1, 8)
+        ends = np.arange(0, 32 * (len(self) + 1), 32, dtype=np.int32)
+        ids = pa.Array.from_buffers(
+            pa.string(), len(self), [None, pa.py_buffer(ends), pa.py_buffer(hex_text(raw))]
+        )
+        rows = [at for at in self.wide.tolist() if int(self.rows["sys_flag"][at]) & STORE_HOST_V6]
+        return _patched(
+            ids,
+            {
+                at: offset_msg_id(self.wide_host(at, STORE_HOST_V6), int(self.rows["log_offset"][at]))
+                for at in rows
+            },
+        )
+
+    def number(self, column: str, kind: type[np.int32] | type[np.int64]) -> Array:
+        return pa.array(self.rows[column].astype(kind))
+
+    def time(self, column: str) -> Array:
+        micros = self.rows[column].astype(np.int64) * 1000
+        return pa.Array.from_buffers(_TIMESTAMP, len(self), [None, pa.py_buffer(micros)])
+
+
+_MAKERS: Final[dict[str, Callable[[Records], Array]]] = {
+    "topic": lambda records: pa.repeat(pa.scalar(records.topic), len(records)),
+    "brokerName": lambda records: pa.repeat(pa.scalar(records.broker), len(records)),
+    "queueId": lambda records: records.number("queue_id", np.int32),
+    "queueOffset": lambda records: records.number("queue_offset", np.int64),
+    "body": Records.body,
+    "tags": Records.tags,
+    "keys": lambda records: records.property(b"KEYS"),
+    "properties": Records.properties_map,
+    "msgId": Records.msg_id,
+    "offsetMsgId": Records.offset_msg_id,
+    "flag": lambda records: records.number("flag", np.int32),
+    "sysFlag": lambda records: records.number("sys_flag", np.int32),
+    "bornTimestamp": lambda records: records.time("born_ms"),
+    "bornHost": lambda records: records.host("born_host", BORN_HOST_V6),
+    "storeTimestamp": lambda records: records.time("store_ms"),
+    "storeHost": lambda records: records.host("store_host", STORE_HOST_V6),
+    "reconsumeTimes": lambda records: records.number("reconsume_times", np.int32),
+}
+
+
+def _gather(buffer: Array, spans: Spans, kind: Array) -> Array:
+    """The spans as one column. They follow each other, so they are the even entries of an array over the buffer."""
+    count = len(spans.begin)
+    if not count:
+        return pa.array([], type=kind)
+    marks = np.empty(2 * count, dtype=np.int32)
+    marks[0::2] = spans.begin
+    marks[1::2] = spans.end
+    with_gaps = pa.Array.from_buffers(kind, 2 * count - 1, [None, pa.py_buffer(marks), buffer])
+    return with_gaps.take(pa.array(np.arange(0, 2 * count, 2, dtype=np.int32)))
+
+
+def _is_utf8(data: Bytes) -> bool:
+    if not len(data) or int(data.max()) < 0x80:
+        return True
+    try:
+        data.tobytes().decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _patched(column: Array, texts: dict[int, str]) -> Array:
+    if not texts:
+        return column
+    values = column.to_pylist()
+    for at, text in texts.items():
+        values[at] = text
+    return pa.array(values, type=column.type)
+
+
+def _without_repeats(data: Bytes, pieces: Pieces) -> Pieces:
+    """Of two pieces with one name in a record the last counts; a map must not have both."""
+    names = _gather(pa.py_buffer(data), pieces.name, pa.string()).dictionary_encode()
+    kinds = len(names.dictionary)
+    keys = pieces.record * max(kinds, 1) + names.indices.to_numpy().astype(np.int64)
+    if len(keys) and int(keys[-1]) < _TABLE_MAX and np.bincount(keys).max() == 1:
+        return pieces
+    order = np.argsort(keys, kind="stable")
+    ordered = keys[order]
+    last = np.ones(len(keys), dtype=bool)
+    last[:-1] = ordered[1:] != ordered[:-1]
+    if last.all():
+        return pieces
+    kept = np.sort(order[last])
+    return Pieces(
+        pieces.record[kept],
+        Spans(pieces.name.begin[kept], pieces.name.end[kept]),
+        Spans(pieces.value.begin[kept], pieces.value.end[kept]),
+    )

@@ -1,0 +1,92 @@
+"""Places in queues as JSON, for checkpoints and options: {"topic": {"broker": {"queue id": offset}}}, keys in order.
+
+Spark compares offsets as text: the same places must always give the same text, or an idle query never rests.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+from rocketeer.errors import ConfigError
+from rocketeer.model.queue import MessageQueue
+
+Places: TypeAlias = dict[MessageQueue, int]
+OffsetsJson: TypeAlias = dict[str, dict[str, dict[str, int]]]
+
+EARLIEST = -2
+LATEST = -1
+
+
+def to_json(places: Mapping[MessageQueue, int]) -> OffsetsJson:
+    """Nested, each level in the order of its keys' text.
+
+    >>> to_json({MessageQueue("Orders", "broker-a", 1): 7, MessageQueue("Orders", "broker-a", 0): 3})
+    {'Orders': {'broker-a': {'0': 3, '1': 7}}}
+    """
+    found: OffsetsJson = {}
+    for queue in sorted(places, key=lambda queue: (queue.topic, queue.broker_name, str(queue.queue_id))):
+        brokers = found.setdefault(queue.topic, {})
+        brokers.setdefault(queue.broker_name, {})[str(queue.queue_id)] = places[queue]
+    return found
+
+
+def from_json(value: Mapping[str, Mapping[str, Mapping[str, int]]]) -> Places:
+    """The places of a checkpoint's JSON, which `to_json` made."""
+    return {
+        MessageQueue(topic, broker, int(queue_id)): int(offset)
+        for topic, brokers in value.items()
+        for broker, queues in brokers.items()
+        for queue_id, offset in queues.items()
+    }
+
+
+def parse_places(option: str, text: str, *, what: str, lowest: int) -> Places:
+    """The places a person wrote; ConfigError says what is wrong and where."""
+    shape = f'{{"topic": {{"broker-a": {{"0": {what}}}}}}}'
+    places: Places = {}
+    for topic, brokers in _object(option, _load(option, text, shape), "the whole", shape).items():
+        for broker, queues in _object(option, brokers, f"topic {topic!r}", shape).items():
+            for queue_id, offset in _object(option, queues, f"broker {broker!r}", shape).items():
+                queue = _queue(option, topic, broker, queue_id)
+                if not isinstance(offset, int) or isinstance(offset, bool) or offset < lowest:
+                    raise ConfigError(
+                        f"option {option!r}: {offset!r} for queue {queue_id} of {topic!r} on {broker!r} is not {what}"
+                    )
+                places[queue] = offset
+    if not places:
+        raise ConfigError(f"option {option!r} names no queue: write {shape}")
+    return places
+
+
+def parse_assign(option: str, text: str) -> frozenset[MessageQueue]:
+    """The queues of {"topic": {"broker-a": [0, 1]}}."""
+    shape = '{"topic": {"broker-a": [0, 1]}}'
+    found: set[MessageQueue] = set()
+    for topic, brokers in _object(option, _load(option, text, shape), "the whole", shape).items():
+        for broker, queues in _object(option, brokers, f"topic {topic!r}", shape).items():
+            if not isinstance(queues, list):
+                raise ConfigError(f"option {option!r}: broker {broker!r} needs a list of queue ids: {shape}")
+            found.update(_queue(option, topic, broker, queue_id) for queue_id in queues)
+    if not found:
+        raise ConfigError(f"option {option!r} names no queue: write {shape}")
+    return frozenset(found)
+
+
+def _load(option: str, text: str, shape: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise ConfigError(f"option {option!r} is not JSON ({error}): write {shape}") from None
+
+
+def _object(option: str, value: Any, where: str, shape: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ConfigError(f"option {option!r}: {where} is {value!r}, not a JSON object: write {shape}")
+    return value
+
+
+def _queue(option: str, topic: str, broker: str, queue_id: object) -> MessageQueue:
+    text = str(queue_id)
+    if isinstance(queue_id, bool) or not (text.isascii() and text.isdigit()):
+        raise ConfigError(f"option {option!r}: queue id {queue_id!r} of {topic!r} on {broker!r} is no number")
+    return MessageQueue(topic, broker, int(text))

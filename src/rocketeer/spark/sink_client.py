@@ -1,0 +1,118 @@
+"""The connections of one Python worker to the cluster: made by its first task, kept for those after it."""
+
+import asyncio
+import logging
+import os
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from typing import ClassVar, Final, NamedTuple, TypeVar
+
+from rocketeer.client.aio.drivers import AsyncDriver
+from rocketeer.client.core.nameservers import NameServers, parse_addresses
+from rocketeer.client.core.routes import RouteCache, TopicRoutes
+from rocketeer.client.discovery import local_ip
+from rocketeer.client.plans.routes import fetch_route
+from rocketeer.client.sync.loop_thread import LoopThread
+from rocketeer.clock import SystemClock
+from rocketeer.errors import NoBroker, NoNameServer, NoRoute, RemotingError
+from rocketeer.model.queue import MessageQueue
+from rocketeer.protocol.codes import RequestCode, ResponseCode
+from rocketeer.protocol.command import OUR_LANGUAGE, request
+from rocketeer.protocol.headers.send import GetProducerSequenceHeader
+from rocketeer.protocol.versions import version_name
+from rocketeer.record.ids import UniqKeys
+from rocketeer.remoting.client import RemotingClient
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+ROUTE_TIMEOUT_S: Final = 10.0
+BACKOFF_S: Final = 0.1
+BACKOFF_S_MAX: Final = 2.0
+_V5: Final = 412
+assert version_name(_V5) == "V5_0_0_SNAPSHOT"
+
+
+def backoffs(retries: int) -> Iterator[float]:
+    """How long to wait before each retry: twice as long each time, up to a limit."""
+    for number in range(retries):
+        yield min(BACKOFF_S * 2**number, BACKOFF_S_MAX)
+
+
+class Make(NamedTuple):
+    """What a broker can do beyond RocketMQ 4.9."""
+
+    idempotent: bool
+    timed: bool
+
+
+class SinkClient:
+    """One per worker process and set of name servers; all methods but `of` run on its loop."""
+
+    _clients: ClassVar[dict[tuple[int, str], "SinkClient"]] = {}
+    _guard: ClassVar[threading.Lock] = threading.Lock()
+
+    def __init__(self, nameserver: str) -> None:
+        self.thread = LoopThread.acquire()
+        self.nameservers = NameServers(parse_addresses(nameserver))
+        self.clock = SystemClock()
+        self.uniq_keys = UniqKeys(local_ip(), os.getpid(), self.clock)
+        self.routes = RouteCache()
+        self.remoting = RemotingClient()
+        self.driver = AsyncDriver(self.remoting)
+        self._makes: dict[str, Make] = {}
+        self._met: set[str] = set()
+
+    @classmethod
+    def of(cls, nameserver: str) -> "SinkClient":
+        """The process's client; a worker forked from another makes its own."""
+        key = (os.getpid(), nameserver)
+        with cls._guard:
+            client = cls._clients.get(key)
+            if client is None:
+                client = cls._clients[key] = cls(nameserver)
+            return client
+
+    async def route(self, topic: str, *, fresh: bool = False) -> TopicRoutes:
+        """Where the topic is; raises NoRoute for one that does not exist: the sink creates none."""
+        known = self.routes.get(topic)
+        if known is not None and not fresh:
+            return known
+        route = await self.driver.run(fetch_route(topic, self.nameservers, ROUTE_TIMEOUT_S))
+        if route is None:
+            self.routes.drop(topic)
+            raise NoRoute(topic, self.nameservers.addresses)
+        self._met.add(topic)
+        return self.routes.put(topic, route)
+
+    async def queues(self, topic: str) -> tuple[MessageQueue, ...]:
+        """The queues that can be written to now, sorted."""
+        known = await self.route(topic, fresh=True)
+        if not known.publish:
+            raise NoBroker(topic, None, "has no queue that can be written to and whose master is up")
+        return known.publish
+
+    async def patiently(self, ask: Callable[[], Awaitable[T]], retries: int) -> T:
+        """Ask again while servers are away. A topic nobody has ever seen is not waited for: it does not exist."""
+        for backoff_s in backoffs(retries):
+            try:
+                return await ask()
+            except (RemotingError, NoBroker, NoNameServer, NoRoute) as error:
+                if isinstance(error, NoRoute) and error.topic not in self._met:
+                    raise
+                log.warning("asked again error=%s", error)
+            await asyncio.sleep(backoff_s)
+        return await ask()
+
+    async def make(self, address: str, timeout_s: float) -> Make:
+        """What the broker at the address is; asked once."""
+        known = self._makes.get(address)
+        if known is None:
+            asked = request(RequestCode.GET_PRODUCER_SEQUENCE, GetProducerSequenceHeader("?", "?", 0))
+            reply = await self.remoting.invoke(address, asked, timeout_s)
+            known = self._makes[address] = Make(
+                idempotent=reply.code == ResponseCode.SUCCESS,
+                # A broker of 4.x takes the property for any other, and delivers at once.
+                timed=reply.language == OUR_LANGUAGE or reply.version >= _V5,
+            )
+        return known

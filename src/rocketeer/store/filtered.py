@@ -1,0 +1,87 @@
+"""Reading a queue through a filter on properties: many entries over one stretch of the log in one go.
+
+For `Reader.get`; what is not plain (blanks, expired records, a border between two log files) is left to its loop.
+"""
+
+from struct import Struct
+from typing import Final, Protocol
+
+from rocketeer.filter.records import COMPILED, Scanned
+from rocketeer.store.commit_log import CommitLog
+from rocketeer.store.consume_queue import ENTRY_BYTES, ConsumeQueue
+from rocketeer.store.consume_queue_ext import ExtUnit
+
+SCAN_ENTRIES_MAX: Final = 8_192 if COMPILED else 1_024
+"""Looked at for one pull, however few match. More than RocketMQ's 800: a selective filter costs few round trips.
+A pull must not hold the loop up for more than a few milliseconds, though."""
+SCAN_BYTES_MAX: Final = 16 << 20
+"""Of the log: the loop must not be held up for long."""
+
+_first_two: Final = Struct(">qi").unpack_from
+
+
+class RecordTest(Protocol):
+    """What a pull asks of a filter on properties."""
+
+    def matches(self, record: memoryview) -> bool: ...
+
+    def scan(self, entries: bytes, log: memoryview, base: int, count_max: int, bytes_max: int) -> Scanned: ...
+
+    def may_match(self, unit: ExtUnit) -> bool:
+        """False when the unit beside a queue entry says that the message is not wanted."""
+        ...
+
+
+def scan_run(
+    queue: ConsumeQueue,
+    log: CommitLog,
+    offset: int,
+    count_max: int,
+    bytes_max: int,
+    per_file: int,
+    test: RecordTest,
+) -> tuple[Scanned, list[memoryview]] | None:
+    """What matches from `offset` on and its records, adjacent ones joined; None for what the general scan decides."""
+    raw = queue.read(offset, min(per_file - offset % per_file, SCAN_ENTRIES_MAX))
+    count = len(raw) // ENTRY_BYTES
+    if not count or len(raw) % ENTRY_BYTES:
+        return None
+    first, size = _first_two(raw, 0)
+    end_max = min(log.next_segment_offset(first), first + max(SCAN_BYTES_MAX, size))
+    count = _within(raw, count, first, end_max)
+    last, size = _first_two(raw, (count - 1) * ENTRY_BYTES)
+    window = log.read(first, last + size - first)
+    if window is None:
+        return None
+    scanned = test.scan(raw[: count * ENTRY_BYTES], window, first, count_max, bytes_max)
+    if not scanned.looked_at:
+        return None
+    return scanned, joined(scanned.found, window, first)
+
+
+def _within(raw: bytes, count: int, first: int, end_max: int) -> int:
+    """How many of the entries have their records in [first, end_max): log offsets only grow along a queue."""
+    low, high = 1, count
+    while low < high:
+        middle = (low + high + 1) // 2
+        log_offset, size = _first_two(raw, (middle - 1) * ENTRY_BYTES)
+        if first <= log_offset and log_offset + size <= end_max:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def joined(found: list[tuple[int, int]], window: memoryview, base: int) -> list[memoryview]:
+    """The records as slices; neighbours in the log become one."""
+    parts: list[memoryview] = []
+    start = end = -1
+    for log_offset, size in found:
+        if log_offset != end:
+            if end >= 0:
+                parts.append(window[start - base : end - base])
+            start = log_offset
+        end = log_offset + size
+    if end >= 0:
+        parts.append(window[start - base : end - base])
+    return parts

@@ -1,0 +1,40 @@
+"""What the log must not lose yet: features say what they still need of it, and roll it forward in time.
+
+Before the oldest file goes, retention asks here. Rolling forward means that a message somebody waits for (a timer,
+a half message, a long delay) is appended again; its old record is then needed no more.
+"""
+
+from collections.abc import Callable
+
+Need = Callable[[], int | None]
+"""The oldest log offset somebody needs; None for none."""
+Roll = Callable[[int], bool]
+"""Appends again what is needed below a log offset, a bounded slice; True when nothing there is needed any more."""
+
+
+class Keeping:
+    """The two lists are open: features add themselves."""
+
+    def __init__(self, log_max: Callable[[], int], flushed: Callable[[], int]) -> None:
+        self.needs: list[Need] = []
+        self.rolls: list[Roll] = []
+        self._log_max = log_max
+        self._flushed = flushed
+        self._rolled_to = 0
+        self.rolling = False
+        """Whether another slice is wanted soon."""
+
+    def free(self, below: int) -> bool:
+        """One slice of rolling; True when the log below the offset may go."""
+        before = self._log_max()
+        rolled = True
+        for roll in self.rolls:
+            rolled = roll(below) and rolled  # each gets its slice
+        if self._log_max() != before:
+            self._rolled_to = self._log_max()
+        self.rolling = not rolled
+        # A power failure must not find the old file gone and the new record not yet on disk.
+        return rolled and self._flushed() >= self._rolled_to and not self.is_needed(below)
+
+    def is_needed(self, below: int) -> bool:
+        return any((offset := need()) is not None and offset < below for need in self.needs)

@@ -1,0 +1,49 @@
+"""Reading megabytes of a queue for one pull: for readers in bulk (Spark) that asked for more than RocketMQ's cap."""
+
+from typing import Final
+
+import numpy as np
+
+from rocketeer.store.commit_log import CommitLog
+from rocketeer.store.consume_queue import BLANK_SIZE, ENTRY_BYTES, ConsumeQueue
+
+LARGE_BYTES_MAX: Final = 8 << 20
+"""A frame has 16 MB at most; the loop must not be held up for long."""
+COLD_BYTES_MAX: Final = 1 << 20
+"""What is read in one go when it has to come from the disk."""
+LARGE_ENTRIES_MAX: Final = 16_384
+
+_ENTRIES: Final = np.dtype([("log_offset", ">i8"), ("size", ">i4"), ("tag_code", ">i8")])
+assert _ENTRIES.itemsize == ENTRY_BYTES
+
+
+def read_large(
+    queue: ConsumeQueue, log: CommitLog, offset: int, count_max: int, bytes_max: int
+) -> tuple[list[memoryview], int, int] | None:
+    """(slices of the log, how many messages, how many bytes) from `offset` on, within one file of the log.
+
+    None for what the general scan must decide: blanks, expired records, nothing there.
+    """
+    raw = queue.read(offset, min(count_max, LARGE_ENTRIES_MAX))
+    entries = np.frombuffer(raw, _ENTRIES, len(raw) // ENTRY_BYTES)
+    if not len(entries):
+        return None
+    offsets = entries["log_offset"].astype(np.int64)
+    sizes = entries["size"].astype(np.int64)
+    first = int(offsets[0])
+    # Up to the byte limit and to the end of the segment; the first message comes however large it is.
+    count = max(int(np.searchsorted(np.cumsum(sizes), bytes_max, side="right")), 1)
+    in_segment = int(np.searchsorted(offsets[:count], log.next_segment_offset(first), side="left"))
+    offsets, sizes = offsets[:in_segment], sizes[:in_segment]
+    ends = offsets + sizes
+    if not len(offsets) or int(sizes.max()) == BLANK_SIZE or (offsets[1:] < ends[:-1]).any():
+        return None
+    window = log.read(first, int(ends[-1]) - first)
+    if window is None:
+        return None
+    # Neighbours in the log are one slice: a queue that is alone in its log goes out in one piece.
+    breaks = np.flatnonzero(offsets[1:] != ends[:-1])
+    begins = [0, *(offsets[breaks + 1] - first).tolist()]
+    stops = [*(ends[breaks] - first).tolist(), int(ends[-1]) - first]
+    parts = [window[begin:stop] for begin, stop in zip(begins, stops, strict=True)]
+    return parts, len(offsets), int(sizes.sum())

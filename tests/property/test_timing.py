@@ -1,0 +1,163 @@
+"""Any history of timers: the wheel does what a sorted list would, and a snapshot plus the log behind it is the whole."""
+
+import shutil
+import tempfile
+from pathlib import Path
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from rocketeer.broker.timing.restoring import Restoring, key_hash
+from rocketeer.broker.timing.snapshot import read_snapshot, write_snapshot
+from rocketeer.broker.timing.wheel import SET_BACK_MS, Timer, Wheel
+from rocketeer.model.topic import TIMER_TOPIC
+from rocketeer.record.dispatch_entry import DispatchEntry
+
+NOW = 1_700_000_000_000
+RECORD_BYTES = 100
+delays = st.one_of(
+    st.integers(-1000, 50),
+    st.integers(0, 5_000),
+    st.integers(0, 200_000),
+    st.integers(0, 10_000_000),
+    st.integers(0, 40 * 86_400_000),
+)
+
+
+class Timers(RuleBasedStateMachine):
+    """`log` is all that was stored; `waiting` is the naive truth: due time by log offset."""
+
+    @initialize()
+    def start(self) -> None:
+        self.folder = Path(tempfile.mkdtemp())
+        self.now_ms = NOW
+        self.wheel = Wheel(NOW)
+        self.log: list[DispatchEntry] = []
+        self.waiting: dict[int, int] = {}
+        self.log_min = 0
+        self.copying: tuple[int, list[bytes], object] | None = None
+
+    def teardown(self) -> None:
+        if hasattr(self, "folder"):
+            shutil.rmtree(self.folder)
+
+    def store(self, topic: str, due_ms: int = 0, ended: int | None = None) -> int:
+        offset = len(self.log) * RECORD_BYTES
+        prepared = 0 if ended is None else ~ended
+        self.log.append(
+            DispatchEntry(
+                offset, RECORD_BYTES, topic, 0, 0, due_ms, self.now_ms, "", f"id{offset}", 0, prepared
+            )
+        )
+        return offset
+
+    def begin(self, due_ms: int, ended: int | None = None) -> None:
+        offset = self.store(TIMER_TOPIC, due_ms, ended)
+        self.wheel.add(Timer(due_ms, offset, key_hash(f"id{offset}")))
+        self.waiting[offset] = due_ms
+
+    @rule(some=st.lists(delays, min_size=1, max_size=20))
+    def send(self, some: list[int]) -> None:
+        for delay_ms in some:
+            self.begin(self.now_ms + delay_ms)
+
+    @rule()
+    def others_send(self) -> None:
+        self.store("T")
+
+    @rule(ms=st.one_of(st.integers(0, 100), st.integers(0, 100_000), st.integers(0, 10 * 86_400_000)))
+    def time_passes(self, ms: int) -> None:
+        self.now_ms += ms
+
+    @rule(ms=st.integers(1, 100_000))
+    def the_clock_is_set_back(self, ms: int) -> None:
+        self.now_ms -= ms
+        self.wheel.advance(self.now_ms)  # ticks come all the time
+
+    @rule(count=st.integers(1, 50), kept=st.integers(0, 50))
+    def deliver(self, count: int, kept: int) -> None:
+        self.wheel.advance(self.now_ms)
+        taken = self.wheel.take(self.now_ms, count)
+        for timer in taken[:kept]:
+            assert timer.due_ms <= self.now_ms
+            assert self.waiting.pop(timer.log_offset) == timer.due_ms
+            self.store("T", ended=timer.log_offset)
+        self.wheel.give_back(taken[kept:])
+
+    @rule()
+    def deliver_everything(self) -> None:
+        fallen_due = {offset for offset, due_ms in self.waiting.items() if due_ms <= self.now_ms}
+        # What is due comes within a bucket of 16 ms, or when a small step back of the clock is made good.
+        self.now_ms += 16 + SET_BACK_MS
+        for _ in range(1000):
+            self.wheel.advance(self.now_ms)
+            taken = self.wheel.take(self.now_ms, 1000)
+            if not taken and not self.wheel._opening:
+                break
+            for timer in taken:
+                assert self.waiting.pop(timer.log_offset) == timer.due_ms
+                self.store("T", ended=timer.log_offset)
+        assert self.copying or not fallen_due & self.waiting.keys()
+
+    @precondition(lambda self: self.waiting)
+    @rule(data=st.data())
+    def recall(self, data: st.DataObject) -> None:
+        offset = data.draw(st.sampled_from(sorted(self.waiting)))
+        due_ms = self.waiting.pop(offset)
+        timer = Timer(due_ms, offset, key_hash(f"id{offset}"))
+        assert timer in self.wheel.find(due_ms, timer.key)
+        assert self.wheel.remove(timer)
+        self.store(TIMER_TOPIC, 0, ended=offset)
+
+    @rule(share=st.floats(0, 1), count=st.integers(1, 30))
+    def retention(self, share: float, count: int) -> None:
+        below = int(len(self.log) * share) * RECORD_BYTES
+        while taken := self.wheel.take_below(below, count):
+            for timer in taken:
+                assert self.waiting.pop(timer.log_offset) == timer.due_ms
+                self.begin(timer.due_ms, ended=timer.log_offset)
+        self.log_min = max(self.log_min, below)
+
+    @rule()
+    def a_snapshot_begins(self) -> None:
+        self.copying = (len(self.log) * RECORD_BYTES, [], self.wheel.copy())
+
+    @precondition(lambda self: self.copying)
+    @rule(steps=st.integers(1, 50))
+    def a_snapshot_goes_on(self, steps: int) -> None:
+        assert self.copying is not None
+        offset, pieces, copy = self.copying
+        if not pieces:  # the first piece is taken together with the log's end
+            offset = len(self.log) * RECORD_BYTES
+            self.copying = (offset, pieces, copy)
+        for _ in range(steps):
+            piece = next(copy, None)  # type: ignore[call-overload]
+            if piece is None:
+                write_snapshot(self.folder / "pending", offset, pieces)
+                self.copying = None
+                return
+            pieces.append(piece)
+
+    @rule()
+    def the_broker_dies_and_starts(self) -> None:
+        self.copying = None
+        end = len(self.log) * RECORD_BYTES
+        restoring = Restoring(read_snapshot(self.folder / "pending"), end)
+        for entry in self.log:
+            if entry.log_offset >= max(restoring.snapshot.log_offset, self.log_min):
+                restoring.see(entry)
+        rows = restoring.waiting(self.log_min)
+        assert {int(row["offset"]): int(row["due"]) for row in rows} == self.waiting
+        self.wheel = Wheel(self.now_ms)
+        self.wheel.load(rows, self.now_ms)
+
+    @invariant()
+    def it_counts_and_knows_the_oldest(self) -> None:
+        if hasattr(self, "wheel"):
+            assert len(self.wheel) == len(self.waiting)
+            assert self.wheel.oldest() == min(self.waiting, default=None)
+
+
+Timers.TestCase.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
+TestTimers = Timers.TestCase

@@ -1,0 +1,175 @@
+"""spark.read: each option against a real broker."""
+
+import json
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from rocketeer import Message
+from rocketeer.model.queue import MessageQueue
+
+from .conftest import Broker, numbers
+
+Read = Callable[..., DataFrame]
+
+
+@pytest.fixture(scope="module")
+def filled(broker: Broker) -> str:
+    """100 messages in 4 queues, 25 each: message n is at offset n // 4 of queue n % 4."""
+    topic = broker.topic()
+    broker.fill(topic, 100, keys="k")
+    return topic
+
+
+def test_all_columns_are_what_was_sent(read: Read, broker: Broker) -> None:
+    topic = broker.topic(1)
+    queue = MessageQueue(topic, "broker-a", 0)
+    before = datetime.now(UTC)
+    sent = broker.producer.send(
+        Message(topic, b"\x00\xff", tags="paid", keys=["k1", "k2"], properties={"region": "eu"}), queue=queue
+    )
+    big = b"z" * 100_000
+    broker.producer.send(Message(topic, big), queue=queue)  # compressed by the client, being over 4 KB
+    row, packed = sorted(read(None, subscribe=topic).collect(), key=lambda row: row.queueOffset)
+    assert (row.topic, row.brokerName, row.queueId, row.queueOffset) == (topic, "broker-a", 0, 0)
+    assert bytes(row.body) == b"\x00\xff"
+    assert (row.tags, row.keys) == ("paid", "k1 k2")
+    assert row.properties["region"] == "eu"
+    assert row.properties["TAGS"] == "paid"
+    assert (row.msgId, row.offsetMsgId) == (sent.message_id, sent.offset_message_id)
+    assert (row.flag, row.sysFlag, row.reconsumeTimes) == (0, 0, 0)
+    assert row.storeHost == broker.cluster.broker
+    assert row.bornHost.startswith("127.0.0.1:")
+    for column in (row.bornTimestamp, row.storeTimestamp):
+        assert abs((column.astimezone(UTC) - before).total_seconds()) < 60
+    assert bytes(packed.body) == big, "decompressed"
+    assert packed.tags is None
+    assert packed.sysFlag & 1, "it was compressed"
+
+
+def test_the_format_is_found_without_registering(spark: SparkSession, broker: Broker, filled: str) -> None:
+    fresh = spark.newSession()
+    fresh.conf.set("spark.sql.python.filterPushdown.enabled", "false")
+    frame = fresh.read.format("rocketmq").option("nameserver", broker.nameserver).option("subscribe", filled)
+    assert frame.schema("queueId int").load().filter("queueId = 1").count() == 25
+
+
+def test_several_topics_patterns_and_queues(read: Read, broker: Broker, filled: str) -> None:
+    other = broker.topic(2, name=f"{filled}-more")
+    broker.fill(other, 10, queues=2)
+    both = read("topic string, body binary", subscribe=f"{filled}, {other}")
+    assert {row.topic: row["count"] for row in both.groupBy("topic").count().collect()} == {
+        filled: 100,
+        other: 10,
+    }
+    assert read(subscribePattern=f"{filled}.*").count() == 110
+    assert read(subscribePattern=f"{filled}-.*").count() == 10
+    some = read(assign=json.dumps({filled: {"broker-a": [1, 3]}}))
+    assert numbers(some) == [number for number in range(100) if number % 2]
+
+
+def test_filtering_by_tag_and_by_property_at_the_broker(read: Read, filled: str) -> None:
+    assert numbers(read(subscribe=filled, tags="T0 || T2")) == [n for n in range(100) if n % 3 != 1]
+    assert numbers(read(subscribe=filled, sql="number > 89 AND TAGS = 'T0'")) == [90, 93, 96, 99]
+
+
+def test_offsets_choose_a_part(read: Read, filled: str) -> None:
+    starting = json.dumps({filled: {"broker-a": {"0": 20, "1": -2, "2": 24, "3": 25}}})
+    ending = json.dumps({filled: {"broker-a": {"0": 22, "1": 1, "2": -1}}})
+    found = read(subscribe=filled, startingOffsets=starting, endingOffsets=ending)
+    assert numbers(found) == [1, 80, 84, 98]
+
+
+def test_timestamps_choose_a_part_and_come_first(read: Read, broker: Broker) -> None:
+    topic = broker.topic(2)
+    broker.fill(topic, 10, queues=2)
+    time.sleep(0.01)
+    middle = int(time.time() * 1000)
+    broker.fill(topic, 6, start=10, queues=2)
+    later = {"startingTimestamp": middle, "startingOffsets": "earliest"}
+    assert numbers(read(subscribe=topic, **later)) == list(range(10, 16))
+    assert numbers(read(subscribe=topic, endingTimestamp=middle)) == list(range(10))
+    one = json.dumps({topic: {"broker-a": {"0": middle}}})
+    assert numbers(read(subscribe=topic, startingOffsetsByTimestamp=one)) == [1, 3, 5, 7, 9, *range(10, 16)]
+    assert numbers(read(subscribe=topic, endingOffsetsByTimestamp=one)) == [
+        0,
+        1,
+        2,
+        3,
+        4,
+        5,
+        6,
+        7,
+        8,
+        9,
+        11,
+        13,
+        15,
+    ]
+    future = middle + 10**9
+    with pytest.raises(Exception, match=r"no message stored at \d+ ms or later"):
+        read(subscribe=topic, startingTimestamp=future).count()
+    assert (
+        read(subscribe=topic, startingTimestamp=future, startingOffsetsByTimestampStrategy="latest").count()
+        == 0
+    )
+
+
+def test_tasks_are_as_many_as_asked_for(read: Read, filled: str) -> None:
+    assert read(subscribe=filled).rdd.getNumPartitions() == 1, "small ranges share a task"
+    many = read(subscribe=filled, minPartitions=10)
+    assert many.rdd.getNumPartitions() == 10
+    assert numbers(many) == list(range(100))
+    assert read(subscribe=filled, maxRecordsPerPartition=10).rdd.getNumPartitions() == 12
+
+
+def test_filters_are_pushed_down(read: Read, filled: str) -> None:
+    frame = read(
+        "topic string, queueId int, queueOffset long, storeTimestamp timestamp, body binary", subscribe=filled
+    )
+    found = frame.filter(
+        f"queueId in (1, 2) and queueOffset >= 23 and queueOffset < 25 and topic = '{filled}'"
+    )
+    assert numbers(found) == [93, 94, 97, 98]
+    assert found.rdd.getNumPartitions() == 1
+    assert frame.filter("topic = 'Other'").rdd.getNumPartitions() <= 1
+    stored = frame.filter("body = X'3530'").collect()[0].storeTimestamp  # b"50"
+    same = frame.filter(f"storeTimestamp = timestamp'{stored}' and queueId = 2")
+    assert 50 in numbers(same)
+    assert len(numbers(same)) < 25
+    assert frame.filter(f"storeTimestamp > timestamp'{stored}'").count() < 100
+    assert frame.filter("not queueId = 1 and queueOffset <> 3").count() == 72
+
+
+def test_a_schema_reads_only_its_columns_in_its_order(read: Read, filled: str) -> None:
+    frame = read("tags string, queueOffset long", subscribe=filled)
+    assert frame.columns == ["tags", "queueOffset"]
+    assert frame.groupBy("tags").count().count() == 3
+    with pytest.raises(Exception, match="column 'colour' does not exist"):
+        read("colour string", subscribe=filled).count()
+
+
+def test_wrong_options_are_named(read: Read, filled: str) -> None:
+    with pytest.raises(Exception, match="option 'subscrib' is unknown"):
+        read(subscrib=filled).count()
+    with pytest.raises(Exception, match="no route to topic 'NoSuchTopic'"):
+        read(subscribe="NoSuchTopic").count()
+    with pytest.raises(Exception, match="names queue 9"):
+        read(subscribe=filled, startingOffsets=json.dumps({filled: {"broker-a": {"9": 0}}})).count()
+
+
+def test_lost_messages_fail_or_are_passed_over(read: Read, filled: str) -> None:
+    beyond = json.dumps({filled: {"broker-a": {"0": 30}}})
+    with pytest.raises(Exception, match=r"5 messages \[25, 30\) of queue 0"):
+        read(subscribe=filled, endingOffsets=beyond, fetchRetries=0).count()
+    assert read(subscribe=filled, endingOffsets=beyond, failOnDataLoss="false").count() == 100
+
+
+def test_a_fetch_has_a_time_limit_and_retries(read: Read, filled: str) -> None:
+    limits = {"fetchTimeout": "5s", "fetchRetries": 1, "fetchRetryInterval": "10ms", "fetchBytes": "1k"}
+    assert numbers(read(subscribe=filled, **limits)) == list(range(100))
+    with pytest.raises(Exception, match="no name server answered"):
+        read(nameserver="127.0.0.1:1", subscribe=filled, fetchTimeout="200ms").count()

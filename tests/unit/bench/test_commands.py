@@ -1,0 +1,45 @@
+"""Every command of `rocketeer bench` starts, and takes its options one by one though functions take them in groups."""
+
+import inspect
+
+import pytest
+from typer.testing import CliRunner
+
+from rocketeer.bench.cli import app
+from rocketeer.bench.options import Shape, Start, Where, with_options
+
+COMMANDS = [
+    each.name or each.callback.__name__ for each in app.registered_commands if each.name or each.callback
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_explains_itself(command: str) -> None:
+    result = CliRunner().invoke(app, [command, "--help"])
+    assert result.exit_code == 0, result.output
+
+
+def test_what_the_documentation_names_is_there() -> None:
+    assert {"send", "batch", "pull", "e2e", "topics", "idle", "bars", "loadgen", "client"} <= set(COMMANDS)
+
+
+def test_a_group_of_options_is_one_argument_of_the_function() -> None:
+    seen: list[tuple[Where, Shape, int]] = []
+
+    def command(where: Where, shape: Shape, extra: int = 7) -> None:
+        seen.append((where, shape, extra))
+
+    expanded = with_options(command)
+    assert {"target", "start", "connections", "rounds", "extra"} <= set(
+        inspect.signature(expanded).parameters
+    )
+    given = {name: each.default for name, each in inspect.signature(expanded).parameters.items()}
+    expanded(**{**given, "target": "127.0.0.1:1", "rounds": 9})
+    ((where, shape, extra),) = seen
+    assert (where.target, where.start, shape.rounds, shape.connections, extra) == (
+        "127.0.0.1:1",
+        Start.ours,
+        9,
+        16,
+        7,
+    )

@@ -1,0 +1,263 @@
+"""Filtering at the broker: subscriptions checked, remembered and forgotten; pulls and held pulls; bits at dispatch."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rocketeer.broker.filter_data import FilterTable
+from rocketeer.clock import ManualClock
+from rocketeer.filter.bloom import BloomFilter
+from rocketeer.model.subscription import SQL92, ConsumeFromWhere, ConsumeType, MessageModel, Subscription
+from rocketeer.protocol.bodies.heartbeat import (
+    ClientCheck,
+    ConsumerData,
+    Heartbeat,
+    encode_client_check,
+    encode_heartbeat,
+)
+from rocketeer.protocol.codes import RequestCode, ResponseCode
+from rocketeer.protocol.command import Command
+from rocketeer.record.batch import BatchItem, encode_batch
+from rocketeer.record.layout import split_records
+from support.broker import BrokerUnderTest, broker_at
+
+RED = "color = 'red'"
+
+
+def heartbeat(*subscriptions: Subscription, group: str = "CG") -> bytes:
+    consumer = ConsumerData(
+        group, ConsumeType.CONSUME_PASSIVELY, MessageModel.CLUSTERING,
+        ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET, subscriptions, False,
+    )  # fmt: skip
+    return encode_heartbeat(Heartbeat("client", ("PG",), (consumer,)))
+
+
+def sql(expression: str, topic: str = "T", version: int = 1) -> Subscription:
+    return Subscription(topic, expression, SQL92, version=version)
+
+
+async def send(broker: BrokerUnderTest, body: str, topic: str = "T", **properties: str) -> None:
+    text = "\x02".join(f"{name}\x01{value}" for name, value in properties.items())
+    assert (await broker.send(topic, body.encode(), properties=text)).code == 0
+
+
+async def beat(broker: BrokerUnderTest, *subscriptions: Subscription) -> Command:
+    return await broker.ask(RequestCode.HEART_BEAT, body=heartbeat(*subscriptions))
+
+
+async def pull(broker: BrokerUnderTest, expression: str | None, **ext: Any) -> Command:
+    told = {"sysFlag": 0} if expression is None else {"sysFlag": 4, "subscription": expression}
+    return await broker.pull("T", **{"expressionType": "SQL92", **told, **ext})
+
+
+def texts(reply: Command) -> list[str]:
+    return [record.body.decode() for record in split_records(reply.body)]
+
+
+async def test_pulls_get_what_matches_by_their_own_expression_or_the_heartbeats(tmp_path: Path) -> None:
+    async with broker_at(tmp_path) as broker:
+        for number, color in enumerate(("red", "blue", "red", "green")):
+            await send(broker, f"m{number}", color=color, price=str(number))
+        assert texts(await pull(broker, RED)) == ["m0", "m2"]
+        assert texts(await pull(broker, "price >= 2", queueOffset=1)) == ["m2", "m3"]
+        nothing = await pull(broker, "price > 99")
+        assert (nothing.code, nothing.remark) == (ResponseCode.PULL_RETRY_IMMEDIATELY, "NO_MATCHED_MESSAGE")
+        assert nothing.ext["nextBeginOffset"] == "4"
+        missing = await pull(broker, None)
+        assert missing.code == ResponseCode.SUBSCRIPTION_NOT_EXIST
+        assert (await beat(broker, sql(RED))).code == 0
+        assert texts(await pull(broker, None)) == ["m0", "m2"]
+        late = await pull(broker, None, subVersion=2)
+        assert late.code == ResponseCode.SUBSCRIPTION_NOT_LATEST
+
+
+async def test_a_bad_expression_is_refused_wherever_it_comes_in(tmp_path: Path) -> None:
+    async with broker_at(tmp_path) as broker:
+        await send(broker, "m0", color="red")
+        check = encode_client_check(ClientCheck("client", "CG", sql("color = = 'red'")))
+        for reply in (
+            await broker.ask(RequestCode.CHECK_CLIENT_CONFIG, body=check),
+            await beat(broker, sql("color = = 'red'")),
+            await pull(broker, "color = = 'red'"),
+        ):
+            assert reply.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
+            assert reply.remark is not None
+            assert "position 9" in reply.remark
+        answer = await pull(broker, None)
+        assert answer.code == ResponseCode.FILTER_DATA_NOT_EXIST
+        assert answer.remark == "The broker's consumer filter data is not exist!Your expression may be wrong!"
+        unknown = encode_client_check(ClientCheck("client", "CG", Subscription("T", "*", "NOPE")))
+        reply = await broker.ask(RequestCode.CHECK_CLIENT_CONFIG, body=unknown)
+        assert reply.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
+        fine = encode_client_check(ClientCheck("client", "CG", sql("color = 'red'")))
+        assert (await broker.ask(RequestCode.CHECK_CLIENT_CONFIG, body=fine)).code == 0
+        huge = "(" * 5000 + "a = 1" + " OR b = 2)" * 5000
+        assert (await pull(broker, huge)).code in (0, ResponseCode.PULL_RETRY_IMMEDIATELY)
+        too_long = await pull(broker, "a = 1 OR " * 10_000 + "a = 2")
+        assert too_long.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
+
+
+async def test_one_bad_expression_costs_a_client_no_other_topic(tmp_path: Path) -> None:
+    async with broker_at(tmp_path) as broker:
+        await send(broker, "m0", color="red")
+        reply = await beat(broker, sql("oops =", topic="Other"), sql(RED))
+        assert reply.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
+        assert texts(await pull(broker, None)) == ["m0"]
+
+
+async def test_a_held_pull_wakes_for_matching_messages_only(tmp_path: Path) -> None:
+    async with broker_at(tmp_path) as broker:
+        await send(broker, "first", color="blue")
+        held = asyncio.ensure_future(pull(broker, RED, queueOffset=1, sysFlag=6, suspendTimeoutMillis=15_000))
+        await asyncio.sleep(0.2)
+        for number in range(50):
+            await send(broker, f"m{number}", color="blue")
+        assert not held.done()
+        await send(broker, "wanted", color="red")
+        assert texts(await held) == ["wanted"]
+
+
+@pytest.mark.parametrize(("kind", "expression"), [("SQL92", RED), ("TAG", "red")])
+async def test_a_held_pull_finds_what_came_behind_more_than_one_look_takes_in(
+    tmp_path: Path, kind: str, expression: str
+) -> None:
+    async with broker_at(
+        tmp_path, store={"segment_bytes": 8 << 20, "consume_queue_bytes": 20 * 20_000}
+    ) as broker:
+        await send(broker, "first", color="blue")
+        ext = {"queueOffset": 1, "sysFlag": 6, "suspendTimeoutMillis": 15_000, "expressionType": kind}
+        held = asyncio.ensure_future(pull(broker, expression, **ext))
+        await asyncio.sleep(0.2)
+        items = [BatchItem(0, b"x", b"color\x01blue\x02TAGS\x01blue")] * 9_000
+        items.append(BatchItem(0, b"wanted", b"color\x01red\x02TAGS\x01red"))
+        batch = await broker.send("T", encode_batch(items), m="true", i="")
+        assert batch.code == 0
+        reply = await held
+        while not texts(reply):  # after some looks it is the client's turn again
+            reply = await pull(broker, expression, **{**ext, "queueOffset": reply.ext["nextBeginOffset"]})
+        assert texts(reply) == ["wanted"]
+
+
+async def test_without_property_filters_sql_is_refused_with_rocketmqs_words(tmp_path: Path) -> None:
+    async with broker_at(tmp_path, broker={"property_filter_enable": False}) as broker:
+        await send(broker, "m0", color="red")
+        check = encode_client_check(ClientCheck("client", "CG", sql(RED)))
+        assert (await beat(broker, sql(RED))).code == 0
+        for reply in (
+            await broker.ask(RequestCode.CHECK_CLIENT_CONFIG, body=check),
+            await pull(broker, RED),
+            await pull(broker, None),
+        ):
+            assert (reply.code, reply.remark) == (
+                ResponseCode.SYSTEM_ERROR,
+                "The broker does not support consumer to filter message by SQL92",
+            )
+
+
+@pytest.mark.parametrize("retries", [True, False])
+async def test_retries_match_the_expression_of_their_topic_when_that_is_wanted(
+    tmp_path: Path, retries: bool
+) -> None:
+    async with broker_at(tmp_path, broker={"filter_retry_enable": retries}) as broker:
+        await beat(broker, sql(RED), Subscription("%RETRY%CG"))
+        for color in ("red", "blue"):
+            await send(broker, color, topic="%RETRY%CG", color=color, RETRY_TOPIC="T")
+        await send(broker, "other", topic="%RETRY%CG", RETRY_TOPIC="Unfiltered")
+        reply = await broker.pull("%RETRY%CG", sysFlag=0)
+        assert texts(reply) == (["red", "other"] if retries else ["red", "blue", "other"])
+
+
+async def test_filters_and_their_bits_outlive_a_restart(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {
+        "store": {"queue_extension_enable": True},
+        "broker": {"filter_bitmap_enable": True},
+    }
+    async with broker_at(tmp_path, **settings) as broker:
+        await beat(broker, sql(RED))
+        await asyncio.sleep(0.01)  # messages of the same millisecond count as older than the filter
+        for color in ("red", "blue"):
+            await send(broker, color, color=color)
+        assert texts(await pull(broker, None)) == ["red"]
+    saved = json.loads((tmp_path / "config" / "consumerFilter.json").read_text())
+    data = saved["filterDataByTopic"]["T"]["groupFilterData"]["CG"]
+    assert (data["expression"], data["expressionType"], data["dead"]) == (RED, "SQL92", True)
+    raw = (tmp_path / "consumequeue_ext" / "T" / "0" / f"{0:020d}").read_bytes()
+    mask = sum({1 << position for position in data["bloomFilterData"]["bitPos"]})
+    assert int.from_bytes(raw[20:34], "little") == mask
+    assert int.from_bytes(raw[54:68], "little") == 0
+    async with broker_at(tmp_path, **settings) as broker:
+        assert (await pull(broker, None)).code == ResponseCode.SUBSCRIPTION_NOT_EXIST
+        await beat(broker, sql(RED))
+        assert texts(await pull(broker, None)) == ["red"]
+
+
+# --- the table -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def table(clock: ManualClock) -> FilterTable:
+    return FilterTable(BloomFilter(20, 32), clock, keep_dead_ms=86_400_000)
+
+
+def test_the_newest_version_of_an_expression_counts(table: FilterTable, clock: ManualClock) -> None:
+    assert table.register("G", [sql("a = 1", version=5)]) is None
+    assert table.take_dirty()
+    first = table.get("T", "G")
+    assert first is not None
+    clock.advance(ms=10)
+    table.register("G", [sql("a = 2", version=4)])
+    assert table.get("T", "G") is first, "a member that lags behind"
+    table.register("G", [sql("a = 1", version=6)])
+    assert table.get("T", "G") is first, "nothing changed but the version"
+    assert first.client_version == 6
+    table.register("G", [sql("a = 2", version=7)])
+    second = table.get("T", "G")
+    assert second is not None
+    assert (second.expression, second.born_ms) == ("a = 2", first.born_ms + 10)
+    bad = table.register("G", [sql("a = ", version=8)])
+    assert bad is not None
+    assert table.get("T", "G") is None, "rather none than one nobody wants any more"
+
+
+def test_a_group_that_left_is_kept_for_a_day(table: FilterTable, clock: ManualClock) -> None:
+    table.register("G", [sql("a = 1"), sql("b = 1", topic="U")])
+    table.register("H", [sql("a = 2")])
+    table.register("G", [sql("a = 1")])  # no longer to U
+    gone = table.get("U", "G")
+    assert gone is not None
+    assert gone.is_dead
+    table.unregister("G")
+    dead = table.get("T", "G")
+    assert dead is not None
+    assert dead.is_dead
+    clock.advance(ms=86_399_999)
+    table.register("G", [sql("a = 1")])
+    assert not dead.is_dead
+    table.unregister("G")
+    clock.advance(ms=1)
+    assert "U" not in json.loads(table.encode())["filterDataByTopic"]
+    assert table.get("T", "G") is dead
+    clock.advance(ms=86_400_000)
+    table.expire()
+    assert [data.group for data in table] == ["H"]
+
+
+def test_a_file_written_for_other_bloom_filters_is_forgotten(table: FilterTable, clock: ManualClock) -> None:
+    table.register("G", [sql("a = 1")])
+    other = FilterTable(BloomFilter(10, 64), clock, keep_dead_ms=1)
+    other.decode(table.encode())
+    assert list(other) == []
+    same = FilterTable(BloomFilter(20, 32), clock, keep_dead_ms=1 << 40)
+    same.decode(table.encode())
+    (data,) = same
+    assert data.is_dead, "nobody is connected yet"
+    same.decode(table.encode().replace("a = 1", "a = = 1"))
+    assert list(same) == []

@@ -1,0 +1,186 @@
+"""Flow control: begins when requests wait, turns sends away in RocketMQ's words, ends by itself."""
+
+import asyncio
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rocketeer.broker.feature import Guard
+from rocketeer.broker.features.flow import FlowControl
+from rocketeer.broker.watchdog import LoopWatchdog
+from rocketeer.errors import RequestRefused
+from rocketeer.protocol.codes import RequestCode, ResponseCode
+from rocketeer.protocol.command import request
+from support.broker import broker_at
+
+NOBODY: Any = None
+
+
+class Bench:
+    """A flow control whose probe comes when told."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self.guard: Guard | None = None
+        self.control = FlowControl(
+            send_wait_ms_max=200,
+            pull_wait_ms_max=5000,
+            page_cache_busy_ms=1000,
+            brake=self._set,
+            now_s=lambda: self.now_s,
+            probe_s=0.02,
+        )
+        self.control.beat()
+
+    def _set(self, guard: Guard | None) -> None:
+        self.guard = guard
+
+    def beat(self, late_ms: int = 0) -> None:
+        self.now_s += 0.02 + late_ms / 1000 + 1e-6
+        self.control.beat()
+
+    def refusal(self, code: int) -> str | None:
+        if self.guard is None:
+            return None
+        try:
+            self.guard(request(code), NOBODY)
+        except RequestRefused as refusal:
+            return refusal.remark if refusal.code == ResponseCode.SYSTEM_BUSY else f"code {refusal.code}"
+        return None
+
+
+def test_one_late_turn_is_over_and_two_are_a_queue() -> None:
+    bench = Bench()
+    bench.beat()
+    bench.beat(late_ms=900)
+    assert bench.guard is None, "what it held up is served by now"
+    bench.beat(late_ms=100)
+    bench.beat(late_ms=199)
+    assert bench.guard is None
+    bench.beat(late_ms=200)
+    bench.beat(late_ms=250)
+    text = "[TIMEOUT_CLEAN_QUEUE]broker busy, start flow control for a while, period in queue: 250ms, size of queue: "
+    assert bench.refusal(RequestCode.SEND_MESSAGE_V2) == f"{text}1"
+    assert bench.refusal(RequestCode.SEND_BATCH_MESSAGE) == f"{text}2"
+    bench.beat(late_ms=300)
+    assert "period in queue: 300ms" in (bench.refusal(RequestCode.SEND_MESSAGE) or "")
+    bench.beat()
+    assert bench.guard is None
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        RequestCode.HEART_BEAT, RequestCode.PULL_MESSAGE, RequestCode.GET_MAX_OFFSET,
+        RequestCode.UPDATE_CONSUMER_OFFSET, RequestCode.GET_BROKER_RUNTIME_INFO, RequestCode.END_TRANSACTION,
+    ],
+)  # fmt: skip
+def test_only_sends_are_turned_away(code: int) -> None:
+    bench = Bench()
+    bench.beat(late_ms=400)
+    bench.beat(late_ms=400)
+    assert bench.guard is not None
+    assert bench.refusal(code) is None
+
+
+def test_pulls_have_a_longer_patience() -> None:
+    bench = Bench()
+    for _ in range(2):
+        bench.beat(late_ms=5001)
+    assert "period in queue: 5001ms" in (bench.refusal(RequestCode.PULL_MESSAGE) or "")
+    assert bench.refusal(RequestCode.HEART_BEAT) is None
+
+
+def test_a_stall_while_storing_turns_away_what_queued_up_behind_it() -> None:
+    bench = Bench()
+    bench.control.storing_stalled(999)
+    bench.beat()
+    assert bench.guard is None
+    bench.control.storing_stalled(1200)
+    bench.beat(late_ms=1210)
+    text = "[PCBUSY_CLEAN_QUEUE]broker busy, start flow control for a while, period in queue: 1210ms"
+    assert (bench.refusal(RequestCode.SEND_MESSAGE_V2) or "").startswith(text)
+    bench.beat()
+    assert bench.guard is None
+
+
+def test_the_watchdog_sees_where_the_loop_hangs(tmp_path: Path) -> None:
+    """The place is known by its file: one of these names stands for the storing, another for anything else."""
+    seen: list[int] = []
+    watchdog = LoopWatchdog(stall_s=0.05, storing_stalled=seen.append)
+    for name in ("other.py", "append.py"):
+        source = tmp_path / name
+        code = compile("def hang(event):\n    event.wait(0.5)\n", str(source), "exec")
+        names: dict[str, Any] = {}
+        exec(code, names)
+        done = threading.Event()
+
+        def loop(hang: Any = names["hang"], done: threading.Event = done) -> None:
+            watchdog._loop_thread = threading.get_ident()
+            watchdog.beat()
+            hang(done)
+
+        if name == "other.py":
+            watchdog.start()
+        thread = threading.Thread(target=loop)
+        thread.start()
+        if name == "append.py":
+            give_up_s = time.monotonic() + 20
+            while not seen and time.monotonic() < give_up_s:
+                time.sleep(0.01)
+            done.set()
+        thread.join()
+        if name == "other.py":
+            assert not seen
+    watchdog.stop()
+    assert seen
+    assert seen[0] >= 50
+
+
+async def test_a_busy_broker_refuses_sends_serves_the_rest_and_recovers(tmp_path: Path) -> None:
+    async with broker_at(tmp_path, broker={"send_wait_ms_max": 60}) as broker:
+        assert (await broker.send("T", b"before")).code == 0
+        codes: dict[int, str] = {}
+
+        async def keep_sending() -> None:
+            while ResponseCode.SYSTEM_BUSY not in codes:
+                answer = await broker.send("T", b"x")
+                codes[answer.code] = answer.remark or ""
+
+        async def hold_up_the_loop() -> None:
+            while ResponseCode.SYSTEM_BUSY not in codes:
+                time.sleep(0.15)  # noqa: ASYNC251 this is what is tested: a loop that is late, turn after turn
+                await asyncio.sleep(0)
+
+        hold = asyncio.create_task(hold_up_the_loop())
+        sending = [asyncio.create_task(keep_sending()) for _ in range(4)]
+        await asyncio.wait_for(asyncio.gather(*sending), 60)
+        assert codes[ResponseCode.SYSTEM_BUSY].startswith(
+            "[TIMEOUT_CLEAN_QUEUE]broker busy, start flow control for a while, period in queue: "
+        )
+        heartbeat = {"topic": "T", "queueId": 0}
+        assert (await broker.ask(RequestCode.GET_MAX_OFFSET, heartbeat)).code == 0
+        await hold
+        for _ in range(1000):
+            if (await broker.send("T", b"after")).code == 0:
+                break
+            await asyncio.sleep(0.01)
+        else:
+            raise AssertionError("it never recovered")
+        stored = int((await broker.ask(RequestCode.GET_MAX_OFFSET, heartbeat)).ext["offset"])
+        bodies = [m.body for at in range(0, stored, 32) for m in await broker.messages("T", offset=at)]
+        assert bodies[0] == b"before"
+        assert bodies[-1] == b"after"
+
+
+async def test_flow_control_can_be_turned_off(tmp_path: Path) -> None:
+    options = {"send_wait_ms_max": 20, "fast_failure_enable": False}
+    async with broker_at(tmp_path, broker=options) as broker:
+        for _ in range(5):
+            sending = asyncio.create_task(broker.send("T", b"x"))
+            await asyncio.sleep(0)
+            time.sleep(0.1)  # noqa: ASYNC251
+            assert (await sending).code == 0

@@ -1,0 +1,106 @@
+"""The tables of idempotent producers against the obvious: dicts that remember everything."""
+
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rocketeer.broker.known_ids import KnownIds
+from rocketeer.broker.sequences import Sequences
+from rocketeer.store.snapshot_file import load_snapshot, save_snapshot
+
+# Few hashes, equal in their low bits: chains, wrap-around and repeats all the time.
+HASHES = st.sampled_from(
+    [*range(8), *(7 << 60 | low for low in range(8)), *(15 << 56 | low for low in (6, 7))]
+)
+
+
+def copy_of(ids: KnownIds, capacity: int | None = None) -> KnownIds:
+    copied = KnownIds(capacity or ids.capacity)
+    copied.load(*ids.dump())
+    return copied
+
+
+@given(st.lists(st.tuples(HASHES, st.booleans())), st.integers(1, 7))
+@settings(max_examples=300, deadline=None)
+def test_the_newest_ids_are_known_and_a_saved_table_is_the_same(
+    steps: list[tuple[int, bool]], capacity: int
+) -> None:
+    ids = KnownIds(capacity)
+    order: list[tuple[int, int]] = []
+    for offset, (hashed, saved) in enumerate(steps):
+        ids.add(hashed, offset)
+        order = [*order, (hashed, offset)][-capacity:]
+        known = dict(order)
+        assert {each: ids.find(each) for each in range(8)} == {each: known.get(each) for each in range(8)}
+        for each, _ in steps:
+            assert ids.find(each) == known.get(each)
+        if saved:
+            ids = copy_of(ids)
+    assert len(ids) == min(len(steps), capacity)
+
+
+def test_a_table_with_less_room_keeps_the_newest() -> None:
+    ids = KnownIds(10)
+    for number in range(25):
+        ids.add(number, 100 + number)
+    small = copy_of(ids, 4)
+    assert [small.find(number) for number in range(20, 25)] == [None, 121, 122, 123, 124]
+
+
+def test_a_million_ids_take_less_than_a_hundred_bytes_each() -> None:
+    ids = KnownIds(4_000_000)
+    reserved = len(ids._slots) * 4 + len(ids._hashes) * 8 + len(ids._offsets) * 8
+    assert reserved / ids.capacity < 30
+
+
+LANES = st.sampled_from([("p", "T", 0), ("p", "T", 1), ("q", "T", 0)])
+
+
+@given(st.lists(st.tuples(LANES, st.integers(0, 3), st.booleans())), st.integers(1, 4))
+@settings(max_examples=300, deadline=None)
+def test_a_lane_knows_its_next_number_and_its_last_places(
+    steps: list[tuple[tuple[str, str, int], int, bool]], window: int
+) -> None:
+    lanes = Sequences(window=window, lanes_max=100, idle_ms=1000)
+    stored: dict[tuple[str, str, int], list[int]] = {}
+    for offset, (key, back, saved) in enumerate(steps):
+        numbers = stored.setdefault(key, [])
+        sequence = max(len(numbers) - back, 0)
+        lanes.add(key, sequence, offset, offset)
+        if sequence == len(numbers):
+            numbers.append(offset)
+        assert lanes.expected(key) == len(numbers)
+        for number in range(len(numbers) + 2):
+            known = len(numbers) - window <= number < len(numbers)
+            assert lanes.place(key, number) == (numbers[number] if known else None)
+        if saved:
+            again = Sequences(window=window, lanes_max=100, idle_ms=1000)
+            again.load(lanes.dump())
+            assert again.dump() == lanes.dump()
+            lanes = again
+
+
+def test_idle_lanes_go_and_the_one_used_longest_ago_makes_room() -> None:
+    lanes = Sequences(window=4, lanes_max=2, idle_ms=1000)
+    lanes.add(("a", "T", 0), 0, 10, 0)
+    lanes.add(("b", "T", 0), 0, 20, 500)
+    lanes.add(("a", "T", 0), 1, 30, 600)
+    lanes.add(("c", "T", 0), 0, 40, 700)
+    assert [lanes.expected((name, "T", 0)) for name in "abc"] == [2, 0, 1]
+    assert lanes.expire(1600) == 0
+    assert lanes.expire(1601) == 1
+    assert lanes.expected(("a", "T", 0)) == 0
+
+
+def test_a_broken_snapshot_is_no_snapshot(tmp_path: Path) -> None:
+    path = tmp_path / "config" / "table.bin"
+    assert load_snapshot(path) is None
+    save_snapshot(path, [b"abc", b"def"])
+    assert bytes(load_snapshot(path) or b"") == b"abcdef"
+    whole = path.read_bytes()
+    for at in range(len(whole)):
+        path.write_bytes(whole[:at])
+        assert load_snapshot(path) is None
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        assert load_snapshot(path) is None

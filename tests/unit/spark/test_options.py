@@ -1,0 +1,84 @@
+"""Every option is typed, and what is wrong with one is said by name."""
+
+import pytest
+
+from rocketeer.errors import ConfigError
+from rocketeer.model.queue import MessageQueue
+from rocketeer.spark.options import parse_options
+
+GIVEN = {"nameserver": "127.0.0.1:9876", "subscribe": "Orders"}
+
+
+def test_options_are_typed_and_their_case_does_not_matter() -> None:
+    options = parse_options(
+        {
+            **GIVEN,
+            "STARTINGOFFSETS": '{"Orders": {"broker-a": {"0": 7, "1": -2}}}',
+            "maxTriggerDelay": "10s",
+            "maxBytesPerTrigger": "64mb",
+            "failondataloss": "false",
+        },
+        streaming=True,
+    )
+    assert options.starting_offsets == {
+        MessageQueue("Orders", "broker-a", 0): 7,
+        MessageQueue("Orders", "broker-a", 1): -2,
+    }
+    assert options.max_trigger_delay_ms == 10_000
+    assert options.max_bytes_per_trigger == 64 << 20
+    assert not options.fail_on_data_loss
+
+
+@pytest.mark.parametrize(
+    ("given", "streaming", "said"),
+    [
+        ({"topik": "x"}, False, "option 'topik' is unknown"),
+        ({"subscribePattern": "a"}, False, "exactly one of"),
+        ({"storePath": "/x"}, False, "both are there"),
+        ({"tags": "a", "sql": "b = 1"}, False, "exclude each other"),
+        ({"tags": "||"}, False, "'tags'"),
+        ({"startingOffsets": "soon"}, True, "'startingOffsets' is 'soon'"),
+        ({"startingOffsets": "latest"}, False, "cannot be latest"),
+        ({"startingOffsets": '{"Orders": {"broker-a": {"0": -1}}}'}, False, "cannot be latest"),
+        ({"startingOffsets": '{"Orders": {"0": 5}}'}, True, "broker '0' is 5, not a JSON object"),
+        ({"startingOffsets": "{nonsense"}, True, "is not JSON"),
+        ({"startingOffsets": '{"Orders": {"broker-a": {"x": 5}}}'}, True, "queue id 'x'"),
+        ({"startingOffsets": '{"Orders": {"broker-a": {"0": "5"}}}'}, True, "'5' for queue 0"),
+        ({"endingOffsets": "earliest"}, False, "'endingOffsets' cannot be 'earliest'"),
+        ({"endingOffsets": '{"Orders": {"broker-a": {"0": -2}}}'}, False, "-2 for queue 0"),
+        ({"endingOffsets": "latest"}, True, "'endingOffsets' is for batches"),
+        ({"maxOffsetsPerTrigger": "10"}, False, "'maxOffsetsPerTrigger' is for streams"),
+        ({"group": "G"}, False, "'group' is for streams"),
+        ({"maxOffsetsPerTrigger": "0"}, True, "'maxOffsetsPerTrigger' is '0'"),
+        ({"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "8"}, True, "is above 'maxOffsetsPerTrigger'"),
+        ({"maxTriggerDelay": "soon"}, True, "'maxTriggerDelay' is 'soon'"),
+        ({"maxBytesPerTrigger": "1x"}, True, "'maxBytesPerTrigger' is '1x'"),
+        ({"minPartitions": "-1"}, False, "'minPartitions' is '-1'"),
+        ({"failOnDataLoss": "maybe"}, False, "'failOnDataLoss' is 'maybe'"),
+        ({"startingTimestamp": "yesterday"}, False, "'startingTimestamp' is 'yesterday'"),
+        ({"startingOffsetsByTimestampStrategy": "guess"}, False, "write error or latest"),
+        ({"fetchTimeout": ""}, False, "'fetchTimeout'"),
+    ],
+)
+def test_a_wrong_option_is_named(given: dict[str, str], streaming: bool, said: str) -> None:
+    with pytest.raises(ConfigError) as failure:
+        parse_options({**GIVEN, **given}, streaming=streaming)
+    assert said in str(failure.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"subscribe": "A"}, "nameserver"),
+        ({"nameserver": "x:1"}, "none is there"),
+        ({"nameserver": "x:1", "subscribe": " , "}, "names no topic"),
+        ({"nameserver": "x:1", "subscribePattern": "("}, "no regular expression"),
+        ({"nameserver": "x:1", "assign": '{"A": {"b": 1}}'}, "list of queue ids"),
+        ({"nameserver": "x:1", "assign": "{}"}, "names no queue"),
+        ({"storePath": "/x", "subscribe": "A", "sql": "a = 1"}, "'sql' is evaluated by the broker"),
+    ],
+)
+def test_options_must_fit_each_other(given: dict[str, str], said: str) -> None:
+    with pytest.raises(ConfigError) as failure:
+        parse_options(given, streaming=False)
+    assert said in str(failure.value)
