@@ -49,10 +49,9 @@ def dying(a: dict[str, Any]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa
     def pass_on(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for number, batch in enumerate(batches):
             if number >= 2 and max(batch.column("id").to_pylist()) >= a["at"]:
-                end_s = time.monotonic() + 60
-                while (
-                    stored_rows(a) <= a["at"] and time.monotonic() < end_s and not Path(a["marker"]).exists()
-                ):
+                end_s = time.monotonic() + 120
+                while stored_rows(a) <= a["at"] and not Path(a["marker"]).exists():
+                    assert time.monotonic() < end_s, "nothing was stored that could be there twice"
                     time.sleep(0.1)
                 if once(a["marker"]):
                     die()

@@ -34,6 +34,7 @@ final class Consume {
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(options.group());
         consumer.setNamesrvAddr(options.namesrv());
         consumer.setPollNameServerInterval(1000);
+        consumer.setMqClientApiTimeout(30_000); // a JVM that has just started on a busy machine
         consumer.setInstanceName(options.instance());
         consumer.setVipChannelEnabled(Boolean.parseBoolean(options.text("vip", "false")));
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);

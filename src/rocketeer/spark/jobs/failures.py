@@ -1,0 +1,38 @@
+"""From what Spark raises to the one line a person needs: our own error inside it, or its first sentence."""
+
+import re
+from typing import Final
+
+# The last line of a Python traceback, wherever Spark has packed it: `rocketeer.errors.NoRoute: topic ...`
+_OURS: Final = re.compile(r"^\s*(?:Error message: )?rocketeer\.[\w.]+\.\w+: (.+)$", re.MULTILINE)
+_THEIRS: Final = re.compile(r"^\s*(?:[A-Za-z_][\w.]*\.)?(\w*(?:Error|Exception)): (.+)$", re.MULTILINE)
+_CONDITION: Final = re.compile(r"^\[[A-Z0-9_.]+\]\s*")
+_LINE_CHARS_MAX: Final = 600
+
+
+def explain(error: BaseException) -> str | None:
+    """One line for an error that came out of Spark; None for any other: that is a bug, and wants its traceback."""
+    if not _is_sparks(error):
+        return None
+    text = str(error)
+    ours = _OURS.findall(text)
+    if ours:
+        return _short(str(ours[-1]))
+    if "failed to connect back" in text:
+        return "Spark's Python workers did not come up in time: the machine has too much to do; run it again"
+    first = _CONDITION.sub("", text.strip().split("\n")[0])
+    if "PYTHON_DATA_SOURCE_ERROR" in text or "STREAM_FAILED" in text or "Traceback" in text:
+        theirs = _THEIRS.findall(text)
+        if theirs:
+            name, message = theirs[-1]
+            return _short(f"{message} ({name})")
+    return _short(first or type(error).__name__)
+
+
+def _is_sparks(error: BaseException) -> bool:
+    return any(kind.__module__.startswith(("pyspark.", "py4j.")) for kind in type(error).__mro__)
+
+
+def _short(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= _LINE_CHARS_MAX else f"{text[:_LINE_CHARS_MAX]}..."

@@ -1,0 +1,194 @@
+"""What every `rocketeer spark JOB` shares: its common options, a quiet Spark session, errors as one line, Ctrl-C.
+
+    @job_command
+    def command(run: Run, ...) -> None:
+        with run.spark("archive") as spark: ...
+
+Spark's own output, and that of its Python workers, goes to a file, which a failure names.
+"""
+
+import functools
+import inspect
+import os
+import signal
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, fields
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, Any, Final, get_type_hints
+
+import typer
+
+from rocketeer.errors import ConfigError, RocketeerError
+from rocketeer.spark.jobs.failures import explain
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+INTERRUPTED: Final = 130
+TERMINATED: Final = 143
+_SETTINGS: Final = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+}
+_LOCAL_SETTINGS: Final = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """The options all jobs have; `job_command` adds them to a command's own."""
+
+    master: Annotated[
+        str | None, typer.Option(help="Spark's master.  [default: $SPARK_MASTER, else local[*]]")
+    ] = None
+    nameserver: Annotated[
+        str | None,
+        typer.Option("-n", "--nameserver", envvar="NAMESRV_ADDR", help="host:9876, several with ;"),
+    ] = None
+    conf: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="A setting of Spark; may be repeated.")
+    ] = None
+    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress, only results and errors.")] = False
+
+    def needed_nameserver(self) -> str:
+        """The name servers' address; ConfigError when nobody gave one."""
+        if not self.nameserver:
+            raise ConfigError("no name server given: use -n host:9876 or set NAMESRV_ADDR")
+        return self.nameserver
+
+    @contextmanager
+    def spark(self, name: str) -> "Iterator[SparkSession]":
+        """A session that ends with the block; Ctrl-C and SIGTERM stop its queries first."""
+        from rocketeer.spark.sessions import session
+
+        settings = {**_SETTINGS, **key_values("--conf", self.conf)}
+        master = self.master or os.environ.get("SPARK_MASTER") or "local[*]"
+        if master.startswith("local"):
+            settings = _LOCAL_SETTINGS | settings
+        path = Path(tempfile.gettempdir()) / f"rocketeer-spark-{name}-{os.getpid()}.log"
+        with _stopped_by_sigterm():
+            with _output_to(path):
+                spark = session(f"rocketeer {name}", master=self.master, config=settings)
+                spark.sparkContext.setLogLevel("WARN")
+            try:
+                yield spark
+            except (KeyboardInterrupt, _Terminated):
+                _stop_queries(spark)
+                raise
+            except Exception as error:
+                if not isinstance(error, RocketeerError):
+                    say(f"Spark's log: {path}")
+                    path = Path(os.devnull)
+                raise
+            finally:
+                spark.stop()
+            with suppress(OSError):
+                path.unlink()
+
+
+def say(text: str) -> None:
+    """A line for the person at the terminal; results go to stdout, this does not."""
+    print(f"rocketeer: {text}", file=sys.stderr, flush=True)
+
+
+def key_values(option: str, given: list[str] | None) -> dict[str, str]:
+    """`KEY=VALUE` texts as a dict."""
+    found: dict[str, str] = {}
+    for text in given or []:
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            raise ConfigError(f"{option} {text!r}: write KEY=VALUE")
+        found[key.strip()] = value.strip()
+    return found
+
+
+def job_command(function: Callable[..., None]) -> Callable[..., None]:
+    """A function whose first parameter is `run: Run`, as a command: Run's options come after its own."""
+    signature = inspect.signature(function)
+    hints = get_type_hints(function, include_extras=True)
+    first, *own = signature.parameters.values()
+    assert hints[first.name] is Run, f"{function.__qualname__} must begin with `run: Run`"
+    run_hints = get_type_hints(Run, include_extras=True)
+    shared = [
+        inspect.Parameter(
+            part.name, inspect.Parameter.KEYWORD_ONLY, default=part.default, annotation=run_hints[part.name]
+        )
+        for part in fields(Run)
+    ]
+    named = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hints[p.name]) for p in own]
+
+    @functools.wraps(function)
+    def command(**given: Any) -> None:
+        run = Run(**{part.name: given.pop(part.name) for part in fields(Run)})
+        _with_clear_errors(lambda: function(run, **given))
+
+    command.__signature__ = inspect.Signature([*named, *shared])  # type: ignore[attr-defined]
+    command.__annotations__ = {p.name: p.annotation for p in [*named, *shared]} | {"return": None}
+    return command
+
+
+def _with_clear_errors(work: Callable[[], None]) -> None:
+    try:
+        work()
+    except KeyboardInterrupt:
+        say("interrupted; the same command goes on where it stopped")
+        raise typer.Exit(INTERRUPTED) from None
+    except _Terminated:
+        say("terminated; the same command goes on where it stopped")
+        raise typer.Exit(TERMINATED) from None
+    except (RocketeerError, OSError):
+        raise  # the program says these in one line
+    except Exception as error:
+        text = explain(error)
+        if text is None:
+            raise
+        say(text)
+        raise typer.Exit(1) from None
+
+
+class _Terminated(BaseException):
+    """SIGTERM, raised in the main thread like KeyboardInterrupt."""
+
+
+@contextmanager
+def _stopped_by_sigterm() -> Iterator[None]:
+    def handle(number: int, frame: FrameType | None) -> None:
+        raise _Terminated
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, handle)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _stop_queries(spark: "SparkSession") -> None:
+    with suppress(Exception):  # the JVM may be gone: then nothing runs any more
+        for query in spark.streams.active:
+            query.stop()
+
+
+@contextmanager
+def _output_to(path: Path) -> Iterator[None]:
+    """Processes started meanwhile write to the file: the JVM, and through it all Python workers."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    kept = [(number, os.dup(number)) for number in (1, 2)]
+    target = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
+    try:
+        for number, _ in kept:
+            os.dup2(target, number)
+        yield
+    finally:
+        for number, copy in kept:
+            os.dup2(copy, number)
+            os.close(copy)
+        os.close(target)
