@@ -324,7 +324,7 @@ class _Running:
         self.store.needs.extend(need for feature in features for need in feature.needs)
         self.store.rolls.extend(roll for feature in features for roll in feature.rolls)
         self._dispatchers = [dispatch for feature in features for dispatch in feature.dispatchers]
-        self.store.listeners.append(self.holds.arrived)
+        self.store.listeners.append((self.holds.waiting, self.holds.arrived))
 
     async def start(self) -> None:
         undo: list[Callable[[], None]] = []

@@ -35,7 +35,8 @@ class HeldPulls:
 
     def __init__(self, schedule: Callable[[Callable[[], None]], object]) -> None:
         self._schedule = schedule
-        self._waiting: dict[Key, set[Waiter]] = {}
+        self.waiting: dict[Key, set[Waiter]] = {}
+        """By the queue they wait for: a queue is in here only as long as somebody does."""
         self._owned: dict[Hashable, set[Waiter]] = {}
         self._deadlines: list[tuple[float, int, Waiter]] = []
         self._count = 0
@@ -51,7 +52,7 @@ class HeldPulls:
         """`owner` is whoever waits: when it goes, `forget` lets go of all it waits for."""
         key = (topic, queue_id)
         waiter = Waiter(key, retry, owner)
-        self._waiting.setdefault(key, set()).add(waiter)
+        self.waiting.setdefault(key, set()).add(waiter)
         self._owned.setdefault(owner, set()).add(waiter)
         self._count += 1
         if len(self._deadlines) > max(_DEADLINES_MIN, 4 * self._count):
@@ -61,12 +62,10 @@ class HeldPulls:
         return waiter
 
     def arrived(self, topic: str, queue_id: int, max_offset: int) -> None:
-        """Messages were stored; called after every run, so it only takes a note."""
-        key = (topic, queue_id)
-        if key in self._waiting:
-            if not self._arrived:
-                self._schedule(self._wake_arrived)
-            self._arrived.add(key)
+        """Messages were stored in a queue of `waiting`; called after every run, so it only takes a note."""
+        if not self._arrived:
+            self._schedule(self._wake_arrived)
+        self._arrived.add((topic, queue_id))
 
     def expire(self, now_s: float) -> None:
         """Give every waiter whose time is over its last try."""
@@ -86,7 +85,7 @@ class HeldPulls:
     def _wake_arrived(self) -> None:
         keys, self._arrived = self._arrived, set()
         for key in keys:
-            for waiter in list(self._waiting.get(key, ())):
+            for waiter in list(self.waiting.get(key, ())):
                 self._try(waiter, last=False)
 
     def _try(self, waiter: Waiter, *, last: bool) -> None:
@@ -106,7 +105,7 @@ class HeldPulls:
             return
         waiter.retry = None
         self._count -= 1
-        _discard(self._waiting, waiter.key, waiter)
+        _discard(self.waiting, waiter.key, waiter)
         _discard(self._owned, waiter.owner, waiter)
 
 

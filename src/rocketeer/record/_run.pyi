@@ -1,4 +1,4 @@
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Protocol
 
 from rocketeer.record.speed_plain import QueueTail as QueueTail
@@ -32,7 +32,7 @@ class SendRuns:
         writer: Writer,
         log: Log,
         index: Index | None,
-        listeners: list[Callable[[str, int, int], None]],
+        listeners: list[tuple[Container[tuple[str, int]], Callable[[str, int, int], None]]],
         claims: frozenset[str],
         cluster_property: str,
         store_host: bytes,

@@ -67,6 +67,7 @@ cdef class Lane:
     cdef readonly str topic
     cdef readonly int32_t queue_id
     cdef readonly QueueTail queue
+    cdef tuple key
     cdef bytes topic_part
     cdef uint32_t key_prefix
     cdef int64_t run  # the last one that came this way
@@ -81,6 +82,7 @@ cdef class Lane:
         self.topic = topic
         self.queue_id = queue_id
         self.queue = queue
+        self.key = (topic, queue_id)
         self.topic_part = len(name).to_bytes(1, "big") + name
         self.key_prefix = value
         self.run = -1
@@ -695,8 +697,9 @@ cdef class SendRuns:
             lane.next_offset = -1
             if lane.queue.max_offset > lane.queue._due:
                 lane.queue._write_out_due()
-            for listener in <list> self._listeners:
-                listener(lane.topic, lane.queue_id, lane.queue.max_offset)
+            for queues, listener in <list> self._listeners:
+                if lane.key in queues:
+                    listener(lane.topic, lane.queue_id, lane.queue.max_offset)
         return 0
 
     # --- answering -----------------------------------------------------------------------------------------

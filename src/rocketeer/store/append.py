@@ -132,8 +132,9 @@ class Appender:
         self.last_store_ms = store_ms
         self._derive(lanes, entries)
         for lane, end in ends.items():
-            for listener in self._listeners:
-                listener(lane.topic, lane.queue_id, end)
+            for queues, listener in self._listeners:
+                if (lane.topic, lane.queue_id) in queues:
+                    listener(lane.topic, lane.queue_id, end)
         return entries
 
     def _derive(self, lanes: Sequence[_Lane], entries: Sequence[DispatchEntry]) -> None:

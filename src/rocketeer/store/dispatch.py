@@ -4,7 +4,7 @@ Append, replication and recovery all end here with the same entries, so they der
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Container
 
 from rocketeer.errors import StoreRefused
 from rocketeer.record.entry import DispatchEntry
@@ -16,6 +16,9 @@ log = logging.getLogger(__name__)
 
 Listener = Callable[[str, int, int], None]
 """(topic, queue id, the queue's new end) after a message became visible."""
+
+Listening = tuple[Container[tuple[str, int]], Listener]
+"""Which queues somebody listens to now, by topic and id, and whom to tell: most messages are awaited by nobody."""
 
 Dispatcher = Callable[[DispatchEntry], None]
 
@@ -33,14 +36,15 @@ class Dispatch:
         self.queues = queues
         self.index = index
         self.dispatchers: list[Dispatcher] = []
-        self.listeners: list[Listener] = []
+        self.listeners: list[Listening] = []
 
     def apply(self, entry: DispatchEntry) -> None:
         """A message that is new in the log."""
         self.redo(entry)
         if not entry.sys_flag & TX_UNSEEN:
-            for listener in self.listeners:
-                listener(entry.topic, entry.queue_id, entry.queue_offset + 1)
+            for queues, listener in self.listeners:
+                if (entry.topic, entry.queue_id) in queues:
+                    listener(entry.topic, entry.queue_id, entry.queue_offset + 1)
 
     def redo(self, entry: DispatchEntry) -> None:
         """A message found in the log: derived files that have it already stay as they are."""

@@ -14,7 +14,7 @@ from rocketeer.store.append import Appender
 from rocketeer.store.checkpointing import Checkpointer
 from rocketeer.store.cleaning import Cleaner
 from rocketeer.store.commit_log import CommitLog
-from rocketeer.store.dispatch import Dispatch, Dispatcher, Listener
+from rocketeer.store.dispatch import Dispatch, Dispatcher, Listening
 from rocketeer.store.extended_queue import QueueExtension
 from rocketeer.store.flush import Flusher
 from rocketeer.store.get import Fetched, GetStatus, Reader
@@ -80,7 +80,7 @@ class MessageStore:
         self.queue_table = QueueTable(root / "consumequeue", config.consume_queue_bytes, self.extension)
         self.index = self._new_index(config, root, clock)
         self._dispatch = Dispatch(self.queue_table, self.index)
-        self.listeners: list[Listener] = self._dispatch.listeners
+        self.listeners: list[Listening] = self._dispatch.listeners
         self.dispatchers: list[Dispatcher] = self._dispatch.dispatchers
         self._appender = Appender(
             self.log,

@@ -147,7 +147,7 @@ def test_every_way_of_appending_gives_the_same_store(tmp_path: Path) -> None:
 def test_prepared_and_rolled_back_messages_are_in_no_queue(folder: Path) -> None:
     store, _ = open_store(folder)
     told: list[tuple[str, int, int]] = []
-    store.listeners.append(lambda *args: told.append(args))
+    store.listeners.append(([("TopicTest", 0)], lambda *args: told.append(args)))
     store.append(message(b"seen"))
     for flag in (TX_PREPARED, TX_ROLLBACK):
         assert store.append(message(b"unseen", sys_flag=flag, keys="key")).queue_offset == 0
