@@ -43,7 +43,7 @@ def extensions() -> list[Extension]:
             depends=shared,
             include_dirs=[record],
         )
-        for name in ("record/_speed", "record/_run", "store/_index", "filter/_scan")
+        for name in ("record/_speed", "record/_run", "record/_walk", "store/_index", "filter/_scan")
     ]
     return list(cythonize(modules, build_dir="build"))
 

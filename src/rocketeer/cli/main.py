@@ -241,6 +241,32 @@ def _add_bench() -> None:
         app.add_typer(import_module("rocketeer.bench.cli").app, name="bench")
 
 
+def _add_spark() -> None:
+    """`rocketeer spark` needs PySpark, which an installation may leave out; like `bench`, only for who asks."""
+    asked = sys.argv[1] if len(sys.argv) > 1 else "--help"
+    if asked != "spark" or not _has_spark():
+        app.add_typer(_no_spark, name="spark")
+        return
+    app.add_typer(import_module("rocketeer.spark.jobs.cli").app, name="spark")
+
+
+def _has_spark() -> bool:
+    return find_spec("pyspark") is not None and find_spec("pyarrow") is not None
+
+
+_no_spark = typer.Typer(
+    help="Messages in bulk with Apache Spark: archive, replay, query, transform, audit.",
+    add_help_option=False,
+    invoke_without_command=True,
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+)
+
+
+@_no_spark.callback()
+def no_spark() -> None:
+    raise ConfigError("rocketeer spark needs PySpark: pip install 'rocketeer[spark]'")
+
+
 def _next_to_try(address: str) -> str:
     return f"bench send --target {address}" if _has_bench() else "--help"
 
@@ -249,6 +275,7 @@ def main() -> NoReturn:
     """The `rocketeer` program."""
     try:
         _add_bench()
+        _add_spark()
         app()
     except RocketeerError as error:
         _say(str(error))

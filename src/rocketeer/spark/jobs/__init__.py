@@ -1,4 +1,4 @@
-"""The data pipeline's jobs: each is a command `rocketeer spark JOB` and a function here, for a session of your own."""
+"""The data pipeline's jobs: each is a command `rocketeer spark JOB` and a function here for your own session."""
 
 from rocketeer.spark.jobs.archive import archive
 from rocketeer.spark.jobs.lake import lake_offsets, read_lake

@@ -10,14 +10,20 @@ _CONDITION: Final = re.compile(r"^\[[A-Z0-9_.]+\]\s*")
 _LINE_CHARS_MAX: Final = 600
 
 
+def our_error(error: BaseException) -> str | None:
+    """What an error of ours said that was raised in a Python process of Spark; None if it was not one of ours."""
+    ours = _OURS.findall(str(error)) if _is_sparks(error) else []
+    return _short(str(ours[-1])) if ours else None
+
+
 def explain(error: BaseException) -> str | None:
     """One line for an error that came out of Spark; None for any other: that is a bug, and wants its traceback."""
     if not _is_sparks(error):
         return None
+    ours = our_error(error)
+    if ours is not None:
+        return ours
     text = str(error)
-    ours = _OURS.findall(text)
-    if ours:
-        return _short(str(ours[-1]))
     if "failed to connect back" in text:
         return "Spark's Python workers did not come up in time: the machine has too much to do; run it again"
     first = _CONDITION.sub("", text.strip().split("\n")[0])

@@ -95,7 +95,9 @@ class Lake:
         if lake.exists:
             lake._check()
             return lake
-        if lake.path.exists() and (not lake.path.is_dir() or any(p.name != META for p in lake.path.iterdir())):
+        if lake.path.exists() and (
+            not lake.path.is_dir() or any(p.name != META for p in lake.path.iterdir())
+        ):
             raise NoLake(f"{lake.path} is no lake, and not empty: choose another folder")
         lake.commits.mkdir(parents=True, exist_ok=True)
         about = {"format": FORMAT, "columns": lake_columns(), "partitioned_by": ["topic", "date"]}
@@ -176,7 +178,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def write_whole(path: Path, value: dict[str, Any], *, replace: bool) -> None:
-    """The file is there whole or not at all, also after a power cut; without `replace` FileExistsError if it is there."""
+    """Whole or not at all, also after a power cut; without `replace` FileExistsError if there is one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     waiting = path.with_name(f".{path.name}.{os.getpid()}")
     with waiting.open("w") as file:

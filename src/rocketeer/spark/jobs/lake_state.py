@@ -76,7 +76,13 @@ class Commit:
             "added": [asdict(file) for file in self.added],
             "removed": list(self.removed),
             "ranges": [
-                {"topic": q.topic, "broker": q.broker_name, "queue": q.queue_id, "begin": r.begin, "end": r.end}
+                {
+                    "topic": q.topic,
+                    "broker": q.broker_name,
+                    "queue": q.queue_id,
+                    "begin": r.begin,
+                    "end": r.end,
+                }
                 for q, r in self.ranges
             ],
         }

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from isal.isal_zlib import crc32  # type: ignore[import-untyped]
+from isal.isal_zlib import crc32
 
 from rocketeer.spark.jobs.lake import partition_folder
 from rocketeer.spark.jobs.lake_state import DataFile, QueuePart
@@ -27,7 +27,6 @@ Batch: TypeAlias = Any  # pyarrow has no types of its own for mypy
 ROW_GROUP_BYTES: Final = 32 << 20
 _DAY_US: Final = 86_400_000_000
 _CHECKSUM_MODULUS: Final = (1 << 31) - 1
-_CRC_PIECE_BYTES: Final = 1 << 20
 # Values that repeat; the others would only fill dictionaries that are thrown away.
 _DICTIONARIES: Final = [
     "brokerName", "queueId", "tags", "bornHost", "storeHost", "flag", "sysFlag", "reconsumeTimes",
@@ -49,7 +48,7 @@ class LakeWriter:
     def __init__(self, lake: str, terms: WriterTerms) -> None:
         self._lake = Path(lake)
         self._terms = terms
-        self._open: dict[str, _OpenFile] = {}
+        self._open: dict[str, OpenFile] = {}
         self._done: list[DataFile] = []
 
     def add(self, batch: Batch) -> None:
@@ -57,7 +56,7 @@ class LakeWriter:
         for folder, part in _by_folder(batch):
             file = self._open.get(folder)
             if file is None:
-                file = self._open[folder] = _OpenFile(self._lake, folder, part.schema, self._terms)
+                file = self._open[folder] = OpenFile(self._lake, folder, part.schema, self._terms)
             file.add(part)
             if file.bytes >= self._terms.file_bytes:
                 self._done.append(self._open.pop(folder).close())
@@ -71,7 +70,9 @@ class LakeWriter:
 
 def _by_folder(batch: Batch) -> Iterator[tuple[str, Batch]]:
     """The batch cut by topic and day; mostly in one piece, as a queue's messages come in the order of storing."""
-    days = pc.floor(pc.divide(batch.column("storeTimestamp").cast(pa.int64()).cast(pa.float64()), float(_DAY_US)))
+    days = pc.floor(
+        pc.divide(batch.column("storeTimestamp").cast(pa.int64()).cast(pa.float64()), float(_DAY_US))
+    )
     days = days.cast(pa.int64()).to_numpy(zero_copy_only=False)
     topics = batch.column("topic").dictionary_encode()
     kinds = topics.indices.to_numpy(zero_copy_only=False).astype(np.int64)
@@ -90,7 +91,9 @@ def _folder(names: list[str], kind: int, day: int) -> str:
     return partition_folder(names[kind], datetime.fromtimestamp(day * 86_400, UTC).strftime("%Y-%m-%d"))
 
 
-class _OpenFile:
+class OpenFile:
+    """A Parquet file being written; rows come without their topic."""
+
     def __init__(self, lake: Path, folder: str, schema: Any, terms: WriterTerms) -> None:
         self._path = f"{folder}/{uuid.uuid4().hex}.parquet"
         self._whole_path = lake / self._path
@@ -101,7 +104,14 @@ class _OpenFile:
             schema,
             compression=terms.compression,
             use_dictionary=_DICTIONARIES,
-            write_statistics=["queueId", "queueOffset", "bornTimestamp", "storeTimestamp", "tags", "brokerName"],
+            write_statistics=[
+                "queueId",
+                "queueOffset",
+                "bornTimestamp",
+                "storeTimestamp",
+                "tags",
+                "brokerName",
+            ],
         )
         self._waiting: list[Batch] = []
         self._waiting_bytes = 0
@@ -223,7 +233,9 @@ def body_crcs(column: Any) -> Any:
     places, data = _places(column)
     view = memoryview(data) if data is not None else memoryview(b"")
     return np.fromiter(
-        (crc32(view[begin:end]) for begin, end in pairwise(places.tolist())), dtype=np.int64, count=len(column)
+        (crc32(view[begin:end]) for begin, end in pairwise(places.tolist())),
+        dtype=np.int64,
+        count=len(column),
     )
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
 TTY_INTERVAL_S: Final = 0.5
 FILE_INTERVAL_S: Final = 5.0
@@ -76,7 +76,7 @@ class Progress:
         more: str = "",
         last: bool = False,
     ) -> None:
-        """A new state of things; printed now, later or never, so it may be called often. `last`: printed in any case."""
+        """A new state of things; printed now, later or never, so call it often. `last`: printed in any case."""
         self.text(
             lambda: progress_line(
                 self._name, rows=rows, seconds=self.seconds, batch=batch, lag=lag, more=more
@@ -107,7 +107,7 @@ class Progress:
                 self._open_line = False
 
     def watch(self, query: "StreamingQuery", *, rows: Callable[[], int] | None = None) -> int:
-        """Until the query has ended: shows batches, rows/s and lag. Returns the rows; raises what the query failed with.
+        """Until the query has ended: batches, rows/s and lag. Returns the rows; raises what the query failed with.
 
         `rows` counts for queries whose input rows are no messages.
         """
@@ -115,7 +115,7 @@ class Progress:
         ended = False
         try:
             while not ended:
-                ended = bool(query.awaitTermination(0.2))
+                ended = bool(query.awaitTermination(1))
                 for progress in query.recentProgress:
                     state = progress if isinstance(progress, dict) else json.loads(progress.json)
                     if state["batchId"] > seen or (state["batchId"] == seen and not state["numInputRows"]):
@@ -155,7 +155,10 @@ class Progress:
 
 
 def _lag(state: Mapping[str, Any]) -> int | None:
-    found = [lag_of(_offsets(source.get("latestOffset")), _offsets(source.get("endOffset"))) for source in state["sources"]]
+    found = [
+        lag_of(_offsets(source.get("latestOffset")), _offsets(source.get("endOffset")))
+        for source in state["sources"]
+    ]
     known = [lag for lag in found if lag is not None]
     return sum(known) if known else None
 

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, get_type_hints
 import typer
 
 from rocketeer.errors import ConfigError, RocketeerError
-from rocketeer.spark.jobs.failures import explain
+from rocketeer.spark.jobs.failures import explain, our_error
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -53,7 +53,9 @@ class Run:
     conf: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="A setting of Spark; may be repeated.")
     ] = None
-    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress, only results and errors.")] = False
+    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress, only results and errors.")] = (
+        False
+    )
 
     def needed_nameserver(self) -> str:
         """The name servers' address; ConfigError when nobody gave one."""
@@ -71,6 +73,7 @@ class Run:
         if master.startswith("local"):
             settings = _LOCAL_SETTINGS | settings
         path = Path(tempfile.gettempdir()) / f"rocketeer-spark-{name}-{os.getpid()}.log"
+        keep_log = False
         with _stopped_by_sigterm():
             with _output_to(path):
                 spark = session(f"rocketeer {name}", master=self.master, config=settings)
@@ -81,14 +84,15 @@ class Run:
                 _stop_queries(spark)
                 raise
             except Exception as error:
-                if not isinstance(error, RocketeerError):
-                    say(f"Spark's log: {path}")
-                    path = Path(os.devnull)
+                if not isinstance(error, RocketeerError) and our_error(error) is None:
+                    keep_log = True
+                    say(f"Spark's log is in {path}")
                 raise
             finally:
-                spark.stop()
-            with suppress(OSError):
-                path.unlink()
+                with suppress(Exception):
+                    spark.stop()
+                if not keep_log:
+                    path.unlink(missing_ok=True)
 
 
 def say(text: str) -> None:

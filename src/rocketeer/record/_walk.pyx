@@ -1,0 +1,275 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
+"""The walk over records, compiled: the twin of `walk_plain.walk_piece`, which says what it does.
+
+What is rare (keys and tags beyond ASCII, timers) is handed to the plain twin, record by record.
+"""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from libc.stdlib cimport free, realloc
+
+include "_bytes.pxi"
+
+from rocketeer.record import walk_plain
+
+cdef extern from "_crc32.h":
+    uint32_t crc32_of(const char *data, size_t size) nogil
+
+cdef enum:
+    BLANK_MAGIC = 0xCBD43194
+    TAIL_BYTES = 3
+    TOPIC_BYTES_MAX = 127
+    BAD_CRC = 1
+    BAD_PLACE = 2
+    RANGE = 0
+    BLANK = 1
+    UNWRITTEN = 2
+    BAD = 3
+
+cdef packed struct Row:
+    int64_t at
+    int64_t queue_offset
+    int64_t store_ms
+    int64_t tag_code
+    int32_t size
+    int32_t queue_id
+    int32_t sys_flag
+    int32_t topic
+    int32_t level
+    int32_t faults
+
+cdef packed struct Key:
+    int32_t row
+    int32_t hash
+
+
+cdef inline bint hash_ascii(const char *at, Py_ssize_t size, uint32_t *result) noexcept nogil:
+    """Goes on with `result`; False when a byte is beyond ASCII."""
+    cdef Py_ssize_t i
+    cdef uint32_t value = result[0]
+    for i in range(size):
+        if <uint8_t> at[i] >= 0x80:
+            return False
+        value = 31 * value + <uint8_t> at[i]
+    result[0] = value
+    return True
+
+
+cdef inline int32_t positive(uint32_t value) noexcept nogil:
+    """Without its sign; the one number that has none becomes 0."""
+    if <int32_t> value < 0:
+        value = 0 - value
+    return 0 if <int32_t> value < 0 else <int32_t> value
+
+
+cdef class Rows:
+    """What was found so far; grows."""
+    cdef Row *rows
+    cdef Key *keys
+    cdef Py_ssize_t row_count, row_room, key_count, key_room
+
+    def __dealloc__(self):
+        free(self.rows)
+        free(self.keys)
+
+    cdef Row *add_row(self) except NULL:
+        cdef Row *more
+        if self.row_count == self.row_room:
+            self.row_room = self.row_room * 2 + 1024
+            more = <Row *> realloc(self.rows, self.row_room * sizeof(Row))
+            if more == NULL:
+                raise MemoryError
+            self.rows = more
+        self.row_count += 1
+        return self.rows + self.row_count - 1
+
+    cdef int add_key(self, int32_t hashed) except -1:
+        cdef Key *more
+        if self.key_count == self.key_room:
+            self.key_room = self.key_room * 2 + 1024
+            more = <Key *> realloc(self.keys, self.key_room * sizeof(Key))
+            if more == NULL:
+                raise MemoryError
+            self.keys = more
+        self.keys[self.key_count].row = <int32_t> self.row_count - 1
+        self.keys[self.key_count].hash = hashed
+        self.key_count += 1
+        return 0
+
+
+cdef bint take_words(Rows found, const char *at, Py_ssize_t size, uint32_t prefix) except -1:
+    """A key for each word; False (and no key) when one is beyond ASCII."""
+    cdef Py_ssize_t before = found.key_count, word
+    cdef const char *stop
+    cdef uint32_t value
+    while size > 0:
+        stop = <const char *> memchr(at, b" ", size)
+        word = stop - at if stop != NULL else size
+        if word:
+            value = prefix
+            if not hash_ascii(at, word, &value):
+                found.key_count = before
+                return False
+            found.add_key(positive(value))
+        at += word + 1
+        size -= word + 1
+    return True
+
+
+cdef int take_marks(Rows found, Row *row, const char *at, Py_ssize_t size, uint32_t prefix, int kind, object topics) except -1:
+    """Tag code, level and keys from the properties."""
+    cdef const char *all_at = at
+    cdef Py_ssize_t left = size, piece, name, value_bytes, key_bytes = 0, uniq_bytes = 0, before = found.key_count
+    cdef const char *stop
+    cdef const char *value
+    cdef const char *key = NULL
+    cdef const char *uniq = NULL
+    cdef uint32_t tag = 0, hashed
+    cdef bint plain = kind == 0
+    while left > 0 and plain:
+        stop = <const char *> memchr(at, PROPERTY_END, left)
+        piece = stop - at if stop != NULL else left
+        value = <const char *> memchr(at, NAME_END, piece)
+        if value != NULL:
+            name = value - at
+            value += 1
+            value_bytes = piece - name - 1
+            if value_bytes > 0:
+                if is_name(at, name, b"TAGS", 4):
+                    tag = 0
+                    plain = hash_ascii(value, value_bytes, &tag)
+                elif is_name(at, name, b"KEYS", 4):
+                    key = value
+                    key_bytes = value_bytes
+                elif is_name(at, name, b"UNIQ_KEY", 8):
+                    uniq = value
+                    uniq_bytes = value_bytes
+        at += piece + 1
+        left -= piece + 1
+    if plain and row.sys_flag & TX_ROLLBACK != TX_ROLLBACK:
+        if uniq != NULL:
+            hashed = prefix
+            plain = hash_ascii(uniq, uniq_bytes, &hashed)
+            if plain:
+                found.add_key(positive(hashed))
+        if plain and key != NULL:
+            plain = take_words(found, key, key_bytes, prefix)
+    if plain:
+        row.tag_code = <int32_t> tag
+        return 0
+    found.key_count = before
+    tag_code, level, hashes = walk_plain.marks(
+        PyBytes_FromStringAndSize(all_at, size), topics, row.topic, row.sys_flag
+    )
+    row.tag_code = tag_code
+    row.level = level
+    for one in hashes:
+        found.add_key(one)
+    return 0
+
+
+def walk_piece(buf, Py_ssize_t start, Py_ssize_t stop, int64_t base, topics):
+    cdef Py_buffer view
+    PyObject_GetBuffer(buf, &view, PyBUF_SIMPLE)
+    try:
+        return walk_bytes(<const char *> view.buf, view.len, start, stop, base, topics)
+    finally:
+        PyBuffer_Release(&view)
+
+
+cdef object walk_bytes(const char *data, Py_ssize_t end, Py_ssize_t start, Py_ssize_t stop, int64_t base, object topics):
+    cdef Rows found = Rows()
+    cdef Row *row
+    cdef Py_ssize_t at = start, left, head, topic_bytes, known_bytes = -1, properties_bytes
+    cdef int64_t size, body_bytes
+    cdef uint32_t magic, prefix = 0
+    cdef int32_t sys_flag, number = 0
+    cdef int why = RANGE, kind = 0, wide
+    cdef const char *record
+    cdef const char *body
+    cdef const char *tail
+    cdef const char *known = NULL
+    reason = ""
+    while at < stop:
+        left = end - at
+        if left < 8:
+            why = UNWRITTEN
+            break
+        record = data + at
+        size = <int32_t> get32(record)
+        magic = get32(record + 4)
+        if magic != MAGIC:
+            if magic == BLANK_MAGIC:
+                why = BLANK
+            elif size == 0 and magic == 0:
+                why = UNWRITTEN
+            else:
+                why = BAD
+                reason = f"magic is {magic:#010x}"
+            break
+        if size < HEAD_BYTES + TAIL_BYTES or size > left:
+            why = BAD
+            reason = f"size is {size}, with {left} bytes left"
+            break
+        sys_flag = <int32_t> get32(record + 36)
+        wide = (12 if sys_flag & 0x10 else 0) + (12 if sys_flag & 0x20 else 0)
+        head = HEAD_BYTES + wide
+        if size < head + TAIL_BYTES:
+            why = BAD
+            reason = f"size is {size}, too small for IPv6 hosts"
+            break
+        body_bytes = <int32_t> get32(record + head - 4)
+        if body_bytes < 0 or body_bytes > size - head - TAIL_BYTES:
+            why = BAD
+            reason = f"body length is {body_bytes} in a record of {size} bytes"
+            break
+        body = record + head
+        tail = body + body_bytes
+        topic_bytes = <uint8_t> tail[0]
+        if topic_bytes > TOPIC_BYTES_MAX or head + body_bytes + TAIL_BYTES + topic_bytes > size:
+            why = BAD
+            reason = f"topic length is {topic_bytes}, with {size - head - body_bytes - TAIL_BYTES} bytes left"
+            break
+        properties_bytes = (<uint8_t> tail[1 + topic_bytes] << 8) | <uint8_t> tail[2 + topic_bytes]
+        if properties_bytes & 0x8000:
+            properties_bytes -= 0x10000
+        if head + body_bytes + TAIL_BYTES + topic_bytes + properties_bytes != size:
+            why = BAD
+            left = size - head - body_bytes - TAIL_BYTES - topic_bytes
+            reason = f"properties length is {properties_bytes}, with {left} bytes left"
+            break
+        if topic_bytes != known_bytes or memcmp(known, tail + 1, topic_bytes) != 0:
+            try:
+                number = topics.number(PyBytes_FromStringAndSize(tail + 1, topic_bytes))
+            except UnicodeDecodeError:
+                why = BAD
+                reason = f"topic {PyBytes_FromStringAndSize(tail + 1, topic_bytes)!r} is not UTF-8"
+                break
+            prefix = topics.prefix_hashes[number]
+            kind = topics.kinds[number]
+            known = tail + 1
+            known_bytes = topic_bytes
+        row = found.add_row()
+        row.at = at
+        row.queue_offset = <int64_t> get64(record + 20)
+        row.store_ms = <int64_t> get64(record + (68 if sys_flag & 0x10 else 56))
+        row.tag_code = 0
+        row.size = <int32_t> size
+        row.queue_id = <int32_t> get32(record + 12)
+        row.sys_flag = sys_flag
+        row.topic = number
+        row.level = 0
+        row.faults = 0
+        if body_bytes and (crc32_of(body, body_bytes) & 0x7FFFFFFF) != get32(record + 8):
+            row.faults |= BAD_CRC
+        if <int64_t> get64(record + 28) != base + at:
+            row.faults |= BAD_PLACE
+        take_marks(found, row, tail + 3 + topic_bytes, properties_bytes, prefix, kind, topics)
+        at += size
+    return (
+        PyBytes_FromStringAndSize(<char *> found.rows, found.row_count * sizeof(Row)),
+        PyBytes_FromStringAndSize(<char *> found.keys, found.key_count * sizeof(Key)),
+        at,
+        why,
+        reason,
+    )

@@ -1,0 +1,125 @@
+"""`walk` without a compiler, and what both twins share."""
+
+from struct import Struct
+from typing import Final
+
+from isal.isal_zlib import crc32
+
+from rocketeer.errors import BadRecord
+from rocketeer.model.topic import SCHEDULE_TOPIC, TIMER_TOPIC
+from rocketeer.record.flags import HOSTS_V6, TX_ROLLBACK
+from rocketeer.record.java_hash import java_hash, tag_hash
+from rocketeer.record.layout import BLANK, BLANK_MAGIC, HEADS, MAGIC, Buffer, split_tail
+from rocketeer.record.speed_plain import find_marks
+from rocketeer.record.timers import due_ms
+
+BAD_CRC: Final = 1
+BAD_PLACE: Final = 2
+
+ROW_STRUCT: Final = Struct("<qqqqiiiiii")
+KEY_STRUCT: Final = Struct("<ii")
+
+_RANGE, _BLANK, _UNWRITTEN, _BAD = range(4)
+
+Walked = tuple[bytes, bytes, int, int, str]
+"""Rows, keys, where it ended, why (`walk.Stop`), the reason in words."""
+
+
+class Topics:
+    """Topics in the order they were met, with what of each the walk needs again and again."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[bytes, int] = {}
+        self.names: list[str] = []
+        self.prefix_hashes: list[int] = []
+        """hashCode of "topic#", unsigned."""
+        self.kinds: list[int] = []
+        """0, 1 for the schedule topic, 2 for the timer topic."""
+
+    def number(self, raw: bytes) -> int:
+        """UnicodeDecodeError when it is no text."""
+        found = self.numbers.get(raw)
+        if found is None:
+            name = raw.decode()
+            found = self.numbers[raw] = len(self.names)
+            self.names.append(name)
+            self.prefix_hashes.append(java_hash(f"{name}#") & 0xFFFFFFFF)
+            self.kinds.append(1 if name == SCHEDULE_TOPIC else 2 if name == TIMER_TOPIC else 0)
+        return found
+
+
+def walk_piece(buf: Buffer, start: int, stop: int, base: int, topics: Topics) -> Walked:
+    rows: list[bytes] = []
+    keys: list[bytes] = []
+    at = start
+
+    def ended(why: int, reason: str = "") -> Walked:
+        return b"".join(rows), b"".join(keys), at, why, reason
+
+    while at < stop:
+        left = len(buf) - at
+        if left < BLANK.size:
+            return ended(_UNWRITTEN)
+        size, magic = BLANK.unpack_from(buf, at)
+        if magic == BLANK_MAGIC:
+            return ended(_BLANK)
+        if size == magic == 0:
+            return ended(_UNWRITTEN)
+        if magic != MAGIC:
+            return ended(_BAD, f"magic is {magic & 0xFFFFFFFF:#010x}")
+        if size < HEADS[0].size + 3 or size > left:
+            return ended(_BAD, f"size is {size}, with {left} bytes left")
+        flag = int.from_bytes(buf[at + 36 : at + 40], "big", signed=True)
+        head = HEADS[(flag & HOSTS_V6) >> 4]
+        if size < head.size + 3:
+            return ended(_BAD, f"size is {size}, too small for IPv6 hosts")
+        fields = head.unpack_from(buf, at)
+        (_, _, crc, queue_id, _, queue_offset, log_offset, sys_flag, _, _, store_ms, _, _, _, body_bytes) = fields
+        body_at = at + head.size
+        if not 0 <= body_bytes <= size - head.size - 3:
+            return ended(_BAD, f"body length is {body_bytes} in a record of {size} bytes")
+        faults = 0
+        if body_bytes and crc32(buf[body_at : body_at + body_bytes]) & 0x7FFFFFFF != crc:
+            faults |= BAD_CRC
+        if log_offset != base + at:
+            faults |= BAD_PLACE
+        tail = bytes(buf[body_at + body_bytes : at + size])
+        try:
+            _, raw = split_tail(tail, at)
+            topic = topics.number(tail[1 : 1 + tail[0]])
+        except BadRecord as error:
+            return ended(_BAD, error.reason)
+        tag_code, level, hashes = marks(raw, topics, topic, sys_flag)
+        number = len(rows)
+        keys += [KEY_STRUCT.pack(number, key) for key in hashes]
+        rows.append(
+            ROW_STRUCT.pack(
+                at, queue_offset, store_ms, tag_code, size, queue_id, sys_flag, topic, level, faults
+            )
+        )
+        at += size
+    return ended(_RANGE)
+
+
+def marks(properties: bytes, topics: Topics, topic: int, sys_flag: int) -> tuple[int, int, list[int]]:
+    """Tag code, delay level, and the numbers the index keeps of the message's keys."""
+    tags, words, uniq_key, delay = find_marks(properties)
+    kind = topics.kinds[topic]
+    tag_code = 0 if tags is None else tag_hash(tags)
+    level = 0
+    if kind == 1:
+        level = int(delay) if len(delay) <= 9 and delay.isascii() and delay.isdigit() else 0
+    elif kind == 2:
+        tag_code = due_ms(properties)
+    found: list[str] = []
+    if sys_flag & TX_ROLLBACK != TX_ROLLBACK:
+        found = [word for word in words.split(" ") if word]
+        if uniq_key is not None:
+            found.insert(0, uniq_key)
+    return tag_code, level, [index_hash(f"{topics.names[topic]}#{key}") for key in found]
+
+
+def index_hash(text: str) -> int:
+    """hashCode without its sign; the one number that has none becomes 0."""
+    value = abs(java_hash(text))
+    return 0 if value > 0x7FFFFFFF else value
