@@ -44,7 +44,7 @@ up: $(READY)
 	@exec $(BIN)/rocketeer up $(if $(BROKERS),--brokers $(BROKERS)) $(if $(STORE),--store $(STORE)) $(ARGS)
 
 test: $(READY_DEV)
-	@$(BIN)/pytest $(ARGS)
+	@$(BIN)/pytest -n 2 --dist worksteal $(ARGS)
 
 check: $(READY_DEV)
 	@$(BIN)/ruff check .

@@ -13,11 +13,14 @@ from threading import Event, Thread
 
 from rocketeer.clock import Clock
 from rocketeer.store.commit_log import CommitLog
+from rocketeer.store.segment import Segment
 
 log = logging.getLogger(__name__)
 
 # The system is short of something; the disk has not failed, and nothing was lost.
 _PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN)
+
+PIECE_BYTES = 1 << 20
 
 Callback = Callable[[bool], None]
 Post = Callable[[Callable[[], None]], None]
@@ -123,7 +126,9 @@ class Flusher:
         try:
             for segment in self._log.segments.copy():
                 if segment.base + segment.size > start and segment.base < end:
-                    segment.sync(max(start - segment.base, 0), min(end - segment.base, segment.size))
+                    self._sync_part(
+                        segment, max(start - segment.base, 0), min(end - segment.base, segment.size)
+                    )
         except OSError as error:
             if error.errno in _PASSING:
                 log.error("log not flushed error=%s: tried again soon", error)
@@ -135,6 +140,13 @@ class Flusher:
         self.flushed = end
         self.physic_ms = store_ms
         return True
+
+    def _sync_part(self, segment: Segment, low: int, high: int) -> None:
+        """In pieces while nobody waits: handing many megabytes to the disk at once would hold up the loop's core."""
+        while low < high:
+            upto = high if self._waiters else min(low + PIECE_BYTES, high)
+            segment.sync(low, upto)
+            low = upto
 
     # --- on the loop -------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ then, so that a start need not read the whole log.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final
 
@@ -67,8 +67,11 @@ class Timers:
 
     # --- running -----------------------------------------------------------------------------
 
-    async def run(self) -> None:
-        more = self.delivery.tick()
+    def run(self) -> Awaitable[None] | None:
+        return self._go_on() if self.delivery.tick() else None
+
+    async def _go_on(self) -> None:
+        more = True
         while more:
             await asyncio.sleep(0)  # whoever waits for the loop comes first
             more = self.delivery.tick()
