@@ -13,7 +13,7 @@ from support.spark_sink import WAIT_S, Driver, bodies, make_topic, until
 
 pytestmark = pytest.mark.timeout(2 * WAIT_S)
 
-ROWS = 4000
+ROWS = 9000
 EARLY = {"checkFirst": "false", "batchRows": "10"}
 """Rows are sent while later ones are still being made: so that much is stored when something dies."""
 

@@ -7,6 +7,7 @@ from rocketeer.bench.clients.command import client
 from rocketeer.bench.filter_command import filter_
 from rocketeer.bench.options import with_options
 from rocketeer.bench.spark import spark
+from rocketeer.bench.spark_jobs import spark_jobs
 from rocketeer.bench.spark_sink import spark_sink
 from rocketeer.bench.timer_command import timers
 
@@ -32,6 +33,7 @@ for _command in (
     app.command()(with_options(_command))
 app.command("filter")(with_options(filter_))
 app.command("spark-sink")(with_options(spark_sink))
+app.command("spark-jobs")(with_options(spark_jobs))
 
 
 if __name__ == "__main__":

@@ -17,8 +17,8 @@ from rocketeer.record.walk_plain import BAD_CRC as BAD_CRC
 from rocketeer.record.walk_plain import BAD_PLACE as BAD_PLACE
 from rocketeer.record.walk_plain import KEY_STRUCT, ROW_STRUCT, Topics, walk_piece
 
-# A row per record; `at` counts from the buffer's start, `topic` in the order topics were met. `level` is the delay level
-# of a message that waits in the schedule topic, else 0.
+# A row per record; `at` counts from the buffer's start, `topic` in the order topics were met. `level` is the delay
+# level of a message that waits in the schedule topic, else 0.
 ROW: Final = np.dtype(
     [
         ("at", "<i8"),
@@ -58,7 +58,7 @@ class Stop(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """Rows (`ROW`) and keys (`KEY`) of the records passed; `end` is where it stopped, `reason` says why if it is BAD."""
+    """Rows (`ROW`) and keys (`KEY`) of the records passed; `end` is where it stopped, `reason` tells BAD ones."""
 
     rows: NDArray[Any]
     keys: NDArray[Any]

@@ -74,7 +74,9 @@ def walk_piece(buf: Buffer, start: int, stop: int, base: int, topics: Topics) ->
         if size < head.size + 3:
             return ended(_BAD, f"size is {size}, too small for IPv6 hosts")
         fields = head.unpack_from(buf, at)
-        (_, _, crc, queue_id, _, queue_offset, log_offset, sys_flag, _, _, store_ms, _, _, _, body_bytes) = fields
+        (_, _, crc, queue_id, _, queue_offset, log_offset, sys_flag, _, _, store_ms, _, _, _, body_bytes) = (
+            fields
+        )
         body_at = at + head.size
         if not 0 <= body_bytes <= size - head.size - 3:
             return ended(_BAD, f"body length is {body_bytes} in a record of {size} bytes")

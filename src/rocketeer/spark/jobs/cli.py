@@ -17,6 +17,7 @@ COMMANDS: Final = {
     "dead-letters": "dead_letters",
     "trace": "trace",
     "audit": "audit",
+    "demo": "demo",
 }
 """Command -> the module with its `command`."""
 

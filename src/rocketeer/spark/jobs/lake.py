@@ -3,6 +3,7 @@
     LAKE/topic=<quoted>/date=YYYY-MM-DD/*.parquet    the source's columns; the topic stands in the folder's name
     LAKE/_rocketeer/lake.json                        format version and columns
     LAKE/_rocketeer/commits/<number>.json            files added and removed, ranges of queues, checksums
+    LAKE/_rocketeer/states/<number>.json             the sum of all commits below, now and then; older commits may go
     LAKE/_rocketeer/checkpoint/                      of the archive's stream
     LAKE/_rocketeer/lock                             held by whoever writes
 
@@ -32,6 +33,7 @@ META: Final = "_rocketeer"
 CHECKSUM_SQL: Final = "bit_xor(crc32(body) * (queueOffset % 2147483647 + 1))"
 """A range's checksum, as Spark computes it over its rows; in any order, and ranges' sums may be xor-ed."""
 _NUMBER: Final = "{:020d}.json"
+_ATTEMPTS: Final = 3
 
 
 class NoLake(RocketeerError):
@@ -69,6 +71,10 @@ class Lake:
     @property
     def commits(self) -> Path:
         return self.meta / "commits"
+
+    @property
+    def states(self) -> Path:
+        return self.meta / "states"
 
     @property
     def checkpoint(self) -> Path:
@@ -117,20 +123,50 @@ class Lake:
 
     # --- commits ---------------------------------------------------------------------------------
 
-    def numbers(self) -> list[int]:
-        """The commits' numbers, in order; 0, 1, 2 ... without a hole."""
-        found = sorted(int(p.stem) for p in self.commits.glob("[0-9]*.json"))
-        if found and found != list(range(len(found))):
-            missing = sorted(set(range(found[-1] + 1)) - set(found))
+    def numbers(self, begin: int = 0) -> list[int]:
+        """The commits' numbers from `begin` on, in order, without a hole."""
+        found = [number for number in _numbers(self.commits) if number >= begin]
+        if found and found != list(range(begin, begin + len(found))):
+            missing = sorted(set(range(begin, found[-1] + 1)) - set(found))
             raise LakeDamaged(f"{self.path}: commits {missing[:5]} are missing")
         return found
 
     def state(self) -> LakeState:
         """All that the commits say, the latest one included."""
-        state = LakeState()
-        for number in self.numbers():
-            state.apply(self.commit_of(number))
-        return state
+        for attempt in range(_ATTEMPTS):
+            try:
+                state = self._saved_state()
+                for number in self.numbers(state.next_number):
+                    state.apply(self.commit_of(number))
+                return state
+            except FileNotFoundError as error:  # a writer has just pruned: there is a newer state
+                if attempt == _ATTEMPTS - 1:
+                    raise LakeDamaged(f"{self.path}: {error.filename} has gone while it was read") from None
+        raise AssertionError("returned or raised")
+
+    def _saved_state(self) -> LakeState:
+        saved = _numbers(self.states)
+        if not saved:
+            return LakeState()
+        path = self.states / _NUMBER.format(saved[-1])
+        try:
+            return LakeState.from_json(read_json(path))
+        except (KeyError, TypeError, ValueError) as error:
+            raise LakeDamaged(f"{path} is no state of a lake: {error}") from None
+
+    def save_state(self, state: LakeState) -> None:
+        """So that readers need not read all commits."""
+        write_whole(self.states / _NUMBER.format(state.next_number), state.to_json(), replace=True)
+
+    def prune(self) -> None:
+        """Delete commits and states that two saved states stand for. For the one writer."""
+        saved = _numbers(self.states)
+        if len(saved) < 2:
+            return
+        for folder in (self.states, self.commits):
+            for number in _numbers(folder):
+                if number < saved[-2]:
+                    (folder / _NUMBER.format(number)).unlink(missing_ok=True)
 
     def commit_of(self, number: int) -> Commit:
         path = self.commits / _NUMBER.format(number)
@@ -148,6 +184,10 @@ class Lake:
             raise LakeConflict(
                 f"{self.path}: somebody else made commit {commit.number}; is another job writing?"
             ) from None
+
+
+def _numbers(folder: Path) -> list[int]:
+    return sorted(int(path.stem) for path in folder.glob("[0-9]*.json"))
 
 
 def lake_columns() -> dict[str, str]:

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 KEEP_REMOVED_S: Final = 3600
 """So long files stay that a compaction replaced: somebody may be reading them."""
 
+STATE_EVERY: Final = 100
+"""Commits between saved states."""
+
 
 class LakeLocked(RocketeerError):
     """Another job writes to the lake."""
@@ -95,6 +98,9 @@ class LakeSession:
                 os.close(handle)
         self.lake.commit(commit)
         self.state.apply(commit)
+        if self.state.next_number % STATE_EVERY == 0:
+            self.lake.save_state(self.state)
+            self.lake.prune()
 
     def sweep(self, now_s: float | None = None) -> int:
         """Delete what no commit names, and what compactions replaced long ago; how many files."""
@@ -106,6 +112,7 @@ class LakeSession:
             if name in self.state.files or (removed_ms is not None and removed_ms > limit_ms):
                 continue
             path.unlink(missing_ok=True)
+            self.state.removed.pop(name, None)
             swept += 1
         return swept
 

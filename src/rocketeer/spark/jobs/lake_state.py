@@ -116,6 +116,32 @@ class LakeState:
     last_batch: dict[str, int] = field(default_factory=dict)
     """The newest batch of each writer."""
 
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "next_number": self.next_number,
+            "files": [asdict(file) for file in self.files.values()],
+            "removed": self.removed,
+            "ranges": [
+                [q.topic, q.broker_name, q.queue_id, one.begin, one.end]
+                for q, ranges in self.ranges.items()
+                for one in ranges
+            ],
+            "last_batch": self.last_batch,
+        }
+
+    @staticmethod
+    def from_json(value: dict[str, Any]) -> "LakeState":
+        files = [DataFile.from_json(file) for file in value["files"]]
+        state = LakeState(
+            int(value["next_number"]),
+            {file.path: file for file in files},
+            dict(value["removed"]),
+            last_batch=dict(value["last_batch"]),
+        )
+        for topic, broker, queue, begin, end in value["ranges"]:
+            state.ranges.setdefault(MessageQueue(topic, broker, queue), []).append(Range(begin, end))
+        return state
+
     def apply(self, commit: Commit) -> None:
         for path in commit.removed:
             del self.files[path]  # KeyError: not what these commits made

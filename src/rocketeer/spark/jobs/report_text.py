@@ -35,17 +35,15 @@ def count_text(value: float) -> str:
     """
     if abs(value) < 100_000:
         return f"{value:,.0f}" if value == int(value) else f"{value:,.3g}"
-    return _scaled(value, 1000, ("", "k", "M", "G", "T", "P"))
+    return _scaled(value, ("", "k", "M", "G", "T", "P"))
 
 
 def bytes_text(value: float) -> str:
     """
-    >>> bytes_text(0), bytes_text(1536), bytes_text(5 << 30)
-    ('0 B', '1.5 KiB', '5 GiB')
+    >>> bytes_text(0), bytes_text(1536), bytes_text(5_000_000_000)
+    ('0 B', '1.54 kB', '5 GB')
     """
-    if abs(value) < 1024:
-        return f"{value:,.0f} B"
-    return _scaled(value, 1024, ("", " KiB", " MiB", " GiB", " TiB", " PiB"))
+    return _scaled(value, (" B", " kB", " MB", " GB", " TB", " PB"))
 
 
 def ms_text(value: float) -> str:
@@ -53,17 +51,22 @@ def ms_text(value: float) -> str:
     >>> ms_text(7), ms_text(1500), ms_text(90_000), ms_text(7_200_000), ms_text(-3)
     ('7 ms', '1.5 s', '1.5 min', '2 h', '-3 ms')
     """
-    for limit, unit, name in ((1000, 1, "ms"), (60_000, 1000, "s"), (3_600_000, 60_000, "min"), (172_800_000, 3_600_000, "h")):
+    for limit, unit, name in (
+        (1000, 1, "ms"),
+        (60_000, 1000, "s"),
+        (3_600_000, 60_000, "min"),
+        (172_800_000, 3_600_000, "h"),
+    ):
         if abs(value) < limit:
             return f"{value / unit:,.3g} {name}"
     return f"{value / 86_400_000:,.3g} d"
 
 
-def _scaled(value: float, base: int, units: tuple[str, ...]) -> str:
+def _scaled(value: float, units: tuple[str, ...]) -> str:
     at = 0
-    while abs(value) >= base and at < len(units) - 1:
-        value, at = value / base, at + 1
-    return f"{value:.4g}{units[at]}" if abs(value) >= 1000 else f"{value:.3g}{units[at]}"
+    while abs(value) >= 999.5 and at < len(units) - 1:
+        value, at = value / 1000, at + 1
+    return f"{value:.3g}{units[at]}" if abs(value) < 999.5 else f"{value:,.0f}{units[at]}"
 
 
 def time_text(ms: int) -> str:

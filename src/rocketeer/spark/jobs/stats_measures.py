@@ -46,7 +46,7 @@ def stats(
     top: int = TOP,
     queues: Iterable[MessageQueue] = (),
 ) -> Stats:
-    """Messages, bytes, sizes and delays of a DataFrame with the source's columns: by topic, queue, tag, host and time.
+    """Messages, bytes, sizes and delays of the source's rows: by topic, queue, tag, producer host and time.
 
     Without `window_ms` the time the messages span decides, for which their measures are kept on disk meanwhile, as
     nothing is read twice. Of tags and hosts the `top` largest of each topic are given. `queues` are those that exist,
@@ -194,4 +194,5 @@ def _measures(row: Row) -> Measures:
 
 
 def _spread(row: Any, name: str) -> Spread:
-    return Spread(row[f"{name}_min"], *row[name], row[f"{name}_max"])
+    p50, p90, p95, p99 = row[name]
+    return Spread(row[f"{name}_min"], p50, p90, p95, p99, row[f"{name}_max"])

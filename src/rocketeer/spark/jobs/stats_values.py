@@ -1,4 +1,4 @@
-"""What `stats` finds out, as plain values: the terminal's tables, the JSON and the HTML report are made from these. Pure."""
+"""What `stats` finds out, as plain values, of which tables, JSON and the HTML report are made. Pure."""
 
 import math
 from collections.abc import Iterable, Sequence

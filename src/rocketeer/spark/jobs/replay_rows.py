@@ -1,0 +1,116 @@
+"""From archived or stored messages to rows the sink sends again: which ones, with which properties, how fast."""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime
+from functools import reduce
+from operator import or_
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql import functions as f
+
+from rocketeer.errors import ConfigError
+from rocketeer.model import property_names as names
+from rocketeer.model.subscription import parse_tags
+from rocketeer.spark.jobs.replay_properties import NOT_COPIED
+from rocketeer.spark.jobs.replay_state import Ranges
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+ROW_ID: Final = "_replayedRow"
+QUEUE: Final = ("topic", "brokerName", "queueId")
+_TASK_RATE: Final = 10_000
+_STEPS_PER_S: Final = 10
+
+
+def chosen(
+    frame: "DataFrame",
+    *,
+    since: datetime | None,
+    until: datetime | None,
+    keys: Sequence[str],
+    tags: str | None,
+    where: str | None,
+) -> "DataFrame":
+    """The rows that all given conditions allow."""
+    conditions: list[Column] = []
+    if since is not None:
+        conditions.append(f.col("storeTimestamp") >= f.lit(since))
+    if until is not None:
+        conditions.append(f.col("storeTimestamp") < f.lit(until))
+    if keys:
+        words = f.split(f.col("keys"), names.KEY_SEPARATOR)
+        conditions.append(reduce(or_, [f.array_contains(words, key) for key in keys]))
+    try:
+        wanted = parse_tags(tags)
+    except ValueError as error:
+        raise ConfigError(f"--tag {tags!r}: {error}") from None
+    if wanted:
+        conditions.append(f.col("tags").isin(*sorted(wanted)))
+    if where is not None:
+        conditions.append(f.expr(where))
+    for condition in conditions:
+        frame = frame.where(condition)
+    return frame
+
+
+def in_ranges(spark: "SparkSession", frame: "DataFrame", ranges: Ranges) -> "DataFrame":
+    """The rows of a chunk. The bounds over all queues let Parquet skip row groups; the join does the rest."""
+    rows = [(q.topic, q.broker_name, q.queue_id, r.begin, r.end) for q, r in ranges.items()]
+    small = spark.createDataFrame(
+        rows, "topic string, brokerName string, queueId int, _begin long, _end long"
+    )
+    low, high = min(r.begin for r in ranges.values()), max(r.end for r in ranges.values())
+    bounded = frame.where((f.col("queueOffset") >= low) & (f.col("queueOffset") < high))
+    joined = bounded.join(f.broadcast(small), list(QUEUE))
+    inside = (f.col("queueOffset") >= f.col("_begin")) & (f.col("queueOffset") < f.col("_end"))
+    return joined.where(inside).drop("_begin", "_end")
+
+
+def to_messages(frame: "DataFrame", *, ordered: bool) -> "DataFrame":
+    """The columns the sink takes, as `replay_properties` says; `ROW_ID` tells rows of a replay apart."""
+    place = f.concat_ws("/", *QUEUE)
+    kept = f.map_filter("properties", lambda name, _: ~name.isin(*sorted(NOT_COPIED)))
+    shard = place if ordered else f.col("properties").getItem(names.SHARDING_KEY)
+    if ordered:
+        frame = frame.repartition(*QUEUE).sortWithinPartitions(*QUEUE, "queueOffset")
+    return frame.select(
+        "topic",
+        "body",
+        "tags",
+        "keys",
+        kept.alias("properties"),
+        shard.alias("shardingKey"),
+        f.concat_ws("/", place, "queueOffset").alias(ROW_ID),
+    )
+
+
+def tasks_at(rate: int, parallelism: int) -> int:
+    """How many tasks share a rate."""
+    return max(1, min(rate // _TASK_RATE, parallelism))
+
+
+def rows_at_once(rate: int, tasks: int) -> int:
+    """So many rows go at a time, ten times a second: a rate that comes in large heaps is none."""
+    return max(1, rate // tasks // _STEPS_PER_S)
+
+
+def paced(frame: "DataFrame", rate: int, tasks: int) -> "DataFrame":
+    """The same rows, in the same order, at most `rate` a second in all."""
+    return frame.coalesce(tasks).mapInArrow(_pacer(rate / tasks, rows_at_once(rate, tasks)), frame.schema)
+
+
+def _pacer(rate: float, step: int) -> Callable[[Iterable[Any]], Iterator[Any]]:
+    def pace(batches: Iterable[Any]) -> Iterator[Any]:
+        began_s, sent = time.monotonic(), 0
+        for batch in batches:
+            for at in range(0, len(batch), step):
+                piece = batch.slice(at, step)
+                ahead_s = began_s + sent / rate - time.monotonic()
+                if ahead_s > 0:
+                    time.sleep(ahead_s)
+                sent += len(piece)
+                yield piece
+
+    return pace

@@ -1,0 +1,35 @@
+"""The names of all topics a job could read, from the name server or a store's files."""
+
+from collections.abc import Mapping
+
+from rocketeer.client.core.nameservers import NameServers
+from rocketeer.client.discovery import discover
+from rocketeer.client.plans.replies import refused
+from rocketeer.client.plans.routes import ask_nameservers
+from rocketeer.client.sync.driver import BlockingDriver
+from rocketeer.protocol.bodies.topics import decode_topic_list
+from rocketeer.protocol.codes import RequestCode, ResponseCode
+from rocketeer.protocol.command import Command, request
+from rocketeer.spark.options import parse_options
+from rocketeer.spark.reading import open_view
+
+
+def all_topics(options: Mapping[str, str]) -> set[str]:
+    """Every topic, the system's too; `options` are the source's, without the choice of topics."""
+    parsed = parse_options({**options, "subscribePattern": ".*"}, streaming=False)
+    if parsed.store_path is not None:
+        view = open_view(parsed)
+        try:
+            return {queue.topic for queue in view.queues()}
+        finally:
+            view.close()
+    driver = BlockingDriver()
+    try:
+        nameservers = NameServers(discover(parsed.nameserver))
+        asked = request(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+        reply: Command = driver.run(ask_nameservers(nameservers, asked, parsed.fetch_timeout_ms / 1000))
+        if reply.code != ResponseCode.SUCCESS:
+            raise refused(reply, "name server, asked for all topics,")
+        return set(decode_topic_list(reply.body).topics)
+    finally:
+        driver.close()

@@ -1,0 +1,286 @@
+"""Topics into a lake: each message once, whatever dies; small files become large ones; what is there can be continued."""
+
+import hashlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from rocketeer.errors import ConfigError
+from rocketeer.model.queue import MessageQueue
+from rocketeer.spark.columns import SCHEMA
+from rocketeer.spark.jobs import archive, lake_offsets, read_lake
+from rocketeer.spark.jobs.archive import Archived, ArchiveTerms
+from rocketeer.spark.jobs.failures import explain
+from rocketeer.spark.jobs.lake import CHECKSUM_SQL, Lake, LakeDamaged, NoLake
+from rocketeer.spark.jobs.lake_session import LakeLocked, data_files, open_session
+from rocketeer.spark.jobs.lake_state import Range
+
+from ..conftest import Broker, numbers
+
+pytestmark = pytest.mark.timeout(600)
+
+SMALL = {"maxOffsetsPerTrigger": "100"}
+
+
+@pytest.fixture
+def run(spark: SparkSession, broker: Broker, tmp_path: Path) -> Callable[..., Archived]:
+    """`run(topic, ...)`: archive into `tmp_path / "lake"`."""
+
+    def archived(*topics: str, **given: object) -> Archived:
+        terms = ArchiveTerms(topics=topics, nameserver=broker.nameserver, **given)  # type: ignore[arg-type]
+        return archive(spark, tmp_path / "lake", terms)
+
+    return archived
+
+
+def digest(frame: DataFrame) -> str:
+    """Of every column of every row, in the order of the queues."""
+    rows = frame.orderBy("topic", "brokerName", "queueId", "queueOffset").collect()
+    return hashlib.sha256(repr([row.asDict(recursive=True) for row in rows]).encode()).hexdigest()
+
+
+def test_a_lake_has_every_column_of_every_message(
+    spark: SparkSession,
+    broker: Broker,
+    tmp_path: Path,
+    run: Callable[..., Archived],
+    read: Callable[..., DataFrame],
+) -> None:
+    topics = [broker.topic(), broker.topic(queues=2)]
+    broker.fill(topics[0], 60)
+    broker.fill(topics[1], 41, queues=2, keys="a b")
+    done = run(*topics)
+    assert (done.rows, done.commits) == (101, 1)
+    lake = read_lake(spark, tmp_path / "lake")
+    assert lake.schema == SCHEMA
+    assert digest(lake) == digest(read(None, subscribe=",".join(topics)))
+    assert numbers(read_lake(spark, tmp_path / "lake", topics=[topics[1]])) == list(range(41))
+    assert lake_offsets(tmp_path / "lake")[MessageQueue(topics[0], "broker-a", 3)] == (Range(0, 15),)
+
+
+def test_checksums_of_commits_are_those_spark_computes(
+    spark: SparkSession, broker: Broker, tmp_path: Path, run: Callable[..., Archived]
+) -> None:
+    topic = broker.topic()
+    broker.fill(topic, 50)
+    run(topic)
+    found = {
+        (part.broker, part.queue): (part.rows, part.body_bytes, part.checksum)
+        for file in Lake.open(tmp_path / "lake").state().files.values()
+        for part in file.queues
+    }
+    rows = read_lake(spark, tmp_path / "lake").groupBy("brokerName", "queueId")
+    sums = rows.agg(
+        f.count("*").alias("n"), f.sum(f.length("body")).alias("size"), f.expr(CHECKSUM_SQL).alias("sum")
+    )
+    assert found == {(row.brokerName, row.queueId): (row.n, row.size, row["sum"]) for row in sums.collect()}
+
+
+def test_another_run_adds_only_what_is_new_and_small_files_become_one(
+    spark: SparkSession, broker: Broker, tmp_path: Path, run: Callable[..., Archived]
+) -> None:
+    topic = broker.topic()
+    for begin in range(0, 400, 80):
+        broker.fill(topic, 80, start=begin)
+        done = run(topic, compact=begin == 320, options=SMALL)
+        assert done.rows == 80
+    assert done.compacted == 5, "one file of each run"
+    lake = Lake.open(tmp_path / "lake")
+    assert len(lake.state().files) == 1
+    assert len(list(data_files(lake.path))) == 6, "who reads the replaced ones may go on"
+    assert numbers(read_lake(spark, lake.path)) == list(range(400))
+    assert run(topic).rows == 0
+    with open_session(lake.path) as session:
+        assert session.sweep(now_s=datetime.now().timestamp() + 7200) == 5
+    assert numbers(read_lake(spark, lake.path)) == list(range(400))
+
+
+def test_a_batch_whose_end_spark_did_not_see_is_not_stored_again(
+    spark: SparkSession, broker: Broker, tmp_path: Path, run: Callable[..., Archived]
+) -> None:
+    topic = broker.topic()
+    broker.fill(topic, 300)
+    run(topic, options=SMALL, compact=False)
+    lake = Lake.open(tmp_path / "lake")
+    (lake.checkpoint / "commits" / "2").unlink()  # the lake's commit is there: a crash between the two
+    assert run(topic, compact=False).rows == 0
+    assert numbers(read_lake(spark, lake.path)) == list(range(300))
+
+
+def test_files_without_a_commit_do_not_exist_and_are_swept(
+    spark: SparkSession, broker: Broker, tmp_path: Path, run: Callable[..., Archived]
+) -> None:
+    topic = broker.topic()
+    broker.fill(topic, 300)
+    run(topic, options=SMALL, compact=False)
+    lake = Lake.open(tmp_path / "lake")
+    before = set(data_files(lake.path))
+    (
+        lake.checkpoint / "commits" / "2"
+    ).unlink()  # a crash before the lake's commit: files, and nothing that names them
+    (lake.commits / f"{2:020d}.json").unlink()
+    assert len(numbers(read_lake(spark, lake.path))) == 200
+    assert run(topic, compact=False).rows == 100
+    assert numbers(read_lake(spark, lake.path)) == list(range(300))
+    after = set(data_files(lake.path))
+    assert len(after) == len(before)
+    assert after != before
+
+
+def test_a_lake_that_lost_its_checkpoint_goes_on_behind_what_it_has(
+    spark: SparkSession, broker: Broker, tmp_path: Path, run: Callable[..., Archived]
+) -> None:
+    import shutil
+
+    topic = broker.topic()
+    broker.fill(topic, 120)
+    run(topic)
+    shutil.rmtree(tmp_path / "lake" / "_rocketeer" / "checkpoint")
+    broker.fill(topic, 40, start=120)
+    other = broker.topic()
+    broker.fill(other, 10)
+    assert run(topic, other).rows == 50
+    assert numbers(read_lake(spark, tmp_path / "lake", topics=[topic])) == list(range(160))
+
+
+def test_times_choose_messages(
+    spark: SparkSession, broker: Broker, tmp_path: Path, run: Callable[..., Archived]
+) -> None:
+    topic = broker.topic()
+    broker.fill(topic, 40)
+    run(topic)
+    stored = [
+        row.storeTimestamp for row in read_lake(spark, tmp_path / "lake").select("storeTimestamp").collect()
+    ]
+    middle = sorted(stored)[20].astimezone(UTC)
+    late = read_lake(spark, tmp_path / "lake", since=middle).count()
+    early = read_lake(spark, tmp_path / "lake", until=middle).count()
+    assert early + late == 40
+    assert late == sum(time.astimezone(UTC) >= middle for time in stored)
+    assert read_lake(spark, tmp_path / "lake", since=middle + timedelta(days=1)).count() == 0
+
+
+def test_what_cannot_be_is_said_in_one_line(
+    spark: SparkSession, broker: Broker, tmp_path: Path, run: Callable[..., Archived]
+) -> None:
+    with pytest.raises(ConfigError, match="not both"):
+        run("A", pattern="B")
+    with pytest.raises(ConfigError, match="holds all messages"):
+        run("A", options={"tags": "x"})
+    with pytest.raises(Exception, match="NoRoute") as found:
+        run("Nowhere")
+    assert str(explain(found.value)).startswith("no route to topic 'Nowhere'")
+    full = tmp_path / "full"
+    full.mkdir()
+    (full / "mine.txt").write_text("x")
+    with pytest.raises(NoLake, match="not empty"):
+        archive(spark, full, ArchiveTerms(topics=["A"], nameserver=broker.nameserver))
+    with pytest.raises(NoLake, match="not a URL"):
+        read_lake(spark, "s3://bucket/lake")
+    about = tmp_path / "lake" / "_rocketeer" / "lake.json"
+    good = about.read_text()
+    about.write_text(good.replace('"body":"binary"', '"body":"string"'))
+    with pytest.raises(NoLake, match="another schema: it differs in body"):
+        read_lake(spark, tmp_path / "lake")
+    about.write_text(good)
+    with open_session(tmp_path / "lake"), pytest.raises(LakeLocked, match="another job is writing"):
+        run("A")
+
+
+def test_a_lost_file_is_missed(
+    spark: SparkSession, broker: Broker, tmp_path: Path, run: Callable[..., Archived]
+) -> None:
+    topic = broker.topic()
+    broker.fill(topic, 10)
+    run(topic)
+    next(data_files(tmp_path / "lake")).unlink()
+    with pytest.raises(LakeDamaged, match="1 files are missing"):
+        read_lake(spark, tmp_path / "lake")
+
+
+def test_a_lake_of_many_commits_is_read_from_a_saved_state(tmp_path: Path) -> None:
+    with open_session(tmp_path / "lake") as session:
+        for batch in range(350):
+            queue = MessageQueue(f"T{batch % 2}", "broker-a", 0)
+            session.append("query", batch, [], [(queue, Range(batch, batch + 1))])
+        wanted = session.state
+    lake = Lake.open(tmp_path / "lake")
+    assert lake.state() == wanted
+    assert len(list(lake.states.iterdir())) == 2
+    assert len(list(lake.commits.iterdir())) == 150
+    with open_session(lake.path) as session:
+        assert session.state.has("query", 349)
+        assert session.append("query", 349, [], []) is None
+    (lake.commits / f"{320:020d}.json").unlink()
+    with pytest.raises(LakeDamaged, match=r"commits \[320\] are missing"):
+        lake.state()
+
+
+def test_what_was_lost_is_said_and_can_be_passed_over(
+    spark: SparkSession, broker: Broker, tmp_path: Path, run: Callable[..., Archived]
+) -> None:
+    topic = broker.topic()
+    broker.fill(topic, 40)
+    run(topic)
+    broker.delete(topic)
+    broker.topic(name=topic)
+    broker.fill(topic, 8)
+    with pytest.raises(Exception, match="DataLost") as found:
+        run(topic)
+    assert "offsets went back from 10 to 2" in str(explain(found.value))
+    assert run(topic, fail_on_data_loss=False).rows == 8
+    broker.fill(topic, 8, start=8)
+    assert run(topic).rows == 8
+
+
+def test_any_dataframe_with_the_columns_can_be_appended_once(
+    spark: SparkSession, broker: Broker, tmp_path: Path, read: Callable[..., DataFrame]
+) -> None:
+    topic = broker.topic()
+    broker.fill(topic, 30)
+    frame = read(None, subscribe=topic)
+    for _ in range(2):
+        with open_session(tmp_path / "lake") as session:
+            session.append_frame(frame, "my-query", 0)
+    assert digest(read_lake(spark, tmp_path / "lake")) == digest(frame)
+
+
+def test_a_killed_driver_loses_and_doubles_nothing(
+    spark: SparkSession, broker: Broker, tmp_path: Path, read: Callable[..., DataFrame]
+) -> None:
+    topic = broker.topic()
+    broker.fill(topic, 2000)
+    lake = tmp_path / "lake"
+
+    def start(*more: str) -> "subprocess.Popen[bytes]":
+        command = [
+            sys.executable, "-m", "rocketeer.cli.main", "spark", "archive", str(lake), "-t", topic, "-n", broker.nameserver,
+            "--master", "local[2]", "--conf", "spark.driver.memory=1g", "--no-compact", *more,
+        ]  # fmt: skip
+        return subprocess.Popen(
+            command, start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        )
+
+    first = start("--option", "maxOffsetsPerTrigger=100")
+    try:
+        broker.until(lambda: len(list((lake / "_rocketeer" / "commits").glob("*.json"))) >= 3, 400)
+    finally:
+        os.killpg(first.pid, signal.SIGKILL)
+        first.wait()
+    assert 0 < Lake.open(lake).state().rows < 2000, "killed on the way"
+    for _ in range(3):  # a busy machine may miss the 10 s that Spark gives its Python processes to come up
+        again = start()
+        said, _ = again.communicate(timeout=400)
+        if again.returncode == 0:
+            break
+    assert again.returncode == 0, said.decode()
+    assert digest(read_lake(spark, lake)) == digest(read(None, subscribe=topic))
+    assert numbers(read_lake(spark, lake)) == list(range(2000))

@@ -1,0 +1,218 @@
+"""Audits with Spark: of a living broker with every kind of message, of its store at rest, of old stores, of lakes."""
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from rocketeer import COMMIT, ROLLBACK, Message, Producer, TransactionProducer
+from rocketeer.clock import ManualClock
+from rocketeer.spark.jobs import audit_agreement, audit_lake
+from rocketeer.spark.jobs.archive import ArchiveTerms, archive
+from rocketeer.spark.jobs.audit import audit
+from rocketeer.spark.jobs.audit_store import audit_store, in_this_process
+from rocketeer.spark.jobs.lake import Lake
+from rocketeer.testing import Cluster, cluster
+from support.audited import Copy, write_store
+from support.stores import make_store, message
+
+DATA = Path(__file__).parents[2] / "golden" / "data"
+
+
+def restored(name: str, folder: Path) -> Path:
+    """A recorded store with every file at its real size."""
+    for path, size in json.loads((DATA / name / "files.json").read_bytes()).items():
+        source, target = DATA / name / path, folder / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes((source.read_bytes() if source.exists() else b"").ljust(size["real_size"], b"\0"))
+    if (DATA / name / "abort").exists():
+        (folder / "abort").touch()
+    return folder
+
+
+@pytest.mark.parametrize(("name", "records"), [("store_full", 277), ("store_crashed", 270)])
+def test_nothing_is_wrong_with_the_stores_of_a_java_broker(name: str, records: int, tmp_path: Path) -> None:
+    report = audit_store(in_this_process, restored(name, tmp_path / "store"), chunk_bytes=4000)
+    assert report.ok, report.table()
+    assert report.exact == (name == "store_full")
+    assert report.facts["records"] == records
+
+
+def test_parts_that_retention_deleted_are_no_fault(tmp_path: Path) -> None:
+    clock = ManualClock()
+    store = make_store(tmp_path / "store", clock)
+    store.open()
+    for number in range(900):
+        store.append(message(b"x" * 300, f"T{number % 2}", number % 3, tags="a", keys=f"k{number}", uniq_key=f"u{number}"))
+    store.close()
+    whole = audit_store(in_this_process, tmp_path / "store")
+    assert whole.ok, whole.table()
+    for path in Copy(tmp_path / "store").segments()[:2]:
+        path.unlink()
+    report = audit_store(in_this_process, tmp_path / "store", chunk_bytes=5000)
+    assert report.ok, report.table()
+    assert report.facts["queue entries expired"] > 100
+    assert report.facts["records"] == whole.facts["records"] - report.facts["queue entries expired"]
+
+
+def test_a_torn_end_is_a_fault_only_where_no_broker_died(tmp_path: Path) -> None:
+    write_store(tmp_path / "store", 300)
+    copy = Copy(tmp_path / "store")
+    path = copy.segments()[-1]
+    at = max(place + record.size for file, place, record in copy.records() if file == path)
+    copy.write(path, at, b"\0\0\1\0\xda\xa3\x20\xa7 half a record")
+    assert not audit_store(in_this_process, copy.folder).ok
+    (copy.folder / "abort").touch()
+    report = audit_store(in_this_process, copy.folder)
+    assert report.ok, report.table()
+    assert any("not whole" in note for note in report.notes)
+
+
+# --- a broker, and a lake made from it ------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def shop() -> Iterator[Cluster]:
+    with cluster(store_settings={"segment_bytes": 1 << 20, "message_bytes_max": 200_000}) as running:
+        yield running
+
+
+def produce(running: Cluster, count: int = 400) -> None:
+    """All kinds of messages, until the transactions are settled."""
+    with Producer("AUDIT", nameserver=running.nameserver) as producer:
+        for number in range(count):
+            given = {"tags": f"tag{number % 3}", "keys": f"order{number}"}
+            producer.send(Message("Shop", b"%d" % number * 50, **given))
+        producer.send([Message("Shop", b"batched", keys=f"b{number}") for number in range(50)])
+        producer.send(Message("Shop", b"z" * 20_000, tags="large"))
+        producer.send(Message("Shop", b"delayed", tags="late", delay_level=1))
+        producer.send(Message("Shop", b"timed", tags="late", delay=1.0))
+    with TransactionProducer("AUDIT_TX", nameserver=running.nameserver, check=lambda _: ROLLBACK) as producer:
+        for body, state in ((b"good", COMMIT), (b"bad", ROLLBACK), (b"good", COMMIT)):
+            answer = lambda _, state=state: state  # noqa: E731
+            producer.send_in_transaction(Message("Shop", body, tags="tx", keys="tx"), answer)
+
+
+@pytest.fixture(scope="module")
+def filled(shop: Cluster) -> Cluster:
+    produce(shop)
+    return shop
+
+
+@pytest.fixture(scope="module")
+def lake(filled: Cluster, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("lake") / "lake"
+    archive(spark, folder, ArchiveTerms(topics=["Shop"], nameserver=filled.nameserver))
+    return folder
+
+
+def test_a_living_broker_and_its_lake_agree(filled: Cluster, spark: SparkSession, lake: Path) -> None:
+    report = audit(spark, filled.store, lake=lake)
+    assert report.ok, report.table()
+    assert not report.exact
+    assert report.facts["records"] > 450
+    assert report.facts["lake rows"] == report.facts["lake rows compared"] >= 453
+
+
+def test_a_lake_is_compared_with_the_brokers_topics(filled: Cluster, spark: SparkSession, lake: Path) -> None:
+    report = audit(spark, lake=lake, nameserver=filled.nameserver)
+    assert report.ok, report.table()
+    assert report.facts["lake rows compared"] == report.facts["lake rows"]
+
+
+def first_file(lake: Path) -> Path:
+    return lake / min(Lake.open(lake).state().files)
+
+
+def lost_file(lake: Path) -> None:
+    first_file(lake).unlink()
+
+
+def doubled_file(lake: Path) -> None:
+    shutil.copy(first_file(lake), first_file(lake).with_name("again.parquet"))
+
+
+def doubled_in_a_commit(lake: Path) -> None:
+    """Somebody's commit names the copy too."""
+    doubled_file(lake)
+    path = sorted((lake / "_rocketeer" / "commits").glob("*.json"))[-1]
+    commit = json.loads(path.read_text())
+    name = min(Lake.open(lake).state().files)
+    entry = next(file for file in commit["added"] if file["path"] == name)
+    commit["added"].append({**entry, "path": name.rsplit("/", 1)[0] + "/again.parquet"})
+    path.write_text(json.dumps(commit))
+
+
+def flipped_file(lake: Path) -> None:
+    raw = bytearray(first_file(lake).read_bytes())
+    raw[len(raw) // 3] ^= 1
+    first_file(lake).write_bytes(raw)
+
+
+def commit_says_more(lake: Path) -> None:
+    path = sorted((lake / "_rocketeer" / "commits").glob("*.json"))[0]
+    commit = json.loads(path.read_text())
+    commit["ranges"][0]["end"] += 5
+    path.write_text(json.dumps(commit))
+
+
+@pytest.mark.parametrize(
+    ("plant", "kinds"),
+    [
+        (lost_file, {audit_lake.LOST_FILE, audit_lake.LOST}),
+        (doubled_file, {audit_lake.DOUBLED_FILE}),
+        (doubled_in_a_commit, {audit_lake.DOUBLED}),
+        (flipped_file, {audit_lake.DAMAGED_FILE}),
+        (commit_says_more, {audit_lake.LOST}),
+    ],
+)
+def test_faults_of_a_lake_are_found(
+    plant: Callable[[Path], None], kinds: set[str], lake: Path, spark: SparkSession, tmp_path: Path
+) -> None:
+    spoilt = tmp_path / "lake"
+    shutil.copytree(lake, spoilt)
+    plant(spoilt)
+    report = audit(spark, lake=spoilt)
+    assert kinds <= set(report.findings.counts), report.table()
+
+
+def test_a_store_at_rest_is_exact_and_a_changed_byte_of_any_column_differs_from_the_lake(
+    filled: Cluster, spark: SparkSession, lake: Path, tmp_path: Path
+) -> None:
+    filled.stop()
+    try:
+        shutil.copytree(filled.store, tmp_path / "store")
+    finally:
+        filled.start()
+    copy = Copy(tmp_path / "store")
+    report = audit(spark, copy.folder)
+    assert report.ok, report.table()
+    assert report.exact
+    # The user's flag and the time of birth: nothing in a store can prove them, the lake can.
+    path, at, record = copy.pick(lambda record: record.topic == "Shop", skip=30)
+    copy.flip(path, at + 19)
+    assert audit_store(in_this_process, copy.folder).ok
+    report = audit(spark, copy.folder, lake=lake)
+    assert dict(report.findings.counts) == {audit_agreement.DIFFERS: 1}, report.table()
+    (finding,) = report.findings.kept
+    assert finding.offset == record.queue_offset
+    assert f"Shop/{record.queue_id}" in finding.file
+
+
+def test_the_command_says_what_is_wrong_and_exits_with_1(tmp_path: Path) -> None:
+    write_store(tmp_path / "store", 300)
+    copy = Copy(tmp_path / "store")
+    path, at, record = copy.pick(lambda record: len(record.body) > 9)
+    copy.flip(path, at + 90)
+    command = [sys.executable, "-m", "rocketeer", "spark", "audit", str(copy.folder), "--json", "-", "--master", "local[1]"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=400, check=False)
+    assert done.returncode == 1, done.stderr
+    report = json.loads(done.stdout)
+    assert report["counts"] == {"record's body does not have its checksum": 1}
+    assert report["findings"][0]["offset"] == record.log_offset
+    assert report["findings"][0]["file"] == f"commitlog/{int(path.name):020d}"
