@@ -2,19 +2,31 @@
 
 from rocketeer.spark.jobs.archive import archive
 from rocketeer.spark.jobs.dead_letters import dead_letters
+from rocketeer.spark.jobs.dedup import DedupTerms, dedup, dedup_to_lake, dedup_to_topic
 from rocketeer.spark.jobs.lake import lake_offsets, read_lake
+from rocketeer.spark.jobs.query import query_tables
 from rocketeer.spark.jobs.replay import replay
 from rocketeer.spark.jobs.stats import measures, stats
+from rocketeer.spark.jobs.topic_sink import TopicSink
 from rocketeer.spark.jobs.trace import trace, trace_events
+from rocketeer.spark.jobs.transform import TransformTerms, transform
 
 __all__ = [
+    "DedupTerms",
+    "TopicSink",
+    "TransformTerms",
     "archive",
     "dead_letters",
+    "dedup",
+    "dedup_to_lake",
+    "dedup_to_topic",
     "lake_offsets",
     "measures",
+    "query_tables",
     "read_lake",
     "replay",
     "stats",
     "trace",
     "trace_events",
+    "transform",
 ]

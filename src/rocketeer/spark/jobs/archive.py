@@ -7,6 +7,7 @@ because it did not see it end finds its commit there.
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -113,7 +114,9 @@ def archive(
         done = Archived()
 
         def tidy() -> int:
-            return compact(spark, session, file_terms) if terms.compact else 0
+            replaced = compact(spark, session, file_terms) if terms.compact else 0
+            session.sweep()
+            return replaced
 
         stream = (
             spark.readStream.format(archive_source.NAME)
@@ -134,7 +137,8 @@ def archive(
         try:
             (progress or Progress("archive", quiet=True)).watch(query, rows=lambda: done.rows)
         finally:
-            query.stop()
+            with suppress(Exception):  # what ended it is what to raise; the JVM may be gone
+                query.stop()
         done.compacted += tidy()
         return done
 
