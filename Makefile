@@ -10,10 +10,11 @@ READY_DEV := $(VENV)/.ready-dev
 COMPILED := $(wildcard src/rocketeer/*/_*.pyx src/rocketeer/*/_*.pxi src/rocketeer/*/_*.h)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup up test check format interop interop-smoke apache memory bench lock clean
+.PHONY: help setup up demo test check format interop interop-smoke apache memory bench lock clean
 
 help:
 	@echo "make up      run a name server and a broker here   (BROKERS=2 STORE=dir ARGS='--port 20911')"
+	@echo "make demo    a shop's orders through a cluster and the Spark jobs, in under two minutes"
 	@echo "make test    all tests                             (ARGS='-k store')"
 	@echo "make check   ruff, mypy --strict, import-linter"
 	@echo "make interop clients of other languages against our broker; needs Java and Node"
@@ -42,6 +43,10 @@ $(READY_DEV): $(READY) requirements-dev.lock
 
 up: $(READY)
 	@exec $(BIN)/rocketeer up $(if $(BROKERS),--brokers $(BROKERS)) $(if $(STORE),--store $(STORE)) $(ARGS)
+
+# Spark is among the locked test tools.
+demo: $(READY_DEV)
+	@exec $(BIN)/rocketeer spark demo $(ARGS)
 
 test: $(READY_DEV)
 	@$(BIN)/pytest -n 2 --dist worksteal $(ARGS)

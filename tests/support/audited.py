@@ -37,7 +37,11 @@ def write_store(folder: Path, count: int = 900) -> None:
                 topic,
                 queue_id,
                 tags=None if kind == 10 else "bezahlt-ü" if kind == 11 else f"tag{number % 5}",
-                keys=None if kind == 12 else f"key{number} other{number % 7}" if kind != 13 else f"schlüssel{number}",
+                keys=None
+                if kind == 12
+                else f"key{number} other{number % 7}"
+                if kind != 13
+                else f"schlüssel{number}",
                 uniq_key=None if kind == 14 else f"{number:032X}",
                 sys_flag=flag,
                 properties=properties,
@@ -68,7 +72,9 @@ class Copy:
             for at in found.rows["at"].tolist():
                 yield path, at, decode_record(raw, at, check_crc=False)
 
-    def pick(self, wanted: Callable[[StoredMessage], bool] = lambda _: True, skip: int = 40) -> tuple[Path, int, StoredMessage]:
+    def pick(
+        self, wanted: Callable[[StoredMessage], bool] = lambda _: True, skip: int = 40
+    ) -> tuple[Path, int, StoredMessage]:
         """A record from the middle."""
         matching = (one for one in self.records() if wanted(one[2]))
         for _ in range(skip):

@@ -12,14 +12,14 @@ from pyspark.sql import SparkSession
 
 from rocketeer import COMMIT, ROLLBACK, Message, Producer, TransactionProducer
 from rocketeer.clock import ManualClock
-from rocketeer.spark.jobs import audit_agreement, audit_lake
+from rocketeer.spark.jobs import audit_agreement, audit_lake, audit_queues
 from rocketeer.spark.jobs.archive import ArchiveTerms, archive
 from rocketeer.spark.jobs.audit import audit
 from rocketeer.spark.jobs.audit_store import audit_store, in_this_process
 from rocketeer.spark.jobs.lake import Lake
 from rocketeer.testing import Cluster, cluster
 from support.audited import Copy, write_store
-from support.stores import make_store, message
+from support.stores import checkpoint_now, kill, make_store, message
 
 DATA = Path(__file__).parents[2] / "golden" / "data"
 
@@ -48,7 +48,11 @@ def test_parts_that_retention_deleted_are_no_fault(tmp_path: Path) -> None:
     store = make_store(tmp_path / "store", clock)
     store.open()
     for number in range(900):
-        store.append(message(b"x" * 300, f"T{number % 2}", number % 3, tags="a", keys=f"k{number}", uniq_key=f"u{number}"))
+        store.append(
+            message(
+                b"x" * 300, f"T{number % 2}", number % 3, tags="a", keys=f"k{number}", uniq_key=f"u{number}"
+            )
+        )
     store.close()
     whole = audit_store(in_this_process, tmp_path / "store")
     assert whole.ok, whole.table()
@@ -58,6 +62,35 @@ def test_parts_that_retention_deleted_are_no_fault(tmp_path: Path) -> None:
     assert report.ok, report.table()
     assert report.facts["queue entries expired"] > 100
     assert report.facts["records"] == whole.facts["records"] - report.facts["queue entries expired"]
+
+
+def test_the_next_file_that_a_broker_made_in_advance_is_no_fault(tmp_path: Path) -> None:
+    write_store(tmp_path / "store", 300)
+    last = Copy(tmp_path / "store").segments()[-1]
+    size = last.stat().st_size
+    (last.parent / f"{int(last.name) + size:020d}").write_bytes(bytes(size))
+    report = audit_store(in_this_process, tmp_path / "store")
+    assert report.ok, report.table()
+
+
+def test_queues_may_lag_behind_a_broker_that_died_but_only_at_their_end(tmp_path: Path) -> None:
+    clock = ManualClock()
+    store = make_store(tmp_path / "store", clock)
+    store.open()
+    for number in range(200):
+        store.append(message(b"x" * 50, "Lagging", number % 2, tags="a", keys=f"k{number}"))
+        if number == 100:
+            checkpoint_now(store, clock)
+    folder = kill(store, tmp_path / "killed")
+    store.close()
+    report = audit_store(in_this_process, folder)
+    assert report.ok, report.table()
+    assert not report.exact
+    assert any("not in their queues' files yet" in note for note in report.notes)
+    assert not audit_store(in_this_process, folder, exact=True).ok
+    Copy(folder).write(Copy(folder).queue_file("Lagging", 0), 20 * 10, bytes(20))  # below what was safe
+    spoilt = audit_store(in_this_process, folder)
+    assert dict(spoilt.findings.counts) == {audit_queues.NO_ENTRY: 1}, spoilt.table()
 
 
 def test_a_torn_end_is_a_fault_only_where_no_broker_died(tmp_path: Path) -> None:
@@ -209,7 +242,18 @@ def test_the_command_says_what_is_wrong_and_exits_with_1(tmp_path: Path) -> None
     copy = Copy(tmp_path / "store")
     path, at, record = copy.pick(lambda record: len(record.body) > 9)
     copy.flip(path, at + 90)
-    command = [sys.executable, "-m", "rocketeer", "spark", "audit", str(copy.folder), "--json", "-", "--master", "local[1]"]
+    command = [
+        sys.executable,
+        "-m",
+        "rocketeer",
+        "spark",
+        "audit",
+        str(copy.folder),
+        "--json",
+        "-",
+        "--master",
+        "local[1]",
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=400, check=False)
     assert done.returncode == 1, done.stderr
     report = json.loads(done.stdout)

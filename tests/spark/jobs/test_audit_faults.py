@@ -35,7 +35,9 @@ def look(folder: Path, chunk_bytes: int = 64 << 20, **given: bool) -> AuditRepor
 
 
 @pytest.mark.parametrize("chunk_bytes", [64 << 20, 5_000, 300])
-def test_nothing_is_wrong_with_a_healthy_store_however_it_is_cut_into_chunks(healthy: Path, chunk_bytes: int) -> None:
+def test_nothing_is_wrong_with_a_healthy_store_however_it_is_cut_into_chunks(
+    healthy: Path, chunk_bytes: int
+) -> None:
     report = look(healthy, chunk_bytes)
     assert report.ok, report.table()
     assert report.exact
@@ -48,7 +50,12 @@ def test_nothing_is_wrong_with_a_healthy_store_however_it_is_cut_into_chunks(hea
 
 
 def has_body(record: StoredMessage) -> bool:
-    return len(record.body) > 20 and record.topic == "Topic1" and record.sys_flag == 0 and bool(record.tags and record.keys)
+    return (
+        len(record.body) > 20
+        and record.topic == "Topic1"
+        and record.sys_flag == 0
+        and bool(record.tags and record.keys)
+    )
 
 
 def flip_body(copy: Copy) -> int:
@@ -71,7 +78,14 @@ def flip_head(place: int, bits: int = 0x01, *, is_there: bool = True) -> Callabl
 def flip_property(name: bytes) -> Callable[[Copy], int]:
     def plant(copy: Copy) -> int:
         path, at, record = copy.pick(has_body)
-        in_file = at + record.size - len(record.properties) + record.properties.index(name + b"\x01") + len(name) + 1
+        in_file = (
+            at
+            + record.size
+            - len(record.properties)
+            + record.properties.index(name + b"\x01")
+            + len(name)
+            + 1
+        )
         copy.flip(path, in_file)
         return 0 if name == b"TAGS" else record.log_offset  # a wrong tag is found where the queue has another
 
@@ -279,8 +293,12 @@ FAULTS: list[tuple[str, Callable[[Copy], int], str]] = [
 
 
 @pytest.mark.parametrize("chunk_bytes", CHUNKS)
-@pytest.mark.parametrize(("plant", "kind"), [fault[1:] for fault in FAULTS], ids=[fault[0] for fault in FAULTS])
-def test_every_planted_fault_is_found(copy: Copy, plant: Callable[[Copy], int], kind: str, chunk_bytes: int) -> None:
+@pytest.mark.parametrize(
+    ("plant", "kind"), [fault[1:] for fault in FAULTS], ids=[fault[0] for fault in FAULTS]
+)
+def test_every_planted_fault_is_found(
+    copy: Copy, plant: Callable[[Copy], int], kind: str, chunk_bytes: int
+) -> None:
     where = plant(copy)
     report = look(copy.folder, chunk_bytes)
     assert not report.ok
@@ -288,4 +306,6 @@ def test_every_planted_fault_is_found(copy: Copy, plant: Callable[[Copy], int], 
     if where:
         places = [finding.offset for finding in report.findings.kept if finding.kind == kind]
         assert where in places, report.table()
-    assert sum(report.findings.counts.values()) < 1000, report.table(20)  # the fault, not everything behind it
+    assert sum(report.findings.counts.values()) < 1000, report.table(
+        20
+    )  # the fault, not everything behind it

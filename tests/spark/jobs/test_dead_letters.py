@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from rocketeer import Message, PushConsumer
 from rocketeer.bench.control import Control
@@ -65,6 +65,12 @@ def dead(broker: Broker) -> str:
     return topic
 
 
+@pytest.fixture(scope="module")
+def letters(spark: SparkSession, broker: Broker, dead: str) -> DataFrame:
+    """Of both groups, read once for all tests."""
+    return dead_letters(spark, broker.nameserver, groups=["DeadG1", "DeadG2"]).persist()
+
+
 def bodies(broker: Broker, topic: str) -> Counter[bytes]:
     return Counter(message.body for message in messages(broker, topic))
 
@@ -73,8 +79,7 @@ def messages(broker: Broker, topic: str) -> list[StoredMessage]:
     return list(stored(broker.cluster.broker, topic))
 
 
-def test_they_are_told_by_origin_reason_and_age(spark: SparkSession, broker: Broker, dead: str) -> None:
-    letters = dead_letters(spark, broker.nameserver, groups=["DeadG1", "DeadG2"])
+def test_they_are_told_by_origin_reason_and_age(broker: Broker, dead: str, letters: DataFrame) -> None:
     now = datetime.now(UTC)
     rows = {row["consumerGroup"]: row for row in summary(letters, now).collect()}
     assert {group: (row["originTopic"], row["reason"], row["messages"]) for group, row in rows.items()} == {
@@ -90,8 +95,8 @@ def test_they_are_told_by_origin_reason_and_age(spark: SparkSession, broker: Bro
     assert first["msgId"] == origin.properties_dict()["UNIQ_KEY"]
 
 
-def test_any_of_their_marks_chooses_them(spark: SparkSession, broker: Broker, dead: str) -> None:
-    letters = dead_letters(spark, broker.nameserver, groups=["DeadG1"]).persist()
+def test_any_of_their_marks_chooses_them(spark: SparkSession, broker: Broker, letters: DataFrame) -> None:
+    letters = letters.where("consumerGroup = 'DeadG1'")
     (one,) = letters.where("tags = 'paid'").collect()
 
     def found(**given: object) -> set[bytes]:
@@ -109,11 +114,10 @@ def test_any_of_their_marks_chooses_them(spark: SparkSession, broker: Broker, de
             found(where=where)
     with pytest.raises(NoDeadLetters, match="Nobody"):
         dead_letters(spark, broker.nameserver, groups=["Nobody"])
-    letters.unpersist()
 
 
-def test_an_export_loses_no_byte(spark: SparkSession, broker: Broker, dead: str, tmp_path: Path) -> None:
-    letters = dead_letters(spark, broker.nameserver, groups=["DeadG1"]).persist()
+def test_an_export_loses_no_byte(spark: SparkSession, letters: DataFrame, tmp_path: Path) -> None:
+    letters = letters.where("consumerGroup = 'DeadG1'")
     expected = {b"one", b"\xff\x00"}
 
     def write(form: Format, name: str, *, text: bool) -> Path:
@@ -129,16 +133,13 @@ def test_an_export_loses_no_byte(spark: SparkSession, broker: Broker, dead: str,
         assert {base64.b64decode(row["body"]) for row in csv.DictReader(file)} == expected
     rows = spark.read.parquet(str(write(Format.PARQUET, "d", text=False))).collect()
     assert {bytes(row["body"]) for row in rows} == expected
-    letters.unpersist()
 
 
 def test_what_is_sent_again_is_stored_once(spark: SparkSession, broker: Broker) -> None:
     topic = broker.topic(queues=1)
     group = f"G-{topic}"
-    given = {"tags": "t", "keys": "k", "properties": {"colour": "blue", "__SHARDINGKEY": "s"}}
-    broker.producer.send(
-        Message(topic, b"again", delay_level=1, **{**given, "properties": {"colour": "blue"}})
-    )
+    delayed = Message(topic, b"again", tags="t", keys="k", properties={"colour": "blue"}, delay_level=1)
+    broker.producer.send(delayed)
     give_up(broker, topic, group, 1)
     letters = dead_letters(spark, broker.nameserver, groups=[group])
     for _ in range(2):

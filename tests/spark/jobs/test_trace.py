@@ -66,9 +66,16 @@ def ids(broker: Broker) -> dict[str, str]:
     return found
 
 
-@pytest.fixture
-def lives(read: Callable[..., DataFrame], ids: dict[str, str]) -> DataFrame:
-    return trace(read("body binary", subscribe=TRACES))
+@pytest.fixture(scope="module")
+def traces(spark: SparkSession, broker: Broker, ids: dict[str, str]) -> DataFrame:
+    """Read from the broker once for all tests."""
+    frame = read_traces(spark, TableTerms(nameserver=broker.nameserver), TRACES)
+    return spark.createDataFrame(frame.select("body").collect(), "body binary")
+
+
+@pytest.fixture(scope="module")
+def lives(traces: DataFrame) -> DataFrame:
+    return trace(traces).persist()
 
 
 def test_each_life_has_its_steps_and_its_end(lives: DataFrame, ids: dict[str, str]) -> None:
@@ -137,9 +144,8 @@ def test_lives_are_found_by_id_key_topic_state_and_time(
 
 
 def test_the_brokers_time_of_storing_and_a_group_can_be_asked_for(
-    lives: DataFrame, read: Callable[..., DataFrame], ids: dict[str, str]
+    traces: DataFrame, read: Callable[..., DataFrame], ids: dict[str, str]
 ) -> None:
-    traces = read("body binary", subscribe=TRACES)
     stored = read("msgId string, storeTimestamp timestamp", subscribe=TOPIC)
     exact = {row["msgId"]: row["stored"] for row in trace(traces, messages=stored).collect()}
     times = {row["msgId"]: row["storeTimestamp"] for row in stored.collect()}

@@ -21,7 +21,10 @@ BASE = 1 << 30
 def records(count: int = 60) -> bytes:
     raw = bytearray()
     for number in range(count):
-        properties = {"TAGS": "ü" if number % 7 == 0 else f"t{number}", "KEYS": f"a{number}  b ç" if number % 5 == 0 else "k"}
+        properties = {
+            "TAGS": "ü" if number % 7 == 0 else f"t{number}",
+            "KEYS": f"a{number}  b ç" if number % 5 == 0 else "k",
+        }
         properties |= {"UNIQ_KEY": f"{number:032X}", "DELAY": "4", "user": "x"}
         pending = PendingMessage(
             topic=("Orders", "SCHEDULE_TOPIC_XXXX", "Größe")[number % 3],

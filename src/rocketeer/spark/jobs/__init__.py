@@ -1,6 +1,7 @@
 """The data pipeline's jobs: each is a command `rocketeer spark JOB` and a function here for your own session."""
 
 from rocketeer.spark.jobs.archive import archive
+from rocketeer.spark.jobs.audit import audit
 from rocketeer.spark.jobs.dead_letters import dead_letters
 from rocketeer.spark.jobs.dedup import DedupTerms, dedup, dedup_to_lake, dedup_to_topic
 from rocketeer.spark.jobs.lake import lake_offsets, read_lake
@@ -16,6 +17,7 @@ __all__ = [
     "TopicSink",
     "TransformTerms",
     "archive",
+    "audit",
     "dead_letters",
     "dedup",
     "dedup_to_lake",

@@ -108,7 +108,7 @@ def command(
         Path | None, typer.Option(metavar="FILE", help="Write the report as JSON; - for the terminal.")
     ] = None,
 ) -> None:
-    """Prove a store: checksums, places, queues, index; and that a lake agrees with it. Exit code 1: something is wrong."""
+    """Prove a store (checksums, places, queues, index) and that a lake agrees with it; exit code 1 if not."""
     if store is None and lake is None:
         raise ConfigError("nothing to audit: name a store's folder, or a lake with --lake")
     if store is not None and not (store / "commitlog").is_dir():

@@ -4,16 +4,19 @@ A store is looked at once, on the driver; the value goes to every task.
 """
 
 import json
+import mmap
 import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from rocketeer.errors import StoreError
+from rocketeer.record.layout import MAGIC
 from rocketeer.store.checkpoint import Checkpoint, read_checkpoint
 
 CHUNK_BYTES: Final = 64 << 20
 NEVER: Final = 1 << 62
+_MAGIC_BYTES: Final = MAGIC.to_bytes(4, "big", signed=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +115,8 @@ def _tail(offset: int | None, time_ms: int) -> Tail:
 
 def segments_of(folder: Path) -> tuple[Segment, ...]:
     bases = sorted(int(name) for name in os.listdir(folder) if len(name) == 20 and name.isdigit())
+    while len(bases) > 1 and _is_unused(folder / f"{bases[-1]:020d}"):
+        bases.pop()  # brokers make the next file before they need it
     found = []
     for at, base in enumerate(bases):
         try:
@@ -121,6 +126,19 @@ def segments_of(folder: Path) -> tuple[Segment, ...]:
         is_last = at == len(bases) - 1
         found.append(Segment(base, file_bytes, data_end, is_last))
     return tuple(found)
+
+
+def _is_unused(path: Path) -> bool:
+    """No record in it, not even behind bytes that are none."""
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, 2)
+            if not size:
+                return True
+            with mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) as raw:
+                return raw[:8] == bytes(8) and raw.find(_MAGIC_BYTES, 0, _extent(path)[1]) < 0
+    except FileNotFoundError:
+        return True
 
 
 def _extent(path: Path) -> tuple[int, int]:

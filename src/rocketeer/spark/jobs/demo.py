@@ -42,7 +42,7 @@ from rocketeer.spark.jobs.transform import TransformTerms, transform
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-LIVE_S_MAX: Final = 40.0
+LIVE_S_MAX: Final = 90.0
 """So long the live aggregation may take to show its first totals; a busy machine starts streams slowly."""
 _SHOWN_TOTALS: Final = 6
 
@@ -202,13 +202,13 @@ def run_jobs(
     # What nobody was sent to has nothing to archive, but its queues are there.
     terms = ArchiveTerms(topics=[topic for topic in TOPICS if topic != AGAIN], nameserver=nameserver)
     steps.say("archive: all topics into a Parquet lake")
-    done = archive(spark, lake, terms, progress=Progress("          archive", quiet=quiet))
+    done = archive(spark, lake, terms, progress=Progress("archive", quiet=quiet))
     steps.say(f"archived {done.rows:,} messages in {done.files} files, exactly once")
 
     steps.say("stats: the report")
     tables = TableTerms(nameserver=nameserver, lake=lake)
     topics = list(terms.topics)
-    with Progress("          stats", quiet=quiet).during(spark):
+    with Progress("stats", quiet=quiet).during(spark):
         found = stats(read_topics(spark, tables, topics, COLUMNS), queues=known_queues(tables, topics))
     write_page(found, report, title="The shop's messages", about=[("From", "the demo's brokers and lake")])
     steps.say(f"report written: {report}")
@@ -218,11 +218,11 @@ def run_jobs(
     again = ReplayTerms(
         nameserver=nameserver, lake=lake, topics=[ORDERS], to=AGAIN, tags="paid", where=chosen
     )
-    replayed = replay(spark, again, progress=Progress("          replay", quiet=quiet))
+    replayed = replay(spark, again, progress=Progress("replay", quiet=quiet))
     steps.say(f"replayed {replayed.sent:,} messages")
 
     steps.say("audit: every record, queue and key of the broker's store, and the lake against it")
-    with Progress("          audit", quiet=quiet).during(spark):
+    with Progress("audit", quiet=quiet).during(spark):
         proof = audit(spark, store, lake=lake)
     if not proof.ok:
         raise DemoFailed(f"the audit found faults:\n{proof.table(10)}")

@@ -22,6 +22,8 @@ ROW_ID: Final = "_replayedRow"
 QUEUE: Final = ("topic", "brokerName", "queueId")
 _TASK_RATE: Final = 10_000
 _STEPS_PER_S: Final = 10
+_CONDITIONS_MAX: Final = 64
+"""More queues than this are joined with: a plan with thousands of conditions takes longer than the chunk."""
 
 
 def chosen(
@@ -56,16 +58,26 @@ def chosen(
 
 
 def in_ranges(spark: "SparkSession", frame: "DataFrame", ranges: Ranges) -> "DataFrame":
-    """The rows of a chunk. The bounds over all queues let Parquet skip row groups; the join does the rest."""
+    """The rows of a chunk. The bounds over all queues let Parquet skip row groups."""
+    offset = f.col("queueOffset")
+    low, high = min(r.begin for r in ranges.values()), max(r.end for r in ranges.values())
+    bounded = frame.where((offset >= low) & (offset < high))
+    if len(ranges) <= _CONDITIONS_MAX:
+        inside = [
+            (f.col("topic") == q.topic)
+            & (f.col("brokerName") == q.broker_name)
+            & (f.col("queueId") == q.queue_id)
+            & (offset >= r.begin)
+            & (offset < r.end)
+            for q, r in ranges.items()
+        ]
+        return bounded.where(reduce(or_, inside))
     rows = [(q.topic, q.broker_name, q.queue_id, r.begin, r.end) for q, r in ranges.items()]
     small = spark.createDataFrame(
         rows, "topic string, brokerName string, queueId int, _begin long, _end long"
     )
-    low, high = min(r.begin for r in ranges.values()), max(r.end for r in ranges.values())
-    bounded = frame.where((f.col("queueOffset") >= low) & (f.col("queueOffset") < high))
     joined = bounded.join(f.broadcast(small), list(QUEUE))
-    inside = (f.col("queueOffset") >= f.col("_begin")) & (f.col("queueOffset") < f.col("_end"))
-    return joined.where(inside).drop("_begin", "_end")
+    return joined.where((offset >= f.col("_begin")) & (offset < f.col("_end"))).drop("_begin", "_end")
 
 
 def to_messages(frame: "DataFrame", *, ordered: bool) -> "DataFrame":

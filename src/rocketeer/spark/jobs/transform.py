@@ -202,7 +202,7 @@ def load_function(text: str) -> "Callable[[DataFrame], DataFrame]":
     # What the function hands to Spark's workers goes there whole: they need not find the module.
     from pyspark import cloudpickle
 
-    cloudpickle.register_pickle_by_value(module)
+    cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
     return found  # type: ignore[no-any-return]
 
 

@@ -1,0 +1,73 @@
+"""What all jobs share, without a session: options, progress, errors in one line."""
+
+import io
+import subprocess
+import sys
+
+import pytest
+from pyspark.errors import PySparkRuntimeError
+
+from rocketeer.errors import ConfigError
+from rocketeer.spark.jobs.failures import explain
+from rocketeer.spark.jobs.progress import Progress, lag_of, progress_line
+from rocketeer.spark.jobs.running import Run, key_values
+
+
+def rocketeer(*arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "rocketeer.cli.main", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=100, check=False)
+
+
+def test_a_job_without_a_name_server_says_what_to_do() -> None:
+    done = rocketeer("spark", "archive", "/nowhere", "-t", "Orders")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "rocketeer: no name server given: use -n host:9876 or set NAMESRV_ADDR\n"
+
+
+def test_every_job_has_the_common_options() -> None:
+    done = rocketeer("spark", "replay", "--help", COLUMNS="200", TERM="dumb")
+    assert done.returncode == 0
+    for option in ("--master", "--nameserver", "--conf", "--quiet", "--lake", "--rate"):
+        assert option in done.stdout
+
+
+def test_a_line_of_progress_has_rows_rate_and_lag() -> None:
+    line = progress_line("archive", rows=120_000, seconds=2.0, batch=3, lag=1_200)
+    assert line == "archive  batch 3  120,000 rows  60,000 rows/s  lag 1,200  2 s"
+
+
+def test_lag_counts_queues_that_were_not_read_yet() -> None:
+    latest = {"A": {"b": {"0": 10, "1": 5}}, "B": {"b": {"0": 3}}}
+    assert lag_of(latest, {"A": {"b": {"0": 4, "1": 9}}}) == 6 + 0 + 3
+    assert lag_of(None, None) is None
+
+
+def test_in_a_file_progress_is_lines_and_quiet_means_none() -> None:
+    out = io.StringIO()
+    progress = Progress("replay", out=out)
+    progress.show(1)  # too soon after the start
+    progress.show(2, last=True)
+    assert out.getvalue().startswith("replay  2 rows  ")
+    assert out.getvalue().count("\n") == 1
+    silent = io.StringIO()
+    Progress("replay", quiet=True, out=silent).show(2, last=True)
+    assert silent.getvalue() == ""
+
+
+def test_our_error_is_found_in_what_spark_wraps_around_it() -> None:
+    wrapped = PySparkRuntimeError(
+        "[STREAM_FAILED] Query terminated: [PYTHON_DATA_SOURCE_ERROR] Traceback (most recent call last):\n"
+        '  File "brokers.py", line 1, in x\n'
+        "rocketeer.errors.NoRoute: no route to topic 'Orders'\n\nJVM stacktrace:\n\tat org.apache.spark"
+    )
+    assert explain(wrapped) == "no route to topic 'Orders'"
+    assert explain(PySparkRuntimeError("[NO_SUCH_THING] There is none.\nmore")) == "There is none."
+    assert explain(ValueError("a bug")) is None
+
+
+def test_settings_are_key_and_value() -> None:
+    assert key_values("--conf", ["a.b=c=d", " x = y "]) == {"a.b": "c=d", "x": "y"}
+    with pytest.raises(ConfigError, match="--conf 'oops': write KEY=VALUE"):
+        key_values("--conf", ["oops"])
+    with pytest.raises(ConfigError, match="no name server"):
+        Run().needed_nameserver()
