@@ -7,7 +7,7 @@ commit (driver)     what was stored is logged; a stream takes up new queues
 
 import logging
 import uuid
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,7 +22,8 @@ from rocketeer.spark import sink_layout
 from rocketeer.spark.sink_client import SinkClient
 from rocketeer.spark.sink_columns import Columns, plan_columns
 from rocketeer.spark.sink_options import EFFECTIVELY_ONCE, SinkOptions, parse_sink_options
-from rocketeer.spark.sink_requests import Batcher
+from rocketeer.spark.sink_pace import paced
+from rocketeer.spark.sink_requests import Batcher, Request
 from rocketeer.spark.sink_rows import BadRow, RowEncoder, RowMessage, row_label
 from rocketeer.spark.sink_sender import SinkSender
 from rocketeer.spark.sink_spool import Spool
@@ -148,7 +149,10 @@ def write_task(
     encoder = RowEncoder(columns, options, partition, producer, client.uniq_keys)
     try:
         with Spool(options.spool_bytes) as spool:
-            ship = spool.put if options.checks_first else sender.submit
+            submit: Callable[[Request], None] = sender.submit
+            if options.rows_per_s_max is not None:
+                submit = paced(submit, options.rows_per_s_max)
+            ship = spool.put if options.checks_first else submit
             batcher = Batcher(options, targets.queues, ship)
             for batch in _chain(first, record_batches):
                 for message in encoder.encode(batch):
@@ -158,7 +162,7 @@ def write_task(
                         raise _lost(partition, message, error) from error
             batcher.flush()
             for request in spool.take():
-                sender.submit(request)
+                submit(request)
             counts = sender.finish()
     except BaseException:
         sender.abandon()

@@ -64,6 +64,7 @@ class SinkOptions:
     spool_bytes: int = _option("spoolBytes", _size_bytes, 64 << 20)
     batch_bytes: int = _option("batchBytes", _size_bytes, 1 << 20)
     batch_rows: int = _option("batchRows", _count(1), 1000)
+    rows_per_s_max: int | None = _option("maxRowsPerSecond", _count(1))
     message_bytes_max: int = _option("maxMessageBytes", _size_bytes, 4 << 20)
     in_flight_bytes: int = _option("inFlightBytes", _size_bytes, 16 << 20)
     send_timeout_ms: int = _option("sendTimeout", _duration_ms, 10_000)

@@ -25,7 +25,8 @@ from rocketeer.spark.jobs.progress import Progress
 from rocketeer.spark.jobs.query import Shell, query_tables
 from rocketeer.spark.jobs.results import Format
 from rocketeer.spark.jobs.statements import NoSuchTable
-from rocketeer.spark.jobs.tables import TableTerms, TopicTables
+from rocketeer.spark.jobs.table_terms import TableTerms
+from rocketeer.spark.jobs.tables import TopicTables
 
 from ..conftest import SETTINGS, Broker, numbers
 

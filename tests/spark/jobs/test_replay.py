@@ -25,6 +25,7 @@ from rocketeer.spark.jobs.lake_state import Range
 from rocketeer.spark.jobs.replay import Replayed, ReplayTerms
 from rocketeer.spark.jobs.replay_properties import DROPPED, NOT_COPIED
 from rocketeer.spark.jobs.replay_state import ReplayMismatch, ReplayState
+from support.spark_sink import stored
 
 from ..conftest import Broker, numbers
 
@@ -67,13 +68,8 @@ def test_delayed_and_deduplicated_messages_come_again_at_once_and_as_they_were(
         )
     broker.producer.send(Message(source, b"level", delay_level=1, properties=more))
     broker.producer.send(Message(source, b"timed", delay=0.2, keys="timed", sharding_key="customer-7"))
-    rows: list[Row] = []
-
-    def all_there() -> bool:
-        rows[:] = read(None, subscribe=source).collect()
-        return len(rows) == 3
-
-    broker.until(all_there, 200)
+    broker.until(lambda: len(stored(broker.cluster.broker, source)) == 3, 200)
+    rows = read(None, subscribe=source).collect()
     path = lake(source)
     began_s = time.time()
     assert again(lake=path, to=target).sent == 3
@@ -95,16 +91,16 @@ def test_time_key_tag_and_sql_choose(
     source = broker.topic()
     broker.fill(source, 30)
     broker.fill(source, 10, start=30, keys="red blue")
-    stored = {int(bytes(r.body)): r.storeTimestamp for r in read(None, subscribe=source).collect()}
+    times = {int(bytes(r.body)): r.storeTimestamp for r in read(None, subscribe=source).collect()}
     path = lake(source)
     places: list[dict[str, Any]] = [{"lake": path}, {"topics": [source]}]
     for place in places:
         by_key, by_both = broker.topic(), broker.topic()
         again(to=by_key, keys=["blue", "green"], **place)
         assert numbers(read(subscribe=by_key)) == list(range(30, 40))
-        since = stored[10].astimezone(UTC)
+        since = times[10].astimezone(UTC)
         again(to=by_both, since=since, tags="T0 || T1", where="int(properties['number']) < 20", **place)
-        wanted = [n for n in range(20) if stored[n] >= stored[10] and n % 3 < 2]
+        wanted = [n for n in range(20) if times[n] >= times[10] and n % 3 < 2]
         assert numbers(read(subscribe=by_both)) == wanted
 
 
@@ -200,12 +196,11 @@ def test_a_killed_replay_goes_on_without_duplicates(
 
     first = start("--rate", "100")
     try:
-        broker.until(lambda: read(subscribe=target).count() > 100, 400)
+        broker.until(lambda: len(stored(broker.cluster.broker, target)) > 100, 400)
     finally:
         os.killpg(first.pid, signal.SIGKILL)
         first.wait()
-    stored = read(subscribe=target).count()
-    assert stored < 1500, "killed on the way"
+    assert len(stored(broker.cluster.broker, target)) < 1500, "killed on the way"
     for _ in range(3):  # a busy machine may miss the 10 s that Spark gives its Python processes to come up
         later = start()
         said, _ = later.communicate(timeout=400)

@@ -18,7 +18,7 @@ from rocketeer.spark.jobs import archive, measures, stats
 from rocketeer.spark.jobs.archive import ArchiveTerms
 from rocketeer.spark.jobs.chosen_messages import read_topics
 from rocketeer.spark.jobs.stats_measures import COLUMNS
-from rocketeer.spark.jobs.tables import TableTerms
+from rocketeer.spark.jobs.table_terms import TableTerms
 
 from ..conftest import Broker
 

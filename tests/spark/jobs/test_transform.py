@@ -21,6 +21,8 @@ from rocketeer.spark.jobs.checkpoints import OtherCheckpoint
 from rocketeer.spark.jobs.statements import NoSuchTable
 from rocketeer.spark.jobs.topic_sink import TopicSink
 from rocketeer.spark.jobs.transform import BadTransform, TransformTerms, load_function, transform
+from rocketeer.spark.options import parse_options
+from rocketeer.spark.reading import open_view
 from rocketeer.spark.sink_columns import SinkSchemaError
 
 from ..conftest import SETTINGS, Broker, patiently
@@ -150,20 +152,25 @@ def test_a_killed_driver_goes_on_without_duplicates_or_holes(
     source, target = broker.topic(4), broker.topic(4)
     broker.fill(source, COUNT)
     (tmp_path / "slowly.py").write_text(SLOWLY)
-    commits, offsets = tmp_path / "checkpoint" / "commits", tmp_path / "checkpoint" / "offsets"
+    commits = tmp_path / "checkpoint" / "commits"
+    view = open_view(parse_options({"nameserver": broker.nameserver, "subscribe": target}, streaming=False))
 
     def done() -> int:
         return len(list(commits.glob("[0-9]*"))) if commits.exists() else 0
 
+    def stored() -> int:
+        return sum(view.highs(view.queues()).values())
+
     driver = _driver(broker, source, target, tmp_path)
     try:
-        # In the middle: a batch is planned (its offsets are written) and not yet committed.
-        broker.until(lambda: offsets.exists() and len(list(offsets.glob("[0-9]*"))) > done() > 0, 300)
-        time.sleep(0.5)  # some of its rows may be stored by now
+        # In the middle: of the second batch or a later one something is stored, and it is not committed. (`stored` is
+        # asked first: a batch is stored before it is committed.)
+        broker.until(lambda: stored() > 500 * done() > 0, 300)
     finally:
         os.killpg(driver.pid, signal.SIGKILL)
         driver.wait()
-    assert 0 < done() < COUNT // 500, "killed on the way"
+    assert 0 < 500 * done() < stored() <= COUNT, "killed on the way"
+    view.close()
     end_s = time.monotonic() + 250
     # Spark gives its Python processes 10 s to come up, which a busy machine may miss: then once more.
     while _driver(broker, source, target, tmp_path).wait(250) != 0 and time.monotonic() < end_s:

@@ -104,7 +104,7 @@ def _compare(archived: "DataFrame", stored: "DataFrame", report: AuditReport) ->
 
     def rows(frame: "DataFrame", side: str) -> "DataFrame":
         placed = frame.withColumn("stretch", f.floor(f.col("queueOffset") / STRETCH)).join(stretches, place)
-        return placed.groupBy(*_KEY).agg(f.sort_array(f.collect_list("hash")).alias(side))
+        return placed.groupBy(*_KEY).agg(f.sort_array(f.collect_list("hash")).alias(f"{side}Hashes"))
 
     paired = rows(archived, "lake").join(rows(stored, "topic"), _KEY, "full_outer")
     different = paired.where(~f.col("lakeHashes").eqNullSafe(f.col("topicHashes"))).orderBy(*_KEY).cache()

@@ -8,7 +8,8 @@ from rocketeer.errors import ConfigError, NoRoute
 from rocketeer.model.queue import MessageQueue
 from rocketeer.model.topic import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
 from rocketeer.spark.jobs.lake import lake_offsets
-from rocketeer.spark.jobs.tables import TableTerms, TopicTables
+from rocketeer.spark.jobs.table_terms import TableTerms
+from rocketeer.spark.jobs.tables import TopicTables
 from rocketeer.spark.options import parse_options
 from rocketeer.spark.reading import open_view
 

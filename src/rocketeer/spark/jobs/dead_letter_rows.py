@@ -12,7 +12,8 @@ from rocketeer.errors import ConfigError, RocketeerError
 from rocketeer.model.property_names import ORIGIN_MESSAGE_ID, RETRY_TOPIC
 from rocketeer.model.topic import DLQ_PREFIX, dlq_topic
 from rocketeer.spark.columns import COLUMNS, SCHEMA
-from rocketeer.spark.jobs.tables import TableTerms, TopicTables
+from rocketeer.spark.jobs.table_terms import TableTerms
+from rocketeer.spark.jobs.tables import TopicTables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

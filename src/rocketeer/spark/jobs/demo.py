@@ -35,7 +35,7 @@ from rocketeer.spark.jobs.replay import ReplayTerms, replay
 from rocketeer.spark.jobs.running import Run, job_command
 from rocketeer.spark.jobs.stats import stats, write_page
 from rocketeer.spark.jobs.stats_measures import COLUMNS
-from rocketeer.spark.jobs.tables import TableTerms
+from rocketeer.spark.jobs.table_terms import TableTerms
 from rocketeer.spark.jobs.topic_sink import TopicSink
 from rocketeer.spark.jobs.transform import TransformTerms, transform
 

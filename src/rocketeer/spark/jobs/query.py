@@ -16,7 +16,8 @@ from rocketeer.spark.jobs.results import Format, check_target, table_lines, writ
 from rocketeer.spark.jobs.running import Run, job_command, key_values, say
 from rocketeer.spark.jobs.sql_text import all_statements, quoted
 from rocketeer.spark.jobs.statements import quiet_errors, stand_in
-from rocketeer.spark.jobs.tables import ALL, TableTerms, TopicTables
+from rocketeer.spark.jobs.table_terms import ALL, TableTerms
+from rocketeer.spark.jobs.tables import TopicTables
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -227,21 +227,11 @@ def _send(spark: "SparkSession", frame: "DataFrame", terms: ReplayTerms, write_i
         options |= {"idColumn": rows.ROW_ID, "writeId": write_id}
     else:
         messages = messages.drop(rows.ROW_ID)
-    if terms.rate is None:
-        messages.write.format("rocketmq").options(**options).mode("append").save()
-        return int(counted.get["rows"])
-    tasks = rows.tasks_at(terms.rate, spark.sparkContext.defaultParallelism)
-    at_once = str(rows.rows_at_once(terms.rate, tasks))
-    setting = "spark.sql.execution.arrow.maxRecordsPerBatch"
-    before = spark.conf.get(setting)
-    spark.conf.set(setting, at_once)
-    try:
-        # Sent as they come, not when all are checked: that would be one heap.
-        options |= {"checkFirst": "false", "batchRows": at_once}
-        paced = rows.paced(messages, terms.rate, tasks)
-        paced.write.format("rocketmq").options(**options).mode("append").save()
-    finally:
-        spark.conf.set(setting, str(before))
+    if terms.rate is not None:
+        tasks = rows.tasks_at(terms.rate, spark.sparkContext.defaultParallelism)
+        messages = messages.coalesce(tasks)
+        options |= rows.rate_options(terms.rate, tasks)
+    messages.write.format("rocketmq").options(**options).mode("append").save()
     return int(counted.get["rows"])
 
 

@@ -1,11 +1,10 @@
 """From archived or stored messages to rows the sink sends again: which ones, with which properties, how fast."""
 
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from functools import reduce
 from operator import or_
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as f
 
@@ -103,26 +102,7 @@ def tasks_at(rate: int, parallelism: int) -> int:
     return max(1, min(rate // _TASK_RATE, parallelism))
 
 
-def rows_at_once(rate: int, tasks: int) -> int:
-    """So many rows go at a time, ten times a second: a rate that comes in large heaps is none."""
-    return max(1, rate // tasks // _STEPS_PER_S)
-
-
-def paced(frame: "DataFrame", rate: int, tasks: int) -> "DataFrame":
-    """The same rows, in the same order, at most `rate` a second in all."""
-    return frame.coalesce(tasks).mapInArrow(_pacer(rate / tasks, rows_at_once(rate, tasks)), frame.schema)
-
-
-def _pacer(rate: float, step: int) -> Callable[[Iterable[Any]], Iterator[Any]]:
-    def pace(batches: Iterable[Any]) -> Iterator[Any]:
-        began_s, sent = time.monotonic(), 0
-        for batch in batches:
-            for at in range(0, len(batch), step):
-                piece = batch.slice(at, step)
-                ahead_s = began_s + sent / rate - time.monotonic()
-                if ahead_s > 0:
-                    time.sleep(ahead_s)
-                sent += len(piece)
-                yield piece
-
-    return pace
+def rate_options(rate: int, tasks: int) -> dict[str, str]:
+    """The sink's options for a task's share. Requests are small: a rate that comes in large heaps is none."""
+    share = max(1, rate // tasks)
+    return {"maxRowsPerSecond": str(share), "batchRows": str(min(max(1, share // _STEPS_PER_S), 1000))}

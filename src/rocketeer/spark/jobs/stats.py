@@ -20,7 +20,7 @@ from rocketeer.spark.jobs.running import Run, job_command, say
 from rocketeer.spark.jobs.stats_measures import COLUMNS, TOP, measures, stats
 from rocketeer.spark.jobs.stats_tables import print_stats
 from rocketeer.spark.jobs.stats_values import Stats
-from rocketeer.spark.jobs.tables import TableTerms
+from rocketeer.spark.jobs.table_terms import TableTerms
 from rocketeer.spark.options import _duration_ms
 
 __all__ = ["Stats", "measures", "stats", "write_page"]

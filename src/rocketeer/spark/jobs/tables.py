@@ -6,9 +6,7 @@ so a statement sees one state of a topic however often it names it.
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from datetime import datetime
-from pathlib import Path
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from rocketeer.errors import ConfigError, NoRoute, RocketeerError
@@ -20,6 +18,7 @@ from rocketeer.spark.jobs.lake_state import LakeState, Range
 from rocketeer.spark.jobs.sql_text import quoted
 from rocketeer.spark.jobs.statements import NoSuchTable, analyze, stand_in, used_columns
 from rocketeer.spark.jobs.table_ranges import gaps, newest, reads
+from rocketeer.spark.jobs.table_terms import ALL, TableTerms
 from rocketeer.spark.jobs.topics import all_topics
 from rocketeer.spark.offsets import to_json
 from rocketeer.spark.options import FORMAT, SourceOptions, parse_options
@@ -29,45 +28,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-ALL: Final = "*"
 _CHEAPEST: Final = "queueOffset"
-_OWN_OPTIONS: Final = frozenset(
-    {"nameserver", "subscribe", "subscribepattern", "assign", "startingoffsets", "endingoffsets"}
-)
 
 
 class LakeAhead(RocketeerError):
     """The lake has messages of a queue that its broker never had."""
-
-
-@dataclass(frozen=True)
-class TableTerms:
-    """Where tables come from. `docs/jobs.md` explains each."""
-
-    nameserver: str | None = None
-    lake: str | Path | None = None
-    since: datetime | None = None
-    until: datetime | None = None
-    json: Mapping[str, str | None] = field(default_factory=dict)
-    """Topic, or `*` for all -> the schema of its JSON bodies, None to find it out from a sample."""
-    options: Mapping[str, str] = field(default_factory=dict)
-    """Further options of the source; `storePath` reads a store's files instead of asking brokers."""
-
-    @property
-    def live(self) -> dict[str, str] | None:
-        """The source's options but for the topic; None if only the lake is read."""
-        for name in self.options:
-            if name.lower() in _OWN_OPTIONS:
-                raise ConfigError(
-                    f"option {name!r} of the source cannot be given here: SQL says what is read"
-                )
-        if self.nameserver is None and "storepath" not in {name.lower() for name in self.options}:
-            if self.options:
-                raise ConfigError("options of the source need a name server (or storePath) to read from")
-            return None
-        return (
-            dict(self.options) if self.nameserver is None else {"nameserver": self.nameserver, **self.options}
-        )
 
 
 @dataclass

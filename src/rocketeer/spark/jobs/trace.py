@@ -18,7 +18,8 @@ from rocketeer.spark.jobs.chosen_messages import read_topics
 from rocketeer.spark.jobs.moments import HELP, parse_span
 from rocketeer.spark.jobs.progress import Progress
 from rocketeer.spark.jobs.running import Run, job_command
-from rocketeer.spark.jobs.tables import TableTerms, TopicTables
+from rocketeer.spark.jobs.table_terms import TableTerms
+from rocketeer.spark.jobs.tables import TopicTables
 from rocketeer.spark.jobs.trace_lives import STATES, trace, trace_events
 from rocketeer.spark.jobs.trace_summary import by_group, by_topic, json_ready, print_lives, print_summary
 

@@ -18,7 +18,8 @@ from rocketeer.spark.jobs.query import json_terms
 from rocketeer.spark.jobs.running import Run, job_command, key_values, say
 from rocketeer.spark.jobs.sql_text import all_statements, quoted
 from rocketeer.spark.jobs.statements import analyze, quiet_errors, stand_in, used_columns
-from rocketeer.spark.jobs.tables import TableTerms, TopicTables
+from rocketeer.spark.jobs.table_terms import TableTerms
+from rocketeer.spark.jobs.tables import TopicTables
 from rocketeer.spark.jobs.topic_sink import DELIVERIES, TopicSink, few_state_partitions
 from rocketeer.spark.options import FORMAT, parse_options
 from rocketeer.spark.sink_options import EFFECTIVELY_ONCE
