@@ -200,7 +200,9 @@ class BrokerConfig:
     property_filter_enable: bool = field(default=True, metadata=_java("enablePropertyFilter"))
     filter_retry_enable: bool = field(default=False, metadata=_java("filterSupportRetry"))
     filter_bitmap_enable: bool = field(default=False, metadata=_java("enableCalcFilterBitMap"))
-    filter_consumers: int = field(default=32, metadata=_java("expectConsumerNumUseFilter", least=1, most=4096))
+    filter_consumers: int = field(
+        default=32, metadata=_java("expectConsumerNumUseFilter", least=1, most=4096)
+    )
     filter_error_percent: int = field(
         default=20, metadata=_java("maxErrorRateOfBloomFilter", least=1, most=99)
     )
@@ -219,11 +221,15 @@ class BrokerConfig:
     store_reply_enable: bool = field(default=True, metadata=_java("storeReplyMessageEnable"))
 
     # Keys of our own: how much is remembered of idempotent producers.
-    idempotent_ids_max: int = field(default=4_000_000, metadata=_java("idempotentIdsMax", least=1, most=1 << 28))
+    idempotent_ids_max: int = field(
+        default=4_000_000, metadata=_java("idempotentIdsMax", least=1, most=1 << 28)
+    )
     idempotent_window: int = field(
         default=1_000, metadata=_java("idempotentSequenceWindow", least=1, most=1 << 20)
     )
-    idempotent_idle_hours: int = field(default=72, metadata=_java("idempotentIdleHours", least=1, most=1 << 20))
+    idempotent_idle_hours: int = field(
+        default=72, metadata=_java("idempotentIdleHours", least=1, most=1 << 20)
+    )
 
     fast_failure_enable: bool = field(default=True, metadata=_java("brokerFastFailureEnable"))
     send_queue_max: int = field(default=10_000, metadata=_java("sendThreadPoolQueueCapacity"))

@@ -145,7 +145,9 @@ class IndexFile:
         """The bytes of new entries, and how many of them are the first in their slot."""
         if _compiled is not None:
             slots = self._slots.view(np.uint8)
-            return _compiled.link_entries(slots, hashes, log_offsets, store_ms, first, first_begin_ms, begin_ms)
+            return _compiled.link_entries(
+                slots, hashes, log_offsets, store_ms, first, first_begin_ms, begin_ms
+            )
         count = len(hashes)
         places = hashes % np.int32(self.slots_max)
         numbers = np.arange(first, first + count, dtype=np.int32)

@@ -109,7 +109,9 @@ class ProducerConfig(ClientConfig):
             if not self.idempotent:
                 raise ConfigError("producer_id belongs to idempotent=True: give both or none")
             if not 0 < len(self.producer_id) <= 128 or {"\x01", "\x02"} & set(self.producer_id):
-                raise ConfigError(f"producer_id {self.producer_id!r}: 1 to 128 characters, no control characters")
+                raise ConfigError(
+                    f"producer_id {self.producer_id!r}: 1 to 128 characters, no control characters"
+                )
         if min(self.retries, self.async_retries) < 0:
             raise ConfigError(f"retries {self.retries}, async_retries {self.async_retries}: 0 or more")
         if not 0 <= self.compress_level <= 9:
