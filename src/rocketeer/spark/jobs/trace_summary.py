@@ -1,5 +1,6 @@
 """Lives of messages summed up and shown: by topic, by consumer group, and one by one."""
 
+from base64 import b64encode
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Final
@@ -59,11 +60,13 @@ def _spread(name: str, value: Column) -> list[Column]:
 
 
 def json_ready(value: Any) -> Any:
-    """A row of Spark as values for `json.dumps`; times as ISO texts in UTC."""
+    """A row of Spark as values for `json.dumps`; times as ISO texts in UTC, bytes as base64."""
     if isinstance(value, Row):
         return {name: json_ready(part) for name, part in value.asDict().items()}
     if isinstance(value, list | tuple):
         return [json_ready(part) for part in value]
+    if isinstance(value, bytes | bytearray):
+        return b64encode(value).decode()
     if isinstance(value, datetime):
         return time_text(_ms(value)).replace(" ", "T") + "Z"
     return value
