@@ -16,6 +16,7 @@ help:
 	@echo "make up      run a name server and a broker here   (BROKERS=2 STORE=dir ARGS='--port 20911')"
 	@echo "make demo    a shop's orders through a cluster and the Spark jobs, in under two minutes"
 	@echo "make test    all tests                             (ARGS='-k store')"
+	@echo "make test-spark  all tests of the data pipeline, also those that kill drivers and start clusters"
 	@echo "make check   ruff, mypy --strict, import-linter"
 	@echo "make interop clients of other languages against our broker; needs Java and Node"
 	@echo "make apache  our clients against Apache's own broker; needs Java"
@@ -50,6 +51,10 @@ demo: $(READY_DEV)
 
 test: $(READY_DEV)
 	@$(BIN)/pytest -n 2 --dist worksteal $(ARGS)
+
+# With the tests that start JVMs of their own: killed drivers and executors, clusters, commands.
+test-spark: $(READY_DEV)
+	@$(BIN)/pytest tests/spark tests/unit/spark -m "jvms or not jvms" $(ARGS)
 
 check: $(READY_DEV)
 	@$(BIN)/ruff check .

@@ -1,6 +1,7 @@
 """One Spark session and one broker for all tests of a process; each test has topics of its own."""
 
 import itertools
+import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -34,11 +35,29 @@ SETTINGS = {
 _numbers = itertools.count()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+STARTS_JVMS = re.compile("kill|prompt|pipe|command|cluster_modes|demo|restart")
+"""In the names of tests that start further JVMs, and so take a minute each where there are two cores."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "jvms: starts JVMs of its own (`make test-spark` runs these too)")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """The first test of a process also starts a JVM, which takes its time on a busy machine."""
+    here = Path(__file__).parent
+    later = []
     for item in items:
-        if item.path.parent == Path(__file__).parent and item.get_closest_marker("timeout") is None:
+        if here not in item.path.parents:
+            continue
+        if item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(600))
+        if STARTS_JVMS.search(item.nodeid.rsplit("/", 1)[-1]):
+            item.add_marker(pytest.mark.jvms)
+            later.append(item)
+    if "jvms" not in config.option.markexpr:
+        config.hook.pytest_deselected(items=later)
+        items[:] = [item for item in items if item not in set(later)]
 
 
 @pytest.fixture(scope="session")

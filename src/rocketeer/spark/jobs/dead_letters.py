@@ -34,6 +34,7 @@ from rocketeer.spark.jobs.progress import Progress
 from rocketeer.spark.jobs.report_text import bytes_text, plain, second_text, shortened
 from rocketeer.spark.jobs.results import Format, cell, check_target, write_result
 from rocketeer.spark.jobs.running import Run, job_command, say
+from rocketeer.spark.jobs.terminal import console
 from rocketeer.spark.jobs.trace_summary import json_ready
 from rocketeer.spark.sink_options import AT_LEAST_ONCE, EFFECTIVELY_ONCE
 
@@ -128,7 +129,7 @@ def command(
         if as_json:
             print(json.dumps({"groups": json_ready(groups), "letters": json_ready(some)}, ensure_ascii=False))
         else:
-            print_letters(groups, some, Console())
+            print_letters(groups, some, console())
         if chosen_form is not None and export is not None:
             rows = for_export(letters, text=body is BodyForm.TEXT)
             write_result(rows, chosen_form, export, rows_max=0, overwrite=overwrite)
@@ -199,10 +200,10 @@ def _some(letters: DataFrame, count: int, to: str | None) -> list[Row]:
     )
 
 
-def print_letters(groups: Sequence[Row], some: Sequence[Row], console: Console) -> None:
+def print_letters(groups: Sequence[Row], some: Sequence[Row], show: Console) -> None:
     """The summary, and some of the letters one by one."""
     if not groups:
-        console.print("no dead letters")
+        show.print("no dead letters")
         return
     table = _table(
         ["group", "origin", "reason"],
@@ -214,7 +215,7 @@ def print_letters(groups: Sequence[Row], some: Sequence[Row], console: Console) 
             _text(row[GROUP]), _text(row[ORIGIN] or "?"), row[REASON], f"{row['messages']:,}",
             bytes_text(row["bytes"]), _when(row["oldest"]), *ages,
         )  # fmt: skip
-    console.print(table)
+    show.print(table)
     if some:
         table = _table(["id", "group", "to", "tags", "keys", "dead since (UTC)", "body"], [])
         for row in some:
@@ -223,7 +224,7 @@ def print_letters(groups: Sequence[Row], some: Sequence[Row], console: Console) 
                 _text(row["keys"] or ""), _when(row["storeTimestamp"]),
                 _text(shortened(cell(bytes(row["body"][:200])), 40)),
             )  # fmt: skip
-        console.print(table)
+        show.print(table)
 
 
 def _table(left: Sequence[str], right: Sequence[str]) -> Table:

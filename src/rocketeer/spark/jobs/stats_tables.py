@@ -15,15 +15,16 @@ from rocketeer.spark.jobs.report_text import (
     shortened,
 )
 from rocketeer.spark.jobs.stats_values import Measures, Stats, TopicStats
+from rocketeer.spark.jobs.terminal import console
 
 NAME_CHARS = 48
 WINDOWS_MAX = 40
 QUEUES_MAX = 64
 
 
-def print_stats(stats: Stats, console: Console | None = None) -> None:
-    """All tables; `console` is the terminal unless given."""
-    show = console or Console()
+def print_stats(stats: Stats, given: Console | None = None) -> None:
+    """All tables, on the terminal unless a console is given."""
+    show = given or console()
     show.print(_summary(stats))
     show.print(_topics(stats))
     for topic in stats.topics:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
-from rich.console import Console
 
 from rocketeer.errors import ConfigError, RocketeerError
 from rocketeer.model.topic import TRACE_TOPIC
@@ -20,6 +19,7 @@ from rocketeer.spark.jobs.progress import Progress
 from rocketeer.spark.jobs.running import Run, job_command
 from rocketeer.spark.jobs.table_terms import TableTerms
 from rocketeer.spark.jobs.tables import TopicTables
+from rocketeer.spark.jobs.terminal import console
 from rocketeer.spark.jobs.trace_lives import STATES, trace, trace_events
 from rocketeer.spark.jobs.trace_summary import by_group, by_topic, json_ready, print_lives, print_summary
 
@@ -148,9 +148,9 @@ def command(
         parts = {"topics": topics, "groups": groups, "lives": shown}
         print(json.dumps({name: json_ready(rows) for name, rows in parts.items()}, ensure_ascii=False))
         return
-    console = Console()
+    show = console()
     if not topics:
-        console.print("no traces of such messages")
+        show.print("no traces of such messages")
         return
-    print_summary(topics, groups, console)
-    print_lives(shown, console)
+    print_summary(topics, groups, show)
+    print_lives(shown, show)
