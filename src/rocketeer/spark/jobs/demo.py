@@ -160,11 +160,14 @@ def show_totals(spark: "SparkSession", shop: Shop, home: Path, live_s: float, st
     )
     query = transform(spark, totals, terms)
     try:
-        with OpenShop(shop, per_s=400), consumer:
-            opened_s = time.monotonic()
-            while not enough.wait(0.2) or time.monotonic() - opened_s < live_s:
-                if not query.isActive or time.monotonic() - opened_s > live_s + LIVE_S_MAX:
-                    break
+        with consumer:
+            with OpenShop(shop, per_s=400):
+                opened_s = time.monotonic()
+                while not enough.wait(0.2) or time.monotonic() - opened_s < live_s:
+                    if not query.isActive or time.monotonic() - opened_s > live_s + LIVE_S_MAX:
+                        break
+            if query.isActive:
+                query.processAllAvailable()  # a stream that is stopped in the middle of a batch complains
     finally:
         failure = query.exception()
         query.stop()
