@@ -4,7 +4,7 @@ import struct
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rocketeer.errors import BadSqlExpression
@@ -177,6 +177,7 @@ def test_any_text_is_an_expression_or_refused_with_a_place(text: str) -> None:
 
 @given(trees, st.lists(st.tuples(messages, st.binary(max_size=40), st.integers(0, 3)), min_size=1, max_size=12),
        st.integers(1, 8), st.integers(1, 2000))  # fmt: skip
+@example(tree.Constant("bool", True), [({}, b"", 1)], 1, 1)  # the shortest record with an IPv6 host
 def test_a_run_of_records_is_scanned_as_each_alone(
     condition: Any, stored: list[tuple[dict[str, str], bytes, int]], count_max: int, bytes_max: int
 ) -> None:

@@ -308,15 +308,15 @@ cdef class Scanner:
                 break
             looked_at += 1
             record = start + at
-            if size < BODY_LENGTH_AT + 2 * V6_EXTRA + 4:
-                place = BODY_LENGTH_AT + 4
-                if size < place or record[SYS_FLAG_AT + 3] & (BORN_V6 | STORE_V6):
-                    continue
+            if size < BODY_LENGTH_AT + 4:
+                continue
             place = BODY_LENGTH_AT
             if record[SYS_FLAG_AT + 3] & BORN_V6:
                 place += V6_EXTRA
             if record[SYS_FLAG_AT + 3] & STORE_V6:
                 place += V6_EXTRA
+            if size < place + 4:
+                continue
             place += 4 + <int64_t> u32(record + place)
             if place >= size:
                 continue
