@@ -45,12 +45,12 @@ async def serve(
     _stop_on_signals(stop, on_force)
     if stop_at_end_of_stdin:
         _stop_when_stdin_ends(stop)
+    gc.collect()  # now, while nobody waits: it takes its time
     async with contextlib.AsyncExitStack() as started:
         for server in servers:
             await server.start()
             started.push_async_callback(server.stop)
         # What lives now lives until the end: no later collection needs to look at it.
-        gc.collect()
         gc.freeze()
         gc.set_threshold(*GC_THRESHOLDS)
         ready()

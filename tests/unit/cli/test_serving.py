@@ -30,8 +30,7 @@ def test_up_says_where_it_is_and_stops_cleanly(
     assert listens(base_port - 2)
     assert listens(base_port + 5)
     code, _, err = stop(process, how)
-    complaints = [line for line in err.splitlines() if "loop stalled" not in line]  # the machine may be busy
-    assert (code, complaints) == (0, [])
+    assert (code, err) == (0, "")
     assert not (shell.home / "s" / "abort").exists(), "a clean stop leaves no mark of a crash"
     assert sorted(path.name for path in shell.home.iterdir()) == ["s"], "nothing outside of the store"
 
