@@ -187,6 +187,7 @@ def test_times_bound_every_table(spark: SparkSession, broker: Broker) -> None:
     broker.fill(topic, 6, queues=2)
     time.sleep(0.01)
     middle = datetime.now(UTC)
+    time.sleep(0.01)  # messages know their time to the millisecond only
     broker.fill(topic, 4, start=6, queues=2)
     later = query_tables(spark, [topic], nameserver=broker.nameserver, since=middle)[topic]
     assert numbers(later) == [6, 7, 8, 9]
