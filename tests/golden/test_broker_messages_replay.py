@@ -51,6 +51,7 @@ def broker_on_log(folder: Path, log_end: int = 0, level_2: str = "2s") -> Iterat
         "messageDelayLevel": f"1s {level_2} 3s 4s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h",
         "traceTopicEnable": "true",
         "enablePropertyFilter": "true",
+        "transactionCheckInterval": 600_000,  # the log holds open transactions; nobody asks after them here
     }
     with running_cluster(folder, peer=chosen_make(), conf=conf) as cluster:
         yield cluster
