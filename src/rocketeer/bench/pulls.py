@@ -5,6 +5,7 @@ import select
 import socket
 import struct
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
@@ -54,7 +55,7 @@ def _connect(address: str) -> PullLink:
     return PullLink(sock)
 
 
-class _PullBase:
+class _PullBase(ABC):
     """Sockets, frames and counting; the two loops below decide what is asked next."""
 
     def __init__(self, load: Load, connections: int, *, hold_ms: int = 0) -> None:
@@ -70,11 +71,13 @@ class _PullBase:
         self._messages = self._refused = self._mismatched = 0
         self._refusals: dict[str, int] = {}
 
+    @abstractmethod
     def _start(self) -> None:
-        raise NotImplementedError
+        """Ask the first on every connection."""
 
+    @abstractmethod
     def _on_reply(self, link: PullLink, reply: Reply, now_ns: int) -> None:
-        raise NotImplementedError
+        """Count what came and ask the next."""
 
     def _ask(self, link: PullLink, queue: int, offset: int) -> None:
         opaque = self._next_opaque

@@ -1,17 +1,7 @@
-"""`rocketeer bench spark`: messages as rows, from a broker and from its files, beside the same rows in Parquet.
+"""`rocketeer bench spark`: messages as rows, from a broker and from its files, beside the same rows in Parquet."""
 
-Starts a broker and fills it; the Spark part is `rocketeer.spark.bench`, in a process of its own, because only
-`rocketeer.spark` may import PySpark.
-"""
-
-import importlib.util
 import json as json_text
-import random
-import subprocess
-import sys
-import tempfile
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
@@ -19,13 +9,9 @@ from rich.table import Table
 
 from rocketeer.bench.compare import console
 from rocketeer.bench.options import Folder, Json
-from rocketeer.bench.servers import Cluster
-from rocketeer.client.sync.producer import Producer
-from rocketeer.model.message import Message
-from rocketeer.model.queue import MessageQueue
+from rocketeer.bench.spark_process import filled_topic, measured, need_pyspark
 
 TOPIC: Final = "BenchSpark"
-_BATCH_BYTES: Final = 500_000
 
 
 @dataclass(frozen=True)
@@ -57,73 +43,24 @@ def spark(
     json: Json = None,
 ) -> None:
     """Read a topic with Spark: records/s beside Parquet, micro-batch latency, memory of the Python workers."""
-    if importlib.util.find_spec("pyspark") is None:
-        console.print("[red]bench spark needs PySpark: pip install 'rocketeer[spark]'[/red]")
-        raise typer.Exit(1)
+    need_pyspark("spark")
     figures: dict[str, dict[str, Any]] = {}
     for label, count, body_bytes in (("1 KB", messages, 1024), ("100 B", small_messages, 100)):
         if count:
-            figures[label] = measure(folder, count, body_bytes, queues, rounds, 0.0, master)
+            with filled_topic(folder, TOPIC, queues, count, body_bytes) as plan:
+                figures[label] = measured(
+                    "bench", {**plan, "rounds": rounds, "latency_s": 0, "master": master}
+                )
     if latency_s:
-        figures["micro-batches"] = measure(folder, 0, 100, queues, rounds, latency_s, master)
+        with filled_topic(folder, TOPIC, queues) as plan:
+            figures["micro-batches"] = measured(
+                "bench", {**plan, "rounds": 0, "latency_s": latency_s, "master": master}
+            )
     good = show(figures)
     if json is not None:
         json.write_text(json_text.dumps(figures, indent=2) + "\n")
     if not good:
         raise typer.Exit(1)
-
-
-def measure(
-    folder: Path | None, count: int, body_bytes: int, queues: int, rounds: int, latency_s: float, master: str
-) -> dict[str, Any]:
-    """One broker, filled, and one Spark process that reads it."""
-    with (
-        tempfile.TemporaryDirectory(prefix="rocketeer-bench-", dir=folder) as name,
-        Cluster("ours", Path(name), conf={"defaultTopicQueueNums": queues}) as cluster,
-    ):
-        with Producer("BENCH_SPARK_FILL", nameserver=cluster.namesrv) as producer:
-            producer.send(Message(TOPIC, b"first"))  # makes the topic
-            fill(producer, count, body_bytes, queues)
-        plan = {
-            "nameserver": cluster.namesrv,
-            "store": str(cluster.store),
-            "topic": TOPIC,
-            "count": count + 1 if count else 0,
-            "rounds": rounds,
-            "latency_s": latency_s,
-            "master": master,
-            "folder": name,
-        }
-        command = [sys.executable, "-m", "rocketeer.spark.bench", json_text.dumps(plan)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-    for line in done.stdout.splitlines():
-        if line.startswith("FIGURES "):
-            found: dict[str, Any] = json_text.loads(line.removeprefix("FIGURES "))
-            return found
-    console.print(f"[red]the Spark process ended with {done.returncode}[/red]\n{done.stderr[-4000:]}")
-    raise typer.Exit(1)
-
-
-def fill(producer: Producer, count: int, body_bytes: int, queues: int) -> None:
-    """Bodies that do not compress, so that Parquet has to read as many bytes; ten tags."""
-    noise = random.Random(7).randbytes(4 << 20)
-    in_batch = max(_BATCH_BYTES // (body_bytes + 200), 1)
-    waiting = []
-    for number, begin in enumerate(range(0, count, in_batch)):
-        batch = [
-            Message(
-                TOPIC,
-                noise[(begins := at * 977 % (len(noise) - body_bytes)) : begins + body_bytes],
-                tags=f"tag{at % 10}",
-                keys=f"key{at}",
-            )
-            for at in range(begin, min(begin + in_batch, count))
-        ]
-        waiting.append(producer.send_async(batch, queue=MessageQueue(TOPIC, "broker-a", number % queues)))
-        if len(waiting) >= 16:
-            waiting.pop(0).result(60)
-    for future in waiting:
-        future.result(60)
 
 
 def show(figures: dict[str, dict[str, Any]]) -> bool:

@@ -1,27 +1,16 @@
-"""`rocketeer bench spark-jobs`: jobs over a topic's messages, beside Spark copying the same rows Parquet to Parquet.
+"""`rocketeer bench spark-jobs`: jobs over a topic, beside Spark copying the same rows Parquet to Parquet."""
 
-Starts a broker and fills it; the Spark part is `rocketeer.spark.bench_jobs`, in a process of its own, because only
-`rocketeer.spark` may import PySpark.
-"""
-
-import importlib.util
 import json as json_text
-import subprocess
-import sys
-import tempfile
-from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
 from rich.table import Table
 
 from rocketeer.bench.compare import console
 from rocketeer.bench.options import Folder, Json
-from rocketeer.bench.servers import Cluster
-from rocketeer.bench.spark import TOPIC, fill
-from rocketeer.client.sync.producer import Producer
-from rocketeer.model.message import Message
+from rocketeer.bench.spark_process import filled_topic, measured, need_pyspark
 
+TOPIC: Final = "BenchSparkJobs"
 BARS: Final = {"archive": 80_000, "audit MB/s": 300}
 """Figure -> what it must reach with bodies of 1 KB on 2 cores, the broker beside it."""
 BASE: Final = "parquet copy"
@@ -38,10 +27,11 @@ def spark_jobs(
     json: Json = None,
 ) -> None:
     """Run jobs over a topic: messages/s, beside Spark copying Parquet; memory of the Python workers."""
-    if importlib.util.find_spec("pyspark") is None:
-        console.print("[red]bench spark-jobs needs PySpark: pip install 'rocketeer[spark]'[/red]")
-        raise typer.Exit(1)
-    figures = _measure(folder, messages, body_bytes, queues, rounds, compression, master)
+    need_pyspark("spark-jobs")
+    with filled_topic(folder, TOPIC, queues, messages, body_bytes) as plan:
+        figures = measured(
+            "bench_jobs", {**plan, "rounds": rounds, "compression": compression, "master": master}
+        )
     table = Table("job", "messages/s", f"of {BASE}", "bar", "")
     good = True
     for name, value in figures.items():
@@ -56,39 +46,3 @@ def spark_jobs(
         json.write_text(json_text.dumps(figures, indent=2) + "\n")
     if not good:
         raise typer.Exit(1)
-
-
-def _measure(
-    folder: Path | None,
-    messages: int,
-    body_bytes: int,
-    queues: int,
-    rounds: int,
-    compression: str,
-    master: str,
-) -> dict[str, Any]:
-    with (
-        tempfile.TemporaryDirectory(prefix="rocketeer-bench-", dir=folder) as name,
-        Cluster("ours", Path(name), conf={"defaultTopicQueueNums": queues}) as cluster,
-    ):
-        with Producer("BENCH_SPARK_FILL", nameserver=cluster.namesrv) as producer:
-            producer.send(Message(TOPIC, b"first"))  # makes the topic
-            fill(producer, messages, body_bytes, queues)
-        plan = {
-            "nameserver": cluster.namesrv,
-            "store": str(cluster.store),
-            "topic": TOPIC,
-            "count": messages + 1,
-            "rounds": rounds,
-            "compression": compression,
-            "master": master,
-            "folder": name,
-        }
-        command = [sys.executable, "-m", "rocketeer.spark.bench_jobs", json_text.dumps(plan)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-    for line in done.stdout.splitlines():
-        if line.startswith("FIGURES "):
-            found: dict[str, Any] = json_text.loads(line.removeprefix("FIGURES "))
-            return found
-    console.print(f"[red]the Spark process ended with {done.returncode}[/red]\n{done.stderr[-4000:]}")
-    raise typer.Exit(1)

@@ -1,25 +1,14 @@
-"""`rocketeer bench spark-sink`: rows into a topic with Spark, beside the same rows into Parquet.
+"""`rocketeer bench spark-sink`: rows into a topic with Spark, beside the same rows into Parquet."""
 
-Starts a broker; the Spark part is `rocketeer.spark.bench_sink`, in a process of its own, because only
-`rocketeer.spark` may import PySpark.
-"""
-
-import importlib.util
 import json as json_text
-import subprocess
-import sys
-import tempfile
-from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
 from rich.table import Table
 
 from rocketeer.bench.compare import console
 from rocketeer.bench.options import Folder, Json
-from rocketeer.bench.servers import Cluster
-from rocketeer.client.sync.producer import Producer
-from rocketeer.model.message import Message
+from rocketeer.bench.spark_process import filled_topic, measured, need_pyspark
 
 TOPIC: Final = "BenchSparkSink"
 
@@ -34,10 +23,10 @@ def spark_sink(
     json: Json = None,
 ) -> None:
     """Write rows with Spark: rows/s into a topic, beside Parquet; memory of the Python workers."""
-    if importlib.util.find_spec("pyspark") is None:
-        console.print("[red]bench spark-sink needs PySpark: pip install 'rocketeer[spark]'[/red]")
-        raise typer.Exit(1)
-    figures = _measure(folder, rows, body_bytes, queues, rounds, master)
+    need_pyspark("spark-sink")
+    with filled_topic(folder, TOPIC, queues) as plan:
+        plan |= {"count": rows, "body_bytes": body_bytes, "rounds": rounds, "master": master}
+        figures = measured("bench_sink", plan)
     table = Table("rows into", "rows/s", "of Parquet")
     for name, value in figures.items():
         share = "" if name.endswith("MB") else f"{value / figures['parquet']:.0%}"
@@ -45,31 +34,3 @@ def spark_sink(
     console.print(table)
     if json is not None:
         json.write_text(json_text.dumps(figures, indent=2) + "\n")
-
-
-def _measure(
-    folder: Path | None, rows: int, body_bytes: int, queues: int, rounds: int, master: str
-) -> dict[str, Any]:
-    with (
-        tempfile.TemporaryDirectory(prefix="rocketeer-bench-", dir=folder) as name,
-        Cluster("ours", Path(name), conf={"defaultTopicQueueNums": queues}) as cluster,
-    ):
-        with Producer("BENCH_SPARK_SINK", nameserver=cluster.namesrv) as producer:
-            producer.send(Message(TOPIC, b"first"))  # makes the topic
-        plan = {
-            "nameserver": cluster.namesrv,
-            "topic": TOPIC,
-            "count": rows,
-            "body_bytes": body_bytes,
-            "rounds": rounds,
-            "master": master,
-            "folder": name,
-        }
-        command = [sys.executable, "-m", "rocketeer.spark.bench_sink", json_text.dumps(plan)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-    for line in done.stdout.splitlines():
-        if line.startswith("FIGURES "):
-            found: dict[str, Any] = json_text.loads(line.removeprefix("FIGURES "))
-            return found
-    console.print(f"[red]the Spark process ended with {done.returncode}[/red]\n{done.stderr[-4000:]}")
-    raise typer.Exit(1)

@@ -4,6 +4,7 @@ Every function here has a twin there; `speed.py` picks, the tests hold both to t
 """
 
 import re
+from abc import ABC, abstractmethod
 from struct import Struct
 from typing import Any, Final, TypeAlias
 
@@ -179,7 +180,7 @@ def gather_records(window: memoryview, entries: bytes, first: int, total: int) -
     return records if len(records) == total else None
 
 
-class QueueTail:
+class QueueTail(ABC):
     """The end of a consume queue: what the hot path needs of it. `store.consume_queue` builds on it."""
 
     __slots__ = ("_due", "_tail", "max_offset")
@@ -198,8 +199,10 @@ class QueueTail:
             self._write_out_due()
         return True
 
+    @abstractmethod
     def _move_to(self, offset: int) -> bool:
-        raise NotImplementedError
+        """Make `offset` the next; False when the queue is past it."""
 
+    @abstractmethod
     def _write_out_due(self) -> None:
-        raise NotImplementedError
+        """The tail has grown to what is written at once."""

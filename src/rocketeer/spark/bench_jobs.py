@@ -3,21 +3,16 @@
 Jobs over the same messages, beside Spark copying the rows from Parquet to Parquet. Prints figures as one JSON line.
 """
 
-import json
 import shutil
-import statistics
-import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from pyspark.sql import SparkSession
 
-from rocketeer.spark.bench import Peaks
 from rocketeer.spark.jobs.archive import ArchiveTerms, archive
 from rocketeer.spark.jobs.audit import audit
-from rocketeer.spark.sessions import session
+from rocketeer.spark.measuring import rates_in_turn, report
 
 Work: TypeAlias = Callable[[], None]
 
@@ -52,39 +47,11 @@ def jobs(spark: SparkSession, plan: dict[str, Any], folder: Path) -> dict[str, W
     }
 
 
-def measure(spark: SparkSession, plan: dict[str, Any]) -> dict[str, int]:
-    """Messages/s, the median of all rounds; the jobs take turns, so that a noisy moment hits them alike."""
-    work = jobs(spark, plan, Path(plan["folder"]))
-    rates: dict[str, list[float]] = {name: [] for name in work}
-    for number in range(plan["rounds"] + 1):  # the first one warms up
-        for name, once in work.items():
-            began_s = time.monotonic()
-            once()
-            if number:
-                rates[name].append(plan["count"] / (time.monotonic() - began_s))
-    figures = {name: round(statistics.median(found)) for name, found in rates.items()}
-    figures["audit MB/s"] = round(figures[AUDIT] * plan["log_bytes"] / plan["count"] / 1e6)
-    return figures
-
-
-def main(plan: dict[str, Any]) -> dict[str, Any]:
-    spark = session(
-        "rocketeer-bench",
-        master=plan["master"],
-        config={
-            "spark.ui.enabled": "false",
-            "spark.ui.showConsoleProgress": "false",
-            "spark.driver.memory": "2g",
-            "spark.driver.host": "127.0.0.1",
-        },
-    )
-    spark.sparkContext.setLogLevel("ERROR")
-    with Peaks() as peaks:
-        figures: dict[str, Any] = dict(measure(spark, plan))
-    figures["python worker peak MB"] = peaks.worker_kb // 1024
-    spark.stop()
-    return figures
+def measure(spark: SparkSession, plan: dict[str, Any]) -> dict[str, Any]:
+    """Messages/s of every job; the audit's in MB of the log as well."""
+    figures = rates_in_turn(jobs(spark, plan, Path(plan["folder"])), plan["count"], plan["rounds"])
+    return figures | {"audit MB/s": round(figures[AUDIT] * plan["log_bytes"] / plan["count"] / 1e6)}
 
 
 if __name__ == "__main__":
-    print("FIGURES " + json.dumps(main(json.loads(sys.argv[1]))), flush=True)
+    report(measure)

@@ -9,6 +9,7 @@ import asyncio
 import logging
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable
 from queue import SimpleQueue
@@ -38,7 +39,7 @@ Done = Callable[[list[Job]], None]
 """Told of finished jobs, on the loop."""
 
 
-class _Workers:
+class _Workers(ABC):
     """What both kinds share: the jobs that wait and those that are finished."""
 
     def __init__(self, most: int, done: Done, name: str) -> None:
@@ -99,8 +100,9 @@ class _Workers:
             self._idle = None
         return not self._running
 
+    @abstractmethod
     def _wake(self) -> None:
-        raise NotImplementedError
+        """There are jobs, or there is room again."""
 
 
 class ThreadWorkers(_Workers):

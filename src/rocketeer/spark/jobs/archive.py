@@ -173,7 +173,7 @@ def _query_id(session: LakeSession) -> str:
     return str(json.loads((session.lake.checkpoint / "metadata").read_text())["id"])
 
 
-@job_command
+@job_command(goes_on=True)
 def command(
     run: Run,
     lake: Annotated[Path, typer.Argument(help="The lake's folder; made if it does not exist.")],

@@ -78,7 +78,7 @@ def _where(
     return None if nameserver is None else {"nameserver": nameserver}
 
 
-@job_command
+@job_command()
 def command(
     run: Run,
     store: Annotated[

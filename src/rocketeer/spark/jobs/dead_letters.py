@@ -61,7 +61,7 @@ _ENDINGS: Final = {
 }  # fmt: skip
 
 
-@job_command
+@job_command()
 def command(
     run: Run,
     group: Annotated[

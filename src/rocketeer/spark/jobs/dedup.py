@@ -155,7 +155,7 @@ def _query_id(metadata: Path) -> str:
     return str(json.loads(metadata.read_text())["id"])
 
 
-@job_command
+@job_command(goes_on=True)
 def command(
     run: Run,
     topic: Annotated[list[str], typer.Option("-t", "--topic", help="What to read; may be repeated.")],

@@ -61,7 +61,7 @@ class Steps:
         print(f"[{self.seconds:5.1f} s] {text}", flush=True)
 
 
-@job_command
+@job_command()
 def command(
     run: Run,
     orders: Annotated[

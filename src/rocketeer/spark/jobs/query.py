@@ -148,7 +148,7 @@ def sql_text(execute: str | None, file: Path | None) -> str | None:
     return None if sys.stdin.isatty() else sys.stdin.read()
 
 
-@job_command
+@job_command()
 def command(
     run: Run,
     file: Annotated[

@@ -235,7 +235,7 @@ def _send(spark: "SparkSession", frame: "DataFrame", terms: ReplayTerms, write_i
     return int(counted.get["rows"])
 
 
-@job_command
+@job_command(goes_on=True)
 def command(
     run: Run,
     to: Annotated[

@@ -1,6 +1,6 @@
 """What every `rocketeer spark JOB` shares: its common options, a quiet Spark session, errors as one line, Ctrl-C.
 
-    @job_command
+    @job_command(goes_on=True)
     def command(run: Run, ...) -> None:
         with run.spark("archive") as spark: ...
 
@@ -111,8 +111,17 @@ def key_values(option: str, given: list[str] | None) -> dict[str, str]:
     return found
 
 
-def job_command(function: Callable[..., None]) -> Callable[..., None]:
-    """A function whose first parameter is `run: Run`, as a command: Run's options come after its own."""
+def job_command(*, goes_on: bool = False) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Make a command of a function whose first parameter is `run: Run`; Run's options come after its own.
+
+    `goes_on`: stopped in the middle, the same command does the rest.
+    """
+    return functools.partial(
+        _as_command, hint="; the same command goes on where it stopped" if goes_on else ""
+    )
+
+
+def _as_command(function: Callable[..., None], hint: str) -> Callable[..., None]:
     signature = inspect.signature(function)
     hints = get_type_hints(function, include_extras=True)
     first, *own = signature.parameters.values()
@@ -129,21 +138,21 @@ def job_command(function: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(function)
     def command(**given: Any) -> None:
         run = Run(**{part.name: given.pop(part.name) for part in fields(Run)})
-        _with_clear_errors(lambda: function(run, **given))
+        _with_clear_errors(lambda: function(run, **given), hint)
 
     command.__signature__ = inspect.Signature([*named, *shared])  # type: ignore[attr-defined]
     command.__annotations__ = {p.name: p.annotation for p in [*named, *shared]} | {"return": None}
     return command
 
 
-def _with_clear_errors(work: Callable[[], None]) -> None:
+def _with_clear_errors(work: Callable[[], None], hint: str) -> None:
     try:
         work()
     except KeyboardInterrupt:
-        say("interrupted; the same command goes on where it stopped")
+        say("interrupted" + hint)
         raise typer.Exit(INTERRUPTED) from None
     except _Terminated:
-        say("terminated; the same command goes on where it stopped")
+        say("terminated" + hint)
         raise typer.Exit(TERMINATED) from None
     except (RocketeerError, OSError):
         raise  # the program says these in one line

@@ -37,7 +37,7 @@ def write_page(
     Path(path).write_text(page, encoding="utf-8")
 
 
-@job_command
+@job_command()
 def command(
     run: Run,
     topic: Annotated[

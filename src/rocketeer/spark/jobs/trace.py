@@ -92,7 +92,7 @@ def chosen_lives(
     return lives
 
 
-@job_command
+@job_command()
 def command(
     run: Run,
     message_id: Annotated[

@@ -207,7 +207,7 @@ def load_function(text: str) -> "Callable[[DataFrame], DataFrame]":
     return found  # type: ignore[no-any-return]
 
 
-@job_command
+@job_command(goes_on=True)
 def command(
     run: Run,
     to: Annotated[str, typer.Option(help="The topic to write; it must exist.")],
