@@ -1,5 +1,5 @@
 """Makes PySpark find the format `rocketmq` by itself: it looks for DefaultSource in every module named pyspark_*."""
 
-from rocketeer.spark.source import RocketmqDataSource as DefaultSource
+from rocketeer.spark.datasource import RocketmqDataSource as DefaultSource
 
 __all__ = ["DefaultSource"]

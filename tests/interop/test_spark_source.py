@@ -6,11 +6,11 @@ import pytest
 
 from rocketeer import Message, Producer
 from rocketeer.record.layout import split_records
-from rocketeer.spark.brokers import BrokersView
-from rocketeer.spark.fetch import fetch_range
-from rocketeer.spark.options import parse_options
-from rocketeer.spark.planning import QueueRange
-from rocketeer.spark.pulls import PullTerms
+from rocketeer.spark.source.brokers import BrokersView
+from rocketeer.spark.source.fetch import fetch_range
+from rocketeer.spark.source.options import parse_options
+from rocketeer.spark.source.planning import QueueRange
+from rocketeer.spark.source.pulls import PullTerms
 from support.cluster import chosen_make, running_cluster
 
 pytestmark = pytest.mark.interop

@@ -15,7 +15,7 @@ from rocketeer.model.message import Message
 from rocketeer.model.queue import MessageQueue
 from rocketeer.protocol.codes import RequestCode
 from rocketeer.record.flags import Compression
-from rocketeer.spark.sink_identity import identify_rows
+from rocketeer.spark.sink.identity import identify_rows
 from support.spark_sink import bodies, noted_queues, stored, until
 
 from .conftest import Broker

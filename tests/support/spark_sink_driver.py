@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from rocketeer.bench.control import Control
 from rocketeer.protocol.codes import RequestCode
 from rocketeer.spark import session
-from rocketeer.spark.sink_identity import identify_rows
+from rocketeer.spark.sink.identity import identify_rows
 
 
 def once(marker: str) -> bool:

@@ -49,12 +49,12 @@ def spark(
         if count:
             with filled_topic(folder, TOPIC, queues, count, body_bytes) as plan:
                 figures[label] = measured(
-                    "bench", {**plan, "rounds": rounds, "latency_s": 0, "master": master}
+                    "bench.source", {**plan, "rounds": rounds, "latency_s": 0, "master": master}
                 )
     if latency_s:
         with filled_topic(folder, TOPIC, queues) as plan:
             figures["micro-batches"] = measured(
-                "bench", {**plan, "rounds": 0, "latency_s": latency_s, "master": master}
+                "bench.source", {**plan, "rounds": 0, "latency_s": latency_s, "master": master}
             )
     good = show(figures)
     if json is not None:

@@ -30,7 +30,7 @@ def spark_jobs(
     need_pyspark("spark-jobs")
     with filled_topic(folder, TOPIC, queues, messages, body_bytes) as plan:
         figures = measured(
-            "bench_jobs", {**plan, "rounds": rounds, "compression": compression, "master": master}
+            "bench.jobs", {**plan, "rounds": rounds, "compression": compression, "master": master}
         )
     table = Table("job", "messages/s", f"of {BASE}", "bar", "")
     good = True

@@ -26,7 +26,7 @@ def spark_sink(
     need_pyspark("spark-sink")
     with filled_topic(folder, TOPIC, queues) as plan:
         plan |= {"count": rows, "body_bytes": body_bytes, "rounds": rounds, "master": master}
-        figures = measured("bench_sink", plan)
+        figures = measured("bench.sink", plan)
     table = Table("rows into", "rows/s", "of Parquet")
     for name, value in figures.items():
         share = "" if name.endswith("MB") else f"{value / figures['parquet']:.0%}"

@@ -14,6 +14,6 @@ except ImportError as error:  # pragma: no cover - the extra is there in all our
     raise ImportError(f"{error.name} is missing: pip install 'rocketeer[spark]'", name=error.name) from error
 
 from rocketeer.spark.sessions import register, session
-from rocketeer.spark.sink_identity import identify_rows
+from rocketeer.spark.sink.identity import identify_rows
 
 __all__ = ["identify_rows", "register", "session"]

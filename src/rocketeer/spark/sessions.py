@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 import pyspark
 
+from rocketeer.spark.datasource import RocketmqDataSource
 from rocketeer.spark.java import hash_text, use_java
-from rocketeer.spark.source import RocketmqDataSource
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

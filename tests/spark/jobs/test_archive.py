@@ -15,13 +15,13 @@ from pyspark.sql import functions as f
 
 from rocketeer.errors import ConfigError
 from rocketeer.model.queue import MessageQueue
-from rocketeer.spark.columns import SCHEMA
 from rocketeer.spark.jobs import archive, lake_offsets, read_lake
-from rocketeer.spark.jobs.archive import Archived, ArchiveTerms
+from rocketeer.spark.jobs.archive.command import Archived, ArchiveTerms
 from rocketeer.spark.jobs.failures import explain
-from rocketeer.spark.jobs.lake import CHECKSUM_SQL, Lake, LakeDamaged, NoLake
-from rocketeer.spark.jobs.lake_session import LakeLocked, data_files, open_session
-from rocketeer.spark.jobs.lake_state import Range
+from rocketeer.spark.jobs.lake.folder import CHECKSUM_SQL, Lake, LakeDamaged, NoLake
+from rocketeer.spark.jobs.lake.session import LakeLocked, data_files, open_session
+from rocketeer.spark.jobs.lake.state import Range
+from rocketeer.spark.source.columns import SCHEMA
 
 from ..conftest import Broker, numbers
 

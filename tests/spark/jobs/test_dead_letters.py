@@ -22,8 +22,8 @@ from rocketeer.model.subscription import ConsumeFromWhere
 from rocketeer.model.topic import dlq_topic
 from rocketeer.record.layout import StoredMessage
 from rocketeer.spark.jobs import dead_letters
-from rocketeer.spark.jobs.dead_letter_resend import resend
-from rocketeer.spark.jobs.dead_letter_rows import Choice, NoDeadLetters, chosen, for_export, summary
+from rocketeer.spark.jobs.dead_letters.resend import resend
+from rocketeer.spark.jobs.dead_letters.rows import Choice, NoDeadLetters, chosen, for_export, summary
 from rocketeer.spark.jobs.results import Format, write_result
 from support.spark_sink import stored
 

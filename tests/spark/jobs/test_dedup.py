@@ -9,13 +9,13 @@ from pyspark.sql import DataFrame, SparkSession
 from rocketeer import Message
 from rocketeer.errors import ConfigError
 from rocketeer.model.queue import MessageQueue
-from rocketeer.spark.columns import COLUMNS
 from rocketeer.spark.jobs.checkpoints import OtherCheckpoint
 from rocketeer.spark.jobs.dedup import DedupTerms, dedup, dedup_to_lake, dedup_to_topic
-from rocketeer.spark.jobs.lake import read_lake
-from rocketeer.spark.jobs.lake_session import open_session
+from rocketeer.spark.jobs.lake.folder import read_lake
+from rocketeer.spark.jobs.lake.session import open_session
 from rocketeer.spark.jobs.state_counts import counting
 from rocketeer.spark.jobs.topic_sink import TopicSink
+from rocketeer.spark.source.columns import COLUMNS
 
 from ..conftest import Broker, patiently
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketeer.spark.jobs.lake import Lake
+from rocketeer.spark.jobs.lake.folder import Lake
 
 pytestmark = pytest.mark.timeout(600)
 

@@ -20,13 +20,13 @@ from rocketeer.bench.control import Control
 from rocketeer.errors import ConfigError
 from rocketeer.model.queue import MessageQueue
 from rocketeer.protocol.codes import RequestCode
-from rocketeer.spark.jobs.archive import ArchiveTerms, archive
+from rocketeer.spark.jobs.archive.command import ArchiveTerms, archive
 from rocketeer.spark.jobs.progress import Progress
-from rocketeer.spark.jobs.query import Shell, query_tables
+from rocketeer.spark.jobs.query.command import Shell, query_tables
+from rocketeer.spark.jobs.query.statements import NoSuchTable
+from rocketeer.spark.jobs.query.tables import TopicTables
+from rocketeer.spark.jobs.query.terms import TableTerms
 from rocketeer.spark.jobs.results import Format
-from rocketeer.spark.jobs.statements import NoSuchTable
-from rocketeer.spark.jobs.table_terms import TableTerms
-from rocketeer.spark.jobs.tables import TopicTables
 
 from ..conftest import SETTINGS, Broker, numbers
 

@@ -19,12 +19,12 @@ from rocketeer.errors import ConfigError
 from rocketeer.model import property_names as names
 from rocketeer.model.queue import MessageQueue
 from rocketeer.spark.jobs import archive, replay
-from rocketeer.spark.jobs.archive import ArchiveTerms
-from rocketeer.spark.jobs.lake import NoLake
-from rocketeer.spark.jobs.lake_state import Range
-from rocketeer.spark.jobs.replay import Replayed, ReplayTerms
-from rocketeer.spark.jobs.replay_properties import DROPPED, NOT_COPIED
-from rocketeer.spark.jobs.replay_state import ReplayMismatch, ReplayState
+from rocketeer.spark.jobs.archive.command import ArchiveTerms
+from rocketeer.spark.jobs.lake.folder import NoLake
+from rocketeer.spark.jobs.lake.state import Range
+from rocketeer.spark.jobs.replay.command import Replayed, ReplayTerms
+from rocketeer.spark.jobs.replay.properties import DROPPED, NOT_COPIED
+from rocketeer.spark.jobs.replay.state import ReplayMismatch, ReplayState
 from support.spark_sink import stored
 
 from ..conftest import Broker, numbers

@@ -15,10 +15,10 @@ from rocketeer import Message
 from rocketeer.errors import ConfigError
 from rocketeer.model.queue import MessageQueue
 from rocketeer.spark.jobs import archive, measures, stats
-from rocketeer.spark.jobs.archive import ArchiveTerms
+from rocketeer.spark.jobs.archive.command import ArchiveTerms
 from rocketeer.spark.jobs.chosen_messages import read_topics
-from rocketeer.spark.jobs.stats_measures import COLUMNS
-from rocketeer.spark.jobs.table_terms import TableTerms
+from rocketeer.spark.jobs.query.terms import TableTerms
+from rocketeer.spark.jobs.stats.measures import COLUMNS
 
 from ..conftest import Broker
 

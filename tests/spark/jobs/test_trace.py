@@ -16,9 +16,9 @@ from rocketeer.client.core.received import ReceivedMessage
 from rocketeer.model.subscription import ConsumeFromWhere
 from rocketeer.record.trace import TraceEvent, TraceKind, encode_event
 from rocketeer.spark.jobs import trace, trace_events
-from rocketeer.spark.jobs.table_terms import TableTerms
-from rocketeer.spark.jobs.trace import NoTraces, by_group, by_topic, chosen_lives, read_traces
-from rocketeer.spark.jobs.trace_summary import life_lines
+from rocketeer.spark.jobs.query.terms import TableTerms
+from rocketeer.spark.jobs.trace.command import NoTraces, by_group, by_topic, chosen_lives, read_traces
+from rocketeer.spark.jobs.trace.summary import life_lines
 
 from ..conftest import Broker
 

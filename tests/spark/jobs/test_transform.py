@@ -18,12 +18,12 @@ from rocketeer import Message
 from rocketeer.errors import ConfigError, NoRoute
 from rocketeer.model.queue import MessageQueue
 from rocketeer.spark.jobs.checkpoints import OtherCheckpoint
-from rocketeer.spark.jobs.statements import NoSuchTable
+from rocketeer.spark.jobs.query.statements import NoSuchTable
 from rocketeer.spark.jobs.topic_sink import TopicSink
 from rocketeer.spark.jobs.transform import BadTransform, TransformTerms, load_function, transform
-from rocketeer.spark.options import parse_options
-from rocketeer.spark.reading import open_view
-from rocketeer.spark.sink_columns import SinkSchemaError
+from rocketeer.spark.sink.columns import SinkSchemaError
+from rocketeer.spark.source.options import parse_options
+from rocketeer.spark.source.reading import open_view
 
 from ..conftest import SETTINGS, Broker, patiently
 

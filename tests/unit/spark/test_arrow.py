@@ -15,8 +15,8 @@ from rocketeer.record.flags import Compression
 from rocketeer.record.hosts import encode_host, host_text
 from rocketeer.record.layout import PendingMessage, encode_pending, split_records
 from rocketeer.record.vectorised import record_offsets
-from rocketeer.spark.arrow import Decoder
-from rocketeer.spark.columns import COLUMNS, SCHEMA, check_schema
+from rocketeer.spark.source.arrow import Decoder
+from rocketeer.spark.source.columns import COLUMNS, SCHEMA, check_schema
 
 ALL = to_arrow_schema(SCHEMA, timezone="UTC")
 

@@ -10,12 +10,12 @@ from rocketeer import Message, Producer
 from rocketeer.errors import BrokerRefused, RemotingError
 from rocketeer.model.queue import MessageQueue
 from rocketeer.record.layout import split_records
-from rocketeer.spark import wire
-from rocketeer.spark.brokers import BrokersView
-from rocketeer.spark.fetch import DataLost, fetch_range
-from rocketeer.spark.options import parse_options
-from rocketeer.spark.planning import QueueRange
-from rocketeer.spark.pulls import PullTerms
+from rocketeer.spark.source import wire
+from rocketeer.spark.source.brokers import BrokersView
+from rocketeer.spark.source.fetch import DataLost, fetch_range
+from rocketeer.spark.source.options import parse_options
+from rocketeer.spark.source.planning import QueueRange
+from rocketeer.spark.source.pulls import PullTerms
 from rocketeer.testing import Cluster, cluster
 
 COUNT = 3000
@@ -68,7 +68,7 @@ def test_a_large_reply_is_large_only_for_those_who_ask_in_our_way(broker: Cluste
     assert len(bodies) < 10
     capped = dataclasses.replace(_terms(broker), large_bytes=None)
     connection = wire.borrow(broker.broker)
-    from rocketeer.spark.pulls import pull_command
+    from rocketeer.spark.source.pulls import pull_command
 
     [(head, body)] = connection.ask([pull_command(capped, QUEUE, 0, 1000, large_bytes=None)], 10)
     wire.give_back(connection)

@@ -5,11 +5,12 @@ import doctest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocketeer.spark.jobs import json_bodies, sql_text, table_ranges
-from rocketeer.spark.jobs.lake_state import Range, merged
+from rocketeer.spark.jobs.lake.state import Range, merged
+from rocketeer.spark.jobs.query import json_bodies, sql_text
+from rocketeer.spark.jobs.query import ranges as table_ranges
+from rocketeer.spark.jobs.query.ranges import gaps, newest, reads
+from rocketeer.spark.jobs.query.sql_text import all_statements, quoted, split_statements, unquoted_parts
 from rocketeer.spark.jobs.results import cell, table_lines
-from rocketeer.spark.jobs.sql_text import all_statements, quoted, split_statements, unquoted_parts
-from rocketeer.spark.jobs.table_ranges import gaps, newest, reads
 
 from rocketeer.model.queue import MessageQueue  # isort: skip
 

@@ -4,7 +4,7 @@ import pytest
 
 from rocketeer.errors import ConfigError
 from rocketeer.model.queue import MessageQueue
-from rocketeer.spark.options import parse_options
+from rocketeer.spark.source.options import parse_options
 
 GIVEN = {"nameserver": "127.0.0.1:9876", "subscribe": "Orders"}
 

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rocketeer.model.queue import MessageQueue
-from rocketeer.spark.offsets import from_json, to_json
-from rocketeer.spark.planning import (
+from rocketeer.spark.source.offsets import from_json, to_json
+from rocketeer.spark.source.planning import (
     QueueRange,
     clip,
     group_small,

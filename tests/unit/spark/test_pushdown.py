@@ -16,7 +16,7 @@ from pyspark.sql.datasource import (
 )
 
 from rocketeer.record.vectorised import FIELDS
-from rocketeer.spark.pushdown import collect
+from rocketeer.spark.source.pushdown import collect
 
 ROWS = np.zeros(10, dtype=FIELDS)
 ROWS["queue_id"] = np.arange(10) % 2

@@ -6,10 +6,9 @@ from html.parser import HTMLParser
 
 import pytest
 
-from rocketeer.spark.jobs import report_svg as svg
-from rocketeer.spark.jobs.report_html import QUEUES_MAX, TOPICS_MAX, stats_page
-from rocketeer.spark.jobs.report_text import count_text, plain
-from rocketeer.spark.jobs.stats_values import (
+from rocketeer.spark.jobs.stats import svg
+from rocketeer.spark.jobs.stats.html import QUEUES_MAX, TOPICS_MAX, stats_page
+from rocketeer.spark.jobs.stats.values import (
     Measures,
     Part,
     QueuePart,
@@ -20,6 +19,7 @@ from rocketeer.spark.jobs.stats_values import (
     skew_of,
     window_for,
 )
+from rocketeer.spark.jobs.texts import count_text, plain
 
 HOSTILE = "<script>alert('1')</script>\"&\x00\x1b[31m\ud800"
 VOID = {"meta"}

@@ -10,12 +10,12 @@ import pytest
 from rocketeer.client.plans.topics import put_topic
 from rocketeer.client.sync.driver import BlockingDriver
 from rocketeer.model.topic import TopicConfig
-from rocketeer.spark import sink_layout
-from rocketeer.spark.sink import Written, write_task
-from rocketeer.spark.sink_client import SinkClient
-from rocketeer.spark.sink_columns import Columns
-from rocketeer.spark.sink_layout import KEEP_MS, Layout
-from rocketeer.spark.sink_options import SinkOptions
+from rocketeer.spark.sink import layout as sink_layout
+from rocketeer.spark.sink.client import SinkClient
+from rocketeer.spark.sink.columns import Columns
+from rocketeer.spark.sink.layout import KEEP_MS, Layout
+from rocketeer.spark.sink.options import SinkOptions
+from rocketeer.spark.sink.writers import Written, write_task
 from rocketeer.testing import Cluster, cluster
 from support.spark_sink import bodies, noted_queues, until
 

@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from rocketeer.spark.sink_pace import paced
-from rocketeer.spark.sink_requests import Request
+from rocketeer.spark.sink.pace import paced
+from rocketeer.spark.sink.requests import Request
 
 
 def request(rows: int) -> Request:

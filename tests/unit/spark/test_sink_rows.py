@@ -12,11 +12,11 @@ from rocketeer.model.queue import MessageQueue
 from rocketeer.record.batch import iter_batch
 from rocketeer.record.ids import UniqKeys
 from rocketeer.record.properties import decode_properties
-from rocketeer.spark.sink_columns import IDENTITY, Columns, SinkSchemaError, plan_columns
-from rocketeer.spark.sink_options import SinkOptions, parse_sink_options
-from rocketeer.spark.sink_requests import Batcher, Request
-from rocketeer.spark.sink_rows import BadRow, RowEncoder, RowMessage
-from rocketeer.spark.sink_spool import Spool
+from rocketeer.spark.sink.columns import IDENTITY, Columns, SinkSchemaError, plan_columns
+from rocketeer.spark.sink.options import SinkOptions, parse_sink_options
+from rocketeer.spark.sink.requests import Batcher, Request
+from rocketeer.spark.sink.rows import BadRow, RowEncoder, RowMessage
+from rocketeer.spark.sink.spool import Spool
 
 PLAIN = SinkOptions(nameserver="n:1", topic="T")
 IDS = UniqKeys("127.0.0.1", 1, SystemClock())

@@ -13,13 +13,13 @@ from pyspark.sql.types import StructType
 from rocketeer import Message, Producer
 from rocketeer.errors import ConfigError, StoreError
 from rocketeer.model.queue import MessageQueue
-from rocketeer.spark.bounds import ending_places, starting_places
-from rocketeer.spark.columns import SCHEMA
-from rocketeer.spark.fetch import DataLost
-from rocketeer.spark.options import SourceOptions, parse_options
-from rocketeer.spark.planning import QueueRange
-from rocketeer.spark.reading import plan_tasks, read_partition
-from rocketeer.spark.store_view import StoreView
+from rocketeer.spark.source.bounds import ending_places, starting_places
+from rocketeer.spark.source.columns import SCHEMA
+from rocketeer.spark.source.fetch import DataLost
+from rocketeer.spark.source.options import SourceOptions, parse_options
+from rocketeer.spark.source.planning import QueueRange
+from rocketeer.spark.source.reading import plan_tasks, read_partition
+from rocketeer.spark.source.store_view import StoreView
 from rocketeer.testing import Cluster, cluster
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "data" / "store_full"

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from rocketeer.errors import ConfigError, NoRoute
 from rocketeer.model.queue import MessageQueue
 from rocketeer.model.topic import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
-from rocketeer.spark.jobs.lake import lake_offsets
-from rocketeer.spark.jobs.table_terms import TableTerms
-from rocketeer.spark.jobs.tables import TopicTables
-from rocketeer.spark.options import parse_options
-from rocketeer.spark.reading import open_view
+from rocketeer.spark.jobs.lake.folder import lake_offsets
+from rocketeer.spark.jobs.query.tables import TopicTables
+from rocketeer.spark.jobs.query.terms import TableTerms
+from rocketeer.spark.source.options import parse_options
+from rocketeer.spark.source.reading import open_view
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

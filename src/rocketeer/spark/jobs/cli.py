@@ -1,25 +1,17 @@
-"""`rocketeer spark`: one command per job. A job's module has its options and a function `command`."""
-
-from importlib import import_module
-from importlib.util import find_spec
-from typing import Final
+"""`rocketeer spark`: one command per job. A job has its options and a function `command`."""
 
 import typer
 
-PACKAGE: Final = "rocketeer.spark.jobs"
-COMMANDS: Final = {
-    "archive": "archive",
-    "replay": "replay",
-    "query": "query",
-    "transform": "transform",
-    "dedup": "dedup",
-    "stats": "stats",
-    "dead-letters": "dead_letters",
-    "trace": "trace",
-    "audit": "audit",
-    "demo": "demo",
-}
-"""Command -> the module with its `command`."""
+from rocketeer.spark.jobs.archive.command import command as archive
+from rocketeer.spark.jobs.audit.command import command as audit
+from rocketeer.spark.jobs.dead_letters.command import command as dead_letters
+from rocketeer.spark.jobs.dedup import command as dedup
+from rocketeer.spark.jobs.demo.command import command as demo
+from rocketeer.spark.jobs.query.command import command as query
+from rocketeer.spark.jobs.replay.command import command as replay
+from rocketeer.spark.jobs.stats.command import command as stats
+from rocketeer.spark.jobs.trace.command import command as trace
+from rocketeer.spark.jobs.transform import command as transform
 
 app = typer.Typer(
     help="Messages in bulk with Apache Spark: archive, replay, query, transform, audit.",
@@ -27,6 +19,13 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-for _name, _module in COMMANDS.items():
-    if find_spec(f"{PACKAGE}.{_module}") is not None:
-        app.command(_name)(import_module(f"{PACKAGE}.{_module}").command)
+app.command("archive")(archive)
+app.command("replay")(replay)
+app.command("query")(query)
+app.command("transform")(transform)
+app.command("dedup")(dedup)
+app.command("stats")(stats)
+app.command("dead-letters")(dead_letters)
+app.command("trace")(trace)
+app.command("audit")(audit)
+app.command("demo")(demo)

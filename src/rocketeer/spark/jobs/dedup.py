@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from rocketeer.errors import ConfigError
-from rocketeer.spark.columns import COLUMNS
 from rocketeer.spark.jobs.checkpoints import claim
-from rocketeer.spark.jobs.lake import META, local_path
-from rocketeer.spark.jobs.lake_session import LakeSession, open_session
+from rocketeer.spark.jobs.lake.folder import META, local_path
+from rocketeer.spark.jobs.lake.session import LakeSession, open_session
 from rocketeer.spark.jobs.progress import Progress
 from rocketeer.spark.jobs.running import Run, job_command, key_values, say
 from rocketeer.spark.jobs.state_counts import StateCounts, counting
 from rocketeer.spark.jobs.topic_sink import DELIVERIES, TopicSink, few_state_partitions, triggered
 from rocketeer.spark.jobs.transform import FOREVER
-from rocketeer.spark.options import FORMAT, _duration_ms, parse_options
-from rocketeer.spark.sink_options import EFFECTIVELY_ONCE
+from rocketeer.spark.sink.options import EFFECTIVELY_ONCE
+from rocketeer.spark.source.columns import COLUMNS
+from rocketeer.spark.source.options import FORMAT, _duration_ms, parse_options
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from rocketeer.errors import ConfigError, NoBroker
-from rocketeer.spark.options import FORMAT
-from rocketeer.spark.sink_client import SinkClient
-from rocketeer.spark.sink_columns import IDENTITY, plan_columns
-from rocketeer.spark.sink_identity import identify_rows
-from rocketeer.spark.sink_options import AT_LEAST_ONCE, EFFECTIVELY_ONCE, SinkOptions, parse_sink_options
+from rocketeer.spark.sink.client import SinkClient
+from rocketeer.spark.sink.columns import IDENTITY, plan_columns
+from rocketeer.spark.sink.identity import identify_rows
+from rocketeer.spark.sink.options import AT_LEAST_ONCE, EFFECTIVELY_ONCE, SinkOptions, parse_sink_options
+from rocketeer.spark.source.options import FORMAT
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -10,8 +10,8 @@ from rocketeer.client.sync.driver import BlockingDriver
 from rocketeer.protocol.bodies.topics import decode_topic_list
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, request
-from rocketeer.spark.options import parse_options
-from rocketeer.spark.reading import open_view
+from rocketeer.spark.source.options import parse_options
+from rocketeer.spark.source.reading import open_view
 
 
 def all_topics(options: Mapping[str, str]) -> set[str]:

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 import typer
 
 from rocketeer.errors import ConfigError, RocketeerError
-from rocketeer.spark.columns import COLUMNS
 from rocketeer.spark.jobs.checkpoints import claim
 from rocketeer.spark.jobs.progress import Progress
-from rocketeer.spark.jobs.query import json_terms
+from rocketeer.spark.jobs.query.command import json_terms
+from rocketeer.spark.jobs.query.sql_text import all_statements, quoted
+from rocketeer.spark.jobs.query.statements import analyze, quiet_errors, stand_in, used_columns
+from rocketeer.spark.jobs.query.tables import TopicTables
+from rocketeer.spark.jobs.query.terms import TableTerms
 from rocketeer.spark.jobs.running import Run, job_command, key_values, say
-from rocketeer.spark.jobs.sql_text import all_statements, quoted
-from rocketeer.spark.jobs.statements import analyze, quiet_errors, stand_in, used_columns
-from rocketeer.spark.jobs.table_terms import TableTerms
-from rocketeer.spark.jobs.tables import TopicTables
 from rocketeer.spark.jobs.topic_sink import DELIVERIES, TopicSink, few_state_partitions
-from rocketeer.spark.options import FORMAT, parse_options
-from rocketeer.spark.sink_options import EFFECTIVELY_ONCE
+from rocketeer.spark.sink.options import EFFECTIVELY_ONCE
+from rocketeer.spark.source.columns import COLUMNS
+from rocketeer.spark.source.options import FORMAT, parse_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -180,7 +180,7 @@ class _Source:
 
 def _noted_facts(checkpoint: str | Path) -> dict[str, Any]:
     from rocketeer.spark.jobs.checkpoints import NOTE
-    from rocketeer.spark.jobs.lake import read_json
+    from rocketeer.spark.jobs.lake.folder import read_json
 
     note = Path(str(checkpoint).removeprefix("file://")) / NOTE
     return dict(read_json(note).get("facts", {})) if note.exists() else {}

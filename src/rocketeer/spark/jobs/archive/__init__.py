@@ -1,0 +1,1 @@
+"""`rocketeer spark archive`: topics into a lake."""

@@ -1,0 +1,228 @@
+"""`rocketeer spark archive`: topics into a lake, exactly once, so that messages outlive the broker's retention.
+
+A micro-batch's tasks write files (`archive_source`); the driver then makes one commit that names them and the offsets
+(`lake_session`). Spark's checkpoint inside the lake decides what the next batch reads; a batch that Spark tries again
+because it did not see it end finds its commit there.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from rocketeer.errors import ConfigError
+from rocketeer.model.queue import MessageQueue
+from rocketeer.spark.jobs.lake.session import LakeSession, open_session
+from rocketeer.spark.jobs.lake.state import Range
+from rocketeer.spark.jobs.lake.writer import WriterTerms, files_of
+from rocketeer.spark.jobs.progress import Progress
+from rocketeer.spark.jobs.running import Run, job_command, key_values, say
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+COMPRESSIONS: Final = ("zstd", "lz4", "snappy", "none")
+BATCH_BYTES: Final = "1g"
+COMPACT_EVERY: Final = 32
+"""Commits between compactions while a run goes on; there is one more at its end."""
+_OWN_OPTIONS: Final = frozenset(
+    {"nameserver", "storepath", "subscribe", "subscribepattern", "startingoffsets"}
+)
+_FILTERS: Final = frozenset({"tags", "sql"})
+
+
+@dataclass
+class Archived:
+    """What a run of `archive` did."""
+
+    rows: int = 0
+    commits: int = 0
+    files: int = 0
+    compacted: int = 0
+    """Files that were replaced by larger ones."""
+
+
+@dataclass(frozen=True)
+class ArchiveTerms:
+    """How to archive. `docs/jobs.md` explains each."""
+
+    topics: Sequence[str] = ()
+    pattern: str | None = None
+    nameserver: str | None = None
+    store_path: str | None = None
+    start: str = "earliest"
+    fail_on_data_loss: bool = True
+    batch_bytes: str = BATCH_BYTES
+    file_bytes: int = 256 << 20
+    compression: str = "zstd"
+    compact: bool = True
+    interval: str | None = None
+    """None: archive what is there and end. Otherwise go on for ever, a batch every so often, like `10 seconds`."""
+    options: Mapping[str, str] = field(default_factory=dict)
+    """Further options of the source."""
+
+    def source_options(self) -> dict[str, str]:
+        if bool(self.topics) == (self.pattern is not None):
+            raise ConfigError("name topics, or give a pattern for their names; not both")
+        if self.compression not in COMPRESSIONS:
+            raise ConfigError(f"compression {self.compression!r}: choose one of {', '.join(COMPRESSIONS)}")
+        if (self.nameserver is None) == (self.store_path is None):
+            raise ConfigError("give the name server (host:9876) or a broker's store folder to read; not both")
+        taken = sorted(name for name in self.options if name.lower() in _OWN_OPTIONS)
+        if taken:
+            raise ConfigError(f"option {taken[0]!r} of the source has an option of its own here")
+        if any(name.lower() in _FILTERS for name in self.options):
+            raise ConfigError("a lake holds all messages of its queues: filter what is read from it instead")
+        chosen = {
+            "startingOffsets": self.start,
+            "maxBytesPerTrigger": self.batch_bytes,
+            "failOnDataLoss": str(self.fail_on_data_loss).lower(),
+            **self.options,
+        }
+        if self.topics:
+            chosen["subscribe"] = ",".join(self.topics)
+        else:
+            chosen["subscribePattern"] = str(self.pattern)
+        if self.nameserver is not None:
+            chosen["nameserver"] = self.nameserver
+        else:
+            chosen["storePath"] = str(self.store_path)
+        return chosen
+
+
+def archive(
+    spark: "SparkSession", lake: "str | Path", terms: ArchiveTerms, *, progress: Progress | None = None
+) -> Archived:
+    """Archive topics into a lake, made if need be; returns when all is there (with an interval: never).
+
+    `archive(spark, "/data/lake", ArchiveTerms(topics=["Orders"], nameserver="127.0.0.1:9876"))`
+    """
+    from rocketeer.spark.jobs.archive import source as archive_source
+    from rocketeer.spark.jobs.lake.compaction import compact
+    from rocketeer.spark.source.offsets import to_json
+    from rocketeer.spark.source.options import parse_options
+
+    options = terms.source_options()
+    file_terms = WriterTerms(terms.compression, terms.file_bytes)
+    parse_options(options, streaming=True)  # before anything is touched
+    with open_session(lake) as session:
+        spark.dataSource.register(archive_source.ArchiveSource)
+        done = Archived()
+
+        def tidy() -> int:
+            replaced = compact(spark, session, file_terms) if terms.compact else 0
+            session.sweep()
+            return replaced
+
+        stream = (
+            spark.readStream.format(archive_source.NAME)
+            .options(**options)
+            .option(archive_source.LAKE, str(session.lake.path))
+            .option(archive_source.ENDS, json.dumps(to_json(session.state.ends())))
+            .option(archive_source.COMPRESSION, terms.compression)
+            .option(archive_source.FILE_BYTES, str(terms.file_bytes))
+            .load()
+        )
+        writer = stream.writeStream.queryName("archive").foreachBatch(_committer(session, done, tidy))
+        writer = writer.option("checkpointLocation", str(session.lake.checkpoint))
+        if terms.interval is None:
+            writer = writer.trigger(availableNow=True)
+        else:
+            writer = writer.trigger(processingTime=terms.interval)
+        query = writer.start()
+        try:
+            (progress or Progress("archive", quiet=True)).watch(query, rows=lambda: done.rows)
+        finally:
+            with suppress(Exception):  # what ended it is what to raise; the JVM may be gone
+                query.stop()
+        done.compacted += tidy()
+        return done
+
+
+def _committer(
+    session: LakeSession, done: Archived, compact: Callable[[], int]
+) -> Callable[["DataFrame", int], None]:
+    def commit(frame: "DataFrame", batch: int) -> None:
+        writer = _query_id(session)
+        if session.state.has(writer, batch):
+            return
+        rows = frame.collect()
+        files = [file for row in rows for file in files_of(row.files)]
+        ranges = [
+            (MessageQueue(r["topic"], r["broker"], r["queue"]), Range(r["begin"], r["end"]))
+            for row in rows
+            for r in json.loads(row.ranges)
+        ]
+        made = session.append(writer, batch, files, ranges)
+        if made is not None:
+            done.rows += made.rows
+            done.commits += 1
+            done.files += len(made.added)
+            if done.commits % COMPACT_EVERY == 0:
+                done.compacted += compact()
+
+    return commit
+
+
+def _query_id(session: LakeSession) -> str:
+    """Lives with the checkpoint: who deletes that begins a new query, whose batches count from 0 again."""
+    return str(json.loads((session.lake.checkpoint / "metadata").read_text())["id"])
+
+
+@job_command(goes_on=True)
+def command(
+    run: Run,
+    lake: Annotated[Path, typer.Argument(help="The lake's folder; made if it does not exist.")],
+    topic: Annotated[list[str] | None, typer.Option("-t", "--topic", help="May be repeated.")] = None,
+    pattern: Annotated[
+        str | None, typer.Option(help="A regular expression for whole names of topics.")
+    ] = None,
+    store: Annotated[
+        Path | None, typer.Option(help="Read a broker's store folder instead of asking brokers.")
+    ] = None,
+    forever: Annotated[bool, typer.Option("--forever", help="Go on until stopped.")] = False,
+    interval: Annotated[
+        str | None, typer.Option(help="With --forever: a batch every so often.  [default: 10 seconds]")
+    ] = None,
+    start: Annotated[
+        str, typer.Option(help="earliest, latest, or offsets as JSON; for the first run.")
+    ] = "earliest",
+    data_loss: Annotated[
+        bool,
+        typer.Option(
+            "--fail-on-data-loss/--skip-lost",
+            help="When retention deleted messages before they were archived.",
+        ),
+    ] = True,
+    batch_bytes: Annotated[str, typer.Option(help="About so much is committed at a time.")] = BATCH_BYTES,
+    compression: Annotated[str, typer.Option(help=f"Of the files: {', '.join(COMPRESSIONS)}.")] = "zstd",
+    compact: Annotated[bool, typer.Option(help="Make few large files of many small ones at the end.")] = True,
+    option: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="An option of the source; may be repeated.")
+    ] = None,
+) -> None:
+    """Copy topics into a Parquet lake, exactly once; started again, it goes on where it stopped."""
+    every = interval or ("10 seconds" if forever else None)
+    terms = ArchiveTerms(
+        topics=topic or (),
+        pattern=pattern,
+        nameserver=None if store is not None else run.needed_nameserver(),
+        store_path=None if store is None else str(store),
+        start=start,
+        fail_on_data_loss=data_loss,
+        batch_bytes=batch_bytes,
+        compression=compression,
+        compact=compact,
+        interval=every,
+        options=key_values("--option", option),
+    )
+    with run.spark("archive") as spark:
+        done = archive(spark, lake, terms, progress=Progress("archive", quiet=run.quiet))
+        say(
+            f"archived {done.rows:,} messages in {done.commits} commits, {done.files} files, into {lake}"
+            + (f"; {done.compacted} small files were replaced by larger ones" if done.compacted else "")
+        )

@@ -1,0 +1,80 @@
+"""The stream behind `archive`: its tasks write what they read into the lake's files, and give Spark only a summary.
+
+So no message passes through the JVM: the worker that fetched it writes it. Offsets, limits and checkpoints are those
+of the source `rocketmq`.
+"""
+
+import json
+from collections.abc import Iterator
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.types import StringType, StructField, StructType
+
+from rocketeer.spark.jobs.lake.writer import LakeWriter, WriterTerms, summary_json
+from rocketeer.spark.source.columns import SCHEMA
+from rocketeer.spark.source.offsets import Places, from_json, to_json
+from rocketeer.spark.source.options import SourceOptions, parse_options
+from rocketeer.spark.source.reading import RangePartition, read_partition
+from rocketeer.spark.source.stream import StreamReader
+
+NAME: Final = "rocketmq-archive"
+LAKE: Final = "lake"
+COMPRESSION: Final = "lakecompression"
+FILE_BYTES: Final = "lakefilebytes"
+ENDS: Final = "lakeends"
+SUMMARY: Final = StructType([StructField("files", StringType()), StructField("ranges", StringType())])
+
+
+class ArchiveSource(DataSource):
+    """The source's options, and some of the lake's."""
+
+    @classmethod
+    def name(cls) -> str:
+        return NAME
+
+    def schema(self) -> StructType:
+        return SUMMARY
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        given = {name.lower(): value for name, value in dict(self.options).items()}
+        lake = given.pop(LAKE)
+        terms = WriterTerms(given.pop(COMPRESSION), int(given.pop(FILE_BYTES)))
+        ends = from_json(json.loads(given.pop(ENDS)))
+        return ArchiveReader(parse_options(given, streaming=True), lake, terms, ends)
+
+
+class ArchiveReader(StreamReader):
+    """Plans like any stream of the source; a task's rows are its files."""
+
+    def __init__(self, options: SourceOptions, lake: str, terms: WriterTerms, ends: Places) -> None:
+        super().__init__(options, SCHEMA)
+        self._lake = lake
+        self._terms = terms
+        self._ends = ends
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Of a query without a checkpoint. If the lake has messages all the same, it goes on behind them."""
+        places = from_json(super().initialOffset())
+        return to_json({queue: self._ends.get(queue, offset) for queue, offset in places.items()})
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        if not isinstance(partition, RangePartition):
+            return
+        writer = LakeWriter(self._lake, self._terms)
+        for batch in read_partition(self._options, SCHEMA, partition):
+            writer.add(batch)
+        ranges = [
+            {
+                "topic": piece.queue.topic,
+                "broker": piece.queue.broker_name,
+                "queue": piece.queue.queue_id,
+                "begin": piece.begin,
+                "end": piece.end,
+            }
+            for piece, _ in partition.pieces
+        ]
+        yield pa.RecordBatch.from_pydict(
+            {"files": [summary_json(writer.finish())], "ranges": [json.dumps(ranges)]}
+        )

@@ -1,0 +1,176 @@
+"""What only the chunks of a log together can tell: that they meet, files follow each other, queues count on.
+
+Pure: results of tasks in, findings out.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from rocketeer.record.walk import Stop
+from rocketeer.spark.jobs.audit.log import DAMAGE, ChunkResult
+from rocketeer.spark.jobs.audit.place import Chunk, StoreLook
+from rocketeer.spark.jobs.audit.queues import HOLE, WRONG_TAG, Delays, Life
+from rocketeer.spark.jobs.audit.report import AuditReport
+
+NO_FILE: Final = "file of the log is missing"
+NO_FILLER: Final = "file of the log ends too early"
+TORN: Final = "log ends in bytes that are no record"
+_LATER_LIFE: Final = (HOLE,)
+"""What counts of a queue's former lives: its entries are gone with the topic."""
+
+
+def chunks_again(results: list[ChunkResult]) -> list[Chunk]:
+    """Chunks that began in the wrong place: the one before says where the first record is, and it was read whole.
+
+    The first of each file only: what it finds decides about the next.
+    """
+    again: list[Chunk] = []
+    for _, mine in by_segment(results):
+        expected: int | None = 0
+        for result in mine:
+            chunk = result.chunk
+            if expected is None or expected >= chunk.end:
+                if expected is not None and result.start is not None:
+                    again.append(replace(chunk, begin=expected, end=max(chunk.end, expected), known=True))
+                    break
+                continue
+            if result.start is None or result.start != expected:
+                again.append(replace(chunk, begin=expected, known=True))
+                break
+            if result.stop != Stop.RANGE:
+                expected = None  # a place without a record: the next chunk begins where it finds one
+                continue
+            expected = result.end
+    return again
+
+
+def by_segment(results: Iterable[ChunkResult]) -> list[tuple[int, list[ChunkResult]]]:
+    found: dict[int, list[ChunkResult]] = {}
+    for result in sorted(results, key=lambda one: (one.chunk.segment.base, one.chunk.end)):
+        if not result.is_gone:
+            found.setdefault(result.chunk.segment.base, []).append(result)
+    return sorted(found.items())
+
+
+def check_files(look: StoreLook, results: list[ChunkResult], report: AuditReport) -> int:
+    """Files follow each other and end as they must; where the log ends."""
+    log_end = expected = look.log_min
+    for base, mine in by_segment(results):
+        segment = mine[0].chunk.segment
+        if base != expected and expected != look.log_min:
+            report.findings.add(NO_FILE, "commitlog", expected, f"a file {expected:020d}", f"{base:020d}")
+        expected = base + segment.size
+        open_at: ChunkResult | None = None
+        for result in mine:
+            if result.start is None:
+                continue
+            if open_at is not None:
+                found = open_at.reason or "zeros"
+                wanted = f"a record, as there is one at {base + result.start}"
+                report.findings.add(DAMAGE, segment.name, base + open_at.end, wanted, found)
+            open_at = result if result.stop in (Stop.UNWRITTEN, Stop.BAD) else None
+            log_end = base + result.end
+            if result.stop == Stop.BLANK:
+                log_end = expected
+                break
+        if open_at is None:
+            continue
+        at_end = open_at.end >= segment.size
+        if not segment.is_last and not at_end:
+            found = open_at.reason or "zeros"
+            report.findings.add(NO_FILLER, segment.name, base + open_at.end, "a record or a filler", found)
+            log_end = expected
+        elif open_at.stop == Stop.BAD:
+            if look.exact:
+                report.findings.add(
+                    TORN, segment.name, base + open_at.end, "a record or zeros", open_at.reason
+                )
+            else:
+                report.notes.append(
+                    f"the log's last record at {base + open_at.end} is not whole: {open_at.reason}"
+                )
+    return log_end
+
+
+@dataclass(slots=True)
+class QueueSum:
+    """A queue over the whole log: its last life."""
+
+    matched: int = 0
+    lagging: int = 0
+    deleted: int = 0
+    next: int = 0
+    lives: int = 0
+
+
+def chain_lives(
+    look: StoreLook, results: list[ChunkResult], report: AuditReport
+) -> dict[tuple[str, int], QueueSum]:
+    """Queues count on from chunk to chunk; only what the last life lacks is a fault."""
+    rows: dict[tuple[str, int], list[Life]] = {}
+    for _, mine in by_segment(results):
+        for result in mine:
+            for life in result.lives:
+                rows.setdefault((life.topic, life.queue_id), []).append(life)
+    return {key: _chain(look, key, lives, report) for key, lives in rows.items()}
+
+
+def _chain(look: StoreLook, key: tuple[str, int], lives: list[Life], report: AuditReport) -> QueueSum:
+    total = QueueSum()
+    last_life: list[Life] = []
+    for life in lives:
+        is_first = not total.lives
+        if is_first and look.log_min == 0 and life.first != 0:
+            _hole(report, key, life, 0)
+        if not is_first and life.first != total.next:
+            if life.first == 0:
+                _forget(report, last_life)
+                last_life = []
+                total.matched = total.lagging = 0
+                total.lives += 1
+            else:
+                _hole(report, key, life, total.next)
+        total.lives = max(total.lives, 1)
+        last_life.append(life)
+        total.next = life.next
+        total.matched += life.matched
+        total.lagging += life.lagging
+        total.deleted += life.deleted
+    for life in last_life:
+        report.findings.take(life.wrong)
+    if total.lives > 1:
+        report.notes.append(
+            f"{key[0]}/{key[1]} counts from 0 again {total.lives - 1} times: its topic was deleted and made again"
+        )
+    return total
+
+
+def _forget(report: AuditReport, lives: list[Life]) -> None:
+    for life in lives:
+        for kind in _LATER_LIFE:
+            report.findings.more(kind, life.wrong.counts.get(kind, 0))
+        report.findings.kept += [one for one in life.wrong.kept if one.kind in _LATER_LIFE]
+
+
+def _hole(report: AuditReport, key: tuple[str, int], life: Life, expected: int) -> None:
+    name = f"{key[0]}/{key[1]}"
+    report.findings.add(HOLE, name, life.first_at, f"queue offset {expected}", life.first)
+
+
+def check_delays(results: list[ChunkResult], defaults_ms: tuple[int, ...], report: AuditReport) -> None:
+    """Without the broker's delay levels: a level means RocketMQ's default, or what most messages of it got."""
+    found: Delays = Counter()
+    for result in results:
+        found.update(result.delays)
+    for level in sorted({level for level, _ in found}):
+        waits = {wait: count for (one, wait), count in found.items() if one == level}
+        default = defaults_ms[min(level, len(defaults_ms)) - 1]
+        right = default if default in waits else max(waits, key=lambda wait: waits[wait])
+        for wait, count in sorted(waits.items()):
+            if wait != right:
+                expected = f"level {level} to be due {right} ms after storing"
+                report.findings.add(
+                    WRONG_TAG, "consumequeue/SCHEDULE_TOPIC_XXXX", level - 1, expected, wait, count
+                )

@@ -1,0 +1,196 @@
+"""Runs an audit of a store: tasks over files of the index, chunks of the log and queues, then the sum."""
+
+import pickle
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+
+from rocketeer.record.delay_levels import DEFAULT_DELAY_LEVELS, DelayLevels
+from rocketeer.spark.jobs.audit.chain import QueueSum, chain_lives, check_delays, check_files, chunks_again
+from rocketeer.spark.jobs.audit.entries import QueueTask, check_queue
+from rocketeer.spark.jobs.audit.index import (
+    NOWHERE,
+    IndexPlace,
+    check_index_file,
+    entries_between,
+    index_paths,
+)
+from rocketeer.spark.jobs.audit.log import ChunkResult, check_chunk
+from rocketeer.spark.jobs.audit.place import CHUNK_BYTES, NEVER, StoreLook, look_at, segments_of
+from rocketeer.spark.jobs.audit.report import AuditReport
+from rocketeer.spark.source.store_files import topic_queues
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+AHEAD: Final = "checkpoint is ahead of the log"
+NO_CHECKPOINT: Final = "checkpoint is missing"
+NO_INDEX: Final = "index files are missing"
+_QUEUES_IN_TASK: Final = 200
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+def audit_store(
+    run: "Runner",
+    store: str | Path,
+    *,
+    exact: bool | None = None,
+    delay_levels: str | None = None,
+    chunk_bytes: int = CHUNK_BYTES,
+) -> AuditReport:
+    """Everything a store can prove. `exact` None: unless its broker runs, or died without closing it."""
+    began_s = time.monotonic()
+    delays_ms = None if delay_levels is None else DelayLevels.parse(delay_levels).delays_ms
+    look = look_at(Path(store).absolute(), exact=exact, delays_ms=delays_ms)
+    report = AuditReport(f"store {look.store}", look.exact)
+
+    places = _index_files(run, look, report)
+    results = run(look.chunks(chunk_bytes), lambda chunk: check_chunk(look, chunk, places))
+    while again := chunks_again(results):
+        fresh = run(again, lambda chunk: check_chunk(look, chunk, places))
+        ends = {(one.chunk.segment.base, one.chunk.end) for one in fresh}
+        results = [one for one in results if (one.chunk.segment.base, one.chunk.end) not in ends] + fresh
+
+    if not look.exact:  # what retention deleted meanwhile is no fault
+        log_min = min((one.base for one in segments_of(Path(look.store) / "commitlog")), default=0)
+        results = [one for one in results if one.chunk.segment.base >= log_min]
+    else:
+        log_min = look.log_min
+    log_end = check_files(look, results, report)
+    queues = chain_lives(look, results, report)
+    for result in results:
+        report.findings.take(result.findings)
+        report.count(records=result.records, log_bytes=result.record_bytes, transactions_unseen=result.unseen)
+    check_delays(results, DelayLevels.parse(DEFAULT_DELAY_LEVELS).delays_ms, report)
+    _queues(run, look, queues, log_min, log_end, report)
+    _index(look, places, results, log_min, log_end, report)
+    _checkpoint(look, results, log_end, report)
+    report.seconds = time.monotonic() - began_s
+    return report
+
+
+class Runner(Protocol):
+    """Does `work` for each task; the results in the tasks' order."""
+
+    def __call__(self, tasks: Sequence[T], work: Callable[[T], R]) -> list[R]: ...
+
+
+def with_spark(spark: "SparkSession") -> Runner:
+    """One Spark task for each. On a cluster the store's folder must be on every machine under the same path."""
+
+    def run_all(tasks: Sequence[T], work: Callable[[T], R]) -> list[R]:
+        if not tasks:
+            return []
+
+        def run(batches: Iterator[Any]) -> Iterator[Any]:
+            import pyarrow as pa
+
+            for batch in batches:
+                numbers = batch.column(0).to_pylist()
+                values = [pickle.dumps(work(tasks[number])) for number in numbers]
+                columns = [pa.array(numbers, pa.int64()), pa.array(values, pa.binary())]
+                yield pa.RecordBatch.from_arrays(columns, names=["id", "value"])
+
+        frame = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(run, "id long, value binary")
+        rows = sorted(frame.collect(), key=lambda row: int(row.id))
+        return [pickle.loads(row.value) for row in rows]
+
+    return run_all
+
+
+def in_this_process(tasks: Sequence[T], work: Callable[[T], R]) -> list[R]:
+    """Without Spark, one after the other."""
+    return [work(task) for task in tasks]
+
+
+def _index_files(run: Runner, look: StoreLook, report: AuditReport) -> list[IndexPlace]:
+    paths = index_paths(Path(look.store))
+    found = run(paths, lambda path: check_index_file(look, path))
+    report.count(index_files=len(paths))
+    for result in found:
+        report.findings.take(result.findings)
+        report.count(index_entries=result.entries)
+    if not paths and look.segments:
+        if look.checkpoint.index_ms or look.checkpoint.index_offset:
+            report.findings.add(NO_INDEX, "index", 0, "files, as the checkpoint speaks of them", "none")
+        else:
+            report.notes.append("no index files: the index was not checked (messageIndexEnable=false?)")
+    return [result.place for result in found if result.place is not None]
+
+
+def _queues(
+    run: Runner,
+    look: StoreLook,
+    queues: dict[tuple[str, int], QueueSum],
+    log_min: int,
+    log_end: int,
+    report: AuditReport,
+) -> None:
+    there = {(topic, queue) for topic, ids in topic_queues(Path(look.store)).items() for queue in ids}
+    wanted = [QueueTask(*key, queues[key].matched if key in queues else 0) for key in sorted(there)]
+    groups = [wanted[at : at + _QUEUES_IN_TASK] for at in range(0, len(wanted), _QUEUES_IN_TASK)]
+    found = run(groups, lambda group: [check_queue(look, task, log_min, log_end) for task in group])
+    report.count(queues=len(wanted))
+    for result in [one for group in found for one in group]:
+        report.findings.take(result.findings)
+        report.count(queue_entries=result.entries, queue_entries_expired=result.expired)
+    deleted = sum(one.deleted for one in queues.values())
+    if deleted:
+        report.notes.append(f"{deleted:,} records are of topics that were deleted")
+    lagging = sum(one.lagging for one in queues.values())
+    if lagging:
+        report.notes.append(f"{lagging:,} records at the end are not in their queues' files yet")
+
+
+def _index(
+    look: StoreLook,
+    places: list[IndexPlace],
+    results: list[ChunkResult],
+    log_min: int,
+    log_end: int,
+    report: AuditReport,
+) -> None:
+    """What no chunk answers for: entries that point between records, or behind the log."""
+    if not places:
+        return
+    report.count(keys=sum(one.index.keys for one in results))
+    lagging = sum(one.index.lagging for one in results)
+    if lagging:
+        report.notes.append(f"{lagging:,} keys at the end are not in the index files yet")
+    doubled = sum(one.index.doubled for one in results)
+    if doubled:
+        report.notes.append(f"{doubled:,} index entries are there twice, as a RocketMQ that died leaves them")
+    covered = sorted(one.covered for one in results if one.start is not None)
+    at = log_min
+    for low, high in [*covered, (NEVER if look.exact else max(log_end, at), NEVER)]:
+        if low > at:
+            hashes, offsets, _ = entries_between(places, at, low)
+            for hashed, offset in list(zip(hashes.tolist(), offsets.tolist(), strict=True))[:20]:
+                wanted = f"a message at {offset} with a key of hash {hashed}"
+                report.findings.add(NOWHERE, "index", offset, wanted, "none", 0)
+            report.findings.more(NOWHERE, len(hashes))
+        at = max(at, high)
+
+
+def _checkpoint(look: StoreLook, results: list[ChunkResult], log_end: int, report: AuditReport) -> None:
+    if not any(result.records for result in results):
+        return
+    if not look.path("checkpoint").exists():
+        report.findings.add(NO_CHECKPOINT, "checkpoint", 0, "a file", "none")
+        return
+    saved = look.checkpoint
+    newest_ms = max(result.last_store_ms for result in results)
+    if not look.exact:
+        return  # it moves with the log, and was read before
+    for at, (what, value) in enumerate(
+        (("log", saved.physic_ms), ("queues", saved.logics_ms), ("index", saved.index_ms))
+    ):
+        if value > newest_ms:
+            expected = f"{what} safe up to a time not after {newest_ms}"
+            report.findings.add(AHEAD, "checkpoint", 8 * at, expected, value)
+    for what, offset in (("queues", saved.dispatched_offset), ("index", saved.index_offset)):
+        if offset is not None and offset > log_end:
+            report.findings.add(AHEAD, "checkpoint", 64, f"{what} safe up to {log_end} at most", offset)

@@ -1,0 +1,1 @@
+"""`rocketeer spark dead-letters`: what consumers gave up."""

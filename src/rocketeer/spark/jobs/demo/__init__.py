@@ -1,0 +1,1 @@
+"""`rocketeer spark demo`: everything once, on a shop's orders."""

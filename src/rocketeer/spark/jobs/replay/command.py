@@ -1,0 +1,307 @@
+"""`rocketeer spark replay`: messages of a lake, or of a topic's range, sent again into a topic.
+
+What is sent is fixed when a replay begins (`replay_state`); chunk by chunk it is read, made into new messages
+(`replay_rows`) and written effectively once under the replay's id. Killed and started again with its id, it goes
+on in the chunk where it died, and brokers do not store again what they have of it.
+"""
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rocketeer.errors import ConfigError
+from rocketeer.spark.jobs.lake.folder import Lake, chosen_files, read_files
+from rocketeer.spark.jobs.lake.state import Range
+from rocketeer.spark.jobs.progress import Progress
+from rocketeer.spark.jobs.replay.state import (
+    CHUNK_ROWS,
+    Ranges,
+    ReplayState,
+    default_folder,
+    open_replay,
+)
+from rocketeer.spark.jobs.running import Run, job_command, say
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(frozen=True)
+class ReplayTerms:
+    """What to send again, and where. `docs/jobs.md` explains each."""
+
+    nameserver: str
+    lake: "str | Path | None" = None
+    topics: Sequence[str] = ()
+    """Of the lake: only these. Without a lake: the topics to read."""
+    source_nameserver: str | None = None
+    to: str | None = None
+    """The topic to send to; None: each message to its own."""
+    since: datetime | None = None
+    until: datetime | None = None
+    keys: Sequence[str] = ()
+    tags: str | None = None
+    where: str | None = None
+    rate: int | None = None
+    ordered: bool = False
+    delivery: str = "effectively-once"
+    replay_id: str | None = None
+    """Give one to be able to go on after an interruption."""
+    state_folder: "str | Path | None" = None
+    chunk_rows: int = CHUNK_ROWS
+
+    def asked(self) -> dict[str, Any]:
+        """What makes it this replay: with another answer it is another one."""
+        return {
+            "lake": None if self.lake is None else str(Path(self.lake).absolute()),
+            "topics": sorted(self.topics),
+            "to": self.to,
+            "since": None if self.since is None else self.since.isoformat(),
+            "until": None if self.until is None else self.until.isoformat(),
+            "keys": sorted(self.keys),
+            "tags": self.tags,
+            "where": self.where,
+            "ordered": self.ordered,
+        }
+
+    def check(self) -> None:
+        if self.lake is None and not self.topics:
+            raise ConfigError("nothing to replay: give a lake, or the topics to read")
+        if self.rate is not None and self.rate < 1:
+            raise ConfigError(f"rate {self.rate}: give at least 1 message/s")
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """What a replay did, over all its runs."""
+
+    replay_id: str
+    sent: int
+    sent_now: int
+    chunks: int
+
+
+def replay(spark: "SparkSession", terms: ReplayTerms, *, progress: Progress | None = None) -> Replayed:
+    """Send the messages again; returns when brokers have them all.
+
+    `replay(spark, ReplayTerms(nameserver="127.0.0.1:9876", lake="/data/lake", to="Orders", tags="paid"))`
+    """
+    terms.check()
+    lake = None if terms.lake is None else Lake.open(terms.lake)
+    folder = Path(terms.state_folder) if terms.state_folder is not None else None
+    if folder is None:
+        folder = default_folder() if lake is None else lake.meta / "replays"
+    replay_id = terms.replay_id or uuid.uuid4().hex[:12]
+    shown = progress or Progress("replay", quiet=True)
+    with open_replay(folder, replay_id) as file:
+        file.check(terms.asked())
+        if file.state is None:
+            ranges = _topic_ranges(terms) if lake is None else _lake_ranges(lake, terms)
+            file.save(ReplayState(terms.asked(), ranges, terms.chunk_rows))
+        state = file.state
+        assert state is not None
+        before = state.sent
+        count = 0
+        for count, ranges in enumerate(state.chunks(), 1):
+            if count <= state.chunks_done:
+                continue
+            left = state.rows - sum(r.begin - state.ranges[q].begin for q, r in ranges.items())
+            shown.show(state.sent - before, batch=count - 1, lag=left)
+            frame = (
+                _topic_rows(spark, terms, ranges) if lake is None else _lake_rows(spark, lake, terms, ranges)
+            )
+            sent = _send(spark, frame, terms, f"replay-{replay_id}-{count - 1}")
+            state = state.after(sent)
+            file.save(state)
+        shown.show(state.sent - before, batch=count - 1 if count else None, lag=0, last=True)
+        return Replayed(replay_id, state.sent, state.sent - before, count)
+
+
+# --- which messages -------------------------------------------------------------------------------
+
+
+def _lake_ranges(lake: Lake, terms: ReplayTerms) -> Ranges:
+    from rocketeer.model.queue import MessageQueue
+    from rocketeer.spark.jobs.lake.folder import topic_of
+
+    state = lake.state()
+    known = {topic_of(path) for path in state.files}
+    unknown = sorted(set(terms.topics) - known)
+    if unknown:
+        raise ConfigError(
+            f"the lake has no topic {unknown[0]!r}; it has {', '.join(sorted(known)) or 'none'}"
+        )
+    ranges: Ranges = {}
+    for file in chosen_files(state, terms.topics or None, terms.since, terms.until):
+        for part in file.queues:
+            queue = MessageQueue(topic_of(file.path), part.broker, part.queue)
+            before = ranges.get(queue, Range(part.begin, part.end))
+            ranges[queue] = Range(min(before.begin, part.begin), max(before.end, part.end))
+    return dict(sorted(ranges.items()))
+
+
+def _topic_ranges(terms: ReplayTerms) -> Ranges:
+    """As of now: what is replayed into the topic it came from is not replayed again."""
+    from rocketeer.spark.source.bounds import ending_places, starting_places
+    from rocketeer.spark.source.options import parse_options
+    from rocketeer.spark.source.reading import open_view
+
+    given = _source(terms)
+    if terms.since is not None:
+        given["startingTimestamp"] = str(int(terms.since.timestamp() * 1000))
+        given["startingOffsetsByTimestampStrategy"] = "latest"
+    if terms.until is not None:
+        given["endingTimestamp"] = str(int(terms.until.timestamp() * 1000))
+    options = parse_options(given, streaming=False)
+    view = open_view(options)
+    try:
+        queues = view.queues()
+        begins = starting_places(options, view, queues, default="earliest")
+        ends = ending_places(options, view, queues)
+    finally:
+        view.close()
+    return {q: Range(begins[q], ends[q]) for q in sorted(queues) if begins[q] < ends[q]}
+
+
+def _source(terms: ReplayTerms) -> dict[str, str]:
+    return {"nameserver": terms.source_nameserver or terms.nameserver, "subscribe": ",".join(terms.topics)}
+
+
+def _lake_rows(spark: "SparkSession", lake: Lake, terms: ReplayTerms, ranges: Ranges) -> "DataFrame":
+    from rocketeer.model.queue import MessageQueue
+    from rocketeer.spark.jobs.lake.folder import topic_of
+    from rocketeer.spark.jobs.replay.rows import in_ranges
+
+    files = []
+    for file in chosen_files(lake.state(), {queue.topic for queue in ranges}, terms.since, terms.until):
+        parts = [(MessageQueue(topic_of(file.path), p.broker, p.queue), p) for p in file.queues]
+        if any(q in ranges and p.begin < ranges[q].end and ranges[q].begin < p.end for q, p in parts):
+            files.append(file)
+    return in_ranges(spark, read_files(spark, lake, files), ranges)
+
+
+def _topic_rows(spark: "SparkSession", terms: ReplayTerms, ranges: Ranges) -> "DataFrame":
+    import json
+
+    from rocketeer.spark.source.offsets import to_json
+
+    topics = sorted({queue.topic for queue in ranges})
+    assigned: dict[str, dict[str, list[int]]] = {topic: {} for topic in topics}
+    for queue in ranges:
+        assigned[queue.topic].setdefault(queue.broker_name, []).append(queue.queue_id)
+    options = {
+        "nameserver": _source(terms)["nameserver"],
+        "assign": json.dumps(assigned),
+        "startingOffsets": json.dumps(to_json({q: r.begin for q, r in ranges.items()})),
+        "endingOffsets": json.dumps(to_json({q: r.end for q, r in ranges.items()})),
+    }
+    return spark.read.format("rocketmq").options(**options).load()
+
+
+# --- sending --------------------------------------------------------------------------------------
+
+
+def _send(spark: "SparkSession", frame: "DataFrame", terms: ReplayTerms, write_id: str) -> int:
+    """One chunk; how many messages."""
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as f
+
+    from rocketeer.spark.jobs.replay import rows
+
+    picked = rows.chosen(
+        frame, since=terms.since, until=terms.until, keys=terms.keys, tags=terms.tags, where=terms.where
+    )
+    counted = Observation()
+    messages = rows.to_messages(picked, ordered=terms.ordered).observe(
+        counted, f.count(f.lit(1)).alias("rows")
+    )
+    options = {"nameserver": terms.nameserver, "delivery": terms.delivery}
+    if terms.to is not None:
+        options["topic"] = terms.to
+    if terms.delivery == "effectively-once":
+        options |= {"idColumn": rows.ROW_ID, "writeId": write_id}
+    else:
+        messages = messages.drop(rows.ROW_ID)
+    if terms.rate is not None:
+        tasks = rows.tasks_at(terms.rate, spark.sparkContext.defaultParallelism)
+        messages = messages.coalesce(tasks)
+        options |= rows.rate_options(terms.rate, tasks)
+    messages.write.format("rocketmq").options(**options).mode("append").save()
+    return int(counted.get["rows"])
+
+
+@job_command(goes_on=True)
+def command(
+    run: Run,
+    to: Annotated[
+        str | None, typer.Option(metavar="TOPIC", help="Where to.  [default: each to its own topic]")
+    ] = None,
+    lake: Annotated[Path | None, typer.Option(help="Replay from this lake.")] = None,
+    topic: Annotated[
+        list[str] | None, typer.Option("-t", "--topic", help="From this topic, or only this one of the lake.")
+    ] = None,
+    source: Annotated[
+        str | None, typer.Option(metavar="ADDR", help="Name server of the topics to read, if it is another.")
+    ] = None,
+    since: Annotated[
+        datetime | None, typer.Option(help="Stored then or later, UTC: 2026-11-15T13:00:00")
+    ] = None,
+    until: Annotated[datetime | None, typer.Option(help="Stored before, UTC.")] = None,
+    key: Annotated[
+        list[str] | None, typer.Option("-k", "--key", help="With this key; may be repeated.")
+    ] = None,
+    tag: Annotated[str | None, typer.Option(help="With this tag: paid, or 'paid || sent'.")] = None,
+    where: Annotated[
+        str | None, typer.Option(help="A condition on the columns: \"properties['region'] = 'eu'\"")
+    ] = None,
+    rate: Annotated[int | None, typer.Option(min=1, help="At most so many messages/s.")] = None,
+    ordered: Annotated[
+        bool, typer.Option("--ordered", help="Messages of one queue go to one queue, in order.")
+    ] = False,
+    at_least_once: Annotated[
+        bool, typer.Option("--at-least-once", help="For brokers other than Rocketeer's; may send some twice.")
+    ] = False,
+    id: Annotated[
+        str | None, typer.Option(help="The replay's name: with it, an interrupted one goes on.")
+    ] = None,
+    state: Annotated[
+        Path | None, typer.Option(help="Where progress is noted.  [default: in the lake, or ~/.local/state]")
+    ] = None,
+) -> None:
+    """Send messages of a lake or a topic again; an interrupted replay goes on without duplicates."""
+    replay_id = id or uuid.uuid4().hex[:12]
+    terms = ReplayTerms(
+        nameserver=run.needed_nameserver(),
+        lake=lake,
+        topics=topic or (),
+        source_nameserver=source,
+        to=to,
+        since=_utc(since),
+        until=_utc(until),
+        keys=key or (),
+        tags=tag,
+        where=where,
+        rate=rate,
+        ordered=ordered,
+        delivery="at-least-once" if at_least_once else "effectively-once",
+        replay_id=replay_id,
+        state_folder=state,
+    )
+    terms.check()
+    if id is None:
+        say(f"replay {replay_id}: if it is interrupted, go on with --id {replay_id}")
+    with run.spark("replay") as spark:
+        done = replay(spark, terms, progress=Progress("replay", quiet=run.quiet))
+    earlier = f" ({done.sent - done.sent_now:,} of them before)" if done.sent != done.sent_now else ""
+    say(f"replay {replay_id} is complete: {done.sent:,} messages sent{earlier}")
+
+
+def _utc(time: datetime | None) -> datetime | None:
+    from datetime import UTC
+
+    return None if time is None else time.replace(tzinfo=UTC)

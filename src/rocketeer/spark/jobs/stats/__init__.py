@@ -1,0 +1,1 @@
+"""`rocketeer spark stats`: measures of messages, as tables, JSON or one HTML page."""

@@ -1,0 +1,1 @@
+"""`rocketeer spark trace`: the lives of messages."""

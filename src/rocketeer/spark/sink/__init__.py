@@ -1,0 +1,1 @@
+"""Writing: from Arrow to requests per queue, sent until stored; at least once or effectively once."""

@@ -1,0 +1,116 @@
+"""The sink's options, typed: texts from Spark in, a checked value out. A wrong or unknown one is named."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Final
+
+from rocketeer.client.core.config import validate_group
+from rocketeer.errors import ConfigError
+from rocketeer.record.flags import Compression
+from rocketeer.spark.source.options import _count, _duration_ms, _flag, _size_bytes, _text
+
+AT_LEAST_ONCE: Final = "at-least-once"
+EFFECTIVELY_ONCE: Final = "effectively-once"
+WRITE_ID_CHARS_MAX: Final = 100
+
+# What Spark itself hands to a sink beside the user's options.
+_OF_SPARK: Final = frozenset({"path", "checkpointlocation", "queryname", "outputmode", "truncate", "numrows"})
+
+
+def _one_of(*words: str) -> Callable[[str, str], str]:
+    def parse(name: str, text: str) -> str:
+        word = text.strip().lower()
+        if word not in words:
+            raise ConfigError(f"option {name!r} is {text!r}: write {' or '.join(words)}")
+        return word
+
+    return parse
+
+
+def _group(name: str, text: str) -> str:
+    validate_group(text.strip())
+    return text.strip()
+
+
+def _packing(name: str, text: str) -> Compression | None:
+    word = _one_of("none", "zlib", "lz4", "zstd")(name, text)
+    return None if word == "none" else Compression[word.upper()]
+
+
+def _write_id(name: str, text: str) -> str:
+    word = _text(name, text)
+    if len(word) > WRITE_ID_CHARS_MAX or not word.isprintable() or " " in word:
+        raise ConfigError(
+            f"option {name!r} is {text[:40]!r}: write up to {WRITE_ID_CHARS_MAX} characters without spaces"
+        )
+    return word
+
+
+def _option(name: str, parse: Callable[[str, str], Any], default: Any = None) -> Any:
+    return field(default=default, metadata={"name": name, "parse": parse})
+
+
+@dataclass(frozen=True)
+class SinkOptions:
+    """Where to write, and how. `docs/spark-sink.md` explains each."""
+
+    nameserver: str = _option("nameserver", _text, "")
+    topic: str | None = _option("topic", _text)
+    producer_group: str = _option("producerGroup", _group, "SPARK_SINK")
+    delivery: str = _option("delivery", _one_of(AT_LEAST_ONCE, EFFECTIVELY_ONCE), AT_LEAST_ONCE)
+    write_id: str | None = _option("writeId", _write_id)
+    id_column: str | None = _option("idColumn", _text)
+    check_first: bool | None = _option("checkFirst", _flag)
+    spool_bytes: int = _option("spoolBytes", _size_bytes, 64 << 20)
+    batch_bytes: int = _option("batchBytes", _size_bytes, 1 << 20)
+    batch_rows: int = _option("batchRows", _count(1), 1000)
+    rows_per_s_max: int | None = _option("maxRowsPerSecond", _count(1))
+    message_bytes_max: int = _option("maxMessageBytes", _size_bytes, 4 << 20)
+    in_flight_bytes: int = _option("inFlightBytes", _size_bytes, 16 << 20)
+    send_timeout_ms: int = _option("sendTimeout", _duration_ms, 10_000)
+    send_retries: int = _option("sendRetries", _count(0), 10)
+    compression: Compression | None = _option("compression", _packing)  # noqa: RUF009 as all the others
+    compress_over_bytes: int = _option("compressOver", _size_bytes, 4096)
+    reserved_properties: str = _option("reservedProperties", _one_of("fail", "drop"), "fail")
+
+    @property
+    def effectively_once(self) -> bool:
+        return self.delivery == EFFECTIVELY_ONCE
+
+    @property
+    def checks_first(self) -> bool:
+        """Whether a task sends nothing before it has seen and checked all its rows."""
+        return self.effectively_once if self.check_first is None else self.check_first
+
+
+_BY_NAME: Final = {part.metadata["name"].lower(): part for part in fields(SinkOptions)}
+
+
+def option_names() -> list[str]:
+    return [part.metadata["name"] for part in fields(SinkOptions)]
+
+
+def parse_sink_options(given: Mapping[str, str], *, streaming: bool) -> SinkOptions:
+    """Checked options; ConfigError names the first that is unknown, unreadable or does not fit the others."""
+    values: dict[str, Any] = {}
+    for name, text in given.items():
+        known = _BY_NAME.get(name.lower())
+        if known is not None:
+            values[known.name] = known.metadata["parse"](known.metadata["name"], text)
+        elif name.lower() not in _OF_SPARK:
+            raise ConfigError(f"option {name!r} is unknown to the sink; it knows {', '.join(option_names())}")
+    options = SinkOptions(**values)
+    if not options.nameserver:
+        raise ConfigError("option 'nameserver' is needed: write host:9876, several with ;")
+    if options.batch_bytes > options.message_bytes_max:
+        raise ConfigError(
+            f"option 'batchBytes' ({options.batch_bytes}) is above 'maxMessageBytes' "
+            f"({options.message_bytes_max}): a broker counts a batch as one message"
+        )
+    if not options.effectively_once:
+        for name, value in (("writeId", options.write_id), ("idColumn", options.id_column)):
+            if value is not None:
+                raise ConfigError(f"option {name!r} has no effect unless delivery is {EFFECTIVELY_ONCE}")
+    elif streaming and options.write_id is not None:
+        raise ConfigError("option 'writeId' is for batch writes: a stream has its query id and batch number")
+    return options

@@ -1,0 +1,215 @@
+"""Requests in, stored messages out: many on the way at a time, each tried again until stored or out of tries.
+
+`submit` is called by the task's thread and waits while too many bytes are on the way; all else runs on the client's
+loop. The first failure stops the task: what was submitted after it is not sent.
+"""
+
+import asyncio
+import logging
+import threading
+from dataclasses import dataclass
+from typing import Final
+
+from rocketeer.client.core.selectors import next_queue
+from rocketeer.client.plans.replies import refused
+from rocketeer.client.plans.send import STORED
+from rocketeer.errors import (
+    BrokerRefused,
+    ClientError,
+    NoBroker,
+    NoNameServer,
+    NoRoute,
+    RemotingError,
+    RocketeerError,
+)
+from rocketeer.model.queue import MessageQueue
+from rocketeer.model.topic import AUTO_CREATE_TOPIC
+from rocketeer.protocol.codes import RequestCode, ResponseCode
+from rocketeer.protocol.command import Command
+from rocketeer.spark.sink.client import SinkClient, backoffs
+from rocketeer.spark.sink.options import SinkOptions
+from rocketeer.spark.sink.requests import Request
+from rocketeer.spark.sink.rows import BadRow, row_label
+
+log = logging.getLogger(__name__)
+
+_SEND: Final = int(RequestCode.SEND_MESSAGE_V2)
+_SEND_BATCH: Final = int(RequestCode.SEND_BATCH_MESSAGE)
+_SUCCESS: Final = int(ResponseCode.SUCCESS)
+_ILLEGAL: Final = int(ResponseCode.MESSAGE_ILLEGAL)
+# Tomorrow's answer may be another: the broker is starting, stopping, full or busy.
+_PASSING: Final = frozenset(
+    {
+        int(ResponseCode.SYSTEM_ERROR),
+        int(ResponseCode.SYSTEM_BUSY),
+        int(ResponseCode.SERVICE_NOT_AVAILABLE),
+    }
+)
+
+
+class WriteFailed(ClientError):
+    """A request that was not stored; the text names its first row and what the broker or the network said."""
+
+
+@dataclass
+class Counts:
+    """What was stored."""
+
+    rows: int = 0
+    requests: int = 0
+    body_bytes: int = 0
+    retried: int = 0
+    less_durable: int = 0
+    """Stored, but the broker's disk or slave had not confirmed it in time."""
+
+
+class SinkSender:
+    """One per task."""
+
+    def __init__(self, client: SinkClient, options: SinkOptions, partition: int) -> None:
+        self._client = client
+        self._options = options
+        self._partition = partition
+        self._timeout_s = options.send_timeout_ms / 1000
+        self._room = threading.Condition()
+        self._on_the_way = 0
+        self._failure: BaseException | None = None
+        self._turns: dict[MessageQueue, asyncio.Lock] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.counts = Counts()
+
+    # --- the task's thread -------------------------------------------------------------------
+
+    def submit(self, request: Request) -> None:
+        """Have it sent; waits for room, and raises what went wrong with an earlier one."""
+        size = len(request.body)
+        limit = self._options.in_flight_bytes
+        with self._room:
+            # A request larger than the limit goes when it has the way for itself.
+            self._room.wait_for(
+                lambda: self._failure is not None or not self._on_the_way or self._on_the_way + size <= limit
+            )
+            self._raise_failure()
+            self._on_the_way += size
+        self._client.thread.post(lambda: self._begin(request))
+
+    def finish(self) -> Counts:
+        """Wait until everything submitted is stored; raises what went wrong."""
+        with self._room:
+            self._room.wait_for(lambda: self._failure is not None or not self._on_the_way)
+            self._raise_failure()
+        return self.counts
+
+    def abandon(self) -> None:
+        """Send nothing more; what is on the way may still be stored."""
+        with self._room:
+            if self._failure is None:
+                self._failure = WriteFailed("the task ended before its rows were sent")
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    # --- the loop ----------------------------------------------------------------------------
+
+    def _begin(self, request: Request) -> None:
+        task = asyncio.get_running_loop().create_task(self._deliver(request))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _deliver(self, request: Request) -> None:
+        size = len(request.body)
+        failure: BaseException | None = None
+        try:
+            if request.ordered:
+                assert request.queue is not None
+                # asyncio's lock is fair, and deliveries begin in the order of submission.
+                async with self._turns.setdefault(request.queue, asyncio.Lock()):
+                    await self._store(request)
+            else:
+                await self._store(request)
+        except BaseException as error:
+            failure = error
+        with self._room:
+            self._on_the_way -= size
+            if failure is not None and self._failure is None:
+                self._failure = failure
+            self._room.notify_all()
+
+    async def _store(self, request: Request) -> None:
+        """Send it until it is stored. A batch that is refused as a whole is halved until the bad row is alone."""
+        queue = request.queue
+        failed_broker: str | None = None
+        for backoff_s in (*backoffs(self._options.send_retries), None):
+            if self._failure is not None:
+                return
+            try:
+                if request.queue is None:
+                    queue = await self._any_queue(request.topic, failed_broker)
+                assert queue is not None
+                await self._ask(request, queue)
+                return
+            except (RemotingError, NoBroker, NoNameServer, NoRoute, BrokerRefused) as error:
+                if isinstance(error, BrokerRefused) and error.code == _ILLEGAL and len(request.rows) > 1:
+                    break
+                lasting = isinstance(error, BrokerRefused) and error.code not in _PASSING
+                if lasting or backoff_s is None:
+                    raise self._named(request, error) from error
+                failed_broker = queue.broker_name if queue is not None else None
+                self.counts.retried += 1
+                log.warning("send tried again topic=%s queue=%s error=%s", request.topic, queue, error)
+            await asyncio.sleep(backoff_s)
+            await self._refresh(request.topic)
+        for half in request.halves():
+            await self._store(half)
+
+    async def _any_queue(self, topic: str, failed_broker: str | None) -> MessageQueue:
+        known = await self._client.route(topic)
+        if not known.publish:
+            raise NoBroker(topic, None, "has no queue that can be written to")
+        return next_queue(known, failed_broker)
+
+    async def _ask(self, request: Request, queue: MessageQueue) -> None:
+        address = self._client.routes.master(queue.broker_name)
+        if address is None:
+            raise NoBroker(request.topic, queue.broker_name, "is not known, or has no master that is up")
+        reply = await self._client.remoting.invoke(address, self._command(request, queue), self._timeout_s)
+        if reply.code not in STORED:
+            raise refused(reply, f"{queue.broker_name} ({address})", queue)
+        counts = self.counts
+        counts.rows += len(request.rows)
+        counts.requests += 1
+        counts.body_bytes += len(request.body)
+        if reply.code != _SUCCESS:
+            counts.less_durable += len(request.rows)
+
+    def _command(self, request: Request, queue: MessageQueue) -> Command:
+        ext = {
+            "a": self._options.producer_group,
+            "b": request.topic,
+            "c": AUTO_CREATE_TOPIC,
+            "d": "4",
+            "e": str(queue.queue_id),
+            "f": str(request.sys_flag),
+            "g": str(self._client.clock.now_ms()),
+            "h": "0",
+            "i": "WAIT\x01true" if request.batch else request.properties.decode(),
+            "j": "0",
+            "k": "false",
+            "m": "true" if request.batch else "false",
+            "n": queue.broker_name,
+        }
+        return Command(code=_SEND_BATCH if request.batch else _SEND, ext=ext, body=request.body)
+
+    async def _refresh(self, topic: str) -> None:
+        try:
+            await self._client.route(topic, fresh=True)
+        except RocketeerError as error:
+            log.warning("route not refreshed topic=%s error=%s", topic, error)
+
+    def _named(self, request: Request, error: Exception) -> RocketeerError:
+        label = row_label(self._partition, request.rows[0], keys=request.keys())
+        more = f" and {len(request.rows) - 1} more rows" if len(request.rows) > 1 else ""
+        if isinstance(error, BrokerRefused) and error.code == _ILLEGAL:
+            return BadRow(f"{label} was refused: {error}")
+        return WriteFailed(f"{label}{more} not stored in topic {request.topic!r}: {error}")

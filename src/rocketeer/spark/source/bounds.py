@@ -1,0 +1,95 @@
+"""From options to places: where a read begins and ends, with the precedence of Spark's own sources.
+
+A timestamp for all queues comes before timestamps per queue, these before offsets.
+"""
+
+from collections.abc import Iterable
+
+from rocketeer.errors import ConfigError
+from rocketeer.model.queue import MessageQueue
+from rocketeer.spark.source.offsets import EARLIEST, LATEST, Places
+from rocketeer.spark.source.options import SourceOptions, Where
+from rocketeer.spark.source.view import View
+
+
+def starting_places(
+    options: SourceOptions, view: View, queues: Iterable[MessageQueue], *, default: str
+) -> Places:
+    """Where each queue begins; `default` (earliest or latest) is for queues no option speaks of."""
+    queues = sorted(queues)
+    if options.starting_timestamp is not None:
+        times = dict.fromkeys(queues, options.starting_timestamp)
+        return _by_times("startingTimestamp", options, view, queues, times, default)
+    if options.starting_offsets_by_timestamp is not None:
+        times = options.starting_offsets_by_timestamp
+        return _by_times("startingOffsetsByTimestamp", options, view, queues, times, default)
+    where = options.starting_offsets or default
+    return _by_offsets("startingOffsets", view, queues, where, default)
+
+
+def ending_places(options: SourceOptions, view: View, queues: Iterable[MessageQueue]) -> Places:
+    """Where each queue ends, not included. A time nothing was stored after means: all there is."""
+    queues = sorted(queues)
+    if options.ending_timestamp is not None:
+        times = dict.fromkeys(queues, options.ending_timestamp)
+    elif options.ending_offsets_by_timestamp is not None:
+        times = options.ending_offsets_by_timestamp
+        _check_known("endingOffsetsByTimestamp", times, queues)
+    else:
+        return _by_offsets("endingOffsets", view, queues, options.ending_offsets, "latest")
+    highs = view.highs(queues)
+    for queue in queues:
+        if queue in times:
+            found = view.first_at(queue, times[queue])
+            highs[queue] = highs[queue] if found is None else found
+    return highs
+
+
+def _by_times(
+    option: str,
+    options: SourceOptions,
+    view: View,
+    queues: list[MessageQueue],
+    times: Places,
+    default: str,
+) -> Places:
+    _check_known(option, times, queues)
+    places = _by_offsets(option, view, [queue for queue in queues if queue not in times], default, default)
+    latest: list[MessageQueue] = []
+    for queue in queues:
+        if queue in times:
+            found = view.first_at(queue, times[queue])
+            if found is not None:
+                places[queue] = found
+            elif options.timestamp_strategy == "latest":
+                latest.append(queue)
+            else:
+                raise ConfigError(
+                    f"option {option!r}: queue {queue.queue_id} of {queue.topic!r} on {queue.broker_name!r} has "
+                    f"no message stored at {times[queue]} ms or later; give an earlier time, or set "
+                    "startingOffsetsByTimestampStrategy to latest"
+                )
+    return {**places, **view.highs(latest)}
+
+
+def _by_offsets(option: str, view: View, queues: list[MessageQueue], where: Where, default: str) -> Places:
+    if isinstance(where, dict):
+        _check_known(option, where, queues)
+        named = where
+    else:
+        named = {}
+        default = where
+    marks = {queue: named.get(queue, EARLIEST if default == "earliest" else LATEST) for queue in queues}
+    lows = view.lows([queue for queue, mark in marks.items() if mark == EARLIEST])
+    highs = view.highs([queue for queue, mark in marks.items() if mark == LATEST])
+    return {queue: lows.get(queue, highs.get(queue, mark)) for queue, mark in marks.items()}
+
+
+def _check_known(option: str, named: Places, queues: Iterable[MessageQueue]) -> None:
+    unknown = sorted(set(named) - set(queues))
+    if unknown:
+        queue = unknown[0]
+        raise ConfigError(
+            f"option {option!r} names queue {queue.queue_id} of topic {queue.topic!r} on {queue.broker_name!r}, "
+            "which is not among those to read"
+        )

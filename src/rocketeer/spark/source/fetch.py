@@ -1,0 +1,267 @@
+"""The executor's side of a wire read: pulls a range of a queue from its broker, replies in order, in large pieces.
+
+Our broker answers with megabytes: while one reply arrives, the next request is already under way (its offset stands
+in the head of the reply). A Java broker answers with 32 messages at most: then several such chains run side by side,
+each over 32 offsets.
+"""
+
+import logging
+import time
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from rocketeer.client.core.nameservers import NameServers
+from rocketeer.client.core.routes import RouteCache
+from rocketeer.client.discovery import discover
+from rocketeer.client.plans.replies import refused
+from rocketeer.client.plans.routes import find_route
+from rocketeer.client.sync.driver import BlockingDriver
+from rocketeer.errors import BadHeader, BrokerRefused, RemotingError, RocketeerError
+from rocketeer.model.queue import MessageQueue
+from rocketeer.protocol.codes import ResponseCode
+from rocketeer.protocol.command import Command
+from rocketeer.spark.source import wire
+from rocketeer.spark.source.planning import Loss, QueueRange
+from rocketeer.spark.source.pulls import CAPPED_COUNT, LARGE, PullTerms, pull_command
+
+log = logging.getLogger(__name__)
+
+CHAINS: Final = 16
+"""How many capped pulls are under way at a time."""
+GATHER_BYTES: Final = 4 << 20
+"""Small replies are put together to about this size before they are decoded."""
+
+_OUTCOMES: Final = frozenset(
+    {
+        ResponseCode.SUCCESS,
+        ResponseCode.PULL_NOT_FOUND,
+        ResponseCode.PULL_RETRY_IMMEDIATELY,
+        ResponseCode.PULL_OFFSET_MOVED,
+    }
+)
+_TRY_AGAIN: Final = frozenset(
+    {ResponseCode.SYSTEM_BUSY, ResponseCode.SYSTEM_ERROR, ResponseCode.TOPIC_NOT_EXIST}
+)
+
+
+class DataLost(RocketeerError):
+    """Messages that were to be read are not there any more, and `failOnDataLoss` is true."""
+
+    def __init__(self, losses: list[Loss]) -> None:
+        super().__init__(
+            "; ".join(str(loss) for loss in losses)
+            + ". Set the option failOnDataLoss to false to go on with what exists"
+        )
+
+
+class _BehindTheEnd(RemotingError):
+    """The broker does not have the messages yet: a slave that lags gets them, otherwise they are lost."""
+
+    def __init__(self, loss: Loss) -> None:
+        super().__init__(str(loss))
+        self.loss = loss
+
+
+@dataclass(slots=True)
+class _Chain:
+    """One sub-range being pulled: requests follow each other, each from where the reply before ended."""
+
+    at: int
+    end: int
+    opaque: int = 0
+    done: bool = False
+
+
+class RangeFetch:
+    """Yields bodies with the messages of a range. One per range and attempt; lives in the task's thread."""
+
+    def __init__(self, terms: PullTerms, wanted: QueueRange, connection: wire.Wire) -> None:
+        self._terms = terms
+        self._wanted = wanted
+        self._wire = connection
+        self.reached = wanted.begin
+        """Everything below was yielded."""
+        self._large = True
+        """Until a reply shows that the broker knows nothing of it."""
+
+    def bodies(self) -> Iterator[bytearray]:
+        """In order. Raises RemotingError, BrokerRefused, DataLost; `reached` tells where to go on."""
+        chain = _Chain(self.reached, self._wanted.end)
+        self._ask(chain)
+        while not chain.done:
+            begin = chain.at
+            body = self._receive(chain)
+            if not self._large:
+                yield from self._capped(chain, body)
+                return
+            self.reached = chain.at
+            if body:
+                yield body
+            elif chain.at == begin and not chain.done:
+                time.sleep(0)  # nothing there yet: asked again by _next, which counts
+
+    def _capped(self, first: _Chain, body: bytearray) -> Iterator[bytearray]:
+        """Go on with a broker that gives 32 at a time; the first reply has come already, its chain is under way."""
+        end = self._wanted.end
+        if not first.done:
+            self._receive_and_drop(first)
+        at = self.reached = first.at
+        if body:
+            yield body
+        # With a filter nobody knows beforehand how far 32 messages reach: one chain then.
+        step = end - at if self._terms.is_filtered else CAPPED_COUNT
+        chains: deque[tuple[_Chain, list[bytearray]]] = deque()
+        by_opaque: dict[int, tuple[_Chain, list[bytearray]]] = {}
+        gathered = bytearray()
+        while at < end or chains:
+            while at < end and len(chains) < CHAINS:
+                chain = _Chain(at, min(at + step, end))
+                pair: tuple[_Chain, list[bytearray]] = (chain, [])
+                self._ask(chain)
+                by_opaque[chain.opaque] = pair
+                chains.append(pair)
+                at = chain.end
+            head, came = self._wire.receive(self._terms.timeout_s)
+            pair = by_opaque.pop(head.opaque)
+            chain, parts = pair
+            self._next(chain, head)
+            if came:
+                parts.append(came)
+            if not chain.done:
+                by_opaque[chain.opaque] = pair
+            while chains:
+                chain, parts = chains[0]
+                for part in parts:
+                    gathered += part
+                parts.clear()
+                if not chain.done:
+                    break
+                chains.popleft()
+            if len(gathered) >= GATHER_BYTES:
+                self.reached = chains[0][0].at if chains else at
+                yield gathered
+                gathered = bytearray()
+        self.reached = end
+        if gathered:
+            yield gathered
+
+    def _receive_and_drop(self, chain: _Chain) -> None:
+        """The reply that was asked for before the broker turned out to be capped: it would only be in the way."""
+        opaque = chain.opaque
+        while True:
+            head, _ = self._wire.receive(self._terms.timeout_s)
+            if head.opaque == opaque:
+                return
+
+    def _ask(self, chain: _Chain) -> None:
+        large = self._terms.large_bytes if self._large else None
+        command = pull_command(
+            self._terms, self._wanted.queue, chain.at, chain.end - chain.at, large_bytes=large
+        )
+        chain.opaque = command.opaque
+        self._wire.send(command, self._terms.timeout_s)
+
+    def _receive(self, chain: _Chain) -> bytearray:
+        def on_head(head: Command) -> None:
+            if head.opaque == chain.opaque:
+                self._next(chain, head)
+
+        while True:
+            opaque = chain.opaque
+            head, body = self._wire.receive(self._terms.timeout_s, on_head)
+            if head.opaque == opaque:
+                return body
+
+    def _next(self, chain: _Chain, head: Command) -> None:
+        """Move the chain on by a reply's head, and ask for what follows."""
+        queue = self._wanted.queue
+        if head.code not in _OUTCOMES:
+            raise refused(head, f"{queue.broker_name} ({self._wire.address})", queue)
+        if head.code == ResponseCode.SUCCESS and LARGE not in head.ext:
+            self._large = False
+        try:
+            after, low, high = (int(head.ext[name]) for name in ("nextBeginOffset", "minOffset", "maxOffset"))
+        except (KeyError, ValueError):
+            raise BadHeader(
+                f"the answer of {self._wire.address} to a pull of {queue} lacks an offset"
+            ) from None
+        if head.code == ResponseCode.PULL_OFFSET_MOVED or after <= chain.at:
+            after = self._missing(chain, low, high)
+        chain.at = min(after, chain.end)
+        if chain.at >= chain.end:
+            chain.done = True
+        else:
+            self._ask(chain)
+
+    def _missing(self, chain: _Chain, low: int, high: int) -> int:
+        """Where to go on when the broker has no message at the chain's offset."""
+        queue = self._wanted.queue
+        if high <= chain.at:
+            raise _BehindTheEnd(Loss(queue, chain.at, self._wanted.end, f"the queue ends at {high}"))
+        after = max(low, chain.at + 1)
+        loss = Loss(
+            queue, chain.at, min(after, chain.end), f"the oldest one still there is {low} (retention)"
+        )
+        if self._terms.fail_on_data_loss:
+            raise DataLost([loss])
+        log.warning("data lost: %s", loss)
+        return after
+
+
+def fetch_range(terms: PullTerms, wanted: QueueRange, address: str) -> Iterator[bytearray]:
+    """The bodies of all replies, tried again as often as the options say; each message comes once."""
+    tries = 0
+    while wanted.records > 0:
+        reached = wanted.begin
+        try:
+            connection = wire.borrow(address)
+            fetch = RangeFetch(terms, wanted, connection)
+            try:
+                for body in fetch.bodies():
+                    reached = fetch.reached
+                    yield body
+                    tries = 0
+            except GeneratorExit:
+                connection.close()
+                raise
+            except BaseException:
+                reached = fetch.reached
+                connection.close()
+                raise
+            wire.give_back(connection)
+            return
+        except (RemotingError, BrokerRefused) as error:
+            if isinstance(error, BrokerRefused) and error.code not in _TRY_AGAIN:
+                raise
+            wire.forget(address)
+            tries += 1
+            if tries > terms.retries:
+                if not isinstance(error, _BehindTheEnd):
+                    raise
+                if terms.fail_on_data_loss:
+                    raise DataLost([error.loss]) from None
+                log.warning("data lost: %s", error.loss)
+                return
+            log.warning(
+                "fetch failed, trying again queue=%s reached=%d error=%s", wanted.queue, reached, error
+            )
+            time.sleep(terms.retry_interval_s)
+            wanted = QueueRange(wanted.queue, reached, wanted.end)
+            address = _address_now(terms, wanted.queue, address)
+
+
+def _address_now(terms: PullTerms, queue: MessageQueue, before: str) -> str:
+    """Where the broker is after a failure: it may have come back elsewhere, or a slave may serve its queues."""
+    driver = BlockingDriver()
+    routes = RouteCache()
+    try:
+        nameservers = NameServers(discover(terms.nameserver))
+        driver.run(find_route(queue.topic, routes, nameservers, terms.timeout_s))
+    except RocketeerError:
+        return before
+    finally:
+        driver.close()
+    found = routes.address(queue.broker_name)
+    return found.address if found is not None else before

@@ -1,0 +1,233 @@
+"""The source's options, typed: texts from Spark in, a checked value out. A wrong or unknown one is named."""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Final, TypeAlias
+
+from rocketeer.errors import ConfigError
+from rocketeer.model.queue import MessageQueue
+from rocketeer.model.subscription import SQL92, SUB_ALL, TAG, parse_tags
+from rocketeer.spark.source.offsets import EARLIEST, LATEST, Places, parse_assign, parse_places
+
+FORMAT: Final = "rocketmq"
+
+Where: TypeAlias = str | Places
+"""`earliest`, `latest`, or places per queue."""
+
+_DURATION: Final = re.compile(r"([0-9]+)\s*(ms|s|m|h|d|)")
+_DURATION_MS: Final = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_SIZE: Final = re.compile(r"([0-9]+)\s*([bkmg]?)b?")
+_SIZE_BYTES: Final = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+
+
+def _text(name: str, text: str) -> str:
+    if not text.strip():
+        raise ConfigError(f"option {name!r} is empty")
+    return text.strip()
+
+
+def _topics(name: str, text: str) -> tuple[str, ...]:
+    topics = tuple(dict.fromkeys(topic for part in text.split(",") if (topic := part.strip())))
+    if not topics:
+        raise ConfigError(f"option {name!r} names no topic: write Orders,Payments")
+    return topics
+
+
+def _pattern(name: str, text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise ConfigError(f"option {name!r}: {text!r} is no regular expression: {error}") from None
+    return _text(name, text)
+
+
+def _tags(name: str, text: str) -> str:
+    try:
+        parse_tags(text)
+    except ValueError as error:
+        raise ConfigError(f"option {name!r}: {error}") from None
+    return _text(name, text)
+
+
+def _flag(name: str, text: str) -> bool:
+    if text.strip().lower() not in ("true", "false"):
+        raise ConfigError(f"option {name!r} is {text!r}: write true or false")
+    return text.strip().lower() == "true"
+
+
+def _count(lowest: int) -> Callable[[str, str], int]:
+    def parse(name: str, text: str) -> int:
+        if not (text.strip().isascii() and text.strip().isdigit()) or int(text) < lowest:
+            raise ConfigError(f"option {name!r} is {text!r}: write a whole number from {lowest} on")
+        return int(text)
+
+    return parse
+
+
+def _duration_ms(name: str, text: str) -> int:
+    match = _DURATION.fullmatch(text.strip().lower())
+    if match is None:
+        raise ConfigError(f"option {name!r} is {text!r}: write a time like 500ms, 10s, 15m (a number is ms)")
+    return int(match[1]) * _DURATION_MS[match[2]]
+
+
+def _size_bytes(name: str, text: str) -> int:
+    match = _SIZE.fullmatch(text.strip().lower())
+    if match is None or int(match[1]) == 0:
+        raise ConfigError(f"option {name!r} is {text!r}: write a size like 64m or 1g (a number is bytes)")
+    return int(match[1]) * _SIZE_BYTES[match[2]]
+
+
+def _where(allowed: tuple[str, ...], lowest: int) -> Callable[[str, str], Where]:
+    def parse(name: str, text: str) -> Where:
+        if text.strip().lower() in ("earliest", "latest"):
+            word = text.strip().lower()
+            if word not in allowed:
+                raise ConfigError(f"option {name!r} cannot be {word!r} here: nothing would be read")
+            return word
+        words = " or ".join(allowed)
+        marks = (
+            "an offset, -2 (earliest) or -1 (latest)" if lowest == EARLIEST else "an offset or -1 (latest)"
+        )
+        if not text.strip().startswith("{"):
+            raise ConfigError(f"option {name!r} is {text!r}: write {words} or JSON with offsets per queue")
+        return parse_places(name, text, what=marks, lowest=lowest)
+
+    return parse
+
+
+def _times(name: str, text: str) -> Places:
+    return parse_places(name, text, what="a time in ms", lowest=0)
+
+
+def _strategy(name: str, text: str) -> str:
+    if text.strip().lower() not in ("error", "latest"):
+        raise ConfigError(f"option {name!r} is {text!r}: write error or latest")
+    return text.strip().lower()
+
+
+def _option(name: str, parse: Callable[[str, str], Any], default: Any = None) -> Any:
+    return field(default=default, metadata={"name": name, "parse": parse})
+
+
+_start: Final = _where(("earliest", "latest"), EARLIEST)
+_end: Final = _where(("latest",), LATEST)
+_some: Final = _count(1)
+_any: Final = _count(0)
+
+
+@dataclass(frozen=True)
+class SourceOptions:
+    """What to read, and how. `docs/spark.md` explains each."""
+
+    nameserver: str | None = _option("nameserver", _text)
+    store_path: str | None = _option("storePath", _text)
+    broker_name: str = _option("brokerName", _text, "broker-a")
+    assign: frozenset[MessageQueue] | None = _option("assign", parse_assign)
+    subscribe: tuple[str, ...] | None = _option("subscribe", _topics)
+    subscribe_pattern: str | None = _option("subscribePattern", _pattern)
+    tags: str | None = _option("tags", _tags)
+    sql: str | None = _option("sql", _text)
+    starting_offsets: Where | None = _option("startingOffsets", _start)  # noqa: RUF009
+    ending_offsets: Where = _option("endingOffsets", _end, "latest")  # noqa: RUF009
+    starting_timestamp: int | None = _option("startingTimestamp", _any)
+    ending_timestamp: int | None = _option("endingTimestamp", _any)
+    starting_offsets_by_timestamp: Places | None = _option("startingOffsetsByTimestamp", _times)  # noqa: RUF009
+    ending_offsets_by_timestamp: Places | None = _option("endingOffsetsByTimestamp", _times)  # noqa: RUF009
+    timestamp_strategy: str = _option("startingOffsetsByTimestampStrategy", _strategy, "error")
+    max_offsets_per_trigger: int | None = _option("maxOffsetsPerTrigger", _some)
+    min_offsets_per_trigger: int | None = _option("minOffsetsPerTrigger", _some)
+    max_trigger_delay_ms: int = _option("maxTriggerDelay", _duration_ms, 15 * 60_000)
+    max_bytes_per_trigger: int | None = _option("maxBytesPerTrigger", _size_bytes)
+    min_partitions: int | None = _option("minPartitions", _some)
+    max_records_per_partition: int | None = _option("maxRecordsPerPartition", _some)
+    fail_on_data_loss: bool = _option("failOnDataLoss", _flag, True)
+    group: str | None = _option("group", _text)
+    fetch_timeout_ms: int = _option("fetchTimeout", _duration_ms, 30_000)
+    fetch_retries: int = _option("fetchRetries", _any, 3)
+    fetch_retry_interval_ms: int = _option("fetchRetryInterval", _duration_ms, 500)
+    fetch_bytes: int = _option("fetchBytes", _size_bytes, 4 << 20)
+    discovery_interval_ms: int = _option("discoveryInterval", _duration_ms, 5_000)
+    poll_interval_ms: int = _option("pollInterval", _duration_ms, 50)
+
+    @property
+    def expression(self) -> tuple[str, str]:
+        """What the broker is asked to filter by: kind and text."""
+        return (SQL92, self.sql) if self.sql is not None else (TAG, self.tags or SUB_ALL)
+
+
+_BY_NAME: Final = {part.metadata["name"].lower(): part for part in fields(SourceOptions)}
+_BATCH_ONLY: Final = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
+_STREAM_ONLY: Final = (
+    "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+    "maxBytesPerTrigger",
+    "group",
+)
+
+
+def parse_options(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
+    """Checked options; ConfigError names the first that is unknown, unreadable or does not fit the others."""
+    values: dict[str, Any] = {}
+    for name, text in given.items():
+        known = _BY_NAME.get(name.lower())
+        if known is None:
+            raise ConfigError(
+                f"option {name!r} is unknown to the source; it knows {', '.join(option_names())}"
+            )
+        values[known.name] = known.metadata["parse"](known.metadata["name"], text)
+    wrong = _BATCH_ONLY if streaming else _STREAM_ONLY
+    for name in wrong:
+        if name.lower() in {given_name.lower() for given_name in given}:
+            raise ConfigError(
+                f"option {name!r} is for {'batches (spark.read)' if streaming else 'streams (spark.readStream)'} only"
+            )
+    options = SourceOptions(**values)
+    _check_together(options, streaming)
+    return options
+
+
+def option_names() -> list[str]:
+    return [part.metadata["name"] for part in fields(SourceOptions)]
+
+
+def _check_together(options: SourceOptions, streaming: bool) -> None:
+    chosen = [
+        name
+        for name, value in (
+            ("assign", options.assign),
+            ("subscribe", options.subscribe),
+            ("subscribePattern", options.subscribe_pattern),
+        )
+        if value is not None
+    ]
+    if len(chosen) != 1:
+        has = f"not {' and '.join(chosen)}" if chosen else "none is there"
+        raise ConfigError(
+            f"exactly one of the options assign, subscribe and subscribePattern is needed; {has}"
+        )
+    if (options.nameserver is None) == (options.store_path is None):
+        raise ConfigError(
+            "one of the options nameserver ('host:9876') and storePath (a broker's store folder) is needed"
+            + ("" if options.nameserver is None else "; both are there")
+        )
+    if options.tags is not None and options.sql is not None:
+        raise ConfigError("the options tags and sql exclude each other")
+    if options.store_path is not None and options.sql is not None:
+        raise ConfigError(
+            "option 'sql' is evaluated by the broker: with storePath, filter the DataFrame instead"
+        )
+    if options.store_path is not None and options.group is not None:
+        raise ConfigError("option 'group' needs a broker to keep offsets: it does not go with storePath")
+    starting = options.starting_offsets
+    if not streaming and (
+        starting == "latest" or (isinstance(starting, dict) and LATEST in starting.values())
+    ):
+        raise ConfigError(
+            "option 'startingOffsets' cannot be latest (-1) in a batch read: nothing would be read"
+        )
+    least, most = options.min_offsets_per_trigger, options.max_offsets_per_trigger
+    if least is not None and most is not None and least > most:
+        raise ConfigError(f"option 'minOffsetsPerTrigger' ({least}) is above 'maxOffsetsPerTrigger' ({most})")

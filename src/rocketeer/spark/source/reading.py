@@ -1,0 +1,112 @@
+"""What both readers share: from offsets to tasks on the driver, from a task to Arrow batches on an executor."""
+
+import logging
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from rocketeer.model.queue import MessageQueue
+from rocketeer.model.subscription import parse_tags
+from rocketeer.record.vectorised import Offsets, record_offsets
+from rocketeer.spark.source import planning
+from rocketeer.spark.source.brokers import BrokersView
+from rocketeer.spark.source.fetch import DataLost, fetch_range
+from rocketeer.spark.source.offsets import Places
+from rocketeer.spark.source.options import SourceOptions
+from rocketeer.spark.source.planning import QueueRange
+from rocketeer.spark.source.pulls import PullTerms
+from rocketeer.spark.source.pushdown import RowFilter
+from rocketeer.spark.source.store_read import read_files
+from rocketeer.spark.source.store_view import StorePlace, StoreView
+from rocketeer.spark.source.view import Place, View
+
+log = logging.getLogger(__name__)
+
+
+class RangePartition(InputPartition):
+    """One task: ranges of queues, each with the place to read it from."""
+
+    def __init__(self, pieces: tuple[tuple[QueueRange, Place], ...]) -> None:
+        super().__init__(pieces)
+        self.pieces = pieces
+
+
+def open_view(options: SourceOptions) -> View:
+    """Where planning looks: brokers or files."""
+    return BrokersView(options) if options.store_path is None else StoreView(options)
+
+
+def plan_tasks(options: SourceOptions, view: View, wanted: Iterable[QueueRange]) -> list[RangePartition]:
+    """Ranges as they were decided on, checked against what is there, cut and put together into tasks."""
+    asked = [piece for piece in wanted if piece.begin != piece.end]
+    queues = [piece.queue for piece in asked]
+    lows, highs = view.lows(queues), view.highs(queues)
+    kept: list[QueueRange] = []
+    losses: list[planning.Loss] = []
+    for piece in asked:
+        left, loss = planning.clip(piece, lows[piece.queue], highs[piece.queue])
+        if left is not None:
+            kept.append(left)
+        if loss is not None:
+            losses.append(loss)
+    if losses and options.fail_on_data_loss:
+        raise DataLost(losses)
+    for loss in losses:
+        log.warning("data lost: %s", loss)
+    pieces = planning.split(kept, options.min_partitions, options.max_records_per_partition)
+    tasks = planning.group_small(pieces, options.min_partitions or options.max_records_per_partition)
+    return [RangePartition(tuple((piece, view.place(piece)) for piece in task)) for task in tasks]
+
+
+def read_partition(
+    options: SourceOptions, schema: StructType, partition: InputPartition, rows: RowFilter | None = None
+) -> Iterator[Any]:
+    """Arrow batches of a task. Runs in an executor's Python worker."""
+    if not isinstance(partition, RangePartition):
+        return  # Spark's stand-in for "no partition"
+    from rocketeer.spark.source.arrow import Decoder  # the driver never needs pyarrow's compute kernels
+
+    decoder = Decoder(to_arrow_schema(schema, timezone="UTC"))
+    tags = _tag_set(options)
+    for piece, place in partition.pieces:
+        keep = _keeper(piece, rows)
+        for data, offsets in _buffers(options, piece, place):
+            batch = decoder.decode(data, offsets, piece.queue.topic, piece.queue.broker_name, keep, tags)
+            if batch is not None:
+                yield batch
+
+
+def _buffers(options: SourceOptions, piece: QueueRange, place: Place) -> Iterator[tuple[Any, Offsets]]:
+    """Buffers with records of the range, and where the records begin."""
+    if isinstance(place, StorePlace):
+        yield from read_files(place, piece, options.tags, options.fail_on_data_loss)
+    else:
+        for body in fetch_range(PullTerms.of(options), piece, place):
+            yield body, record_offsets(body)
+
+
+def _tag_set(options: SourceOptions) -> Any:
+    import pyarrow as pa
+
+    tags = parse_tags(options.tags)
+    return pa.array(sorted(tags)) if tags else None
+
+
+def _keeper(piece: QueueRange, rows: RowFilter | None) -> Any:
+    """Filtered pulls may bring messages behind the end: how many match is not known when asking."""
+
+    def keep(heads: NDArray[Any]) -> NDArray[np.bool_]:
+        offsets = heads["queue_offset"]
+        kept: NDArray[np.bool_] = (offsets >= piece.begin) & (offsets < piece.end)
+        return kept if rows is None else kept & rows.mask(heads)
+
+    return keep
+
+
+def in_range(queues: Iterable[MessageQueue], begin: Places, end: Places) -> list[QueueRange]:
+    return [QueueRange(queue, begin[queue], end[queue]) for queue in sorted(queues)]

@@ -1,0 +1,126 @@
+"""The end of a log that its consume queues do not show yet: a running Rocketeer keeps their newest entries in memory.
+
+Followed from a place that all queues are known to have passed; what the log says counts, as in recovery.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+from isal.isal_zlib import crc32
+from numpy.typing import NDArray
+
+from rocketeer.errors import BadRecord
+from rocketeer.record.columns import find_parts
+from rocketeer.record.layout import BLANK, BLANK_MAGIC, MAGIC
+from rocketeer.record.vectorised import Offsets, fixed_fields
+from rocketeer.spark.source.store_files import ENTRIES, LogFiles
+from rocketeer.store.dispatch import TX_UNSEEN
+
+SETTLE_S: Final = 0.002
+"""A record may be seen while its broker still copies it into the file: give it this time."""
+
+Key = tuple[str, int]
+
+
+class LogTail:
+    """Entries of messages from a place in the log on, by topic and queue."""
+
+    def __init__(self, log: LogFiles, start: int, wanted: Callable[[str], bool]) -> None:
+        self._log = log
+        self._at = start
+        self._wanted = wanted
+        self.entries: dict[Key, list[tuple[int, int, int]]] = {}
+        """(queue offset, log offset, size) in the order of the log."""
+
+    def follow(self) -> None:
+        """Take in what was appended since."""
+        while True:
+            base = self._log.base_of(self._at)
+            if base is None:
+                return
+            data = self._log.view(base)
+            found, ended = _walk(data, self._at - base)
+            if len(found):
+                self._take(base, data, found)
+            if not ended:
+                return
+            following = self._log.next_base(base)
+            if following is None:
+                self._log.refresh()
+                following = self._log.next_base(base)
+                if following is None:
+                    return
+            self._at = following
+
+    def forget_below(self, key: Key, offset: int) -> None:
+        """The consume queue's file has these by now."""
+        kept = [entry for entry in self.entries.get(key, ()) if entry[0] >= offset]
+        if kept:
+            self.entries[key] = kept
+        else:
+            self.entries.pop(key, None)
+
+    def _take(self, base: int, data: NDArray[np.uint8], found: Offsets) -> None:
+        time.sleep(SETTLE_S)
+        rows = fixed_fields(data.data, found)
+        try:
+            parts = find_parts(data, rows, found)
+        except BadRecord as error:  # half written: stop in front of it, it will be whole the next time
+            found = found[found < error.at]
+            rows = rows[: len(found)]
+            if not len(found):
+                return
+            parts = find_parts(data, rows, found)
+        if not _is_whole(data, rows[-1], int(parts.body.begin[-1]), int(parts.body.end[-1])):
+            found, rows = found[:-1], rows[:-1]
+        seen = (rows["sys_flag"] & TX_UNSEEN) == 0
+        begins, ends = parts.topic.begin.tolist(), parts.topic.end.tolist()
+        names: dict[bytes, str | None] = {}
+        for at in np.flatnonzero(seen).tolist():
+            raw = data[begins[at] : ends[at]].tobytes()
+            if raw not in names:
+                text = raw.decode("utf-8", "replace")
+                names[raw] = text if self._wanted(text) else None
+            topic = names[raw]
+            if topic is not None:
+                row = rows[at]
+                entry = (int(row["queue_offset"]), base + int(found[at]), int(row["size"]))
+                self.entries.setdefault((topic, int(row["queue_id"])), []).append(entry)
+        if len(found):
+            self._at = base + int(found[-1]) + int(rows[-1]["size"])
+
+
+def as_entries(tail: list[tuple[int, int, int]], begin: int) -> NDArray[Any]:
+    """The tail from queue offset `begin` on as consume-queue entries, as far as it has no hole (tag codes are 0)."""
+    rows: list[tuple[int, int, int]] = []
+    at = begin
+    for queue_offset, log_offset, size in tail:
+        if queue_offset == at:
+            rows.append((log_offset, size, 0))
+            at += 1
+    return np.array(rows, dtype=ENTRIES)
+
+
+def _walk(data: NDArray[np.uint8], start: int) -> tuple[Offsets, bool]:
+    """Where records begin from `start` on, and whether a blank (the end of the file) follows them."""
+    found: list[int] = []
+    view = data.data
+    unpack = BLANK.unpack_from
+    at, end = start, len(data)
+    while end - at >= BLANK.size:
+        size, magic = unpack(view, at)
+        if magic == BLANK_MAGIC:
+            return np.array(found, dtype=np.int64), True
+        if magic != MAGIC or size < 91 or size > end - at:
+            break
+        found.append(at)
+        at += size
+    return np.array(found, dtype=np.int64), False
+
+
+def _is_whole(data: NDArray[np.uint8], row: Any, begin: int, end: int) -> bool:
+    """Whether the last record's body is all there."""
+    crc: int = crc32(data[begin:end])
+    return end == begin or crc & 0x7FFFFFFF == int(row["crc"])

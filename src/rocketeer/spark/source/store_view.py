@@ -1,0 +1,248 @@
+"""The driver's view of a store's files: the same questions as of brokers, answered from the disk."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rocketeer.errors import ConfigError, StoreError
+from rocketeer.model.queue import MessageQueue
+from rocketeer.model.topic import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
+from rocketeer.spark.source.offsets import Places
+from rocketeer.spark.source.options import SourceOptions
+from rocketeer.spark.source.planning import QueueRange
+from rocketeer.spark.source.store_files import ENTRIES, LogFiles, QueueFiles, is_blank, topic_queues
+from rocketeer.spark.source.store_tail import Key, LogTail, as_entries
+from rocketeer.store.checkpoint import read_checkpoint
+
+_SAMPLE = 1000
+
+
+@dataclass(frozen=True)
+class StorePlace:
+    """Where an executor reads a range: the store's folder, and the entries no file has yet."""
+
+    store: str
+    tail_begin: int
+    tail: bytes
+    """As in a consume queue's file, from queue offset `tail_begin` on."""
+
+
+class StoreView:
+    """Follows the log of a living store; a copy just stays as it is."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        assert options.store_path is not None
+        self._options = options
+        self._store = Path(options.store_path).absolute()
+        if not self._store.is_dir():
+            raise StoreError(f"storePath {options.store_path!r} is not a folder")
+        self._log = LogFiles(self._store)
+        self._pattern = re.compile(options.subscribe_pattern) if options.subscribe_pattern else None
+        self._files: dict[Key, QueueFiles] = {}
+        self._on_disk: dict[Key, int] = {}
+        """How far the files go, which only grows; entries behind are in the tail."""
+        self._tail = LogTail(self._log, self._safe_start(), self._wants)
+
+    def queues(self) -> frozenset[MessageQueue]:
+        self._log.refresh()
+        self._tail.follow()
+        self._forget_written()
+        found = {
+            (topic, queue_id)
+            for topic, ids in topic_queues(self._store).items()
+            if self._wants(topic)
+            for queue_id in ids
+        } | set(self._tail.entries)
+        options = self._options
+        if options.assign is not None:
+            self._check([queue.topic for queue in options.assign], found)
+            return options.assign
+        if options.subscribe is not None:
+            self._check(options.subscribe, found)
+        return frozenset(MessageQueue(topic, options.broker_name, queue_id) for topic, queue_id in found)
+
+    def lows(self, queues: Iterable[MessageQueue]) -> Places:
+        return {queue: self._low(queue) for queue in queues}
+
+    def highs(self, queues: Iterable[MessageQueue]) -> Places:
+        self._tail.follow()
+        return {queue: self._high(queue) for queue in queues}
+
+    def first_at(self, queue: MessageQueue, time_ms: int) -> int | None:
+        low, high = self._low(queue), self.highs([queue])[queue]
+        end = high
+        while low < high:
+            middle = (low + high) // 2
+            entry = self._entry(queue, middle)
+            if entry is None or is_blank(entry) or self._log.stored_ms(int(entry["log_offset"])) < time_ms:
+                low = middle + 1
+            else:
+                high = middle
+        return low if low < end else None
+
+    def mean_bytes(self, queue: MessageQueue, offset: int) -> float:
+        sizes = self._entries(queue, offset, offset + _SAMPLE)["size"]
+        return float(sizes.mean()) if len(sizes) else 1.0
+
+    def place(self, piece: QueueRange) -> StorePlace:
+        """With the entries of the range that are in no file."""
+        key = _key(piece.queue)
+        begin = max(piece.begin, self._disk_end(key))
+        tail = as_entries(self._tail.entries.get(key, []), begin)[: max(piece.end - begin, 0)]
+        return StorePlace(str(self._store), begin, tail.tobytes())
+
+    def commit(self, group: str, places: Places) -> None:
+        raise AssertionError("refused when the options were read")
+
+    def close(self) -> None:
+        pass
+
+    # --- inside ------------------------------------------------------------------------------
+
+    def _forget_written(self) -> None:
+        """Entries that reached the queues' files by now need no place in memory: a stream may run for months."""
+        for key in [key for key, tail in self._tail.entries.items() if len(tail) > _SAMPLE]:
+            end = self._queue_files(key).bounds()[1]
+            if end > self._disk_end(key):
+                self._on_disk[key] = end
+                self._tail.forget_below(key, end)
+
+    def _wants(self, topic: str) -> bool:
+        options = self._options
+        if options.assign is not None:
+            return any(queue.topic == topic for queue in options.assign)
+        if options.subscribe is not None:
+            return topic in options.subscribe
+        assert self._pattern is not None
+        hidden = is_system_topic(topic) or topic.startswith((RETRY_PREFIX, DLQ_PREFIX))
+        return not hidden and self._pattern.fullmatch(topic) is not None
+
+    def _check(self, topics: Iterable[str], found: set[Key]) -> None:
+        there = {topic for topic, _ in found}
+        for topic in topics:
+            if topic not in there:
+                known = ", ".join(sorted(topic_queues(self._store))[:20]) or "none"
+                raise ConfigError(f"the store {self._store} has no topic {topic!r}; it has {known}")
+        if self._options.assign is not None:
+            for queue in self._options.assign:
+                if queue.broker_name != self._options.broker_name:
+                    raise ConfigError(
+                        f"option 'assign' names broker {queue.broker_name!r}, the option brokerName says "
+                        f"{self._options.broker_name!r}"
+                    )
+
+    def _safe_start(self) -> int:
+        """A place in the log before which no message is missing in the files of the queues."""
+        saved = read_checkpoint(self._store / "checkpoint")
+        if saved.dispatched_offset is not None:
+            return max(saved.dispatched_offset, self._log.min_offset)
+        safe_ms = saved.recover_from_ms
+        best = self._log.min_offset
+        for topic, ids in topic_queues(self._store).items():
+            for queue_id in ids:
+                best = max(best, self._last_before((topic, queue_id), safe_ms))
+        return best
+
+    def _last_before(self, key: Key, time_ms: int) -> int:
+        files = self._queue_files(key)
+        low, high = files.bounds()
+        low = self._first_alive(files, low, high)
+        best = 0
+        while low < high:
+            middle = (low + high) // 2
+            entries = files.entries(middle, middle + 1)
+            if not len(entries):
+                high = middle
+                continue
+            at = int(entries[0]["log_offset"])
+            if self._log.has(at, int(entries[0]["size"])) and self._log.stored_ms(at) < time_ms:
+                best = at
+                low = middle + 1
+            else:
+                high = middle
+        return best
+
+    def _low(self, queue: MessageQueue) -> int:
+        key = _key(queue)
+        files = self._queue_files(key)
+        first, end = files.bounds()
+        found = self._first_alive(files, first, end)
+        if first == end and (tail := self._tail.entries.get(key)):
+            return tail[0][0]
+        return found
+
+    def _first_alive(self, files: QueueFiles, low: int, high: int) -> int:
+        """The first entry that is no blank and whose record retention has not deleted."""
+        oldest = self._log.min_offset
+        while low < high:
+            middle = (low + high) // 2
+            entries = files.entries(middle, middle + 1)
+            if len(entries) and (is_blank(entries[0]) or int(entries[0]["log_offset"]) < oldest):
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def _high(self, queue: MessageQueue) -> int:
+        key = _key(queue)
+        end = self._disk_end(key)
+        tail = self._tail.entries.get(key)
+        if not tail:
+            return end
+        if not end and not self._queue_files(key).bounds()[1]:
+            end = tail[0][0]
+        return end + len(as_entries(tail, end))
+
+    def _disk_end(self, key: Key) -> int:
+        """How far the files go, without entries whose record is not there (a copy taken while a broker ran)."""
+        if key not in self._on_disk:
+            files = self._queue_files(key)
+            first, end = files.bounds()
+            low, high = self._first_alive(files, first, end), end
+            last = files.entries(end - 1, end) if end > first else None
+            if last is not None and len(last) and not self._log.has(*_where(last[0])):
+                while low < high:
+                    middle = (low + high) // 2
+                    entry = files.entries(middle, middle + 1)
+                    if len(entry) and self._log.has(*_where(entry[0])):
+                        low = middle + 1
+                    else:
+                        high = middle
+                end = low
+            self._on_disk[key] = end
+        return self._on_disk[key]
+
+    def _entry(self, queue: MessageQueue, offset: int) -> Any | None:
+        found = self._entries(queue, offset, offset + 1)
+        return found[0] if len(found) else None
+
+    def _entries(self, queue: MessageQueue, begin: int, end: int) -> NDArray[Any]:
+        key = _key(queue)
+        on_disk = self._disk_end(key)
+        if begin < on_disk:
+            return self._queue_files(key).entries(begin, min(end, on_disk))
+        return as_entries(self._tail.entries.get(key, []), begin)[: end - begin]
+
+    def _queue_files(self, key: Key) -> QueueFiles:
+        return self._files.setdefault(key, QueueFiles(self._store, *key))
+
+
+def _key(queue: MessageQueue) -> Key:
+    return queue.topic, queue.queue_id
+
+
+def _where(entry: Any) -> tuple[int, int]:
+    return int(entry["log_offset"]), int(entry["size"])
+
+
+def place_entries(place: StorePlace, files: QueueFiles, begin: int, end: int) -> NDArray[Any]:
+    """Entries [begin, end) as far as they are there, from the files and then from what came along."""
+    tail = np.frombuffer(place.tail, dtype=ENTRIES)
+    if begin >= place.tail_begin:
+        return tail[begin - place.tail_begin : end - place.tail_begin]
+    return files.entries(begin, min(end, place.tail_begin))

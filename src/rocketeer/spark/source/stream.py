@@ -1,0 +1,186 @@
+"""The reader of streams. Lives in one Python process beside the driver for as long as the query runs."""
+
+import logging
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from rocketeer.errors import ClientError, RemotingError
+from rocketeer.model.queue import MessageQueue
+from rocketeer.spark.source import planning
+from rocketeer.spark.source.bounds import starting_places
+from rocketeer.spark.source.offsets import Places, from_json, to_json
+from rocketeer.spark.source.options import SourceOptions
+from rocketeer.spark.source.planning import QueueRange
+from rocketeer.spark.source.reading import open_view, plan_tasks, read_partition
+from rocketeer.spark.source.view import View
+
+log = logging.getLogger(__name__)
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Decides what each micro-batch reads; `read` runs in the executors and uses the options only."""
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+        self._view: View | None = None
+        self._queues: frozenset[MessageQueue] = frozenset()
+        self._queues_s = float("-inf")
+        self._highs: Places = {}
+        self._highs_s = float("-inf")
+        self._target: Places | None = None
+        self._began_s: float | None = None
+        self._shown: dict[str, Any] | None = None
+
+    # --- asked by Spark, on the driver -------------------------------------------------------
+
+    def initialOffset(self) -> dict[str, Any]:
+        view = self._opened()
+        places = starting_places(self._options, view, view.queues(), default="latest")
+        self._shown = to_json(places)  # nothing was read to get here: no progress to show
+        return self._shown
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Spark hands it back to `latestOffset`. There is no limit for several at once: ours looks at the options."""
+        options = self._options
+        if options.max_offsets_per_trigger is not None:
+            return ReadMaxRows(options.max_offsets_per_trigger)
+        if options.min_offsets_per_trigger is not None:
+            return ReadMinRows(options.min_offsets_per_trigger)
+        if options.max_bytes_per_trigger is not None:
+            return ReadMaxBytes(options.max_bytes_per_trigger)
+        return ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._refresh(force=True)
+        self._target = dict(self._highs)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """The end of the next batch; the same as `start` when there is none (yet)."""
+        self._show_progress(start)
+        before = from_json(start)
+        highs = self._available()
+        begin = self._with_new_queues(before, highs)
+        backlog = {
+            queue: highs[queue] - begin[queue] for queue in begin if highs.get(queue, -1) > begin[queue]
+        }
+        ends = {**begin, **{queue: highs[queue] for queue in backlog}}
+        # Offsets that went back: the batch ends there, `partitions` sees it and says what is lost.
+        ends |= {queue: highs[queue] for queue in begin if highs.get(queue, begin[queue]) < begin[queue]}
+        if not isinstance(limit, ReadAllAvailable):
+            available = sum(backlog.values())
+            waited_ms = None if self._began_s is None else (time.monotonic() - self._began_s) * 1000
+            least = self._options.min_offsets_per_trigger if self._target is None else None
+            if planning.must_wait(available, least, waited_ms, self._options.max_trigger_delay_ms):
+                return start
+            shares = self._shares(begin, backlog)
+            ends |= {queue: begin[queue] + shares.get(queue, 0) for queue in backlog}
+        if ends == before:
+            return start
+        self._began_s = time.monotonic()
+        return to_json(ends)
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        return to_json(self._highs) if self._highs else None
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        view = self._opened()
+        before, after = from_json(start), from_json(end)
+        new = [queue for queue in after if queue not in before]
+        begin = {**before, **view.lows(new)} if new else before
+        wanted = [QueueRange(queue, begin[queue], after[queue]) for queue in sorted(after)]
+        return plan_tasks(self._options, view, wanted)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        self._show_progress(end)
+
+    def stop(self) -> None:
+        if self._view is not None:
+            self._view.close()
+            self._view = None
+
+    # --- in the executors --------------------------------------------------------------------
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        return read_partition(self._options, self._schema, partition)
+
+    # --- inside ------------------------------------------------------------------------------
+
+    def _opened(self) -> View:
+        if self._view is None:
+            self._view = open_view(self._options)
+        return self._view
+
+    def _available(self) -> Places:
+        """How far queues go: as of now, or of when a run to `AvailableNow` began."""
+        if self._target is not None:
+            return self._target
+        self._refresh(force=False)
+        return self._highs
+
+    def _refresh(self, *, force: bool) -> None:
+        """Spark asks again and again while nothing happens: brokers are asked only every now and then."""
+        now_s = time.monotonic()
+        view = self._opened()
+        if force or now_s - self._queues_s >= self._options.discovery_interval_ms / 1000:
+            try:
+                self._queues = view.queues()
+            except (RemotingError, ClientError) as error:
+                # A name server that is away, a topic nobody serves for a moment: go on with what is known.
+                if not self._queues:
+                    raise
+                log.warning("queues not looked up error=%s", error)
+            self._queues_s = now_s
+        if force or now_s - self._highs_s >= self._options.poll_interval_ms / 1000:
+            self._highs = {**self._highs, **self._reachable_highs(view)}
+            self._highs_s = now_s
+
+    def _reachable_highs(self, view: View) -> Places:
+        try:
+            return view.highs(self._queues)
+        except (RemotingError, ClientError):
+            if not self._highs:
+                raise
+        # A broker is away. Its queues wait, those of the others go on.
+        found: Places = {}
+        for name in {queue.broker_name for queue in self._queues}:
+            try:
+                found |= view.highs([queue for queue in self._queues if queue.broker_name == name])
+            except (RemotingError, ClientError) as error:
+                log.warning("broker not asked broker=%s error=%s", name, error)
+        return found
+
+    def _with_new_queues(self, before: Places, highs: Places) -> Places:
+        """Queues that came into being since are read from their first message."""
+        new = [queue for queue in highs if queue not in before]
+        return {**before, **self._opened().lows(new)} if new else before
+
+    def _shares(self, begin: Places, backlog: Places) -> dict[MessageQueue, int]:
+        options = self._options
+        shares: dict[MessageQueue, int] = backlog
+        if options.max_bytes_per_trigger is not None:
+            view = self._opened()
+            means = {queue: view.mean_bytes(queue, begin[queue]) for queue in backlog}
+            shares = planning.share_bytes(shares, means, options.max_bytes_per_trigger)
+        if options.max_offsets_per_trigger is not None:
+            shares = planning.share(shares, options.max_offsets_per_trigger)
+        return shares
+
+    def _show_progress(self, done: dict[str, Any]) -> None:
+        """What a batch begins at is done: as soon as Spark asks for the next one, not only when it runs."""
+        if self._options.group is None or done == self._shown:
+            return
+        self._shown = done
+        self._opened().commit(self._options.group, from_json(done))

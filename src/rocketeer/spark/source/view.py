@@ -1,0 +1,41 @@
+"""What planning asks of wherever the messages are: brokers (`brokers.py`) or a store's files (`store_view.py`)."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+from rocketeer.model.queue import MessageQueue
+from rocketeer.spark.source.offsets import Places
+from rocketeer.spark.source.planning import QueueRange
+
+Place: TypeAlias = "str | StorePlace"
+"""A broker's address, or files."""
+
+if TYPE_CHECKING:
+    from rocketeer.spark.source.store_view import StorePlace
+
+
+class View(Protocol):
+    """The driver's view; every call may block and raise RocketeerError."""
+
+    def queues(self) -> frozenset[MessageQueue]:
+        """Every queue the options choose, as of now."""
+
+    def lows(self, queues: Iterable[MessageQueue]) -> Places:
+        """The oldest offset still there, for each queue that can be asked."""
+
+    def highs(self, queues: Iterable[MessageQueue]) -> Places:
+        """The offset of the next message to come, for each queue that can be asked."""
+
+    def first_at(self, queue: MessageQueue, time_ms: int) -> int | None:
+        """The first message stored at that time or later; None if there is none."""
+
+    def mean_bytes(self, queue: MessageQueue, offset: int) -> float:
+        """About how large messages are there."""
+
+    def place(self, piece: QueueRange) -> Place:
+        """Where an executor reads the range."""
+
+    def commit(self, group: str, places: Places) -> None:
+        """Show how far the group has come."""
+
+    def close(self) -> None: ...
