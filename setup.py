@@ -43,7 +43,14 @@ def extensions() -> list[Extension]:
             depends=shared,
             include_dirs=[record],
         )
-        for name in ("record/_speed", "record/_run", "record/_walk", "store/_index", "filter/_scan")
+        for name in (
+            "record/_speed",
+            "record/_run",
+            "record/_walk",
+            "store/_index",
+            "filter/_scan",
+            "bench/_steps",
+        )
     ]
     return list(cythonize(modules, build_dir="build"))
 

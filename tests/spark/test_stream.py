@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from rocketeer.client.core.nameservers import NameServers
 from rocketeer.client.core.routes import RouteCache
@@ -16,6 +17,10 @@ from rocketeer.client.plans.brokers import Cluster as Routes
 from rocketeer.client.plans.offsets import committed_offset
 from rocketeer.client.sync.driver import BlockingDriver
 from rocketeer.model.queue import MessageQueue
+from rocketeer.spark.source.columns import SCHEMA
+from rocketeer.spark.source.options import parse_options
+from rocketeer.spark.source.reading import RangePartition
+from rocketeer.spark.source.stream import StreamReader
 
 from .conftest import Broker, numbers, patiently
 
@@ -63,6 +68,65 @@ def test_a_restart_goes_on_at_the_checkpoint_in_limited_batches(
     broker.fill(topic, 30, start=50)
     assert sink.run(stream(**options)) == [20, 10]
     assert sink.numbers() == list(range(80)), "each once"
+
+
+def test_latest_is_the_end_of_when_the_query_began_however_often_spark_asks(broker: Broker) -> None:
+    topic = broker.topic(1)
+    broker.fill(topic, 5, queues=1)
+    options = parse_options({"nameserver": broker.nameserver, "subscribe": topic}, streaming=True)
+    reader = StreamReader(options, SCHEMA)
+    began = reader.initialOffset()
+    broker.fill(topic, 3, start=5, queues=1)
+    assert reader.initialOffset() == began
+    end = reader.latestOffset(began, ReadAllAvailable())
+    broker.fill(topic, 2, start=8, queues=1)
+
+    restarted = StreamReader(options, SCHEMA)
+    for one in (reader, restarted):
+        (task,) = one.partitions(one.initialOffset(), end)
+        assert isinstance(task, RangePartition)
+        ((piece, _),) = task.pieces
+        assert (piece.begin, piece.end) == (5, 8)
+        one.stop()
+
+
+def test_a_first_batch_that_failed_is_read_whole_after_the_restart(
+    stream: Stream, broker: Broker, tmp_path: Path
+) -> None:
+    topic = broker.topic()
+    seen: list[int] = []
+    fails = True
+
+    def take(frame: DataFrame, batch: int) -> None:
+        if fails:
+            raise RuntimeError("not this time")
+        seen.extend(numbers(frame))
+
+    def start() -> StreamingQuery:
+        writer = stream(subscribe=topic, pollInterval="10ms").writeStream.foreachBatch(take)
+        return patiently(writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start)
+
+    query = start()
+    deadline_s = time.monotonic() + 100
+    number = 0
+    while query.isActive and time.monotonic() < deadline_s:
+        broker.fill(
+            topic, 1, start=number
+        )  # the query may or may not have begun: nobody can tell from outside
+        number += 1
+    assert not query.isActive
+    first = json.loads((tmp_path / "checkpoint" / "offsets" / "0").read_text().splitlines()[-1])
+    began = sum(first["@began"][topic]["broker-a"].values())
+    fails = False
+    query = start()
+    try:
+        while number - 1 not in seen and time.monotonic() < deadline_s:
+            query.processAllAvailable()
+    finally:
+        query.stop()
+    assert len(seen) == number - began, "from where the first attempt began"
+    assert seen == sorted(set(seen))
+    assert seen[-1] == number - 1
 
 
 def test_bytes_limit_a_batch(stream: Stream, broker: Broker, sink: Sink) -> None:

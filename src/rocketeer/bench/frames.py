@@ -1,4 +1,4 @@
-"""Requests made from one template each: the load generator's cost per message is one `%` of bytes and one join.
+"""Requests made from one template each: the load generator's cost per message is one copy and a few digits.
 
 Everything that varies has a fixed width, so the lengths in the template hold: the number of the message (which is
 its opaque, and part of its KEYS and UNIQ_KEY, so that no two messages share an index entry), the topic and the queue.
@@ -6,19 +6,17 @@ its opaque, and part of its KEYS and UNIQ_KEY, so that no two messages share an 
 
 import re
 import struct
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from rocketeer.bench.steps import NUMBER_WIDTH, STAMP_WIDTH, Frames
 from rocketeer.protocol.codes import RequestCode
 from rocketeer.protocol.frame import JSON, PREFIX, pack_frame
 
 # Numbers start here: ten digits whatever comes, and an opaque that still fits a signed 32-bit integer.
 FIRST_NUMBER: Final = 1_000_000_000
-NUMBER_WIDTH: Final = 10
 PER_BATCH: Final = 32
 PER_PULL: Final = 32
-STAMP_WIDTH: Final = 20  # nanoseconds in front of a body, for the end-to-end mode
 
 # One message of a batch, big-endian: total i32 | magic i32 | crc i32 | flag i32 | body length i32 | body | ...
 _BATCH_ITEM = struct.Struct(">iiiii")
@@ -29,7 +27,7 @@ _HEADER = (
     '"serializeTypeCurrentRPC":"JSON","extFields":{%s}}'
 )
 _NUMBER = "N" * NUMBER_WIDTH
-_STAMP = "S" * STAMP_WIDTH
+_STAMP = "S" * STAMP_WIDTH  # nanoseconds in front of a body, for the end-to-end mode
 _BORN_MS = 1_700_000_000_000  # a constant: brokers store it and compute nothing from it
 
 
@@ -84,10 +82,6 @@ class Requests:
         self._run = run
         self._connection = connection
         self._batch = batch
-        self._stamped = stamped
-        self._places = [
-            (topic.encode(), b"%d" % queue) for topic in target.topics for queue in range(target.queues)
-        ]
         body = bytes(ord("a") + i * 7 % 26 for i in range(body_bytes))
         if stamped:
             body = _STAMP.encode() + body[STAMP_WIDTH:]
@@ -112,38 +106,23 @@ class Requests:
         content = (
             b"".join(_batch_item(run, connection, item, body) for item in range(PER_BATCH)) if batch else body
         )
-        frame = pack_frame(JSON, header, content).replace(b"%", b"%%")
-        for mark in (_NUMBER, f'"b":"{fields["b"]}"', '"e":"Q"', _STAMP):
-            slot = mark[:5] + '%b"' if mark.startswith('"') else "%b"
-            frame = frame.replace(mark.encode(), slot.encode())
-        self._template = frame
-        self._numbers_behind = 2 * PER_BATCH if batch else 2
+        frame = pack_frame(JSON, header, content)
+        self._frames = Frames(
+            frame,
+            [found.start() for found in re.finditer(_NUMBER.encode(), frame)],
+            frame.index(f'"b":"{fields["b"]}"'.encode()) + 5,
+            frame.index(b'"e":"Q"') + 5,
+            frame.find(_STAMP.encode()),
+            [(topic.encode(), b"%d" % queue) for topic in target.topics for queue in range(target.queues)],
+        )
 
     def key(self, number: int) -> str:
         """The KEYS of message `number` (of the last message, in a batch)."""
         return message_key(self._run, self._connection, number, PER_BATCH - 1 if self._batch else None)
 
-    def make(self, first: int, due_ns: Sequence[int]) -> tuple[bytes, list[bytes]]:
-        """A request for every due time, numbered from `first`: their bytes, and their opaques as they come back."""
-        template, places, behind = self._template, self._places, self._numbers_behind
-        count = len(places)
-        opaques = [b"%d" % number for number in range(first, first + len(due_ns))]
-        if self._stamped:
-            frames = [
-                template % (opaque, *places[number % count], opaque, opaque, b"%020d" % due)
-                for number, (opaque, due) in enumerate(zip(opaques, due_ns, strict=True), first)
-            ]
-        elif behind == 2:
-            frames = [
-                template % (opaque, *places[number % count], opaque, opaque)
-                for number, opaque in enumerate(opaques, first)
-            ]
-        else:
-            frames = [
-                template % (opaque, *places[number % count], *((opaque,) * behind))
-                for number, opaque in enumerate(opaques, first)
-            ]
-        return b"".join(frames), opaques
+    def make(self, first: int, due_ns: list[int]) -> bytes:
+        """A request for every due time, numbered from `first`; its number is its opaque."""
+        return self._frames.make(first, due_ns)
 
 
 def _batch_item(run: int, connection: int, item: int, body: bytes) -> bytes:

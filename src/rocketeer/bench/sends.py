@@ -10,15 +10,17 @@ from typing import Final
 
 from rocketeer.bench.control import split_address
 from rocketeer.bench.frames import FIRST_NUMBER, PER_BATCH, Requests
-from rocketeer.bench.histogram import FAST_US, Counts
+from rocketeer.bench.histogram import Counts
 from rocketeer.bench.load import LastSent, Load, LoadFailed, Outcome
+from rocketeer.bench.steps import Flight
 
 _RECV_BYTES: Final = 1 << 18
 _DRAIN_S: Final = 5.0
+_UNANSWERED_MAX: Final = 1 << 18
+"""On one connection: a server that answers nothing for so long is not measured any more."""
 _RUN: Final = 8
 _RUN_MAX: Final = 256
 _LENGTH: Final = struct.Struct(">i").unpack_from
-_OPAQUES: Final = re.compile(rb'"opaque":(\d+)').findall
 _CODE: Final = re.compile(rb'"code":(\d+)').search
 _OPAQUE: Final = re.compile(rb'"opaque":(\d+)').search
 
@@ -29,7 +31,7 @@ class Link:
     __slots__ = (
         "due_ns",
         "fd",
-        "in_flight_since",
+        "flight",
         "last_reply",
         "next_number",
         "requests",
@@ -48,7 +50,7 @@ class Link:
         self.due_ns: list[int] = []  # requests that wait for the socket, by the time they were due
         self.unsent = memoryview(b"")
         self.tail = b""
-        self.in_flight_since: dict[bytes, int] = {}
+        self.flight = Flight(_UNANSWERED_MAX)
         self.last_reply = b""
 
 
@@ -79,7 +81,7 @@ class SendLoop:
             self._epoll.register(link.fd, select.EPOLLIN)
         self._latencies = Counts()
         self._lateness = Counts()
-        self._answered = self._refused = self._mismatched = 0
+        self._answered = self._refused = 0
         self._refusals: dict[str, int] = {}
         self._refill = load.rate is None
 
@@ -95,9 +97,10 @@ class SendLoop:
             return
         link.due_ns = due_ns[_RUN_MAX:]
         due_ns = due_ns[:_RUN_MAX]
-        data, opaques = link.requests.make(link.next_number, due_ns)
+        if not link.flight.begin(link.next_number, due_ns):
+            raise LoadFailed(f"{self._load.address} owes {link.flight.under_way} replies on one connection")
+        data = link.requests.make(link.next_number, due_ns)
         link.next_number += len(due_ns)
-        link.in_flight_since.update(zip(opaques, due_ns, strict=True))
         self._write(link, memoryview(data))
 
     def _write(self, link: Link, data: memoryview) -> None:
@@ -132,34 +135,15 @@ class SendLoop:
         now_ns = time.monotonic_ns()
         if link.tail:
             data = link.tail + data
-        end = start = 0
-        size = len(data)
-        while size - end >= 4:
-            stop = end + 4 + _LENGTH(data, end)[0]
-            if stop > size:
-                break
-            start, end = end, stop
+        latencies = self._latencies
+        answered, last, end = link.flight.end(data, now_ns, latencies.by_us, latencies.add)
         link.tail = data[end:]
-        if not end:
-            return 0
-        whole = data[:end] if end < size else data
-        link.last_reply = whole[start:]
-        opaques = _OPAQUES(whole)
-        if whole.count(b'"code":0') != len(opaques):
-            self._note_refusals(whole)
-        since, by_us = link.in_flight_since, self._latencies.by_us
-        for opaque in opaques:
-            sent_ns = since.pop(opaque, None)
-            if sent_ns is None:
-                self._mismatched += 1
-            else:
-                us = (now_ns - sent_ns) // 1000
-                if us < FAST_US:
-                    by_us[us] += 1
-                else:
-                    self._latencies.add(us)
-        self._answered += len(opaques)
-        return len(opaques)
+        if answered:
+            link.last_reply = data[last:end]
+            self._answered += answered
+            if link.flight.refused:
+                self._note_refusals(data[:end])
+        return answered
 
     def _note_refusals(self, whole: bytes) -> None:
         at = 0
@@ -206,8 +190,8 @@ class SendLoop:
             all_messages=(self._answered - self._refused) * self._per_request,
             refused=self._refused,
             refusals=self._refusals,
-            mismatched=self._mismatched,
-            unanswered=sum(len(link.in_flight_since) for link in self._links),
+            mismatched=sum(link.flight.mismatched for link in self._links),
+            unanswered=sum(link.flight.under_way for link in self._links),
             started_ns=began_ns,
             ended_ns=ended_ns,
             cpu_s=cpu_s,
@@ -263,7 +247,7 @@ class SendLoop:
         self._refill = False
         give_up_s = time.monotonic() + _DRAIN_S
         while (
-            any(link.in_flight_since or link.unsent for link in self._links) and time.monotonic() < give_up_s
+            any(link.flight.under_way or link.unsent for link in self._links) and time.monotonic() < give_up_s
         ):
             self._closed_turn()
         for link in self._links:

@@ -5,7 +5,7 @@ Spark compares offsets as text: the same places must always give the same text, 
 
 import json
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from rocketeer.errors import ConfigError
 from rocketeer.model.queue import MessageQueue
@@ -13,6 +13,12 @@ from rocketeer.model.queue import MessageQueue
 Places: TypeAlias = dict[MessageQueue, int]
 OffsetsJson: TypeAlias = dict[str, dict[str, dict[str, int]]]
 
+BEGAN: Final = "@began"
+"""In the end of a query's first batch: where that batch began (no topic has such a name).
+
+Spark writes down where batches end. Where the first one began it asks again after a restart, when the latest offset
+is another one; so the end says it too.
+"""
 EARLIEST = -2
 LATEST = -1
 
@@ -35,6 +41,7 @@ def from_json(value: Mapping[str, Mapping[str, Mapping[str, int]]]) -> Places:
     return {
         MessageQueue(topic, broker, int(queue_id)): int(offset)
         for topic, brokers in value.items()
+        if topic != BEGAN
         for broker, queues in brokers.items()
         for queue_id, offset in queues.items()
     }

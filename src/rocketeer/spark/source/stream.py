@@ -20,7 +20,7 @@ from rocketeer.errors import ClientError, RemotingError
 from rocketeer.model.queue import MessageQueue
 from rocketeer.spark.source import planning
 from rocketeer.spark.source.bounds import starting_places
-from rocketeer.spark.source.offsets import Places, from_json, to_json
+from rocketeer.spark.source.offsets import BEGAN, Places, from_json, to_json
 from rocketeer.spark.source.options import SourceOptions
 from rocketeer.spark.source.planning import QueueRange
 from rocketeer.spark.source.reading import open_view, plan_tasks, read_partition
@@ -43,14 +43,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: Places | None = None
         self._began_s: float | None = None
         self._shown: dict[str, Any] | None = None
+        self._initial: dict[str, Any] | None = None
 
     # --- asked by Spark, on the driver -------------------------------------------------------
 
     def initialOffset(self) -> dict[str, Any]:
-        view = self._opened()
-        places = starting_places(self._options, view, view.queues(), default="latest")
-        self._shown = to_json(places)  # nothing was read to get here: no progress to show
-        return self._shown
+        """Asked more than once for one batch, and "latest" must not move in between."""
+        if self._initial is None:
+            self._initial = to_json(self._starting_places())
+            self._shown = self._initial  # nothing was read to get here: no progress to show
+        return self._initial
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Spark hands it back to `latestOffset`. There is no limit for several at once: ours looks at the options."""
@@ -90,14 +92,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if ends == before:
             return start
         self._began_s = time.monotonic()
-        return to_json(ends)
+        return {**to_json(ends), **({BEGAN: start} if start == self._initial else {})}
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         return to_json(self._highs) if self._highs else None
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         view = self._opened()
-        before, after = from_json(start), from_json(end)
+        before, after = from_json(end.get(BEGAN, start)), from_json(end)
         new = [queue for queue in after if queue not in before]
         begin = {**before, **view.lows(new)} if new else before
         wanted = [QueueRange(queue, begin[queue], after[queue]) for queue in sorted(after)]
@@ -117,6 +119,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_partition(self._options, self._schema, partition)
 
     # --- inside ------------------------------------------------------------------------------
+
+    def _starting_places(self) -> Places:
+        view = self._opened()
+        return starting_places(self._options, view, view.queues(), default="latest")
 
     def _opened(self) -> View:
         if self._view is None:

@@ -14,7 +14,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from rocketeer.spark.jobs.lake.writer import LakeWriter, WriterTerms, summary_json
 from rocketeer.spark.source.columns import SCHEMA
-from rocketeer.spark.source.offsets import Places, from_json, to_json
+from rocketeer.spark.source.offsets import Places, from_json
 from rocketeer.spark.source.options import SourceOptions, parse_options
 from rocketeer.spark.source.reading import RangePartition, read_partition
 from rocketeer.spark.source.stream import StreamReader
@@ -54,10 +54,9 @@ class ArchiveReader(StreamReader):
         self._terms = terms
         self._ends = ends
 
-    def initialOffset(self) -> dict[str, Any]:
+    def _starting_places(self) -> Places:
         """Of a query without a checkpoint. If the lake has messages all the same, it goes on behind them."""
-        places = from_json(super().initialOffset())
-        return to_json({queue: self._ends.get(queue, offset) for queue, offset in places.items()})
+        return {queue: self._ends.get(queue, offset) for queue, offset in super()._starting_places().items()}
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         if not isinstance(partition, RangePartition):

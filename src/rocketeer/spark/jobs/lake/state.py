@@ -1,4 +1,4 @@
-"""What a lake's commits say, as values: files, ranges of queues, checksums. Pure; `folder.py` reads and writes them."""
+"""What a lake's commits say, as values: files, ranges of queues, checksums. Pure; `folder.py` does the IO."""
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field

@@ -1,0 +1,134 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
+"""The load generator's inner steps, compiled: twins of `steps_plain.py`."""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.stdint cimport int64_t, uint32_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy, memset
+
+cdef extern from "string.h" nogil:
+    void *memmem(const void *where, size_t size, const void *what, size_t what_size)
+
+cdef enum:
+    NUMBER_WIDTH = 10
+    STAMP_WIDTH = 20
+
+
+cdef inline void put_digits(char *at, int64_t number, Py_ssize_t width) noexcept nogil:
+    cdef Py_ssize_t i
+    for i in range(width - 1, -1, -1):
+        at[i] = 48 + <char> (number % 10)
+        number //= 10
+
+
+cdef class Frames:
+    """Copies of one frame, each with its own number, place and stamp."""
+
+    cdef bytes _frame
+    cdef Py_ssize_t _topic_at, _queue_at, _stamp_at, _slots
+    cdef Py_ssize_t *_numbers_at
+    cdef list _places
+
+    def __cinit__(self, bytes frame, list numbers_at, Py_ssize_t topic_at, Py_ssize_t queue_at,
+                  Py_ssize_t stamp_at, list places):
+        self._frame, self._places = frame, places
+        self._topic_at, self._queue_at, self._stamp_at = topic_at, queue_at, stamp_at
+        self._slots = len(numbers_at)
+        self._numbers_at = <Py_ssize_t *> malloc(self._slots * sizeof(Py_ssize_t))
+        if self._numbers_at == NULL:
+            raise MemoryError
+        for i, at in enumerate(numbers_at):
+            self._numbers_at[i] = at
+
+    def __dealloc__(self):
+        free(self._numbers_at)
+
+    def make(self, int64_t first, list due_ns):
+        cdef Py_ssize_t size = PyBytes_GET_SIZE(self._frame), count = len(due_ns), i, slot
+        cdef bytes made = PyBytes_FromStringAndSize(NULL, size * count)
+        cdef char *at = PyBytes_AS_STRING(made)
+        cdef const char *frame = PyBytes_AS_STRING(self._frame)
+        cdef char digits[NUMBER_WIDTH]
+        cdef bytes topic, queue
+        cdef Py_ssize_t places = len(self._places)
+        for i in range(count):
+            memcpy(at, frame, size)
+            put_digits(digits, first + i, NUMBER_WIDTH)
+            for slot in range(self._slots):
+                memcpy(at + self._numbers_at[slot], digits, NUMBER_WIDTH)
+            topic, queue = self._places[(first + i) % places]
+            memcpy(at + self._topic_at, PyBytes_AS_STRING(topic), PyBytes_GET_SIZE(topic))
+            at[self._queue_at] = PyBytes_AS_STRING(queue)[0]
+            if self._stamp_at >= 0:
+                put_digits(at + self._stamp_at, due_ns[i], STAMP_WIDTH)
+            at += size
+        return made
+
+
+cdef class Flight:
+    """The requests of a connection that wait for their replies, in a ring by their numbers."""
+
+    cdef readonly int under_way, mismatched, refused
+    cdef int64_t *_since
+    cdef int64_t _mask
+
+    def __cinit__(self, int most):
+        cdef int64_t room = 1
+        while room < most:
+            room *= 2
+        self._mask = room - 1
+        self._since = <int64_t *> malloc(room * sizeof(int64_t))
+        if self._since == NULL:
+            raise MemoryError
+        memset(self._since, 0, room * sizeof(int64_t))
+
+    def __dealloc__(self):
+        free(self._since)
+
+    def begin(self, int64_t first, list due_ns):
+        cdef int64_t due, number = first
+        for due in due_ns:
+            if self._since[number & self._mask]:
+                return False
+            self._since[number & self._mask] = due
+            self.under_way += 1
+            number += 1
+        return True
+
+    def end(self, bytes data, int64_t now_ns, uint32_t[::1] by_us, slow):
+        cdef const unsigned char *at = <const unsigned char *> PyBytes_AS_STRING(data)
+        cdef Py_ssize_t size = PyBytes_GET_SIZE(data), done = 0, begin = 0, length, i
+        cdef const char *found
+        cdef int64_t number, since, us
+        cdef int answered = 0
+        self.refused = 0
+        while size - done >= 8:
+            length = (at[done] << 24) | (at[done + 1] << 16) | (at[done + 2] << 8) | at[done + 3]
+            if length > size - done - 4:
+                break
+            begin = done
+            done += 4 + length
+            answered += 1
+            if memmem(at + begin, length, b'"code":0,', 9) == NULL:
+                self.refused += 1
+            found = <const char *> memmem(at + begin, length, b'"opaque":', 9)
+            if found == NULL:
+                self.mismatched += 1
+                continue
+            number = 0
+            i = 9
+            while 48 <= found[i] <= 57:
+                number = number * 10 + (found[i] - 48)
+                i += 1
+            since = self._since[number & self._mask]
+            if not since:
+                self.mismatched += 1
+                continue
+            self._since[number & self._mask] = 0
+            self.under_way -= 1
+            us = (now_ns - since) // 1000
+            if us < by_us.shape[0]:
+                by_us[us] += 1
+            else:
+                slow(us)
+        return answered, begin, done
