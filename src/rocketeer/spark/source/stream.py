@@ -70,29 +70,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = dict(self._highs)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """The end of the next batch; the same as `start` when there is none (yet)."""
+        """The end of the next batch; the same as `start` when there is none (yet).
+
+        Spark runs a first batch even if it is empty, so the end of that one differs from its start in any case.
+        """
         self._show_progress(start)
-        before = from_json(start)
-        highs = self._available()
-        begin = self._with_new_queues(before, highs)
-        backlog = {
-            queue: highs[queue] - begin[queue] for queue in begin if highs.get(queue, -1) > begin[queue]
-        }
-        ends = {**begin, **{queue: highs[queue] for queue in backlog}}
-        # Offsets that went back: the batch ends there, `partitions` sees it and says what is lost.
-        ends |= {queue: highs[queue] for queue in begin if highs.get(queue, begin[queue]) < begin[queue]}
-        if not isinstance(limit, ReadAllAvailable):
-            available = sum(backlog.values())
-            waited_ms = None if self._began_s is None else (time.monotonic() - self._began_s) * 1000
-            least = self._options.min_offsets_per_trigger if self._target is None else None
-            if planning.must_wait(available, least, waited_ms, self._options.max_trigger_delay_ms):
-                return start
-            shares = self._shares(begin, backlog)
-            ends |= {queue: begin[queue] + shares.get(queue, 0) for queue in backlog}
-        if ends == before:
-            return start
-        self._began_s = time.monotonic()
-        return {**to_json(ends), **({BEGAN: start} if start == self._initial else {})}
+        end = self._end_of_batch(start, limit)
+        return {**end, BEGAN: start} if start == self._initial else end
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         return to_json(self._highs) if self._highs else None
@@ -119,6 +103,29 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_partition(self._options, self._schema, partition)
 
     # --- inside ------------------------------------------------------------------------------
+
+    def _end_of_batch(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        before = from_json(start)
+        highs = self._available()
+        begin = self._with_new_queues(before, highs)
+        backlog = {
+            queue: highs[queue] - begin[queue] for queue in begin if highs.get(queue, -1) > begin[queue]
+        }
+        ends = {**begin, **{queue: highs[queue] for queue in backlog}}
+        # Offsets that went back: the batch ends there, `partitions` sees it and says what is lost.
+        ends |= {queue: highs[queue] for queue in begin if highs.get(queue, begin[queue]) < begin[queue]}
+        if not isinstance(limit, ReadAllAvailable):
+            available = sum(backlog.values())
+            waited_ms = None if self._began_s is None else (time.monotonic() - self._began_s) * 1000
+            least = self._options.min_offsets_per_trigger if self._target is None else None
+            if planning.must_wait(available, least, waited_ms, self._options.max_trigger_delay_ms):
+                return start
+            shares = self._shares(begin, backlog)
+            ends |= {queue: begin[queue] + shares.get(queue, 0) for queue in backlog}
+        if ends == before:
+            return start
+        self._began_s = time.monotonic()
+        return to_json(ends)
 
     def _starting_places(self) -> Places:
         view = self._opened()
