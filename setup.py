@@ -46,7 +46,7 @@ def extensions() -> list[Extension]:
         for name in (
             "record/_speed",
             "record/_run",
-            "record/_walk",
+            "record/_walk", "record/_columns",
             "store/_index",
             "filter/_scan",
             "bench/_steps",

@@ -1,23 +1,28 @@
-"""The variable parts of many records at once: where bodies, topics and properties lie, and the properties' pieces.
+"""The variable parts of many records at once: where bodies, topics and properties lie, and what is in properties.
 
-Works on whole pull replies and mapped log files with numpy only; `rocketeer.spark` makes Arrow columns of it. No
-array here has an entry per byte of a body.
+Works on whole pull replies and mapped log files; `rocketeer.spark` makes Arrow columns of it. No array here has an
+entry per byte of a body. What goes through bytes one by one is compiled where a C compiler was at hand.
 """
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rocketeer.errors import BadRecord
+from rocketeer.record import columns_plain as steps
 from rocketeer.record.layout import TAIL_BYTES
+from rocketeer.record.speed import COMPILED
 from rocketeer.record.vectorised import Offsets, body_at
+
+if COMPILED and not TYPE_CHECKING:
+    from rocketeer.record import _columns as steps
 
 Bytes = NDArray[np.uint8]
 
-_NAME_END: Final = 1
-_PIECE_END: Final = 2
+Text: TypeAlias = tuple[bytes, bytes]
+"""A column of texts as Arrow has it: ends as 32-bit numbers (a zero first), and all values one behind the other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,58 +64,25 @@ def find_parts(data: Bytes, rows: NDArray[Any], offsets: Offsets) -> Parts:
     return Parts(Spans(bodies, body_ends), Spans(topics, topic_ends), Spans(properties, ends))
 
 
-@dataclass(frozen=True, slots=True)
-class Pieces:
-    """Properties of many records: piece i belongs to record `record[i]`; spans lie in the properties' buffer."""
-
-    record: Offsets
-    name: Spans
-    value: Spans
+def gather(data: Bytes, spans: Spans) -> Text:
+    """What lies in the spans, as one column."""
+    return steps.gather(data, spans.begin, spans.end)
 
 
-def split_pieces(data: Bytes, ends: Offsets) -> Pieces:
-    """The well-formed properties in `data`, the records' properties one behind the other, ending at `ends`.
+def split_properties(data: Bytes, spans: Spans) -> tuple[bytes, Text, Text]:
+    """All properties of all records: where each record's begin (and the last one's end), names, values.
 
-    As `properties.decode_properties` reads them: a piece needs a name and a value; \\x01 in a value belongs to it.
+    As `properties.decode_properties` reads them; of two with one name in a record the last counts.
     """
-    none = np.empty(0, dtype=np.int64)
-    name_ends = np.flatnonzero(data == _NAME_END)
-    if not len(name_ends):
-        return Pieces(none, Spans(none, none), Spans(none, none))
-    # A piece begins where a record does, and behind every mark.
-    starts = np.concatenate([[0], ends[:-1]])
-    begins_here = np.empty(len(data), dtype=bool)
-    begins_here[0] = True
-    np.equal(data[:-1], _PIECE_END, out=begins_here[1:])
-    begins_here[starts[starts < len(data)]] = True
-    begins = np.flatnonzero(begins_here)
-    stops = np.append(begins[1:], len(data))
-    stops -= data[stops - 1] == _PIECE_END
-    records = np.repeat(np.arange(len(ends)), np.diff(np.searchsorted(begins, ends), prepend=0))
-    if len(name_ends) == len(begins) and (name_ends > begins).all() and (name_ends + 1 < stops).all():
-        return Pieces(records, Spans(begins, name_ends), Spans(name_ends + 1, stops))  # all well-formed
-    at = np.searchsorted(name_ends, begins)
-    splits = name_ends[np.minimum(at, len(name_ends) - 1)]
-    good = (at < len(name_ends)) & (splits > begins) & (splits + 1 < stops)
-    begins, splits, stops = begins[good], splits[good], stops[good]
-    return Pieces(records[good], Spans(begins, splits), Spans(splits + 1, stops))
+    return steps.split_properties(data, spans.begin, spans.end)
 
 
-def named(data: Bytes, pieces: Pieces, name: bytes) -> Offsets:
-    """Which pieces have this name, the last one of each record (that is the one that counts)."""
-    length = len(name)
-    found = np.flatnonzero(pieces.name.end - pieces.name.begin == length)
-    if len(found):
-        begins = pieces.name.begin[found]
-        same = data[begins] == name[0]
-        for at in range(1, length):
-            same &= data[begins + at] == name[at]
-        found = found[same]
-    records = pieces.record[found]
-    last = np.ones(len(found), dtype=bool)
-    last[:-1] = records[1:] != records[:-1]
-    chosen: Offsets = found[last]
-    return chosen
+def find_property(data: Bytes, spans: Spans, name: bytes) -> tuple[Spans, int]:
+    """The value of one property in each record, and how many records lack it: their spans begin and end at -1."""
+    count = len(spans.begin)
+    found = Spans(np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64))
+    missing = steps.find_property(data, spans.begin, spans.end, name, found.begin, found.end)
+    return found, missing
 
 
 _HEX: Final = np.frombuffer(b"".join(b"%02X" % byte for byte in range(256)), dtype=np.uint16)

@@ -1,14 +1,19 @@
 """The fixed fields of many records at once, as numpy arrays: for scans of whole log files (audit, Spark)."""
 
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from rocketeer.errors import BadRecord
+from rocketeer.record.columns_plain import step_through
 from rocketeer.record.flags import HOSTS_V6
-from rocketeer.record.layout import BLANK, BLANK_MAGIC, HEAD, HEADS, MAGIC, TAIL_BYTES, Buffer
+from rocketeer.record.layout import BLANK, BLANK_MAGIC, HEADS, MAGIC, Buffer
+from rocketeer.record.speed import COMPILED
+
+if COMPILED and not TYPE_CHECKING:
+    from rocketeer.record._columns import step_through
 
 Offsets: TypeAlias = NDArray[np.int64]
 
@@ -44,21 +49,14 @@ _SHIFTED: Final = ("store_ms", "reconsume_times", "prepared_offset", "body_bytes
 def record_offsets(buf: Buffer, start: int = 0, end: int | None = None) -> Offsets:
     """Where records begin in buf[start:end], walking by their sizes to the first blank or unwritten place."""
     end = len(buf) if end is None else min(end, len(buf))
-    found: list[int] = []
-    unpack = BLANK.unpack_from
-    smallest = HEAD.size + TAIL_BYTES
-    at = start
-    while end - at >= BLANK.size:
-        size, magic = unpack(buf, at)
-        if magic != MAGIC:
-            if magic == BLANK_MAGIC or size == magic == 0:
-                break
-            raise BadRecord(at=at, reason=f"magic is {magic & 0xFFFFFFFF:#010x}")
-        if size < smallest or size > end - at:
+    found, at = step_through(buf, start, end)
+    if end - at >= BLANK.size:
+        size, magic = BLANK.unpack_from(buf, at)
+        if magic == MAGIC:
             raise BadRecord(at=at, reason=f"size is {size}, with {end - at} bytes left")
-        found.append(at)
-        at += size
-    return np.array(found, dtype=np.int64)
+        if magic != BLANK_MAGIC and not size == magic == 0:
+            raise BadRecord(at=at, reason=f"magic is {magic & 0xFFFFFFFF:#010x}")
+    return np.frombuffer(found, dtype=np.int64)
 
 
 def fixed_fields(buf: Buffer, offsets: Offsets) -> NDArray[Any]:

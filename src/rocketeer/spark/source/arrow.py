@@ -3,6 +3,7 @@
 import struct
 from collections.abc import Callable
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -10,7 +11,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from rocketeer.record.columns import Bytes, Parts, Pieces, Spans, find_parts, hex_text, named, split_pieces
+from rocketeer.record.columns import (
+    Bytes,
+    Parts,
+    Spans,
+    Text,
+    find_parts,
+    find_property,
+    gather,
+    hex_text,
+    split_properties,
+)
 from rocketeer.record.compression import decompress
 from rocketeer.record.flags import BORN_HOST_V6, COMPRESSED, HOSTS_V6, STORE_HOST_V6
 from rocketeer.record.hosts import host_text
@@ -23,7 +34,6 @@ Keep: TypeAlias = Callable[[NDArray[Any]], NDArray[np.bool_]]
 
 _TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 _BORN_AT: Final = 48
-_TABLE_MAX: Final = 1 << 22
 assert struct.calcsize(">iiiiiqqiq") == _BORN_AT
 
 
@@ -82,10 +92,6 @@ class Records:
         return len(self.rows)
 
     @cached_property
-    def buffer(self) -> Array:
-        return pa.py_buffer(self.data)
-
-    @cached_property
     def parts(self) -> Parts:
         return find_parts(self.data, self.rows, self.offsets)
 
@@ -95,46 +101,38 @@ class Records:
         return np.flatnonzero(self.rows["sys_flag"] & HOSTS_V6)
 
     @cached_property
-    def _properties(self) -> tuple[Bytes, Offsets]:
-        """All properties in one buffer, and where each record's end."""
-        packed = _gather(self.buffer, self.parts.properties, pa.binary())
-        data = np.frombuffer(packed.buffers()[2] or b"", dtype=np.uint8)
-        ends = np.frombuffer(packed.buffers()[1], dtype=np.int32)[1 : len(self) + 1].astype(np.int64)
-        data = data[: int(ends[-1])]
-        if not _is_utf8(data):
-            # As every reader of RocketMQ does it: what is no text becomes U+FFFD.
-            texts = [item.decode("utf-8", "replace").encode() for item in packed.to_pylist()]
-            ends = np.cumsum([len(text) for text in texts], dtype=np.int64)
-            data = np.frombuffer(b"".join(texts), dtype=np.uint8)
-        return data, ends
-
-    @cached_property
-    def pieces(self) -> Pieces:
-        return split_pieces(*self._properties)
+    def _repaired(self) -> tuple[Bytes, Spans]:
+        """The properties with U+FFFD for what is no text, as every reader of RocketMQ sees them."""
+        ends, packed = gather(self.data, self.parts.properties)
+        marks = np.frombuffer(ends, dtype=np.int32).tolist()
+        texts = [packed[a:b].decode("utf-8", "replace").encode() for a, b in pairwise(marks)]
+        stops = np.cumsum([len(text) for text in texts], dtype=np.int64)
+        begins = np.concatenate([np.zeros(1, dtype=np.int64), stops[:-1]])
+        return np.frombuffer(b"".join(texts), dtype=np.uint8), Spans(begins, stops)
 
     def property(self, name: bytes) -> Array:
         """One property of every record; null where it is missing."""
-        data, _ = self._properties
-        pieces = self.pieces
-        found = named(data, pieces, name)
-        if not len(found):
-            return pa.nulls(len(self), pa.string())
-        spans = Spans(pieces.value.begin[found], pieces.value.end[found])
-        values = _gather(pa.py_buffer(data), spans, pa.string())
-        if len(found) == len(self):
-            return values
-        places = np.full(len(self), -1, dtype=np.int32)
-        places[pieces.record[found]] = np.arange(len(found), dtype=np.int32)
-        return values.take(pa.array(places, mask=places < 0))
+        values, missing = self._values(self.data, self.parts.properties, name)
+        if not _is_utf8(values[1]):
+            values, missing = self._values(*self._repaired, name)
+        return _column(pa.string(), values, missing)
+
+    def _values(self, data: Bytes, spans: Spans, name: bytes) -> tuple[Text, NDArray[np.bool_] | None]:
+        found, missing = find_property(data, spans, name)
+        if not missing:
+            return gather(data, found), None
+        lacks = found.begin < 0
+        return gather(data, Spans(np.maximum(found.begin, 0), np.maximum(found.end, 0))), lacks
 
     def properties_map(self) -> Array:
-        data, ends = self._properties
-        pieces = _without_repeats(data, self.pieces)
-        buffer = pa.py_buffer(data)
-        names = _gather(buffer, pieces.name, pa.string())
-        values = _gather(buffer, pieces.value, pa.string())
-        offsets = np.searchsorted(pieces.record, np.arange(len(ends) + 1)).astype(np.int32)
-        return pa.MapArray.from_arrays(pa.array(offsets), names, values)
+        starts, names, values = split_properties(self.data, self.parts.properties)
+        if not (_is_utf8(names[1]) and _is_utf8(values[1])):
+            starts, names, values = split_properties(*self._repaired)
+        return pa.MapArray.from_arrays(
+            pa.Array.from_buffers(pa.int32(), len(self) + 1, [None, pa.py_buffer(starts)]),
+            _column(pa.string(), names),
+            _column(pa.string(), values),
+        )
 
     def tags(self) -> Array:
         return self.property(b"TAGS")
@@ -148,7 +146,7 @@ class Records:
         spans = self.parts.body
         flags = self.rows["sys_flag"].astype(np.int32)
         if not (flags & COMPRESSED).any():
-            return _gather(self.buffer, spans, pa.binary())
+            return _column(pa.binary(), gather(self.data, spans))
         data = self.data
         bodies = [
             decompress(data[begin:end].tobytes(), flag)
@@ -219,23 +217,18 @@ _MAKERS: Final[dict[str, Callable[[Records], Array]]] = {
 }
 
 
-def _gather(buffer: Array, spans: Spans, kind: Array) -> Array:
-    """The spans as one column. They follow each other, so they are the even entries of an array over the buffer."""
-    count = len(spans.begin)
-    if not count:
-        return pa.array([], type=kind)
-    marks = np.empty(2 * count, dtype=np.int32)
-    marks[0::2] = spans.begin
-    marks[1::2] = spans.end
-    with_gaps = pa.Array.from_buffers(kind, 2 * count - 1, [None, pa.py_buffer(marks), buffer])
-    return with_gaps.take(pa.array(np.arange(0, 2 * count, 2, dtype=np.int32)))
+def _column(kind: Array, values: Text, missing: NDArray[np.bool_] | None = None) -> Array:
+    ends, data = values
+    present = None if missing is None else pa.py_buffer(np.packbits(~missing, bitorder="little"))
+    count = len(ends) // 4 - 1
+    return pa.Array.from_buffers(kind, count, [present, pa.py_buffer(ends), pa.py_buffer(data)])
 
 
-def _is_utf8(data: Bytes) -> bool:
-    if not len(data) or int(data.max()) < 0x80:
+def _is_utf8(data: bytes) -> bool:
+    if data.isascii():
         return True
     try:
-        data.tobytes().decode()
+        data.decode()
     except UnicodeDecodeError:
         return False
     return True
@@ -248,24 +241,3 @@ def _patched(column: Array, texts: dict[int, str]) -> Array:
     for at, text in texts.items():
         values[at] = text
     return pa.array(values, type=column.type)
-
-
-def _without_repeats(data: Bytes, pieces: Pieces) -> Pieces:
-    """Of two pieces with one name in a record the last counts; a map must not have both."""
-    names = _gather(pa.py_buffer(data), pieces.name, pa.string()).dictionary_encode()
-    kinds = len(names.dictionary)
-    keys = pieces.record * max(kinds, 1) + names.indices.to_numpy().astype(np.int64)
-    if len(keys) and int(keys[-1]) < _TABLE_MAX and np.bincount(keys).max() == 1:
-        return pieces
-    order = np.argsort(keys, kind="stable")
-    ordered = keys[order]
-    last = np.ones(len(keys), dtype=bool)
-    last[:-1] = ordered[1:] != ordered[:-1]
-    if last.all():
-        return pieces
-    kept = np.sort(order[last])
-    return Pieces(
-        pieces.record[kept],
-        Spans(pieces.name.begin[kept], pieces.name.end[kept]),
-        Spans(pieces.value.begin[kept], pieces.value.end[kept]),
-    )
