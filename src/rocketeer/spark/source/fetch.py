@@ -10,7 +10,7 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 from rocketeer.client.core.nameservers import NameServers
 from rocketeer.client.core.routes import RouteCache
@@ -28,6 +28,7 @@ from rocketeer.spark.source.pulls import CAPPED_COUNT, LARGE, PullTerms, pull_co
 
 log = logging.getLogger(__name__)
 
+Body: TypeAlias = bytearray | memoryview
 CHAINS: Final = 16
 """How many capped pulls are under way at a time."""
 GATHER_BYTES: Final = 4 << 20
@@ -86,8 +87,11 @@ class RangeFetch:
         self._large = True
         """Until a reply shows that the broker knows nothing of it."""
 
-    def bodies(self) -> Iterator[bytearray]:
-        """In order. Raises RemotingError, BrokerRefused, DataLost; `reached` tells where to go on."""
+    def bodies(self) -> Iterator[Body]:
+        """In order; each is gone when the next one is asked for.
+
+        Raises RemotingError, BrokerRefused, DataLost; `reached` tells where to go on.
+        """
         chain = _Chain(self.reached, self._wanted.end)
         self._ask(chain)
         while not chain.done:
@@ -102,19 +106,17 @@ class RangeFetch:
             elif chain.at == begin and not chain.done:
                 time.sleep(0)  # nothing there yet: asked again by _next, which counts
 
-    def _capped(self, first: _Chain, body: bytearray) -> Iterator[bytearray]:
+    def _capped(self, first: _Chain, body: memoryview) -> Iterator[Body]:
         """Go on with a broker that gives 32 at a time; the first reply has come already, its chain is under way."""
         end = self._wanted.end
+        gathered = bytearray(body)
         if not first.done:
             self._receive_and_drop(first)
-        at = self.reached = first.at
-        if body:
-            yield body
+        at = first.at
         # With a filter nobody knows beforehand how far 32 messages reach: one chain then.
         step = end - at if self._terms.is_filtered else CAPPED_COUNT
         chains: deque[tuple[_Chain, list[bytearray]]] = deque()
         by_opaque: dict[int, tuple[_Chain, list[bytearray]]] = {}
-        gathered = bytearray()
         while at < end or chains:
             while at < end and len(chains) < CHAINS:
                 chain = _Chain(at, min(at + step, end))
@@ -163,14 +165,14 @@ class RangeFetch:
         chain.opaque = command.opaque
         self._wire.send(command, self._terms.timeout_s)
 
-    def _receive(self, chain: _Chain) -> bytearray:
+    def _receive(self, chain: _Chain) -> memoryview:
         def on_head(head: Command) -> None:
             if head.opaque == chain.opaque:
                 self._next(chain, head)
 
         while True:
             opaque = chain.opaque
-            head, body = self._wire.receive(self._terms.timeout_s, on_head)
+            head, body = self._wire.receive_large(self._terms.timeout_s, on_head)
             if head.opaque == opaque:
                 return body
 
@@ -210,8 +212,11 @@ class RangeFetch:
         return after
 
 
-def fetch_range(terms: PullTerms, wanted: QueueRange, address: str) -> Iterator[bytearray]:
-    """The bodies of all replies, tried again as often as the options say; each message comes once."""
+def fetch_range(terms: PullTerms, wanted: QueueRange, address: str) -> Iterator[Body]:
+    """The bodies of all replies, tried again as often as the options say; each message comes once.
+
+    A body is to be done with before the next one is asked for: its memory is used again.
+    """
     tries = 0
     while wanted.records > 0:
         reached = wanted.begin

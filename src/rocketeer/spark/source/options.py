@@ -8,6 +8,18 @@ from typing import Any, Final, TypeAlias
 from rocketeer.errors import ConfigError
 from rocketeer.model.queue import MessageQueue
 from rocketeer.model.subscription import SQL92, SUB_ALL, TAG, parse_tags
+from rocketeer.spark.option_texts import (
+    count_from,
+    duration_ms,
+    flag,
+    group_of,
+    nameservers_of,
+    one_of,
+    size_bytes,
+    text_of,
+    time_limit_ms,
+    topic_of,
+)
 from rocketeer.spark.source.offsets import EARLIEST, LATEST, Places, parse_assign, parse_places
 
 FORMAT: Final = "rocketmq"
@@ -15,23 +27,14 @@ FORMAT: Final = "rocketmq"
 Where: TypeAlias = str | Places
 """`earliest`, `latest`, or places per queue."""
 
-_DURATION: Final = re.compile(r"([0-9]+)\s*(ms|s|m|h|d|)")
-_DURATION_MS: Final = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_SIZE: Final = re.compile(r"([0-9]+)\s*([bkmg]?)b?")
-_SIZE_BYTES: Final = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
-
-
-def _text(name: str, text: str) -> str:
-    if not text.strip():
-        raise ConfigError(f"option {name!r} is empty")
-    return text.strip()
+_duration_ms: Final = duration_ms  # the jobs know it by this name
 
 
 def _topics(name: str, text: str) -> tuple[str, ...]:
     topics = tuple(dict.fromkeys(topic for part in text.split(",") if (topic := part.strip())))
     if not topics:
         raise ConfigError(f"option {name!r} names no topic: write Orders,Payments")
-    return topics
+    return tuple(topic_of(name, topic) for topic in topics)
 
 
 def _pattern(name: str, text: str) -> str:
@@ -39,7 +42,7 @@ def _pattern(name: str, text: str) -> str:
         re.compile(text)
     except re.error as error:
         raise ConfigError(f"option {name!r}: {text!r} is no regular expression: {error}") from None
-    return _text(name, text)
+    return text_of(name, text)
 
 
 def _tags(name: str, text: str) -> str:
@@ -47,36 +50,7 @@ def _tags(name: str, text: str) -> str:
         parse_tags(text)
     except ValueError as error:
         raise ConfigError(f"option {name!r}: {error}") from None
-    return _text(name, text)
-
-
-def _flag(name: str, text: str) -> bool:
-    if text.strip().lower() not in ("true", "false"):
-        raise ConfigError(f"option {name!r} is {text!r}: write true or false")
-    return text.strip().lower() == "true"
-
-
-def _count(lowest: int) -> Callable[[str, str], int]:
-    def parse(name: str, text: str) -> int:
-        if not (text.strip().isascii() and text.strip().isdigit()) or int(text) < lowest:
-            raise ConfigError(f"option {name!r} is {text!r}: write a whole number from {lowest} on")
-        return int(text)
-
-    return parse
-
-
-def _duration_ms(name: str, text: str) -> int:
-    match = _DURATION.fullmatch(text.strip().lower())
-    if match is None:
-        raise ConfigError(f"option {name!r} is {text!r}: write a time like 500ms, 10s, 15m (a number is ms)")
-    return int(match[1]) * _DURATION_MS[match[2]]
-
-
-def _size_bytes(name: str, text: str) -> int:
-    match = _SIZE.fullmatch(text.strip().lower())
-    if match is None or int(match[1]) == 0:
-        raise ConfigError(f"option {name!r} is {text!r}: write a size like 64m or 1g (a number is bytes)")
-    return int(match[1]) * _SIZE_BYTES[match[2]]
+    return text_of(name, text)
 
 
 def _where(allowed: tuple[str, ...], lowest: int) -> Callable[[str, str], Where]:
@@ -101,55 +75,51 @@ def _times(name: str, text: str) -> Places:
     return parse_places(name, text, what="a time in ms", lowest=0)
 
 
-def _strategy(name: str, text: str) -> str:
-    if text.strip().lower() not in ("error", "latest"):
-        raise ConfigError(f"option {name!r} is {text!r}: write error or latest")
-    return text.strip().lower()
-
-
 def _option(name: str, parse: Callable[[str, str], Any], default: Any = None) -> Any:
     return field(default=default, metadata={"name": name, "parse": parse})
 
 
 _start: Final = _where(("earliest", "latest"), EARLIEST)
 _end: Final = _where(("latest",), LATEST)
-_some: Final = _count(1)
-_any: Final = _count(0)
+_some: Final = count_from(1)
+_any: Final = count_from(0)
 
 
 @dataclass(frozen=True)
 class SourceOptions:
     """What to read, and how. `docs/spark.md` explains each."""
 
-    nameserver: str | None = _option("nameserver", _text)
-    store_path: str | None = _option("storePath", _text)
-    broker_name: str = _option("brokerName", _text, "broker-a")
+    nameserver: str | None = _option("nameserver", nameservers_of)
+    store_path: str | None = _option("storePath", text_of)
+    broker_name: str = _option("brokerName", text_of, "broker-a")
     assign: frozenset[MessageQueue] | None = _option("assign", parse_assign)
     subscribe: tuple[str, ...] | None = _option("subscribe", _topics)
     subscribe_pattern: str | None = _option("subscribePattern", _pattern)
     tags: str | None = _option("tags", _tags)
-    sql: str | None = _option("sql", _text)
+    sql: str | None = _option("sql", text_of)
     starting_offsets: Where | None = _option("startingOffsets", _start)  # noqa: RUF009
     ending_offsets: Where = _option("endingOffsets", _end, "latest")  # noqa: RUF009
     starting_timestamp: int | None = _option("startingTimestamp", _any)
     ending_timestamp: int | None = _option("endingTimestamp", _any)
     starting_offsets_by_timestamp: Places | None = _option("startingOffsetsByTimestamp", _times)  # noqa: RUF009
     ending_offsets_by_timestamp: Places | None = _option("endingOffsetsByTimestamp", _times)  # noqa: RUF009
-    timestamp_strategy: str = _option("startingOffsetsByTimestampStrategy", _strategy, "error")
+    timestamp_strategy: str = _option(
+        "startingOffsetsByTimestampStrategy", one_of("error", "latest"), "error"
+    )
     max_offsets_per_trigger: int | None = _option("maxOffsetsPerTrigger", _some)
     min_offsets_per_trigger: int | None = _option("minOffsetsPerTrigger", _some)
-    max_trigger_delay_ms: int = _option("maxTriggerDelay", _duration_ms, 15 * 60_000)
-    max_bytes_per_trigger: int | None = _option("maxBytesPerTrigger", _size_bytes)
+    max_trigger_delay_ms: int = _option("maxTriggerDelay", duration_ms, 15 * 60_000)
+    max_bytes_per_trigger: int | None = _option("maxBytesPerTrigger", size_bytes)
     min_partitions: int | None = _option("minPartitions", _some)
     max_records_per_partition: int | None = _option("maxRecordsPerPartition", _some)
-    fail_on_data_loss: bool = _option("failOnDataLoss", _flag, True)
-    group: str | None = _option("group", _text)
-    fetch_timeout_ms: int = _option("fetchTimeout", _duration_ms, 30_000)
+    fail_on_data_loss: bool = _option("failOnDataLoss", flag, True)
+    group: str | None = _option("group", group_of)
+    fetch_timeout_ms: int = _option("fetchTimeout", time_limit_ms, 30_000)
     fetch_retries: int = _option("fetchRetries", _any, 3)
-    fetch_retry_interval_ms: int = _option("fetchRetryInterval", _duration_ms, 500)
-    fetch_bytes: int = _option("fetchBytes", _size_bytes, 4 << 20)
-    discovery_interval_ms: int = _option("discoveryInterval", _duration_ms, 5_000)
-    poll_interval_ms: int = _option("pollInterval", _duration_ms, 50)
+    fetch_retry_interval_ms: int = _option("fetchRetryInterval", duration_ms, 500)
+    fetch_bytes: int = _option("fetchBytes", size_bytes, 4 << 20)
+    discovery_interval_ms: int = _option("discoveryInterval", duration_ms, 5_000)
+    poll_interval_ms: int = _option("pollInterval", duration_ms, 50)
 
     @property
     def expression(self) -> tuple[str, str]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from rocketeer.errors import StoreError
@@ -83,11 +84,8 @@ class LogFiles:
         good: NDArray[np.bool_] = (offsets >= 0) & (sizes >= FIELDS.itemsize) & (offsets + sizes <= len(data))
         where = offsets[good]
         if len(where):
-            words = np.empty((len(where), 2), dtype=np.int64)
-            for column, shift in ((0, 0), (1, 4)):
-                places = [data[where + shift + byte].astype(np.int64) << (24 - 8 * byte) for byte in range(4)]
-                words[:, column] = sum(places[1:], start=places[0])
-            good[good] = (words[:, 0] == sizes[good]) & (words[:, 1] == MAGIC & 0xFFFFFFFF)
+            words = sliding_window_view(data, 8)[where].view(">i4")  # size and magic
+            good[good] = (words[:, 0] == sizes[good]) & (words[:, 1] == MAGIC)
         return good
 
     def has(self, log_offset: int, size: int) -> bool:

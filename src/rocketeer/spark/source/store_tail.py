@@ -5,6 +5,7 @@ Followed from a place that all queues are known to have passed; what the log say
 
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -12,9 +13,9 @@ from isal.isal_zlib import crc32
 from numpy.typing import NDArray
 
 from rocketeer.errors import BadRecord
-from rocketeer.record.columns import find_parts
-from rocketeer.record.layout import BLANK, BLANK_MAGIC, MAGIC
-from rocketeer.record.vectorised import Offsets, fixed_fields
+from rocketeer.record.columns import Spans, find_parts, gather
+from rocketeer.record.layout import BLANK, BLANK_MAGIC
+from rocketeer.record.vectorised import Offsets, fixed_fields, step_through
 from rocketeer.spark.source.store_files import ENTRIES, LogFiles
 from rocketeer.store.dispatch import TX_UNSEEN
 
@@ -75,21 +76,31 @@ class LogTail:
             parts = find_parts(data, rows, found)
         if not _is_whole(data, rows[-1], int(parts.body.begin[-1]), int(parts.body.end[-1])):
             found, rows = found[:-1], rows[:-1]
-        seen = (rows["sys_flag"] & TX_UNSEEN) == 0
-        begins, ends = parts.topic.begin.tolist(), parts.topic.end.tolist()
-        names: dict[bytes, str | None] = {}
-        for at in np.flatnonzero(seen).tolist():
-            raw = data[begins[at] : ends[at]].tobytes()
-            if raw not in names:
-                text = raw.decode("utf-8", "replace")
-                names[raw] = text if self._wanted(text) else None
-            topic = names[raw]
-            if topic is not None:
-                row = rows[at]
-                entry = (int(row["queue_offset"]), base + int(found[at]), int(row["size"]))
-                self.entries.setdefault((topic, int(row["queue_id"])), []).append(entry)
+        names = self._names(data, parts.topic)
+        unseen = (rows["sys_flag"] & TX_UNSEEN) != 0
+        queue_ids, queue_offsets, sizes = (
+            rows[name].tolist() for name in ("queue_id", "queue_offset", "size")
+        )
+        for at, log_offset in enumerate((found + base).tolist()):
+            topic = names[at]
+            if topic is not None and not unseen[at]:
+                entry = (queue_offsets[at], log_offset, sizes[at])
+                self.entries.setdefault((topic, queue_ids[at]), []).append(entry)
         if len(found):
             self._at = base + int(found[-1]) + int(rows[-1]["size"])
+
+    def _names(self, data: NDArray[np.uint8], topics: Spans) -> list[str | None]:
+        """The topic of each record; None for those nobody asks for."""
+        ends, packed = gather(data, topics)
+        texts: dict[bytes, str | None] = {}
+        found: list[str | None] = []
+        for begin, end in pairwise(np.frombuffer(ends, dtype=np.int32).tolist()):
+            raw = packed[begin:end]
+            if raw not in texts:
+                text = raw.decode("utf-8", "replace")
+                texts[raw] = text if self._wanted(text) else None
+            found.append(texts[raw])
+        return found
 
 
 def as_entries(tail: list[tuple[int, int, int]], begin: int) -> NDArray[Any]:
@@ -105,19 +116,9 @@ def as_entries(tail: list[tuple[int, int, int]], begin: int) -> NDArray[Any]:
 
 def _walk(data: NDArray[np.uint8], start: int) -> tuple[Offsets, bool]:
     """Where records begin from `start` on, and whether a blank (the end of the file) follows them."""
-    found: list[int] = []
-    view = data.data
-    unpack = BLANK.unpack_from
-    at, end = start, len(data)
-    while end - at >= BLANK.size:
-        size, magic = unpack(view, at)
-        if magic == BLANK_MAGIC:
-            return np.array(found, dtype=np.int64), True
-        if magic != MAGIC or size < 91 or size > end - at:
-            break
-        found.append(at)
-        at += size
-    return np.array(found, dtype=np.int64), False
+    found, at = step_through(data.data, start, len(data))
+    ended = len(data) - at >= BLANK.size and BLANK.unpack_from(data.data, at)[1] == BLANK_MAGIC
+    return np.frombuffer(found, dtype=np.int64), ended
 
 
 def _is_whole(data: NDArray[np.uint8], row: Any, begin: int, end: int) -> bool:

@@ -42,6 +42,7 @@ class Wire:
             raise ConnectFailed(address, str(error) or type(error).__name__) from error
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        self._room = bytearray()
         self.waiting = 0
         """Requests whose replies have not come yet."""
 
@@ -55,8 +56,16 @@ class Wire:
             raise ConnectionLost(self.address, str(error)) from error
         self.waiting += 1
 
-    def receive(self, timeout_s: float, on_head: OnHead | None = None) -> tuple[Command, bytearray]:
-        """The next reply: its head, and its body. `on_head` sees the head first and may `send`."""
+    def receive(self, timeout_s: float) -> tuple[Command, bytearray]:
+        """The next reply: its head, and its body."""
+        head, body = self._reply(timeout_s, None)
+        return head, bytearray(body)
+
+    def receive_large(self, timeout_s: float, on_head: OnHead) -> tuple[Command, memoryview]:
+        """The same in memory that the next one is read into. `on_head` sees the head first and may `send`."""
+        return self._reply(timeout_s, on_head)
+
+    def _reply(self, timeout_s: float, on_head: OnHead | None) -> tuple[Command, memoryview]:
         deadline_s = time.monotonic() + timeout_s
         try:
             while True:
@@ -65,7 +74,10 @@ class Wire:
                     self.waiting -= 1
                     if on_head is not None:
                         on_head(head)
-                body = self._exactly(body_bytes, deadline_s)
+                if len(self._room) < body_bytes:
+                    self._room = bytearray(body_bytes)
+                body = memoryview(self._room)[:body_bytes]
+                self._fill(body, deadline_s)
                 if head.is_response:
                     return head, body
         except TimeoutError:
@@ -119,8 +131,11 @@ class Wire:
 
     def _exactly(self, size: int, deadline_s: float) -> bytearray:
         data = bytearray(size)
-        view = memoryview(data)
-        at = 0
+        self._fill(memoryview(data), deadline_s)
+        return data
+
+    def _fill(self, view: memoryview, deadline_s: float) -> None:
+        size, at = len(view), 0
         while at < size:
             left_s = deadline_s - time.monotonic()
             if left_s <= 0:
@@ -130,7 +145,6 @@ class Wire:
             if not came:
                 raise ConnectionLost(self.address)
             at += came
-        return data
 
 
 _kept: dict[str, list[Wire]] = {}
