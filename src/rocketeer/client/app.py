@@ -15,19 +15,17 @@ web application's lifespan for example.
 """
 
 import asyncio
-import contextlib
 import inspect
 import logging
-import signal
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Any, Self, TypeVar, Unpack
+from typing import Any, TypeVar, Unpack
 
 from rocketeer.client.aio.consuming import ListenerFunction
 from rocketeer.client.aio.push_consumer import PushConsumer
 from rocketeer.client.core.allocate import AVERAGELY, Strategy
 from rocketeer.client.core.config import ConsumerOptions
+from rocketeer.client.lifetime import StartedAsync, stop_signals
 from rocketeer.client.sync.producer import Producer
 from rocketeer.errors import ClientError, ConfigError
 from rocketeer.filter.subscribing import subscription_of
@@ -48,7 +46,7 @@ class _Group:
     listeners: dict[str, tuple[ListenerFunction, str, str | None]] = field(default_factory=dict)
 
 
-class App:
+class App(StartedAsync):
     """`producer_group` is the group `app.producer` sends as; the options are for all listeners."""
 
     def __init__(self, *, producer_group: str = "rocketeer-app", **options: Unpack[ConsumerOptions]) -> None:
@@ -127,15 +125,6 @@ class App:
 
     # --- running -----------------------------------------------------------------------------
 
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
-
     async def start(self) -> None:
         """Hooks first, then all consumers; when one cannot start, none stays."""
         if self._started:
@@ -181,21 +170,12 @@ class App:
 
     async def serve(self) -> None:
         """Run until Ctrl-C, SIGTERM, `close` or cancellation."""
-        self._stop = asyncio.Event()
-        loop = asyncio.get_running_loop()
-        caught: list[signal.Signals] = []
-        for number in (signal.SIGINT, signal.SIGTERM):
-            # Not in the main thread, or not on this system: whoever runs us has to stop us.
-            with contextlib.suppress(ValueError, RuntimeError, NotImplementedError):
-                loop.add_signal_handler(number, self._stop.set)
-                caught.append(number)
-        try:
-            await self.start()
-            await self._stop.wait()
-        finally:
-            for number in caught:
-                loop.remove_signal_handler(number)
-            await self.close()
+        with stop_signals() as self._stop:
+            try:
+                await self.start()
+                await self._stop.wait()
+            finally:
+                await self.close()
 
     def run(self, *, nameserver: str | None = None) -> None:
         """`serve` on a loop of its own; `nameserver` counts more than the one the app was made with."""

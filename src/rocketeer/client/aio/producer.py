@@ -7,8 +7,7 @@ async with Producer("shop", nameserver="127.0.0.1:9876") as producer:
 import asyncio
 import os
 from collections.abc import Sequence
-from types import TracebackType
-from typing import Any, Protocol, Self, TypeVar, Unpack
+from typing import Any, Protocol, TypeVar, Unpack
 
 from rocketeer.client import discovery
 from rocketeer.client.aio import asking
@@ -23,6 +22,7 @@ from rocketeer.client.core.in_flight import InFlight, oneway_in_flight
 from rocketeer.client.core.received import ReceivedMessage
 from rocketeer.client.core.selectors import Selector
 from rocketeer.client.core.send_result import SendResult
+from rocketeer.client.lifetime import StartedAsync
 from rocketeer.client.plans.brokers import Cluster
 from rocketeer.client.plans.effects import Plan
 from rocketeer.client.plans.lookups import COUNT_MAX, Lookups
@@ -43,7 +43,7 @@ class PlanRunner(Protocol):
     async def __call__(self, plan: Plan[T]) -> T: ...
 
 
-class Producer:
+class Producer(StartedAsync):
     """Sends messages; one is enough for a whole application.
 
     Options are the fields of `ProducerConfig`. Sends may run side by side: those of one moment share their
@@ -70,15 +70,6 @@ class Producer:
         self.run_plan: PlanRunner
         self.lookups: Lookups
         """These exist once started; the sync producer, which hosts this one, uses them too."""
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
     async def start(self) -> None:
         """Get ready to send; raises NoNameServer when no address is known. The first send does it too."""

@@ -8,13 +8,13 @@ async with PullConsumer("audit", nameserver="127.0.0.1:9876") as consumer:
 
 import asyncio
 from collections.abc import AsyncIterator
-from types import TracebackType
-from typing import Self, TypeVar, Unpack
+from typing import TypeVar, Unpack
 
 from rocketeer.client.aio.instance import ClientInstance, Membership
 from rocketeer.client.core.config import ConsumerConfig, ConsumerOptions
 from rocketeer.client.core.consumer_rules import checked
 from rocketeer.client.core.received import ReceivedMessage
+from rocketeer.client.lifetime import StartedAsync
 from rocketeer.client.plans.brokers import Cluster
 from rocketeer.client.plans.effects import Plan
 from rocketeer.client.plans.lookups import COUNT_MAX, Lookups
@@ -30,7 +30,7 @@ from rocketeer.protocol.bodies.heartbeat import ConsumerData
 T = TypeVar("T")
 
 
-class PullConsumer:
+class PullConsumer(StartedAsync):
     """Reads queues at any offset. Options are the fields of `ConsumerConfig`."""
 
     def __init__(self, group: str, *, clock: Clock | None = None, **options: Unpack[ConsumerOptions]) -> None:
@@ -41,15 +41,6 @@ class PullConsumer:
         self.reading: Reading
         self.lookups: Lookups
         """Exist once started; the sync consumer, which hosts this one, runs its plans too."""
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
     async def start(self) -> None:
         """Get ready; raises NoNameServer when no address is known."""

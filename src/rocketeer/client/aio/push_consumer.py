@@ -9,12 +9,9 @@ await consumer.run()          # until Ctrl-C: finishes what is in hand, commits,
 """
 
 import asyncio
-import contextlib
-import signal
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Self, TypeVar, Unpack, overload
+from typing import TypeVar, Unpack, overload
 
 from rocketeer.client.aio.consuming import Listener, ListenerFunction
 from rocketeer.client.aio.hooked import hooked
@@ -25,6 +22,7 @@ from rocketeer.client.core.allocate import AVERAGELY, Strategy
 from rocketeer.client.core.config import ConsumerConfig, ConsumerOptions
 from rocketeer.client.core.consumer_rules import checked
 from rocketeer.client.core.hooks import ConsumeHook
+from rocketeer.client.lifetime import StartedAsync, stop_signals
 from rocketeer.clock import Clock, SystemClock
 from rocketeer.errors import ClientClosed, ClientError, ConfigError
 from rocketeer.model.queue import MessageQueue
@@ -34,7 +32,7 @@ from rocketeer.protocol.bodies.heartbeat import ConsumerData
 F = TypeVar("F", bound=ListenerFunction)
 
 
-class PushConsumer:
+class PushConsumer(StartedAsync):
     """A member of a consumer group. Options are the fields of `ConsumerConfig`.
 
     `orderly=True` consumes each queue in order, one message at a time; with `auto_commit=False` a listener says
@@ -115,15 +113,6 @@ class PushConsumer:
 
     # --- coming and going --------------------------------------------------------------------
 
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
-
     async def start(self) -> None:
         """Join the group and begin to consume; raises NoNameServer when none answers.
 
@@ -167,21 +156,12 @@ class PushConsumer:
 
     async def run(self) -> None:
         """Start, consume until Ctrl-C, SIGTERM, `close` or cancellation, and close."""
-        self._stop = asyncio.Event()
-        loop = asyncio.get_running_loop()
-        caught: list[signal.Signals] = []
-        for number in (signal.SIGINT, signal.SIGTERM):
-            # Not in the main thread, or not on this system: whoever runs us has to stop us.
-            with contextlib.suppress(ValueError, RuntimeError, NotImplementedError):
-                loop.add_signal_handler(number, self._stop.set)
-                caught.append(number)
-        try:
-            await self.start()
-            await self._stop.wait()
-        finally:
-            for number in caught:
-                loop.remove_signal_handler(number)
-            await self.close()
+        with stop_signals() as self._stop:
+            try:
+                await self.start()
+                await self._stop.wait()
+            finally:
+                await self.close()
 
     def abandon(self) -> None:
         """After a fork, in the child: what runs is the parent's."""

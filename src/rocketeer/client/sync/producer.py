@@ -15,8 +15,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from functools import partial
-from types import TracebackType
-from typing import Any, Final, Self, Unpack
+from typing import Any, Final, Unpack
 
 from rocketeer.client.aio import producer as aio
 from rocketeer.client.core.config import ProducerConfig, ProducerOptions
@@ -25,6 +24,7 @@ from rocketeer.client.core.in_flight import InFlight, oneway_in_flight
 from rocketeer.client.core.received import ReceivedMessage
 from rocketeer.client.core.selectors import Selector
 from rocketeer.client.core.send_result import SendResult
+from rocketeer.client.lifetime import Started
 from rocketeer.client.plans.effects import Plan
 from rocketeer.client.plans.lookups import COUNT_MAX
 from rocketeer.client.plans.queries import FOREVER_MS
@@ -44,7 +44,7 @@ START_S: Final = 10.0
 """So long may the start take: it waits for an HTTP address server at most."""
 
 
-class Producer:
+class Producer(Started):
     """Sends messages; one is enough for a whole application, threads share it.
 
     Options are the fields of `ProducerConfig`.
@@ -66,15 +66,6 @@ class Producer:
         self._guard = threading.Lock()
         self._closed = False
         forking.register(self)
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def start(self) -> None:
         """Get ready to send; raises NoNameServer when no address is known. The first send does it too."""

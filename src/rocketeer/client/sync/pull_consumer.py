@@ -9,12 +9,12 @@ Calls are made on a socket of the calling thread; only the heartbeats run on the
 """
 
 from collections.abc import Iterator
-from types import TracebackType
-from typing import Self, TypeVar, Unpack
+from typing import TypeVar, Unpack
 
 from rocketeer.client.aio import pull_consumer as aio
 from rocketeer.client.core.config import ConsumerConfig, ConsumerOptions
 from rocketeer.client.core.received import ReceivedMessage
+from rocketeer.client.lifetime import Started
 from rocketeer.client.plans.effects import Plan
 from rocketeer.client.plans.lookups import COUNT_MAX
 from rocketeer.client.plans.pull import PullResult
@@ -30,7 +30,7 @@ from rocketeer.model.subscription import SUB_ALL
 T = TypeVar("T")
 
 
-class PullConsumer:
+class PullConsumer(Started):
     """Reads queues at any offset. Options are the fields of `ConsumerConfig`."""
 
     def __init__(self, group: str, *, clock: Clock | None = None, **options: Unpack[ConsumerOptions]) -> None:
@@ -41,15 +41,6 @@ class PullConsumer:
     @property
     def config(self) -> ConsumerConfig:
         return self._hosted.config
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def start(self) -> None:
         """Get ready; raises NoNameServer when no address is known."""

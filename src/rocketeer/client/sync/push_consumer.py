@@ -15,14 +15,15 @@ import signal
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import FrameType, TracebackType
-from typing import Any, Self, TypeVar, Unpack, overload
+from types import FrameType
+from typing import Any, TypeVar, Unpack, overload
 
 from rocketeer.client.aio import push_consumer as aio
 from rocketeer.client.aio.consuming import ListenerFunction
 from rocketeer.client.core.allocate import AVERAGELY, Strategy
 from rocketeer.client.core.config import ConsumerConfig, ConsumerOptions
 from rocketeer.client.core.hooks import ConsumeHook
+from rocketeer.client.lifetime import Started
 from rocketeer.client.sync.host import SPARE_S, Host
 from rocketeer.clock import Clock
 from rocketeer.model.queue import MessageQueue
@@ -31,7 +32,7 @@ from rocketeer.model.subscription import SUB_ALL
 F = TypeVar("F", bound=ListenerFunction)
 
 
-class PushConsumer:
+class PushConsumer(Started):
     """A member of a consumer group. Options are the fields of `ConsumerConfig`.
 
     `orderly=True` consumes each queue in order, one message at a time; with `auto_commit=False` a listener says
@@ -92,15 +93,6 @@ class PushConsumer:
     def unsubscribe(self, topic: str) -> None:
         """Consume the topic no longer."""
         self._hosted.unsubscribe(topic)
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def start(self) -> None:
         """Join the group and begin to consume; raises NoNameServer when none answers.

@@ -1,0 +1,65 @@
+"""What everything with `start` and `close` shares: `with` and `async with`, and running until a signal comes."""
+
+import asyncio
+import contextlib
+import signal
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Self
+
+
+class Started(ABC):
+    """`with`: started at its beginning, closed at its end."""
+
+    @abstractmethod
+    def start(self) -> None: ...
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class StartedAsync(ABC):
+    """`async with`: started at its beginning, closed at its end."""
+
+    @abstractmethod
+    async def start(self) -> None: ...
+
+    @abstractmethod
+    async def close(self) -> None: ...
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+@contextlib.contextmanager
+def stop_signals() -> Iterator[asyncio.Event]:
+    """An event that Ctrl-C and SIGTERM set, for as long as the block runs."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    caught: list[signal.Signals] = []
+    for number in (signal.SIGINT, signal.SIGTERM):
+        # Not in the main thread, or not on this system: whoever runs us has to stop us.
+        with contextlib.suppress(ValueError, RuntimeError, NotImplementedError):
+            loop.add_signal_handler(number, stop.set)
+            caught.append(number)
+    try:
+        yield stop
+    finally:
+        for number in caught:
+            loop.remove_signal_handler(number)
