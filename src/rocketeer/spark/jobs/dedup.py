@@ -15,16 +15,19 @@ import typer
 
 from rocketeer.errors import ConfigError
 from rocketeer.spark.jobs.checkpoints import claim
-from rocketeer.spark.jobs.lake.folder import META, local_path
+from rocketeer.spark.jobs.lake.folder import local_path
 from rocketeer.spark.jobs.lake.session import LakeSession, open_session
+from rocketeer.spark.jobs.moments import parse_duration_ms
 from rocketeer.spark.jobs.progress import Progress
-from rocketeer.spark.jobs.running import Run, job_command, key_values, say
+from rocketeer.spark.jobs.running import Run, batch_interval, job_command, key_values, say
 from rocketeer.spark.jobs.state_counts import StateCounts, counting
+from rocketeer.spark.jobs.texts import counted
 from rocketeer.spark.jobs.topic_sink import DELIVERIES, TopicSink, few_state_partitions, triggered
+from rocketeer.spark.jobs.topics import stream_queues
 from rocketeer.spark.jobs.transform import FOREVER
 from rocketeer.spark.sink.options import EFFECTIVELY_ONCE
 from rocketeer.spark.source.columns import COLUMNS
-from rocketeer.spark.source.options import FORMAT, _duration_ms, parse_options
+from rocketeer.spark.source.options import FORMAT
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -58,13 +61,18 @@ def _deduplicated(df: "DataFrame", by: str, within: str, time: str) -> "DataFram
     missing = [name for name in (*_PLACE, time) if name not in df.columns]
     if missing:
         raise ConfigError(f"dedup needs the columns {', '.join(missing)}, which this DataFrame does not have")
-    if time not in TIMES:
-        raise ConfigError(f"time {time!r}: choose {' or '.join(TIMES)}")
-    span_ms = _duration_ms("within", within)
-    if span_ms == 0:
-        raise ConfigError(f"within {within!r} is no time: write 1h, 30m, 1d")
+    span_ms = _span_ms(within, time)
     keyed = df.withColumn(KEY, _key(by)).withWatermark(time, f"{span_ms} milliseconds")
     return keyed.dropDuplicatesWithinWatermark([KEY])
+
+
+def _span_ms(within: str, time: str) -> int:
+    if time not in TIMES:
+        raise ConfigError(f"--time {time!r}: choose {' or '.join(TIMES)}")
+    span_ms = parse_duration_ms("--within", within)
+    if span_ms == 0:
+        raise ConfigError(f"--within {within!r} is no time: write 1h, 30m, 1d")
+    return span_ms
 
 
 def _key(by: str) -> "Column":
@@ -92,13 +100,19 @@ class DedupTerms:
     options: Mapping[str, str] = field(default_factory=dict)
     """Further options of the source."""
 
-    def stream(self, spark: "SparkSession", *, all_columns: bool) -> "DataFrame":
-        """The topics without duplicates; `_dedupKey` stands behind the columns."""
+    def check(self) -> dict[str, str]:
+        """Whether it can be, before anything is touched; the source's options."""
         if not self.topics:
             raise ConfigError("name the topics to read")
+        _span_ms(self.within, self.time)
         options = {"nameserver": self.nameserver, "startingOffsets": self.start, **self.options}
         options["subscribe"] = ",".join(self.topics)
-        parse_options(options, streaming=True)
+        stream_queues(options)
+        return options
+
+    def stream(self, spark: "SparkSession", *, all_columns: bool) -> "DataFrame":
+        """The topics without duplicates; `_dedupKey` stands behind the columns."""
+        options = self.check()
         wanted = set(COLUMNS)
         if not all_columns and self.by.lower() in _BY:
             wanted = {*_PLACE, *_OF_MESSAGES, "msgId", self.time}
@@ -131,7 +145,7 @@ def dedup_to_topic(
 
 def dedup_to_lake(spark: "SparkSession", terms: DedupTerms, session: LakeSession) -> "StreamingQuery":
     """Start (or continue) the stream into a lake, which is this stream's alone. The session must stay open."""
-    checkpoint = session.lake.path / META / "dedup-checkpoint"
+    checkpoint = session.lake.dedup_checkpoint
     frame = terms.stream(spark, all_columns=True).drop(KEY)
     claim(checkpoint, terms.identity("lake"))
     metadata = checkpoint / "metadata"
@@ -192,7 +206,7 @@ def command(
         within,
         time,
         start,
-        interval or (FOREVER if forever else None),
+        batch_interval(forever, interval, FOREVER),
         key_values("--option", option),
     )
     progress = Progress("dedup", quiet=run.quiet)
@@ -200,6 +214,7 @@ def command(
         few_state_partitions(spark)
         if lake is not None:
             local_path(lake)
+            terms.check()
             with open_session(lake) as session:
                 rows = _watched(dedup_to_lake(spark, terms, session), progress)
         else:
@@ -219,7 +234,7 @@ def _watched(query: "StreamingQuery", progress: Progress) -> int:
 
 
 def _report(rows: int, counts: StateCounts) -> None:
-    say(f"read {rows:,} messages, removed {counts.duplicates:,} duplicates")
+    say(f"read {counted(rows, 'message')}, removed {counted(counts.duplicates, 'duplicate')}")
     if counts.late:
         say(
             f"{counts.late:,} messages came later than --within allows and were LEFT OUT: nobody can tell whether "

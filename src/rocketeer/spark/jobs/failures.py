@@ -1,12 +1,15 @@
 """From what Spark raises to the one line a person needs: our own error inside it, or its first sentence."""
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 # The last line of a Python traceback, wherever Spark has packed it: `rocketeer.errors.NoRoute: topic ...`
 _OURS: Final = re.compile(r"^\s*(?:Error message: )?rocketeer\.[\w.]+\.\w+: (.+)$", re.MULTILINE)
 _THEIRS: Final = re.compile(r"^\s*(?:[A-Za-z_][\w.]*\.)?(\w*(?:Error|Exception)): (.+)$", re.MULTILINE)
 _CONDITION: Final = re.compile(r"^\[[A-Z0-9_.]+\]\s*")
+_STATE: Final = re.compile(r"\s*SQLSTATE: \w+|; line 1 pos 0;?$")
 _LINE_CHARS_MAX: Final = 600
 
 
@@ -39,6 +42,20 @@ def _is_sparks(error: BaseException) -> bool:
     return any(kind.__module__.startswith(("pyspark.", "py4j.")) for kind in type(error).__mro__)
 
 
+@contextmanager
+def quiet_errors() -> Iterator[None]:
+    """PySpark logs every failed analysis with a long traceback; here they are expected, or become one line."""
+    from pyspark.logger import PySparkLogger
+
+    logger = PySparkLogger.getLogger("SQLQueryContextLogger")
+    before = logger.disabled
+    logger.disabled = True
+    try:
+        yield
+    finally:
+        logger.disabled = before
+
+
 def _short(text: str) -> str:
-    text = " ".join(text.split())
+    text = _STATE.sub("", " ".join(text.split())).rstrip("; ")
     return text if len(text) <= _LINE_CHARS_MAX else f"{text[:_LINE_CHARS_MAX]}..."

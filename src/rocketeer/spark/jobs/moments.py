@@ -1,4 +1,7 @@
-"""Times as people type them after --since and --until. Pure: what "now" is is an argument."""
+"""Times as people type them after --since and --until, and how long after --interval, --within and --window.
+
+Pure: what "now" is is an argument.
+"""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -8,6 +11,8 @@ from rocketeer.errors import ConfigError
 
 _AGO: Final = re.compile(r"([0-9]+)\s*(s|m|h|d)")
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+_DURATION: Final = re.compile(r"([0-9]+)\s*(ms|s|m|h|d|(milli)?seconds?|min|minutes?|hours?|days?)")
+_UNIT_MS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _MS: Final = re.compile(r"[0-9]{12,14}")
 HELP: Final = (
     "2026-11-15, 2026-11-15T13:00 (UTC unless it names a zone), ms since 1970, or how long ago: 90m, 2d."
@@ -33,6 +38,11 @@ def parse_moment(option: str, text: str, now: datetime) -> datetime:
     return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
 
 
+def is_ago(text: str) -> bool:
+    """Whether it says how long ago: another moment whenever it is read."""
+    return _AGO.fullmatch(text.strip()) is not None
+
+
 def parse_span(
     since: str | None, until: str | None, now: datetime
 ) -> tuple[datetime | None, datetime | None]:
@@ -42,3 +52,18 @@ def parse_span(
     if begin is not None and end is not None and begin >= end:
         raise ConfigError(f"--since {since} is not before --until {until}: nothing lies between")
     return begin, end
+
+
+def parse_duration_ms(option: str, text: str) -> int:
+    """How long; ConfigError for what is none.
+
+    >>> [parse_duration_ms("--interval", text) for text in ("500ms", "10 s", "1 minute", "2 hours", "1d")]
+    [500, 10000, 60000, 7200000, 86400000]
+    """
+    found = _DURATION.fullmatch(text.strip().lower())
+    if found is None:
+        raise ConfigError(f"{option} {text!r} is no time: write 500ms, 10s, 5m, 1h, 2d, or '10 minutes'")
+    unit = found[2]
+    if unit == "ms" or unit.startswith("milli"):
+        return int(found[1])
+    return int(found[1]) * _UNIT_MS[unit[0]]

@@ -16,7 +16,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any, Final, get_type_hints
@@ -24,13 +24,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, get_type_hints
 import typer
 
 from rocketeer.errors import ConfigError, RocketeerError
-from rocketeer.spark.jobs.failures import explain, our_error
+from rocketeer.spark.jobs.failures import explain, our_error, quiet_errors
+from rocketeer.spark.jobs.moments import parse_duration_ms
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 INTERRUPTED: Final = 130
 TERMINATED: Final = 143
+PIPE_CLOSED: Final = 141
 _SETTINGS: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -57,6 +59,12 @@ class Run:
         False
     )
 
+    stopped_hint: list[str] = field(default_factory=list, init=False, repr=False)
+
+    def if_stopped(self, hint: str) -> None:
+        """What to say from now on behind "interrupted", instead of what `job_command` was given."""
+        self.stopped_hint[:] = [hint]
+
     def needed_nameserver(self) -> str:
         """The name servers' address; ConfigError when nobody gave one."""
         if not self.nameserver:
@@ -65,34 +73,50 @@ class Run:
 
     @contextmanager
     def spark(self, name: str) -> "Iterator[SparkSession]":
-        """A session that ends with the block; Ctrl-C and SIGTERM stop its queries first."""
+        """A session that ends with the block; Ctrl-C and SIGTERM stop its queries first.
+
+        A program that has a session of its own lends it: it is used as it is, and goes on afterwards.
+        """
+        from pyspark.sql import SparkSession
+
+        path = Path(tempfile.gettempdir()) / f"rocketeer-spark-{name}-{os.getpid()}.log"
+        spark = lent = SparkSession.getActiveSession()
+        keep_log = False
+        with _stopped_by_sigterm(), quiet_errors():
+            try:
+                if spark is None:
+                    with _output_to(path):
+                        spark = self._started(name)
+                yield spark
+            except (KeyboardInterrupt, _Terminated):
+                _stop_queries(spark)
+                raise
+            except Exception as error:
+                if not isinstance(error, RocketeerError | OSError) and our_error(error) is None:
+                    keep_log = path.exists()
+                if keep_log:
+                    say(f"Spark's log is in {path}")
+                raise
+            finally:
+                if lent is None and spark is not None:
+                    with suppress(Exception):
+                        spark.stop()
+                if not keep_log:
+                    path.unlink(missing_ok=True)
+
+    def _started(self, name: str) -> "SparkSession":
         from rocketeer.spark.sessions import session
 
         settings = {**_SETTINGS, **key_values("--conf", self.conf)}
         master = self.master or os.environ.get("SPARK_MASTER") or "local[*]"
         if master.startswith("local"):
             settings = _LOCAL_SETTINGS | settings
-        path = Path(tempfile.gettempdir()) / f"rocketeer-spark-{name}-{os.getpid()}.log"
-        keep_log = False
-        with _stopped_by_sigterm():
-            with _output_to(path):
-                spark = session(f"rocketeer {name}", master=self.master, config=settings)
-                spark.sparkContext.setLogLevel("WARN")
-            try:
-                yield spark
-            except (KeyboardInterrupt, _Terminated):
-                _stop_queries(spark)
-                raise
-            except Exception as error:
-                if not isinstance(error, RocketeerError) and our_error(error) is None:
-                    keep_log = True
-                    say(f"Spark's log is in {path}")
-                raise
-            finally:
-                with suppress(Exception):
-                    spark.stop()
-                if not keep_log:
-                    path.unlink(missing_ok=True)
+        spark = session(f"rocketeer {name}", master=self.master, config=settings)
+        spark.sparkContext.setLogLevel("WARN")
+        return spark
+
+
+_OPTIONS: Final = [part for part in fields(Run) if part.init]
 
 
 def say(text: str) -> None:
@@ -109,6 +133,15 @@ def key_values(option: str, given: list[str] | None) -> dict[str, str]:
             raise ConfigError(f"{option} {text!r}: write KEY=VALUE")
         found[key.strip()] = value.strip()
     return found
+
+
+def batch_interval(forever: bool, interval: str | None, default: str) -> str | None:
+    """What `--forever` and `--interval` say together: None to end with what is there."""
+    if interval is not None and not forever:
+        raise ConfigError(f"--interval {interval!r} is for --forever")
+    if not forever:
+        return None
+    return default if interval is None else f"{parse_duration_ms('--interval', interval)} milliseconds"
 
 
 def job_command(*, goes_on: bool = False) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -131,29 +164,34 @@ def _as_command(function: Callable[..., None], hint: str) -> Callable[..., None]
         inspect.Parameter(
             part.name, inspect.Parameter.KEYWORD_ONLY, default=part.default, annotation=run_hints[part.name]
         )
-        for part in fields(Run)
+        for part in _OPTIONS
     ]
     named = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hints[p.name]) for p in own]
 
     @functools.wraps(function)
     def command(**given: Any) -> None:
-        run = Run(**{part.name: given.pop(part.name) for part in fields(Run)})
-        _with_clear_errors(lambda: function(run, **given), hint)
+        run = Run(**{part.name: given.pop(part.name) for part in _OPTIONS})
+        _with_clear_errors(
+            lambda: function(run, **given), lambda: run.stopped_hint[0] if run.stopped_hint else hint
+        )
 
     command.__signature__ = inspect.Signature([*named, *shared])  # type: ignore[attr-defined]
     command.__annotations__ = {p.name: p.annotation for p in [*named, *shared]} | {"return": None}
     return command
 
 
-def _with_clear_errors(work: Callable[[], None], hint: str) -> None:
+def _with_clear_errors(work: Callable[[], None], hint: Callable[[], str]) -> None:
     try:
         work()
     except KeyboardInterrupt:
-        say("interrupted" + hint)
+        say("interrupted" + hint())
         raise typer.Exit(INTERRUPTED) from None
     except _Terminated:
-        say("terminated" + hint)
+        say("terminated" + hint())
         raise typer.Exit(TERMINATED) from None
+    except BrokenPipeError:  # `rocketeer spark query ... | head` has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(PIPE_CLOSED) from None
     except (RocketeerError, OSError):
         raise  # the program says these in one line
     except Exception as error:
@@ -183,7 +221,9 @@ def _stopped_by_sigterm() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _stop_queries(spark: "SparkSession") -> None:
+def _stop_queries(spark: "SparkSession | None") -> None:
+    if spark is None:
+        return
     with suppress(Exception):  # the JVM may be gone: then nothing runs any more
         for query in spark.streams.active:
             query.stop()

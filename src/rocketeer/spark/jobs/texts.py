@@ -27,6 +27,14 @@ def shortened(text: str, chars_max: int) -> str:
     return text if len(text) <= chars_max else f"{text[: chars_max - 1]}…"
 
 
+def counted(count: int, word: str) -> str:
+    """
+    >>> counted(1, "message"), counted(2000, "message")
+    ('1 message', '2,000 messages')
+    """
+    return f"{count:,} {word}" if count == 1 else f"{count:,} {word}s"
+
+
 def count_text(value: float) -> str:
     """Exact below a hundred thousand, then with three digits.
 

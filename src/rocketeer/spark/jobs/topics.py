@@ -1,4 +1,4 @@
-"""The names of all topics a job could read, from the name server or a store's files."""
+"""What a job could read, asked before it starts: from the name server or a store's files."""
 
 from collections.abc import Mapping
 
@@ -7,6 +7,7 @@ from rocketeer.client.discovery import discover
 from rocketeer.client.plans.replies import refused
 from rocketeer.client.plans.routes import ask_nameservers
 from rocketeer.client.sync.driver import BlockingDriver
+from rocketeer.model.queue import MessageQueue
 from rocketeer.protocol.bodies.topics import decode_topic_list
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, request
@@ -33,3 +34,12 @@ def all_topics(options: Mapping[str, str]) -> set[str]:
         return set(decode_topic_list(reply.body).topics)
     finally:
         driver.close()
+
+
+def stream_queues(options: Mapping[str, str]) -> set[MessageQueue]:
+    """What a stream with these options would begin to read; raises what it would fail with, but at once."""
+    view = open_view(parse_options(options, streaming=True))
+    try:
+        return set(view.queues())
+    finally:
+        view.close()

@@ -12,13 +12,16 @@ import typer
 
 from rocketeer.errors import ConfigError, RocketeerError
 from rocketeer.spark.jobs.checkpoints import claim
+from rocketeer.spark.jobs.failures import quiet_errors
+from rocketeer.spark.jobs.moments import parse_duration_ms
 from rocketeer.spark.jobs.progress import Progress
 from rocketeer.spark.jobs.query.command import json_terms
 from rocketeer.spark.jobs.query.sql_text import all_statements, quoted
-from rocketeer.spark.jobs.query.statements import analyze, quiet_errors, stand_in, used_columns
+from rocketeer.spark.jobs.query.statements import analyze, stand_in, used_columns
 from rocketeer.spark.jobs.query.tables import TopicTables
 from rocketeer.spark.jobs.query.terms import TableTerms
-from rocketeer.spark.jobs.running import Run, job_command, key_values, say
+from rocketeer.spark.jobs.running import Run, batch_interval, job_command, key_values, say
+from rocketeer.spark.jobs.texts import counted
 from rocketeer.spark.jobs.topic_sink import DELIVERIES, TopicSink, few_state_partitions
 from rocketeer.spark.sink.options import EFFECTIVELY_ONCE
 from rocketeer.spark.source.columns import COLUMNS
@@ -260,8 +263,8 @@ def command(
         checkpoint,
         topic or (),
         start,
-        interval or (FOREVER if forever else None),
-        watermark,
+        batch_interval(forever, interval, FOREVER),
+        None if watermark is None else f"{parse_duration_ms('--watermark', watermark)} milliseconds",
         json_terms(json or [], json_schema or []),
         key_values("--option", option),
     )
@@ -272,4 +275,4 @@ def command(
             rows = Progress("transform", quiet=run.quiet).watch(query)
         finally:
             query.stop()
-        say(f"transformed {rows:,} messages into {to}")
+        say(f"transformed {counted(rows, 'message')} into {to}")

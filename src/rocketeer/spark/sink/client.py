@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import ClassVar, Final, NamedTuple, TypeVar
 
 from rocketeer.client.aio.drivers import AsyncDriver
-from rocketeer.client.core.nameservers import NameServers, parse_addresses
+from rocketeer.client.core.nameservers import NameServers
 from rocketeer.client.core.routes import RouteCache, TopicRoutes
-from rocketeer.client.discovery import local_ip
+from rocketeer.client.discovery import discover, local_ip
 from rocketeer.client.plans.routes import fetch_route
 from rocketeer.client.sync.loop_thread import LoopThread
 from rocketeer.clock import SystemClock
@@ -54,7 +54,7 @@ class SinkClient:
 
     def __init__(self, nameserver: str) -> None:
         self.thread = LoopThread.acquire()
-        self.nameservers = NameServers(parse_addresses(nameserver))
+        self.nameservers = NameServers(discover(nameserver))
         self.clock = SystemClock()
         self.uniq_keys = UniqKeys(local_ip(), os.getpid(), self.clock)
         self.routes = RouteCache()

@@ -4,10 +4,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
-from rocketeer.client.core.config import validate_group
 from rocketeer.errors import ConfigError
+from rocketeer.model.topic import may_not_be_sent_to
 from rocketeer.record.flags import Compression
-from rocketeer.spark.source.options import _count, _duration_ms, _flag, _size_bytes, _text
+from rocketeer.spark.option_texts import (
+    count_from,
+    flag,
+    group_of,
+    nameservers_of,
+    one_of,
+    size_bytes,
+    text_of,
+    time_limit_ms,
+    topic_of,
+)
 
 AT_LEAST_ONCE: Final = "at-least-once"
 EFFECTIVELY_ONCE: Final = "effectively-once"
@@ -17,28 +27,20 @@ WRITE_ID_CHARS_MAX: Final = 100
 _OF_SPARK: Final = frozenset({"path", "checkpointlocation", "queryname", "outputmode", "truncate", "numrows"})
 
 
-def _one_of(*words: str) -> Callable[[str, str], str]:
-    def parse(name: str, text: str) -> str:
-        word = text.strip().lower()
-        if word not in words:
-            raise ConfigError(f"option {name!r} is {text!r}: write {' or '.join(words)}")
-        return word
-
-    return parse
-
-
-def _group(name: str, text: str) -> str:
-    validate_group(text.strip())
-    return text.strip()
+def _topic(name: str, text: str) -> str:
+    topic = topic_of(name, text)
+    if may_not_be_sent_to(topic):
+        raise ConfigError(f"option {name!r} is {topic!r}, which belongs to the system")
+    return topic
 
 
 def _packing(name: str, text: str) -> Compression | None:
-    word = _one_of("none", "zlib", "lz4", "zstd")(name, text)
+    word = one_of("none", "zlib", "lz4", "zstd")(name, text)
     return None if word == "none" else Compression[word.upper()]
 
 
 def _write_id(name: str, text: str) -> str:
-    word = _text(name, text)
+    word = text_of(name, text)
     if len(word) > WRITE_ID_CHARS_MAX or not word.isprintable() or " " in word:
         raise ConfigError(
             f"option {name!r} is {text[:40]!r}: write up to {WRITE_ID_CHARS_MAX} characters without spaces"
@@ -54,24 +56,24 @@ def _option(name: str, parse: Callable[[str, str], Any], default: Any = None) ->
 class SinkOptions:
     """Where to write, and how. `docs/spark-sink.md` explains each."""
 
-    nameserver: str = _option("nameserver", _text, "")
-    topic: str | None = _option("topic", _text)
-    producer_group: str = _option("producerGroup", _group, "SPARK_SINK")
-    delivery: str = _option("delivery", _one_of(AT_LEAST_ONCE, EFFECTIVELY_ONCE), AT_LEAST_ONCE)
+    nameserver: str = _option("nameserver", nameservers_of, "")
+    topic: str | None = _option("topic", _topic)
+    producer_group: str = _option("producerGroup", group_of, "SPARK_SINK")
+    delivery: str = _option("delivery", one_of(AT_LEAST_ONCE, EFFECTIVELY_ONCE), AT_LEAST_ONCE)
     write_id: str | None = _option("writeId", _write_id)
-    id_column: str | None = _option("idColumn", _text)
-    check_first: bool | None = _option("checkFirst", _flag)
-    spool_bytes: int = _option("spoolBytes", _size_bytes, 64 << 20)
-    batch_bytes: int = _option("batchBytes", _size_bytes, 1 << 20)
-    batch_rows: int = _option("batchRows", _count(1), 1000)
-    rows_per_s_max: int | None = _option("maxRowsPerSecond", _count(1))
-    message_bytes_max: int = _option("maxMessageBytes", _size_bytes, 4 << 20)
-    in_flight_bytes: int = _option("inFlightBytes", _size_bytes, 16 << 20)
-    send_timeout_ms: int = _option("sendTimeout", _duration_ms, 10_000)
-    send_retries: int = _option("sendRetries", _count(0), 10)
+    id_column: str | None = _option("idColumn", text_of)
+    check_first: bool | None = _option("checkFirst", flag)
+    spool_bytes: int = _option("spoolBytes", size_bytes, 64 << 20)
+    batch_bytes: int = _option("batchBytes", size_bytes, 1 << 20)
+    batch_rows: int = _option("batchRows", count_from(1), 1000)
+    rows_per_s_max: int | None = _option("maxRowsPerSecond", count_from(1))
+    message_bytes_max: int = _option("maxMessageBytes", size_bytes, 4 << 20)
+    in_flight_bytes: int = _option("inFlightBytes", size_bytes, 16 << 20)
+    send_timeout_ms: int = _option("sendTimeout", time_limit_ms, 10_000)
+    send_retries: int = _option("sendRetries", count_from(0), 10)
     compression: Compression | None = _option("compression", _packing)  # noqa: RUF009 as all the others
-    compress_over_bytes: int = _option("compressOver", _size_bytes, 4096)
-    reserved_properties: str = _option("reservedProperties", _one_of("fail", "drop"), "fail")
+    compress_over_bytes: int = _option("compressOver", size_bytes, 4096)
+    reserved_properties: str = _option("reservedProperties", one_of("fail", "drop"), "fail")
 
     @property
     def effectively_once(self) -> bool:

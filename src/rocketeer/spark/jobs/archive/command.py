@@ -1,14 +1,14 @@
 """`rocketeer spark archive`: topics into a lake, exactly once, so that messages outlive the broker's retention.
 
-A micro-batch's tasks write files (`archive_source`); the driver then makes one commit that names them and the offsets
-(`lake_session`). Spark's checkpoint inside the lake decides what the next batch reads; a batch that Spark tries again
+A micro-batch's tasks write files (`source`); the driver then makes one commit that names them and the offsets
+(`lake.session`). Spark's checkpoint inside the lake decides what the next batch reads; a batch that Spark tries again
 because it did not see it end finds its commit there.
 """
 
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -20,7 +20,8 @@ from rocketeer.spark.jobs.lake.session import LakeSession, open_session
 from rocketeer.spark.jobs.lake.state import Range
 from rocketeer.spark.jobs.lake.writer import WriterTerms, files_of
 from rocketeer.spark.jobs.progress import Progress
-from rocketeer.spark.jobs.running import Run, job_command, key_values, say
+from rocketeer.spark.jobs.running import Run, batch_interval, job_command, key_values, say
+from rocketeer.spark.jobs.texts import counted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -30,7 +31,7 @@ BATCH_BYTES: Final = "1g"
 COMPACT_EVERY: Final = 32
 """Commits between compactions while a run goes on; there is one more at its end."""
 _OWN_OPTIONS: Final = frozenset(
-    {"nameserver", "storepath", "subscribe", "subscribepattern", "startingoffsets"}
+    {"nameserver", "storepath", "brokername", "subscribe", "subscribepattern", "startingoffsets"}
 )
 _FILTERS: Final = frozenset({"tags", "sql"})
 
@@ -54,6 +55,8 @@ class ArchiveTerms:
     pattern: str | None = None
     nameserver: str | None = None
     store_path: str | None = None
+    broker_name: str | None = None
+    """Whose store it is; None: `broker-a`, or the only broker the lake has messages of."""
     start: str = "earliest"
     fail_on_data_loss: bool = True
     batch_bytes: str = BATCH_BYTES
@@ -67,11 +70,13 @@ class ArchiveTerms:
 
     def source_options(self) -> dict[str, str]:
         if bool(self.topics) == (self.pattern is not None):
-            raise ConfigError("name topics, or give a pattern for their names; not both")
+            raise ConfigError("name topics (-t), or give a --pattern for their names; one of them")
         if self.compression not in COMPRESSIONS:
             raise ConfigError(f"compression {self.compression!r}: choose one of {', '.join(COMPRESSIONS)}")
         if (self.nameserver is None) == (self.store_path is None):
             raise ConfigError("give the name server (host:9876) or a broker's store folder to read; not both")
+        if self.broker_name is not None and self.store_path is None:
+            raise ConfigError("--broker-name says whose store is read: it goes with --store")
         taken = sorted(name for name in self.options if name.lower() in _OWN_OPTIONS)
         if taken:
             raise ConfigError(f"option {taken[0]!r} of the source has an option of its own here")
@@ -91,7 +96,24 @@ class ArchiveTerms:
             chosen["nameserver"] = self.nameserver
         else:
             chosen["storePath"] = str(self.store_path)
+        if self.broker_name is not None:
+            chosen["brokerName"] = self.broker_name
         return chosen
+
+    def fitted(self, session: LakeSession) -> "ArchiveTerms":
+        """The same for a lake that has messages already; ConfigError if they could be archived twice."""
+        if session.lake.dedup_checkpoint.exists():
+            raise ConfigError(
+                f"the lake {session.lake.path} is filled by dedup, which leaves messages out: choose another folder"
+            )
+        if self.store_path is None or self.broker_name is not None:
+            return self
+        known = sorted({queue.broker_name for queue in session.state.ranges})
+        if len(known) > 1:
+            raise ConfigError(
+                f"the lake has messages of {', '.join(known)}: say whose store this is with --broker-name"
+            )
+        return replace(self, broker_name=known[0]) if known else self
 
 
 def archive(
@@ -104,12 +126,11 @@ def archive(
     from rocketeer.spark.jobs.archive import source as archive_source
     from rocketeer.spark.jobs.lake.compaction import compact
     from rocketeer.spark.source.offsets import to_json
-    from rocketeer.spark.source.options import parse_options
 
-    options = terms.source_options()
     file_terms = WriterTerms(terms.compression, terms.file_bytes)
-    parse_options(options, streaming=True)  # before anything is touched
+    _check_source(terms)  # before anything is touched
     with open_session(lake) as session:
+        options = terms.fitted(session).source_options()
         spark.dataSource.register(archive_source.ArchiveSource)
         done = Archived()
 
@@ -141,6 +162,15 @@ def archive(
                 query.stop()
         done.compacted += tidy()
         return done
+
+
+def _check_source(terms: ArchiveTerms) -> None:
+    """Whether there is anything to read."""
+    from rocketeer.spark.jobs.topics import stream_queues
+
+    queues = stream_queues(terms.source_options())
+    if not queues and terms.pattern is not None and terms.interval is None:
+        raise ConfigError(f"no topic fits --pattern {terms.pattern!r}")
 
 
 def _committer(
@@ -184,6 +214,10 @@ def command(
     store: Annotated[
         Path | None, typer.Option(help="Read a broker's store folder instead of asking brokers.")
     ] = None,
+    broker_name: Annotated[
+        str | None,
+        typer.Option(help="With --store: whose it is.  [default: broker-a, or the lake's only one]"),
+    ] = None,
     forever: Annotated[bool, typer.Option("--forever", help="Go on until stopped.")] = False,
     interval: Annotated[
         str | None, typer.Option(help="With --forever: a batch every so often.  [default: 10 seconds]")
@@ -206,12 +240,13 @@ def command(
     ] = None,
 ) -> None:
     """Copy topics into a Parquet lake, exactly once; started again, it goes on where it stopped."""
-    every = interval or ("10 seconds" if forever else None)
+    every = batch_interval(forever, interval, "10 seconds")
     terms = ArchiveTerms(
         topics=topic or (),
         pattern=pattern,
         nameserver=None if store is not None else run.needed_nameserver(),
         store_path=None if store is None else str(store),
+        broker_name=broker_name,
         start=start,
         fail_on_data_loss=data_loss,
         batch_bytes=batch_bytes,
@@ -223,6 +258,7 @@ def command(
     with run.spark("archive") as spark:
         done = archive(spark, lake, terms, progress=Progress("archive", quiet=run.quiet))
         say(
-            f"archived {done.rows:,} messages in {done.commits} commits, {done.files} files, into {lake}"
+            f"archived {counted(done.rows, 'message')} into {lake}: {counted(done.commits, 'commit')}, "
+            + counted(done.files, "file")
             + (f"; {done.compacted} small files were replaced by larger ones" if done.compacted else "")
         )

@@ -34,7 +34,7 @@ from rocketeer.spark.jobs.progress import Progress
 from rocketeer.spark.jobs.results import Format, cell, check_target, write_result
 from rocketeer.spark.jobs.running import Run, job_command, say
 from rocketeer.spark.jobs.terminal import console
-from rocketeer.spark.jobs.texts import bytes_text, plain, second_text, shortened
+from rocketeer.spark.jobs.texts import bytes_text, counted, plain, second_text, shortened
 from rocketeer.spark.jobs.trace.summary import json_ready
 from rocketeer.spark.sink.options import AT_LEAST_ONCE, EFFECTIVELY_ONCE
 
@@ -133,8 +133,11 @@ def command(
         if chosen_form is not None and export is not None:
             rows = for_export(letters, text=body is BodyForm.TEXT)
             write_result(rows, chosen_form, export, rows_max=0, overwrite=overwrite)
-            say(f"exported {sum(row['messages'] for row in groups):,} dead letters to {export.absolute()}")
+            count = sum(row["messages"] for row in groups)
+            say(f"exported {counted(count, 'dead letter')} to {export.absolute()}")
         if again:
+            if yes and not at_least_once:
+                run.if_stopped("; the same command sends the rest, and nothing twice")
             _resend(
                 letters, groups, run.needed_nameserver(), to, run_name, at_least_once, yes, progress, spark
             )
@@ -179,13 +182,13 @@ def _resend(
         say("nothing to send")
     elif not yes:
         check_targets(letters, to)
-        say(f"would send {count:,} messages to {where}; with --yes they are sent")
+        say(f"would send {counted(count, 'message')} to {where}; with --yes this is done")
     else:
         delivery = AT_LEAST_ONCE if at_least_once else EFFECTIVELY_ONCE
         with progress.during(spark, "sending"):
             sent = resend(letters, nameserver, to=to, run=run_name, delivery=delivery)
         note = "" if at_least_once else f"; those that run {run_name!r} sent before are not stored again"
-        say(f"sent {sent:,} messages to {where}{note}")
+        say(f"sent {counted(sent, 'message')} to {where}{note}")
 
 
 def _some(letters: DataFrame, count: int, to: str | None) -> list[Row]:

@@ -81,6 +81,11 @@ class Lake:
         return self.meta / "checkpoint"
 
     @property
+    def dedup_checkpoint(self) -> Path:
+        """Of a `dedup` that fills the lake; there is none where `archive` does."""
+        return self.meta / "dedup-checkpoint"
+
+    @property
     def exists(self) -> bool:
         return (self.meta / "lake.json").exists()
 

@@ -2,18 +2,20 @@
 
 import sys
 from collections.abc import Iterable, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rocketeer.errors import ConfigError, RocketeerError
-from rocketeer.spark.jobs.failures import explain
+from rocketeer.spark.jobs.failures import explain, quiet_errors
+from rocketeer.spark.jobs.moments import HELP as MOMENTS
+from rocketeer.spark.jobs.moments import parse_span
 from rocketeer.spark.jobs.progress import Progress
 from rocketeer.spark.jobs.query.prompt import HELP, Prompt
 from rocketeer.spark.jobs.query.sql_text import all_statements, quoted
-from rocketeer.spark.jobs.query.statements import quiet_errors, stand_in
+from rocketeer.spark.jobs.query.statements import stand_in
 from rocketeer.spark.jobs.query.tables import TopicTables
 from rocketeer.spark.jobs.query.terms import ALL, TableTerms
 from rocketeer.spark.jobs.results import Format, check_target, table_lines, write_result
@@ -161,8 +163,10 @@ def command(
         Path | None, typer.Option(help="A lake; tables are it and the live topics together.")
     ] = None,
     lake_only: Annotated[bool, typer.Option("--lake-only", help="Do not ask the brokers.")] = False,
-    since: Annotated[datetime | None, typer.Option(help="Only messages stored then or later (UTC).")] = None,
-    until: Annotated[datetime | None, typer.Option(help="Only messages stored before (UTC).")] = None,
+    since: Annotated[
+        str | None, typer.Option(metavar="TIME", help=f"Only messages stored then or later. {MOMENTS}")
+    ] = None,
+    until: Annotated[str | None, typer.Option(metavar="TIME", help="Only messages stored before.")] = None,
     json: Annotated[
         list[str] | None,
         typer.Option(metavar="TOPIC", help=f"Open its JSON bodies into columns; '{ALL}' for all topics."),
@@ -187,6 +191,7 @@ def command(
     """Ask topics and a lake with Spark SQL; without SQL there is a prompt."""
     if lake_only and lake is None:
         raise ConfigError("--lake-only needs --lake")
+    begin, end = parse_span(since, until, datetime.now(UTC))
     options = key_values("--option", option)
     stored = "storepath" in {name.lower() for name in options}
     terms = TableTerms(
@@ -196,8 +201,8 @@ def command(
         if lake is not None
         else run.needed_nameserver(),
         lake=lake,
-        since=_utc(since),
-        until=_utc(until),
+        since=begin,
+        until=end,
         json=json_terms(json or [], json_schema or []),
         options=options,
     )
@@ -220,12 +225,6 @@ def command(
         for statement in first:
             shell.execute(statement, form if form is not Format.PARQUET else Format.TABLE)
         shell.execute(last, form, output, overwrite=overwrite)
-
-
-def _utc(moment: datetime | None) -> datetime | None:
-    from datetime import UTC
-
-    return None if moment is None else moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
 
 
 __all__ = ["HELP", "Shell", "command", "query_tables"]

@@ -7,10 +7,10 @@ optimized plan does not refer to cannot change the result, so it need not be rea
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketeer.errors import RocketeerError
+from rocketeer.spark.jobs.failures import quiet_errors
 from rocketeer.spark.jobs.query.sql_text import unquoted_parts
 from rocketeer.spark.source.columns import COLUMNS, SCHEMA
 
@@ -137,17 +137,3 @@ def _id(attribute: Any) -> str:
 
 def _topic(attribute: Any) -> str:
     return str(json.loads(attribute.metadata().json()).get(_MARK, ""))
-
-
-@contextmanager
-def quiet_errors() -> Iterator[None]:
-    """PySpark logs every failed analysis with a long traceback; here they are expected, or become one line."""
-    from pyspark.logger import PySparkLogger
-
-    logger = PySparkLogger.getLogger("SQLQueryContextLogger")
-    before = logger.disabled
-    logger.disabled = True
-    try:
-        yield
-    finally:
-        logger.disabled = before

@@ -1,79 +1,33 @@
 """`rocketeer spark replay`: messages of a lake, or of a topic's range, sent again into a topic.
 
-What is sent is fixed when a replay begins (`replay_state`); chunk by chunk it is read, made into new messages
-(`replay_rows`) and written effectively once under the replay's id. Killed and started again with its id, it goes
+What is sent is fixed when a replay begins (`state`); chunk by chunk it is read, made into new messages
+(`rows`) and written effectively once under the replay's id. Killed and started again with its id, it goes
 on in the chunk where it died, and brokers do not store again what they have of it.
 """
 
 import uuid
-from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rocketeer.errors import ConfigError
 from rocketeer.spark.jobs.lake.folder import Lake, chosen_files, read_files
 from rocketeer.spark.jobs.lake.state import Range
+from rocketeer.spark.jobs.moments import HELP, is_ago, parse_span
 from rocketeer.spark.jobs.progress import Progress
-from rocketeer.spark.jobs.replay.state import (
-    CHUNK_ROWS,
-    Ranges,
-    ReplayState,
-    default_folder,
-    open_replay,
-)
+from rocketeer.spark.jobs.replay.state import Ranges, ReplayState, default_folder, open_replay
+from rocketeer.spark.jobs.replay.terms import ReplayTerms
 from rocketeer.spark.jobs.running import Run, job_command, say
+from rocketeer.spark.jobs.texts import counted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-
-@dataclass(frozen=True)
-class ReplayTerms:
-    """What to send again, and where. `docs/jobs.md` explains each."""
-
-    nameserver: str
-    lake: "str | Path | None" = None
-    topics: Sequence[str] = ()
-    """Of the lake: only these. Without a lake: the topics to read."""
-    source_nameserver: str | None = None
-    to: str | None = None
-    """The topic to send to; None: each message to its own."""
-    since: datetime | None = None
-    until: datetime | None = None
-    keys: Sequence[str] = ()
-    tags: str | None = None
-    where: str | None = None
-    rate: int | None = None
-    ordered: bool = False
-    delivery: str = "effectively-once"
-    replay_id: str | None = None
-    """Give one to be able to go on after an interruption."""
-    state_folder: "str | Path | None" = None
-    chunk_rows: int = CHUNK_ROWS
-
-    def asked(self) -> dict[str, Any]:
-        """What makes it this replay: with another answer it is another one."""
-        return {
-            "lake": None if self.lake is None else str(Path(self.lake).absolute()),
-            "topics": sorted(self.topics),
-            "to": self.to,
-            "since": None if self.since is None else self.since.isoformat(),
-            "until": None if self.until is None else self.until.isoformat(),
-            "keys": sorted(self.keys),
-            "tags": self.tags,
-            "where": self.where,
-            "ordered": self.ordered,
-        }
-
-    def check(self) -> None:
-        if self.lake is None and not self.topics:
-            raise ConfigError("nothing to replay: give a lake, or the topics to read")
-        if self.rate is not None and self.rate < 1:
-            raise ConfigError(f"rate {self.rate}: give at least 1 message/s")
+__all__ = ["ReplayTerms", "Replayed", "command", "replay"]
 
 
 @dataclass(frozen=True)
@@ -86,8 +40,14 @@ class Replayed:
     chunks: int
 
 
-def replay(spark: "SparkSession", terms: ReplayTerms, *, progress: Progress | None = None) -> Replayed:
-    """Send the messages again; returns when brokers have them all.
+def replay(
+    spark: "SparkSession",
+    terms: ReplayTerms,
+    *,
+    progress: Progress | None = None,
+    begun: Callable[[], None] = lambda: None,
+) -> Replayed:
+    """Send the messages again; returns when brokers have them all. `begun` is called when it can go on after a death.
 
     `replay(spark, ReplayTerms(nameserver="127.0.0.1:9876", lake="/data/lake", to="Orders", tags="paid"))`
     """
@@ -101,10 +61,13 @@ def replay(spark: "SparkSession", terms: ReplayTerms, *, progress: Progress | No
     with open_replay(folder, replay_id) as file:
         file.check(terms.asked())
         if file.state is None:
+            _check(spark, terms)
             ranges = _topic_ranges(terms) if lake is None else _lake_ranges(lake, terms)
-            file.save(ReplayState(terms.asked(), ranges, terms.chunk_rows))
+            file.save(ReplayState(terms.asked(), ranges, terms.chunk_rows, terms.since, terms.until))
         state = file.state
         assert state is not None
+        begun()
+        terms = replace(terms, since=state.since, until=state.until)
         before = state.sent
         count = 0
         for count, ranges in enumerate(state.chunks(), 1):
@@ -120,6 +83,17 @@ def replay(spark: "SparkSession", terms: ReplayTerms, *, progress: Progress | No
             file.save(state)
         shown.show(state.sent - before, batch=count - 1 if count else None, lag=0, last=True)
         return Replayed(replay_id, state.sent, state.sent - before, count)
+
+
+def _check(spark: "SparkSession", terms: ReplayTerms) -> None:
+    """Before its id means this replay: whether the condition can be understood, and the target is there."""
+    from rocketeer.spark.sink.client import SinkClient
+    from rocketeer.spark.source.columns import SCHEMA
+
+    _picked(spark.createDataFrame([], SCHEMA), terms)
+    client = SinkClient.of(terms.nameserver)
+    if terms.to is not None:
+        client.thread.call(client.queues(terms.to))
 
 
 # --- which messages -------------------------------------------------------------------------------
@@ -203,6 +177,14 @@ def _topic_rows(spark: "SparkSession", terms: ReplayTerms, ranges: Ranges) -> "D
     return spark.read.format("rocketmq").options(**options).load()
 
 
+def _picked(frame: "DataFrame", terms: ReplayTerms) -> "DataFrame":
+    from rocketeer.spark.jobs.replay.rows import chosen
+
+    return chosen(
+        frame, since=terms.since, until=terms.until, keys=terms.keys, tags=terms.tags, where=terms.where
+    )
+
+
 # --- sending --------------------------------------------------------------------------------------
 
 
@@ -213,12 +195,9 @@ def _send(spark: "SparkSession", frame: "DataFrame", terms: ReplayTerms, write_i
 
     from rocketeer.spark.jobs.replay import rows
 
-    picked = rows.chosen(
-        frame, since=terms.since, until=terms.until, keys=terms.keys, tags=terms.tags, where=terms.where
-    )
-    counted = Observation()
-    messages = rows.to_messages(picked, ordered=terms.ordered).observe(
-        counted, f.count(f.lit(1)).alias("rows")
+    observed = Observation()
+    messages = rows.to_messages(_picked(frame, terms), ordered=terms.ordered).observe(
+        observed, f.count(f.lit(1)).alias("rows")
     )
     options = {"nameserver": terms.nameserver, "delivery": terms.delivery}
     if terms.to is not None:
@@ -232,7 +211,7 @@ def _send(spark: "SparkSession", frame: "DataFrame", terms: ReplayTerms, write_i
         messages = messages.coalesce(tasks)
         options |= rows.rate_options(terms.rate, tasks)
     messages.write.format("rocketmq").options(**options).mode("append").save()
-    return int(counted.get["rows"])
+    return int(observed.get["rows"])
 
 
 @job_command(goes_on=True)
@@ -248,10 +227,8 @@ def command(
     source: Annotated[
         str | None, typer.Option(metavar="ADDR", help="Name server of the topics to read, if it is another.")
     ] = None,
-    since: Annotated[
-        datetime | None, typer.Option(help="Stored then or later, UTC: 2026-11-15T13:00:00")
-    ] = None,
-    until: Annotated[datetime | None, typer.Option(help="Stored before, UTC.")] = None,
+    since: Annotated[str | None, typer.Option(metavar="TIME", help=f"Stored then or later. {HELP}")] = None,
+    until: Annotated[str | None, typer.Option(metavar="TIME", help="Stored before.")] = None,
     key: Annotated[
         list[str] | None, typer.Option("-k", "--key", help="With this key; may be repeated.")
     ] = None,
@@ -275,14 +252,17 @@ def command(
 ) -> None:
     """Send messages of a lake or a topic again; an interrupted replay goes on without duplicates."""
     replay_id = id or uuid.uuid4().hex[:12]
+    begin, end = parse_span(since, until, datetime.now(UTC))
     terms = ReplayTerms(
         nameserver=run.needed_nameserver(),
         lake=lake,
         topics=topic or (),
         source_nameserver=source,
         to=to,
-        since=_utc(since),
-        until=_utc(until),
+        since=begin,
+        until=end,
+        since_ago=since.strip() if since is not None and is_ago(since) else None,
+        until_ago=until.strip() if until is not None and is_ago(until) else None,
         keys=key or (),
         tags=tag,
         where=where,
@@ -293,15 +273,15 @@ def command(
         state_folder=state,
     )
     terms.check()
+
+    def begun() -> None:
+        if id is None:
+            say(f"replay {replay_id}: if it is interrupted, go on with --id {replay_id}")
+            run.if_stopped(f"; the same command with --id {replay_id} goes on where it stopped")
+
     if id is None:
-        say(f"replay {replay_id}: if it is interrupted, go on with --id {replay_id}")
+        run.if_stopped("")
     with run.spark("replay") as spark:
-        done = replay(spark, terms, progress=Progress("replay", quiet=run.quiet))
+        done = replay(spark, terms, progress=Progress("replay", quiet=run.quiet), begun=begun)
     earlier = f" ({done.sent - done.sent_now:,} of them before)" if done.sent != done.sent_now else ""
-    say(f"replay {replay_id} is complete: {done.sent:,} messages sent{earlier}")
-
-
-def _utc(time: datetime | None) -> datetime | None:
-    from datetime import UTC
-
-    return None if time is None else time.replace(tzinfo=UTC)
+    say(f"replay {replay_id} is complete: {counted(done.sent, 'message')} sent{earlier}")

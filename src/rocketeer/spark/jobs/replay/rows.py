@@ -80,7 +80,7 @@ def in_ranges(spark: "SparkSession", frame: "DataFrame", ranges: Ranges) -> "Dat
 
 
 def to_messages(frame: "DataFrame", *, ordered: bool) -> "DataFrame":
-    """The columns the sink takes, as `replay_properties` says; `ROW_ID` tells rows of a replay apart."""
+    """The columns the sink takes, as `properties` says; `ROW_ID` tells rows of a replay apart."""
     place = f.concat_ws("/", *QUEUE)
     kept = f.map_filter("properties", lambda name, _: ~name.isin(*sorted(NOT_COPIED)))
     shard = place if ordered else f.col("properties").getItem(names.SHARDING_KEY)

@@ -8,6 +8,7 @@ import fcntl
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -35,6 +36,9 @@ class ReplayState:
     asked: Mapping[str, Any]
     ranges: Ranges
     chunk_rows: int = CHUNK_ROWS
+    since: datetime | None = None
+    until: datetime | None = None
+    """Times of storing that were asked for, also if that was said as "two hours ago"."""
     chunks_done: int = 0
     sent: int = 0
 
@@ -64,6 +68,8 @@ class ReplayState:
             "asked": dict(self.asked),
             "ranges": [[q.topic, q.broker_name, q.queue_id, r.begin, r.end] for q, r in self.ranges.items()],
             "chunk_rows": self.chunk_rows,
+            "since": None if self.since is None else self.since.isoformat(),
+            "until": None if self.until is None else self.until.isoformat(),
             "chunks_done": self.chunks_done,
             "sent": self.sent,
         }
@@ -74,9 +80,15 @@ class ReplayState:
             value["asked"],
             {MessageQueue(t, b, q): Range(begin, end) for t, b, q, begin, end in value["ranges"]},
             value["chunk_rows"],
+            _moment(value["since"]),
+            _moment(value["until"]),
             value["chunks_done"],
             value["sent"],
         )
+
+
+def _moment(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text)
 
 
 @dataclass
@@ -111,7 +123,8 @@ def open_replay(folder: Path, replay_id: str) -> Iterator[ReplayFile]:
         raise ConfigError(f"replay id {replay_id!r}: write up to 60 letters, digits, '-', '_' and '.'")
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{replay_id}.json"
-    with (folder / f".{replay_id}.lock").open("a") as lock:
+    lock_path = folder / f".{replay_id}.lock"
+    with lock_path.open("a") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -122,7 +135,11 @@ def open_replay(folder: Path, replay_id: str) -> Iterator[ReplayFile]:
                 state = ReplayState.from_json(read_json(path))
             except (KeyError, TypeError, ValueError) as error:
                 raise ReplayMismatch(f"{path} is no state of a replay: {error}") from None
-        yield ReplayFile(path, state)
+        try:
+            yield ReplayFile(path, state)
+        finally:
+            if not path.exists():  # it never began
+                lock_path.unlink(missing_ok=True)
 
 
 def default_folder() -> Path:

@@ -12,7 +12,7 @@ import typer
 
 from rocketeer.errors import ConfigError
 from rocketeer.spark.jobs.chosen_messages import chosen_topics, known_queues, read_topics
-from rocketeer.spark.jobs.moments import HELP, parse_span
+from rocketeer.spark.jobs.moments import HELP, parse_duration_ms, parse_span
 from rocketeer.spark.jobs.progress import Progress
 from rocketeer.spark.jobs.query.terms import TableTerms
 from rocketeer.spark.jobs.running import Run, job_command, say
@@ -21,7 +21,6 @@ from rocketeer.spark.jobs.stats.measures import COLUMNS, TOP, measures, stats
 from rocketeer.spark.jobs.stats.tables import print_stats
 from rocketeer.spark.jobs.stats.values import Stats
 from rocketeer.spark.jobs.texts import time_text
-from rocketeer.spark.source.options import _duration_ms
 
 __all__ = ["Stats", "measures", "stats", "write_page"]
 
@@ -56,7 +55,7 @@ def command(
 ) -> None:
     """Count and measure messages by topic, queue, tag, producer host and time."""
     begin, end = parse_span(since, until, datetime.now(UTC))
-    window_ms = None if window is None else _duration_ms("--window", window)
+    window_ms = None if window is None else parse_duration_ms("--window", window)
     if window_ms is not None and window_ms < 1:
         raise ConfigError(f"--window {window}: write a time like 10s or 5m")
     if html is not None and not html.absolute().parent.is_dir():
