@@ -284,11 +284,11 @@ def test_what_cannot_be_sent_in_a_transaction_is_refused_before_anything_is_sent
         TransactionProducer(group, nameserver=cluster.namesrv)
     with pytest.raises(ConfigError, match="check_concurrency"):
         TransactionProducer(group, nameserver=cluster.namesrv, check=never, check_concurrency=0)
-    with pytest.raises(ConfigError, match="idempotent"):
-        TransactionProducer(group, nameserver=cluster.namesrv, check=never, idempotent=True)
     with TransactionProducer(group, nameserver=cluster.namesrv, check=never) as producer:
         with pytest.raises(InvalidMessage, match="cannot be delayed"):
             producer.send_in_transaction(Message(topic, b"x", delay_level=3), lambda t: COMMIT)
+        with pytest.raises(InvalidMessage, match="cannot have a DEDUP_ID"):
+            producer.send_in_transaction(Message(topic, b"x", properties={"DEDUP_ID": "1"}), lambda t: COMMIT)
         with pytest.raises(InvalidMessage, match="one Message"):
             producer.send_in_transaction([Message(topic, b"x")], lambda t: COMMIT)  # type: ignore[arg-type]
         with pytest.raises(InvalidMessage, match="immune_s"):

@@ -78,5 +78,8 @@ def test_each_delayed_message_is_delivered_exactly_once(cluster: Cluster) -> Non
         assert seen.total() == len(seen), "delivered twice"
     wait_for(lambda: len(delivered(cluster)) == len(sent), what="all delayed messages")
     cluster.restart_broker()
-    time.sleep(0.5)  # for what must not come
+    sent |= {b"last"}  # what were to come twice would have come before it
+    with Producer("later", nameserver=cluster.namesrv) as producer:
+        producer.send(Message(TOPIC, b"last", delay_level=1))
+    wait_for(lambda: b"last" in delivered(cluster), what="the last delayed message")
     assert delivered(cluster) == Counter(sent)

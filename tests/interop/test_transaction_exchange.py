@@ -4,7 +4,6 @@ Needs Java and Apache's jars (`make interop`).
 """
 
 import contextlib
-import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,14 +11,18 @@ from pathlib import Path
 import pytest
 
 from rocketeer import COMMIT, ROLLBACK, UNKNOWN, Message, ReceivedMessage, TransactionProducer
+from rocketeer.bench.control import Control
 from rocketeer.bench.servers import ApacheMissing, Make, apache_lib
 from rocketeer.client.core.transactions import Transaction, Verdict
+from rocketeer.protocol.bodies.offsets import decode_consumer_offsets
+from rocketeer.protocol.codes import RequestCode
 from support.cluster import Cluster
 from support.senders import read_topic, wait_for
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
 
 TOPIC = "ExchangedTx"
+SYSTEM_GROUP, SYSTEM_TOPICS = "CID_RMQ_SYS_TRANS", ("RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC")
 CONF = {
     "mappedFileSizeCommitLog": 1 << 20,
     "mappedFileSizeConsumeQueue": 500 * 20,
@@ -71,6 +74,24 @@ class Life:
         return Counter(message.body.decode() for queue in queues for message in queue)
 
 
+def progress(cluster: Cluster) -> list[int]:
+    """How far the broker is with half and op messages."""
+    with Control(cluster.broker) as broker:
+        header = {"consumerGroup": SYSTEM_GROUP, "queueId": "0"}
+        answers = [
+            broker.ask(RequestCode.QUERY_CONSUMER_OFFSET, {**header, "topic": topic})
+            for topic in SYSTEM_TOPICS
+        ]
+    return [int(answer.ext["offset"]) for answer in answers]
+
+
+def saved(cluster: Cluster) -> list[int]:
+    """The same, as the file has it."""
+    text = (cluster.store / "config" / "consumerOffset.json").read_text()
+    table = decode_consumer_offsets(text.encode())
+    return [table.get(f"{topic}@{SYSTEM_GROUP}", {}).get(0, -1) for topic in SYSTEM_TOPICS]
+
+
 @contextlib.contextmanager
 def broker(make: Make, folder: Path, *, kill: bool) -> Iterator[Cluster]:
     cluster = Cluster(make, folder, conf=CONF, heap="512m", ready_s=120)
@@ -80,7 +101,7 @@ def broker(make: Make, folder: Path, *, kill: bool) -> Iterator[Cluster]:
         if kill:
             # Nobody is there to be asked any more; the progress of the last round reaches the disk. Before that a
             # Java broker would take copies for messages of their own, as after its own crash.
-            time.sleep(2)
+            wait_for(lambda: saved(cluster) == progress(cluster), what="the progress on disk")
             cluster.kill_broker()
     except BaseException:
         for log in sorted(folder.glob("*.out")):

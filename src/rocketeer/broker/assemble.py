@@ -10,7 +10,7 @@ from rocketeer.broker.feature import Feature, Periodic
 from rocketeer.broker.features.delay import delay_feature
 from rocketeer.broker.features.disk import disk_durability
 from rocketeer.broker.features.filtering import Filtering, filtering_feature
-from rocketeer.broker.features.flow import FlowControl, flow_feature
+from rocketeer.broker.features.flow import FlowControl, WaitLimits, flow_feature
 from rocketeer.broker.features.idempotence import idempotence_feature
 from rocketeer.broker.features.management import management_features
 from rocketeer.broker.features.members import MemberCalls, members_feature
@@ -36,6 +36,7 @@ from rocketeer.broker.pull import PullService
 from rocketeer.broker.registration import BrokerIdentity, Registration
 from rocketeer.broker.replaying import replay_log
 from rocketeer.broker.send import SendRules, SendService
+from rocketeer.broker.sent_back import SentBack
 from rocketeer.broker.services import Services
 from rocketeer.broker.tables import TableKeeper
 from rocketeer.broker.timing.admission import TimerRules
@@ -50,6 +51,7 @@ from rocketeer.model.topic import Perm, TopicConfig
 from rocketeer.record.delay_levels import DelayLevels
 from rocketeer.record.hosts import encode_host
 from rocketeer.remoting.client import RemotingClient
+from rocketeer.remoting.connection import address_text
 from rocketeer.remoting.server import Connection, Handler, RemotingServer, Router
 from rocketeer.store.message_store import MessageStore, RecoveryReport
 
@@ -90,7 +92,7 @@ class _Running:
         self._saving: asyncio.Future[None] | None = None
         self._unsaved = False
         self._server_config = server
-        store_host = encode_host(broker.host, server.listen_port)
+        store_host = encode_host(broker.host.strip("[]"), server.listen_port)
 
         def post(run: Callable[[], None]) -> None:
             loop.call_soon_threadsafe(run)
@@ -126,8 +128,8 @@ class _Running:
                 cluster=broker.cluster_name,
                 broker_name=broker.broker_name,
                 broker_id=broker.broker_id,
-                address=f"{broker.host}:{server.listen_port}",
-                ha_address=f"{broker.ha_host}:{store.ha_port}",
+                address=address_text((broker.host.strip("[]"), server.listen_port)),
+                ha_address=address_text((broker.ha_host.strip("[]"), store.ha_port)),
             ),
             client=self.remoting,
             topics=self.topics,
@@ -139,9 +141,11 @@ class _Running:
             groups=self.groups,
             store=self.store,
             writer=lambda: self.writer,
+            sent=SentBack(self.store, self.offsets, clock),
             broker_ip=broker.host,
             broker_perm=broker.permission,
         )
+        self.offsets.on_back.append(send_back.sent.set_back)
         features: list[Feature] = [
             *management_features(
                 clients=self.client_service,
@@ -213,8 +217,12 @@ class _Running:
         if store.flush_mode is FlushMode.SYNC_FLUSH:
             features.append(disk_durability(self.store))
         flow = FlowControl(
-            send_wait_ms_max=broker.send_wait_ms_max,
-            pull_wait_ms_max=broker.pull_wait_ms_max,
+            WaitLimits(
+                send_ms=broker.send_wait_ms_max,
+                pull_ms=broker.pull_wait_ms_max,
+                heartbeat_ms=broker.heartbeat_wait_ms_max,
+                transaction_ms=broker.transaction_wait_ms_max,
+            ),
             page_cache_busy_ms=store.os_page_cache_busy_ms,
             brake=lambda guard: fast_path.brake(guard),
         )

@@ -15,9 +15,11 @@ from rocketeer.broker.producer_marks import Mark, counts, read_mark, read_sent
 from rocketeer.broker.sequences import Key, Sequences
 from rocketeer.clock import Clock
 from rocketeer.errors import RequestRefused
+from rocketeer.model.topic import TIMER_TOPIC
 from rocketeer.protocol.codes import ResponseCode
 from rocketeer.record.entry import DispatchEntry
 from rocketeer.record.layout import StoredMessage
+from rocketeer.record.timers import due_ms
 
 log = logging.getLogger(__name__)
 
@@ -199,7 +201,7 @@ def _entry(message: StoredMessage) -> DispatchEntry:
         message.topic,
         message.queue_id,
         message.queue_offset,
-        0,
+        due_ms(message.properties) if message.topic == TIMER_TOPIC else 0,
         message.store_ms,
         message.keys or "",
         message.uniq_key,

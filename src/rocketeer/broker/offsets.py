@@ -5,11 +5,14 @@ the pieces that changed are made anew, so that persisting never holds up the loo
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from rocketeer.protocol.bodies.offsets import decode_consumer_offsets
 
 SEPARATOR = "@"
+
+WentBack = Callable[[str, str, int, int, int], None]
+"""Told (group, topic, queue id, offset before, offset now) when a group is to consume something again."""
 
 
 class ConsumerOffsets:
@@ -22,6 +25,7 @@ class ConsumerOffsets:
         self._pieces: dict[str, str] = {}
         self._stale: set[str] = set()
         self._dirty = False
+        self.on_back: list[WentBack] = []
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Set it, forwards or backwards: resetting a group is going back."""
@@ -29,8 +33,12 @@ class ConsumerOffsets:
         queues = self._table.get(key)
         if queues is None:
             queues = self._table[key] = {}
+        before = queues.get(queue_id, offset)
         queues[queue_id] = offset
         self._touch(key)
+        if offset < before:
+            for told in self.on_back:
+                told(group, topic, queue_id, before, offset)
 
     def query(self, group: str, topic: str, queue_id: int) -> int | None:
         """The committed offset; None when the group never committed one for this queue."""
@@ -53,6 +61,8 @@ class ConsumerOffsets:
         """Let `target` continue where `source` stands."""
         queues = self._table.get(f"{topic}{SEPARATOR}{source}")
         if queues is not None:
+            for queue_id, offset in queues.items():
+                self.commit(target, topic, queue_id, offset)
             key = f"{topic}{SEPARATOR}{target}"
             self._table[key] = dict(queues)
             self._touch(key)

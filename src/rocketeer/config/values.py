@@ -236,6 +236,8 @@ class BrokerConfig:
     send_wait_ms_max: int = field(default=200, metadata=_java("waitTimeMillsInSendQueue"))
     pull_queue_max: int = field(default=100_000, metadata=_java("pullThreadPoolQueueCapacity"))
     pull_wait_ms_max: int = field(default=5_000, metadata=_java("waitTimeMillsInPullQueue"))
+    heartbeat_wait_ms_max: int = field(default=31_000, metadata=_java("waitTimeMillsInHeartbeatQueue"))
+    transaction_wait_ms_max: int = field(default=3_000, metadata=_java("waitTimeMillsInTransactionQueue"))
 
 
 @dataclass(frozen=True, kw_only=True)

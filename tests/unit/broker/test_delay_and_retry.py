@@ -112,10 +112,11 @@ async def test_a_message_sent_back_is_tried_again_and_then_dead(tmp_path: Path) 
 async def test_the_client_may_choose_the_delay_or_give_up_at_once(tmp_path: Path) -> None:
     async with broker_at(tmp_path, clock=ManualClock()) as broker:
         await broker.send("RetryTopic", b"x")
-        (message,) = await broker.messages("RetryTopic")
-        assert await _send_back(broker, message, delayLevel=7) == 0
+        await broker.send("RetryTopic", b"y")
+        one, other = await broker.messages("RetryTopic")
+        assert await _send_back(broker, one, delayLevel=7) == 0
         assert len(await broker.messages("SCHEDULE_TOPIC_XXXX", 6)) == 1
-        assert await _send_back(broker, message, delayLevel=-1) == 0
+        assert await _send_back(broker, other, delayLevel=-1) == 0
         assert len(await broker.messages("%DLQ%CG_retry")) == 1
         header = {"offset": 99_999_999, "group": "CG_retry", "delayLevel": 0}
         refused = await broker.ask(RequestCode.CONSUMER_SEND_MSG_BACK, header)

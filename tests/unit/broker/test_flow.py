@@ -1,6 +1,7 @@
 """Flow control: begins when requests wait, turns sends away in RocketMQ's words, ends by itself."""
 
 import asyncio
+import dataclasses
 import threading
 import time
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 
 from rocketeer.broker.feature import Guard
-from rocketeer.broker.features.flow import FlowControl
+from rocketeer.broker.features.flow import FlowControl, WaitLimits
 from rocketeer.broker.watchdog import LoopWatchdog
 from rocketeer.errors import RequestRefused
 from rocketeer.protocol.codes import RequestCode, ResponseCode
@@ -17,17 +18,17 @@ from rocketeer.protocol.command import request
 from support.broker import broker_at
 
 NOBODY: Any = None
+LIMITS = WaitLimits(send_ms=200, pull_ms=5000, heartbeat_ms=31_000, transaction_ms=3000)
 
 
 class Bench:
     """A flow control whose probe comes when told."""
 
-    def __init__(self) -> None:
+    def __init__(self, limits: WaitLimits = LIMITS) -> None:
         self.now_s = 0.0
         self.guard: Guard | None = None
         self.control = FlowControl(
-            send_wait_ms_max=200,
-            pull_wait_ms_max=5000,
+            limits,
             page_cache_busy_ms=1000,
             brake=self._set,
             now_s=lambda: self.now_s,
@@ -86,11 +87,49 @@ def test_only_sends_are_turned_away(code: int) -> None:
     assert bench.refusal(code) is None
 
 
-def test_pulls_have_a_longer_patience() -> None:
+@pytest.mark.parametrize(
+    ("code", "limit_ms"),
+    [
+        (RequestCode.END_TRANSACTION, 3000),
+        (RequestCode.PULL_MESSAGE, 5000),
+        (RequestCode.HEART_BEAT, 31_000),
+    ],
+)
+def test_others_have_a_longer_patience(code: int, limit_ms: int) -> None:
     bench = Bench()
     for _ in range(2):
-        bench.beat(late_ms=5001)
-    assert "period in queue: 5001ms" in (bench.refusal(RequestCode.PULL_MESSAGE) or "")
+        bench.beat(late_ms=limit_ms - 1)
+    assert bench.refusal(code) is None
+    bench.beat(late_ms=limit_ms)
+    text = "[TIMEOUT_CLEAN_QUEUE]broker busy, start flow control for a while, period in queue: "
+    assert (bench.refusal(code) or "").startswith(f"{text}{limit_ms}ms, size of queue: ")
+    assert bench.refusal(RequestCode.GET_BROKER_CONFIG) is None
+    bench.beat()
+    assert bench.guard is None
+
+
+@pytest.mark.parametrize(
+    ("limits", "code"),
+    [
+        (dataclasses.replace(LIMITS, heartbeat_ms=50), RequestCode.HEART_BEAT),
+        (dataclasses.replace(LIMITS, transaction_ms=50), RequestCode.END_TRANSACTION),
+        (dataclasses.replace(LIMITS, pull_ms=50), RequestCode.PULL_MESSAGE),
+    ],
+)
+def test_each_kind_has_a_limit_of_its_own(limits: WaitLimits, code: int) -> None:
+    bench = Bench(limits)
+    for _ in range(2):
+        bench.beat(late_ms=100)
+    assert "period in queue: 100ms" in (bench.refusal(code) or "")
+    assert bench.refusal(RequestCode.SEND_MESSAGE_V2) is None
+
+
+def test_behind_a_stall_only_sends_are_turned_away() -> None:
+    bench = Bench(dataclasses.replace(LIMITS, send_ms=5000))
+    bench.control.storing_stalled(1500)
+    bench.beat(late_ms=1500)
+    assert (bench.refusal(RequestCode.SEND_MESSAGE_V2) or "").startswith("[PCBUSY_CLEAN_QUEUE]broker busy")
+    assert bench.refusal(RequestCode.PULL_MESSAGE) is None
     assert bench.refusal(RequestCode.HEART_BEAT) is None
 
 

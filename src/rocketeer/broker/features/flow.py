@@ -1,18 +1,23 @@
-"""Flow control: when requests wait too long before they are served, sends are turned away until they do not.
+"""Flow control: requests that waited too long before they are served are turned away, until they wait no more.
 
 RocketMQ looks how long a send stood in its thread pool's queue. Here one loop serves everything, and what waits,
 waits for its turn of the loop: in the sockets' buffers, where nobody can ask it since when. So a probe waits among
 them: it is due every 20 ms, and by how much it comes late is how long requests wait now. A single late turn (a
 collection, a slow disk, a busy machine) is over when it is noticed, and turning away what it held up would help
-nobody; when the next turn is late as well there is a queue, and sends get SYSTEM_BUSY until a turn is in time again.
+nobody; when the next turn is late as well there is a queue, and whatever has waited longer than its kind may (sends
+200 ms, ends of transactions 3 s, pulls 5 s, heartbeats 31 s) gets SYSTEM_BUSY until a turn is in time again. Other
+requests have no limit, as in RocketMQ.
 
 A stall in the middle of storing (the system writes its page cache back, and the copy into the log waits) is seen by
-the watchdog's thread while it lasts; what queued up behind it is turned away as RocketMQ does it.
+the watchdog's thread while it lasts, or as soon as it is over; the sends that queued up behind it are turned away as
+RocketMQ does it. (Its other answers to a busy page cache, [PC_SYNCHRONIZED] and [REJECTREQUEST], are for threads that
+come while another one hangs in an append. Here there is one thread, so nobody can.)
 """
 
 import logging
 import time
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from typing import Final
 
 from rocketeer.broker.feature import Feature, Guard, Periodic
@@ -24,6 +29,7 @@ from rocketeer.remoting.server import Connection
 log = logging.getLogger(__name__)
 
 PROBE_S: Final = 0.02
+_STALLED: Final = "PCBUSY_CLEAN_QUEUE"
 SENDS: Final[Collection[int]] = frozenset(
     {
         RequestCode.SEND_MESSAGE,
@@ -32,7 +38,25 @@ SENDS: Final[Collection[int]] = frozenset(
         RequestCode.CONSUMER_SEND_MSG_BACK,
     }
 )
-PULLS: Final[Collection[int]] = frozenset({RequestCode.PULL_MESSAGE})
+
+
+@dataclass(frozen=True)
+class WaitLimits:
+    """How long requests of a kind may have waited; those of each kind are the ones RocketMQ queues together."""
+
+    send_ms: int
+    pull_ms: int
+    heartbeat_ms: int
+    transaction_ms: int
+
+    def by_code(self) -> dict[int, int]:
+        return {
+            **dict.fromkeys(SENDS, self.send_ms),
+            RequestCode.PULL_MESSAGE: self.pull_ms,
+            RequestCode.HEART_BEAT: self.heartbeat_ms,
+            RequestCode.END_TRANSACTION: self.transaction_ms,
+        }
+
 
 SetBrake = Callable[[Guard | None], None]
 """Has every request seen by the guard from now on; None: by nobody, and the fast path is open again."""
@@ -43,16 +67,15 @@ class FlowControl:
 
     def __init__(
         self,
+        limits: WaitLimits,
         *,
-        send_wait_ms_max: int,
-        pull_wait_ms_max: int,
         page_cache_busy_ms: int,
         brake: SetBrake,
         now_s: Callable[[], float] = time.monotonic,
         probe_s: float = PROBE_S,
     ) -> None:
-        self._send_wait_ms_max = send_wait_ms_max
-        self._pull_wait_ms_max = pull_wait_ms_max
+        self._limits_ms = limits.by_code()
+        self._least_ms = min(self._limits_ms.values())
         self.page_cache_busy_ms = page_cache_busy_ms
         self._brake = brake
         self._now_s = now_s
@@ -74,9 +97,9 @@ class FlowControl:
         waited_ms = 0 if self._due_s is None else max(0, int((now_s - self._due_s) * 1000))
         self._due_s = now_s + self._probe_s
         stalled_ms, self._stalled_ms = self._stalled_ms, 0
-        late = waited_ms >= self._send_wait_ms_max
+        late = waited_ms >= self._least_ms
         if stalled_ms >= self.page_cache_busy_ms > 0:
-            self._begin("PCBUSY_CLEAN_QUEUE", max(stalled_ms, waited_ms))
+            self._begin(_STALLED, max(stalled_ms, waited_ms))
         elif late and (self._late_before or self.braking):
             self._begin("TIMEOUT_CLEAN_QUEUE", waited_ms)
         elif self.braking:
@@ -88,11 +111,13 @@ class FlowControl:
         self._stalled_ms = stalled_ms
 
     def guard(self, command: Command, connection: Connection) -> None:
-        """Turns sends away, and pulls when even those have waited too long; everything else passes."""
-        if command.code in SENDS:
-            self._turned_away += 1
-        elif command.code not in PULLS or self._waited_ms < self._pull_wait_ms_max:
+        """Turns away what has waited longer than its kind may; behind a stall, every send."""
+        limit_ms = self._limits_ms.get(command.code)
+        if limit_ms is None:
             return
+        if self._waited_ms < limit_ms and not (self._reason == _STALLED and command.code in SENDS):
+            return
+        self._turned_away += 1
         raise RequestRefused(
             ResponseCode.SYSTEM_BUSY,
             f"[{self._reason}]broker busy, start flow control for a while, period in queue: "
@@ -107,7 +132,7 @@ class FlowControl:
         self._brake(self.guard)
 
     def _end(self) -> None:
-        log.warning("flow control ends reason=%s sends_refused=%d", self._reason, self._turned_away)
+        log.warning("flow control ends reason=%s refused=%d", self._reason, self._turned_away)
         self._reason = ""
         self._brake(None)
 

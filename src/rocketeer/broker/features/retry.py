@@ -1,15 +1,16 @@
 """CONSUMER_SEND_MSG_BACK: a message its consumer could not handle waits in the group's retry topic, then tries end.
 
 The n-th try comes after delay level 3 + n (or the level the client chose); past the limit the message goes to
-the group's dead letters.
+the group's dead letters. What went back once is not stored again when it is asked for again (`sent_back`).
 """
 
 import random
 from collections.abc import Callable
 from typing import Protocol
 
-from rocketeer.broker.feature import Feature
+from rocketeer.broker.feature import Feature, Replay
 from rocketeer.broker.groups import GroupTable
+from rocketeer.broker.sent_back import SentBack
 from rocketeer.broker.topics import TopicTable
 from rocketeer.broker.writer import Put, Writer
 from rocketeer.errors import RequestRefused
@@ -50,6 +51,7 @@ class SendBack:
         groups: GroupTable,
         store: Messages,
         writer: Callable[[], Writer],
+        sent: SentBack,
         broker_ip: str,
         broker_perm: int,
     ) -> None:
@@ -57,6 +59,7 @@ class SendBack:
         self._groups = groups
         self._store = store
         self._writer = writer
+        self.sent = sent
         self._broker_ip = broker_ip
         self._broker_perm = broker_perm
 
@@ -89,13 +92,18 @@ class SendBack:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {header.offset}")
         tries_max = group.retry_max if header.max_reconsume_times is None else header.max_reconsume_times
         level = header.delay_level
-        if message.reconsume_times >= tries_max or level < 0:
+        dead = message.reconsume_times >= tries_max or level < 0
+        if self.sent.knows(header.group, message, dead=dead):
+            return reply(command)
+        if dead:
             target = self._topics.create_in_send_back(dlq_topic(header.group), DLQ_QUEUES, READ_WRITE)
             level = 0
         elif level == 0:
             level = FIRST_RETRY_LEVEL + message.reconsume_times
 
         def done(put: Put) -> None:
+            if put.stored:
+                self.sent.remember(header.group, message, put.appended[0].end, dead=dead)
             if command.is_oneway:
                 return
             if put.stored:
@@ -128,4 +136,10 @@ def again(message: StoredMessage, target: TopicConfig, level: int) -> PendingMes
 
 
 def retry_feature(send_back: SendBack) -> Feature:
-    return Feature("retry", handlers={RequestCode.CONSUMER_SEND_MSG_BACK: send_back.handle})
+    sent = send_back.sent
+    return Feature(
+        "retry",
+        handlers={RequestCode.CONSUMER_SEND_MSG_BACK: send_back.handle},
+        replays=(Replay(sent.since, sent.see, sent.finish),),
+        state=(sent,),
+    )

@@ -21,7 +21,7 @@ from rocketeer.broker.topics import TopicTable
 from rocketeer.broker.writer import Put, Writer
 from rocketeer.clock import Clock
 from rocketeer.errors import BadMessageId, RequestRefused
-from rocketeer.model.property_names import PGROUP, TRAN_MSG
+from rocketeer.model.property_names import DEDUP_ID, PGROUP, PRODUCER_SEQ, TRAN_MSG
 from rocketeer.model.topic import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, reply
@@ -62,6 +62,12 @@ class HalfSends:
             raise RequestRefused(
                 ResponseCode.MESSAGE_ILLEGAL,
                 f"a transaction message needs its producer group, property {PGROUP}",
+            )
+        if find_property(message.properties, DEDUP_ID.encode()) is not None:
+            # After a rollback the id would be taken: sent again, the message would be answered and never delivered.
+            raise RequestRefused(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"a transaction message cannot have a {DEDUP_ID}: give it a number, {PRODUCER_SEQ}",
             )
         forms.make_half(message)
 

@@ -21,9 +21,10 @@ from rocketeer.client.core.resending import INNER_GROUP, resent
 from rocketeer.client.plans.brokers import Cluster
 from rocketeer.client.plans.groups import send_back
 from rocketeer.client.plans.send import Sender
-from rocketeer.errors import RocketeerError
+from rocketeer.errors import BrokerRefused, ConnectFailed, RemotingError, RocketeerError
 from rocketeer.model.queue import MessageQueue
 from rocketeer.model.topic import RETRY_PREFIX
+from rocketeer.protocol.codes import ResponseCode
 from rocketeer.record.ids import UniqKeys
 
 log = logging.getLogger(__name__)
@@ -86,6 +87,8 @@ class Desk:
         self.consumed: dict[str, int] = {}
         self.failed: dict[str, int] = {}
         """Messages by topic, for the running info."""
+        self._in_doubt: set[tuple[str, int]] = set()
+        """By broker and log offset: no answer came when they were sent back."""
 
     def listener_of(self, message: ReceivedMessage) -> Listener:
         return self.listeners.get(message.origin_topic, NOBODY)
@@ -105,7 +108,11 @@ class Desk:
         yield self.listener_of(run[0]), run
 
     async def send_back(self, message: ReceivedMessage, delay_level: int, retries_max: int) -> bool:
-        """True when its broker took it, or another took a copy of it for the retry topic."""
+        """True when its broker took it, or another took a copy of it for the retry topic.
+
+        Without an answer the message may have gone back: its own broker is asked again later (ours does not take it
+        twice), and nobody else is given a copy.
+        """
         plan = send_back(
             self.cluster,
             self.config.full_group,
@@ -117,7 +124,13 @@ class Desk:
             await self.instance.run(plan)
         except RocketeerError as error:
             log.warning("message not sent back message=%r reason=%s", message, error)
+            which = (message.broker_name, message.log_offset)
+            if isinstance(error, RemotingError) and not isinstance(error, ConnectFailed):
+                self._in_doubt.add(which)
+            if which in self._in_doubt and not _is_final(error):
+                return False
             return await self._resend(message, delay_level, retries_max)
+        self._in_doubt.discard((message.broker_name, message.log_offset))
         return True
 
     async def _resend(self, message: ReceivedMessage, delay_level: int, retries_max: int) -> bool:
@@ -134,6 +147,15 @@ class Desk:
             log.warning("message not sent to its retry topic message=%r reason=%s", message, error)
             return False
         return True
+
+
+def _is_final(error: RocketeerError) -> bool:
+    """Whether the broker has said no, and will say it again."""
+    return isinstance(error, BrokerRefused) and error.code not in (
+        ResponseCode.SYSTEM_BUSY,
+        ResponseCode.SERVICE_NOT_AVAILABLE,
+        ResponseCode.FLOW_CONTROL,
+    )
 
 
 class Crew:

@@ -16,7 +16,7 @@ from rocketeer.client.aio.idempotent import Lanes
 from rocketeer.client.aio.instance import ClientInstance, Membership
 from rocketeer.client.aio.tracing import Tracer
 from rocketeer.client.core.config import ProducerConfig, ProducerOptions
-from rocketeer.client.core.encoding import Encoder
+from rocketeer.client.core.encoding import Encoder, Outgoing
 from rocketeer.client.core.hooks import SendHook, SendMode
 from rocketeer.client.core.in_flight import InFlight, oneway_in_flight
 from rocketeer.client.core.received import ReceivedMessage
@@ -28,7 +28,7 @@ from rocketeer.client.plans.effects import Plan
 from rocketeer.client.plans.lookups import COUNT_MAX, Lookups
 from rocketeer.client.plans.queries import FOREVER_MS
 from rocketeer.client.plans.recall import recall_plan
-from rocketeer.client.plans.send import Sender, chooser
+from rocketeer.client.plans.send import Choose, Sender, chooser
 from rocketeer.clock import Clock, SystemClock
 from rocketeer.errors import ClientClosed, ClientError
 from rocketeer.model.message import Message
@@ -134,12 +134,16 @@ class Producer(StartedAsync):
         if not gate.try_enter(size):
             await gate.enter(size, self.config.send_timeout_s if timeout_s is None else timeout_s)
         try:
-            if self._lanes is not None:
-                limit_s = self.config.send_timeout_s if timeout_s is None else timeout_s
-                return await self._lanes.send(outgoing, choose, limit_s)
-            result = await self.run_plan(self.sender.send(outgoing, choose=choose, timeout_s=timeout_s))
+            return await self.store(outgoing, choose, timeout_s)
         finally:
             gate.leave(size)
+
+    async def store(self, outgoing: Outgoing, choose: Choose | None, timeout_s: float | None) -> SendResult:
+        """Bring a request to a broker, in its lane if there are lanes. (Not for users: `send` makes the request.)"""
+        if self._lanes is not None:
+            limit_s = self.config.send_timeout_s if timeout_s is None else timeout_s
+            return await self._lanes.send(outgoing, choose, limit_s)
+        result = await self.run_plan(self.sender.send(outgoing, choose=choose, timeout_s=timeout_s))
         assert result is not None, "only oneway sends have no result"
         return result
 

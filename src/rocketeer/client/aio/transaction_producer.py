@@ -119,8 +119,7 @@ class TransactionProducer(Producer):
         if not gate.try_enter(outgoing.size):
             await gate.enter(outgoing.size, self.config.send_timeout_s if timeout_s is None else timeout_s)
         try:
-            sent = await self.run_plan(self.sender.send(outgoing, choose=choose, timeout_s=timeout_s))
-            assert sent is not None, "only oneway sends have no result"
+            sent = await self.store(outgoing, choose, timeout_s)
             if not sent.ok:
                 return await self.run_plan(
                     finish(self.sender, sent, TransactionState.ROLLBACK, outgoing=outgoing)

@@ -83,6 +83,11 @@ def encode_half(encoder: Encoder, message: Message, group: str, immune_s: int | 
         raise InvalidMessage(
             "a message sent in a transaction cannot be delayed as well: brokers drop the delay"
         )
+    if names.DEDUP_ID in properties:
+        raise InvalidMessage(
+            f"a message sent in a transaction cannot have a {names.DEDUP_ID}: after a rollback the id would be "
+            "taken, and the message never delivered; idempotent=True numbers it instead"
+        )
     if immune_s is not None:
         if immune_s < 0:
             raise InvalidMessage(f"immune_s is {immune_s}: seconds in which nobody is asked, 0 or more")
@@ -107,6 +112,4 @@ def required(check: Check | None, config: ProducerConfig, concurrency: int) -> C
         )
     if concurrency < 1:
         raise ConfigError(f"check_concurrency is {concurrency}: at least 1")
-    if config.idempotent:
-        raise ConfigError("a TransactionProducer numbers no messages: leave idempotent=True to a Producer")
     return check

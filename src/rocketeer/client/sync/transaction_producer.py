@@ -94,8 +94,12 @@ class TransactionProducer(Producer):
         link = self._link or self._started()
         outgoing = encode_half(link.encoder, message, self.config.full_group, immune_s)
         choose = chooser(message, queue, selector, arg)
-        sent = link.driver.run(link.sender.send(outgoing, choose=choose, timeout_s=timeout_s))
-        assert sent is not None, "only oneway sends have no result"
+        if self.config.idempotent:  # all threads take turns in the lanes, which are on the loop
+            sent = link.thread.call(link.hosted.store(outgoing, choose, timeout_s))
+        else:
+            result = link.driver.run(link.sender.send(outgoing, choose=choose, timeout_s=timeout_s))
+            assert result is not None, "only oneway sends have no result"
+            sent = result
         if not sent.ok:
             return link.driver.run(finish(link.sender, sent, TransactionState.ROLLBACK, outgoing=outgoing))
         try:

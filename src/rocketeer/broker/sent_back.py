@@ -1,0 +1,284 @@
+"""What consumers sent back lately: asked again for the same delivery, the broker does not store a second copy.
+
+A message goes back twice when the answer was lost with the broker, or when the group's offset was not on disk yet
+and the message is delivered, and fails, again. Then it would be tried on two ways, and end twice in the dead letters.
+
+    known from   the message goes back
+    until        the group's offset on disk has passed it: from then on only somebody who wants it consumes it again
+    but not      when the group's offset is set back behind it meanwhile, nor longer than `KEEP_MS`
+
+The copies are stored as RocketMQ stores them, which do not say what they are copies of but for the first message's
+id and the number of the try. So at start those behind the saved table are matched with the messages that the group
+has not passed.
+"""
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import Final, Protocol
+
+import msgspec
+
+from rocketeer.clock import Clock
+from rocketeer.errors import BadBody, BadMessageId
+from rocketeer.model.topic import DLQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC, retry_topic
+from rocketeer.record.entry import DispatchEntry
+from rocketeer.record.ids import parse_offset_msg_id
+from rocketeer.record.layout import StoredMessage
+from rocketeer.record.properties import ORIGIN_MESSAGE_ID, REAL_TOPIC
+
+log = logging.getLogger(__name__)
+
+KEEP_MS: Final = 15 * 60_000
+"""As long as a listener may take (RocketMQ's consumeTimeout): a group that never commits must not fill the table."""
+COUNT_MAX: Final = 20_000
+SAVE_AFTER_BYTES: Final = 64 << 20
+"""Of log: so much is walked over at start at most."""
+READ_COUNT: Final = 256
+LOOK_AT_MAX: Final = 20_000
+"""How many messages of a retry queue are looked at, behind the group's offset."""
+
+Place = tuple[str, str, int]
+"""(group, topic, queue id) that a message was delivered from."""
+Try = tuple[str, bool, str, int, int, int]
+"""(group, whether it is a dead letter, id of the first message, which try it is, when it was born, its CRC)"""
+
+
+class SentLog(Protocol):
+    """What is asked of the store."""
+
+    @property
+    def min_log_offset(self) -> int: ...
+
+    @property
+    def max_log_offset(self) -> int: ...
+
+    @property
+    def flushed_log_offset(self) -> int: ...
+
+    def queues(self) -> list[tuple[str, int]]: ...
+
+    def entries(
+        self, topic: str, queue_id: int, offset: int, max_count: int
+    ) -> list[tuple[int, int, int]]: ...
+
+    def min_queue_offset(self, topic: str, queue_id: int) -> int: ...
+
+    def message_at(self, log_offset: int) -> StoredMessage | None: ...
+
+
+class Committed(Protocol):
+    """How far groups are."""
+
+    def query(self, group: str, topic: str, queue_id: int) -> int | None: ...
+
+
+class Sent(msgspec.Struct, gc=False):
+    """One message that went back: where it stood in its queue, and where the log with its copy ends."""
+
+    queue_offset: int
+    copy_end: int
+    sent_ms: int
+
+
+class Sends(msgspec.Struct):
+    """What went back of one queue, by log offset and whether to the dead letters."""
+
+    known: dict[tuple[int, bool], Sent] = msgspec.field(default_factory=dict)
+    passed: int = 0
+    """Where the group stood when the table was last written."""
+
+
+class SavedQueue(msgspec.Struct, rename="camel"):
+    """The log offsets of what went back of one group's queues."""
+
+    group: str
+    tries: list[int]
+    dead: list[int]
+
+
+class SavedTable(msgspec.Struct, rename="camel"):
+    """sentBack.json: what went back, and where the log ended when this was so."""
+
+    log_offset: int
+    sent_back: list[SavedQueue]
+
+
+class SentBack:
+    """A table (`encode` ...) and a replay (`since`, `see`, `finish`)."""
+
+    file_name = "sentBack.json"
+
+    def __init__(self, store: SentLog, offsets: Committed, clock: Clock) -> None:
+        self._store = store
+        self._offsets = offsets
+        self._clock = clock
+        self._places: dict[Place, Sends] = {}
+        self._count = 0
+        self._copies: dict[Try, tuple[int, int]] = {}
+        self._saved: SavedTable | None = None
+        self._saved_at: int | None = None
+        self._dirty = True  # so that there is a file
+
+    def __len__(self) -> int:
+        return self._count
+
+    def knows(self, group: str, message: StoredMessage, *, dead: bool) -> bool:
+        """Whether this delivery went back already, in this way."""
+        sends = self._places.get((group, message.topic, message.queue_id))
+        sent = None if sends is None else sends.known.get((message.log_offset, dead))
+        return sent is not None and self._clock.now_ms() - sent.sent_ms <= KEEP_MS
+
+    def remember(self, group: str, message: StoredMessage, copy_end: int, *, dead: bool) -> None:
+        """The message is stored for its next try; the log up to `copy_end` says so."""
+        self._add(group, message, dead, copy_end, self._clock.now_ms())
+
+    def _add(self, group: str, message: StoredMessage, dead: bool, copy_end: int, sent_ms: int) -> None:
+        if self._count >= COUNT_MAX:
+            self._forget_one()
+        sends = self._places.setdefault((group, message.topic, message.queue_id), Sends())
+        self._count += (message.log_offset, dead) not in sends.known
+        sends.known[message.log_offset, dead] = Sent(message.queue_offset, copy_end, sent_ms)
+        self._dirty = True
+
+    def _forget_one(self) -> None:
+        place, sends = next(iter(self._places.items()))
+        del sends.known[next(iter(sends.known))]
+        self._count -= 1
+        if not sends.known:
+            del self._places[place]
+
+    def set_back(self, group: str, topic: str, queue_id: int, before: int, now: int) -> None:
+        """The group was at `before` and is to consume from `now` on again: what fails then is tried again."""
+        sends = self._places.get((group, topic, queue_id))
+        if sends is not None:
+            sends.passed = min(sends.passed, now)
+            self._keep_if(sends, lambda sent: not now <= sent.queue_offset < before)
+            self._dirty = True
+
+    def _keep_if(self, sends: Sends, wanted: Callable[[Sent], bool]) -> None:
+        before = len(sends.known)
+        sends.known = {key: sent for key, sent in sends.known.items() if wanted(sent)}
+        self._count -= before - len(sends.known)
+
+    # --- the file ----------------------------------------------------------------------------
+
+    def encode(self) -> str:
+        """What holds for the log on disk. Called after the groups' offsets were saved."""
+        oldest_ms = self._clock.now_ms() - KEEP_MS
+        for place, sends in list(self._places.items()):
+            # Passed when the table was written last: the offsets saved since then say so.
+            passed = sends.passed
+            self._keep_if(
+                sends,
+                lambda sent: sent.queue_offset >= passed and sent.sent_ms >= oldest_ms,  # noqa: B023
+            )
+            sends.passed = self._offsets.query(*place) or 0
+            if not sends.known:
+                del self._places[place]
+        flushed = self._saved_at = self._store.flushed_log_offset
+        table = SavedTable(flushed, [])
+        for (group, _, _), sends in self._places.items():
+            on_disk = [key for key, sent in sends.known.items() if sent.copy_end <= flushed]
+            table.sent_back.append(
+                SavedQueue(
+                    group,
+                    [log_offset for log_offset, dead in on_disk if not dead],
+                    [log_offset for log_offset, dead in on_disk if dead],
+                )
+            )
+        return msgspec.json.encode(table).decode()
+
+    def decode(self, text: str) -> None:
+        try:
+            self._saved = msgspec.json.decode(text, type=SavedTable)
+        except (msgspec.DecodeError, ValueError) as error:
+            raise BadBody(f"{error}") from None
+        self._saved_at = self._saved.log_offset
+
+    def take_dirty(self) -> bool:
+        dirty, self._dirty = self._dirty, False
+        behind = self._store.flushed_log_offset - (self._saved_at or 0)
+        return dirty or bool(self._places) or behind >= SAVE_AFTER_BYTES
+
+    # --- the log at start --------------------------------------------------------------------
+
+    def since(self) -> int:
+        """A store without our table is new, or was written by others: then it is not walked when it is long."""
+        low, end = self._store.min_log_offset, self._store.max_log_offset
+        if self._saved_at is None:
+            return low if end - low <= SAVE_AFTER_BYTES else end
+        return min(max(self._saved_at, low), end)
+
+    def see(self, entry: DispatchEntry) -> None:
+        """A message of the log behind the table; those that went back are the ones of interest."""
+        if entry.topic != SCHEDULE_TOPIC and not entry.topic.startswith(DLQ_PREFIX):
+            return
+        message = self._store.message_at(entry.log_offset)
+        if message is None:
+            return
+        properties = message.properties_dict()
+        dead = entry.topic != SCHEDULE_TOPIC
+        topic = entry.topic if dead else properties.get(REAL_TOPIC, "")
+        prefix = DLQ_PREFIX if dead else RETRY_PREFIX
+        if ORIGIN_MESSAGE_ID in properties and topic.startswith(prefix):
+            key = _try(topic[len(prefix) :], dead, message, message.reconsume_times)
+            self._copies[key] = (entry.end, entry.store_ms)
+
+    def finish(self) -> None:
+        """Find what the copies are copies of; what the group has passed does not matter any more."""
+        now_ms = self._clock.now_ms()
+        for saved in [] if self._saved is None else self._saved.sent_back:
+            for dead, log_offsets in ((False, saved.tries), (True, saved.dead)):
+                for log_offset in log_offsets:
+                    message = self._store.message_at(log_offset)
+                    if message is not None and self._is_ahead(saved.group, message):
+                        self._add(saved.group, message, dead, 0, now_ms)
+        for group in {key[0] for key in self._copies}:
+            for message in self._candidates(group):
+                for dead in (False, True):
+                    copy = self._copies.get(_try(group, dead, message, message.reconsume_times + 1))
+                    if copy is not None and message.log_offset < copy[0] and self._is_ahead(group, message):
+                        self._add(group, message, dead, *copy)
+        if self._count:
+            log.info("messages known to be sent back count=%d", self._count)
+        self._saved = None
+        self._copies.clear()
+
+    def _is_ahead(self, group: str, message: StoredMessage) -> bool:
+        committed = self._offsets.query(group, message.topic, message.queue_id)
+        return committed is None or committed <= message.queue_offset
+
+    def _candidates(self, group: str) -> Iterator[StoredMessage]:
+        """First tries are named by their copies, others lie in the retry topic behind the group's offset."""
+        for owner, _, origin, tries, _, _ in self._copies:
+            if owner == group and tries == 1:
+                message = self._first(origin)
+                if message is not None:
+                    yield message
+        topic = retry_topic(group)
+        for queue_id in [queue_id for name, queue_id in self._store.queues() if name == topic]:
+            at = max(
+                self._offsets.query(group, topic, queue_id) or 0,
+                self._store.min_queue_offset(topic, queue_id),
+            )
+            stop = at + LOOK_AT_MAX
+            while at < stop and (entries := self._store.entries(topic, queue_id, at, READ_COUNT)):
+                for log_offset, _, _ in entries:
+                    message = self._store.message_at(log_offset)
+                    if message is not None:
+                        yield message
+                at += len(entries)
+
+    def _first(self, origin: str) -> StoredMessage | None:
+        try:
+            _, log_offset = parse_offset_msg_id(origin)
+        except BadMessageId:
+            return None
+        message = self._store.message_at(log_offset)
+        return message if message is not None and message.offset_msg_id == origin else None
+
+
+def _try(group: str, dead: bool, message: StoredMessage, number: int) -> Try:
+    """The same for a delivery and for its copy; a message that somebody sent anew was born anew."""
+    origin = message.properties_dict().get(ORIGIN_MESSAGE_ID) or message.offset_msg_id
+    return group, dead, origin, number, message.born_ms, message.body_crc

@@ -1,0 +1,172 @@
+"""A delivery goes back once: asked again, over restarts, the broker stores no second copy; who resets gets one."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rocketeer.broker.sent_back import KEEP_MS
+from rocketeer.clock import ManualClock
+from rocketeer.errors import StoreError
+from rocketeer.protocol.codes import RequestCode
+from rocketeer.record.layout import StoredMessage
+from support.broker import BrokerUnderTest, broker_at
+
+TOPIC, GROUP = "RetryTopic", "CG_back"
+WAITING, DEAD = ("SCHEDULE_TOPIC_XXXX", 2), (f"%DLQ%{GROUP}", 0)
+SAVE_S = 0.05
+
+
+@asynccontextmanager
+async def running(folder: Path, clock: ManualClock) -> AsyncIterator[BrokerUnderTest]:
+    async with broker_at(
+        folder, clock=clock, broker={"flush_consumer_offset_ms": int(SAVE_S * 1000)}
+    ) as broker:
+        yield broker
+
+
+async def send_back(broker: BrokerUnderTest, message: StoredMessage, **ext: Any) -> None:
+    header = {
+        "offset": message.log_offset, "group": GROUP, "delayLevel": 0, "originMsgId": "x", "originTopic": TOPIC,
+        "unitMode": "false", "maxReconsumeTimes": 1,
+    }  # fmt: skip
+    reply = await broker.ask(RequestCode.CONSUMER_SEND_MSG_BACK, header | ext)
+    assert reply.code == 0, reply.remark
+
+
+async def commit(broker: BrokerUnderTest, offset: int, topic: str = TOPIC) -> None:
+    header = {"consumerGroup": GROUP, "topic": topic, "queueId": 0, "commitOffset": offset}
+    assert (await broker.ask(RequestCode.UPDATE_CONSUMER_OFFSET, header)).code == 0
+
+
+async def count(broker: BrokerUnderTest, place: tuple[str, int]) -> int:
+    return len(await broker.messages(*place))
+
+
+async def first(broker: BrokerUnderTest, body: bytes = b"x") -> StoredMessage:
+    await broker.send(TOPIC, body)
+    return (await broker.messages(TOPIC))[-1]
+
+
+async def arrival(broker: BrokerUnderTest, topic: str) -> StoredMessage:
+    for _ in range(1000):
+        for message in await broker.messages(topic):
+            return message
+        await asyncio.sleep(0.01)
+    raise AssertionError(f"nothing came to {topic}")
+
+
+def saved(folder: Path) -> list[int]:
+    queues = json.loads((folder / "config" / "sentBack.json").read_text())["sentBack"]
+    return [log_offset for queue in queues for log_offset in (*queue["tries"], *queue["dead"])]
+
+
+async def until_saved(folder: Path, entries: int) -> None:
+    for _ in range(400):
+        if (folder / "config" / "sentBack.json").exists() and len(saved(folder)) == entries:
+            return
+        await asyncio.sleep(SAVE_S)
+    raise AssertionError(f"not saved: {entries} entries")
+
+
+async def test_the_same_delivery_goes_back_once(tmp_path: Path) -> None:
+    async with running(tmp_path, ManualClock()) as broker:
+        message, other = await first(broker), await first(broker, b"y")
+        for _ in range(3):
+            await send_back(broker, message)
+        assert await count(broker, WAITING) == 1
+        await send_back(broker, other)
+        assert await count(broker, WAITING) == 2
+        await send_back(broker, message, group="CG_other")
+        assert await count(broker, WAITING) == 3
+        for _ in range(2):  # who asks for something else is given it
+            await send_back(broker, message, delayLevel=-1)
+        assert await count(broker, DEAD) == 1
+
+
+@pytest.mark.parametrize("table_is_there", [True, False])
+async def test_over_a_restart_it_is_known_what_went_back(tmp_path: Path, table_is_there: bool) -> None:
+    """Without the table, or behind it, the log tells: of the first try, of a later one, and of the last."""
+    clock = ManualClock()
+    async with running(tmp_path, clock) as broker:
+        message = await first(broker)
+        await send_back(broker, message)
+    if not table_is_there:
+        (tmp_path / "config" / "sentBack.json").unlink()
+    async with running(tmp_path, clock) as broker:
+        await send_back(broker, message)
+        assert await count(broker, WAITING) == 1
+        clock.advance(ms=10_000)
+        second = await arrival(broker, f"%RETRY%{GROUP}")
+        await send_back(broker, second)
+        assert await count(broker, DEAD) == 1
+    if not table_is_there:
+        (tmp_path / "config" / "sentBack.json").unlink()
+    async with running(tmp_path, clock) as broker:
+        await send_back(broker, second)
+        await send_back(broker, message)
+        assert (await count(broker, DEAD), await count(broker, WAITING)) == (1, 1)
+
+
+async def test_what_the_group_has_passed_is_forgotten_once_that_is_on_disk(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with running(tmp_path, clock) as broker:
+        message = await first(broker)
+        await send_back(broker, message)
+        await until_saved(tmp_path, 1)
+        await commit(broker, 0)
+        await until_saved(tmp_path, 1)
+        await commit(broker, 1)
+        await until_saved(tmp_path, 0)
+        await send_back(broker, message)
+        assert await count(broker, WAITING) == 2
+    async with running(tmp_path, clock):
+        await until_saved(tmp_path, 0)
+
+
+async def test_a_group_that_is_set_back_may_fail_again(tmp_path: Path) -> None:
+    async with running(tmp_path, ManualClock()) as broker:
+        one, two = await first(broker, b"1"), await first(broker, b"2")
+        for message in (one, two):
+            await send_back(broker, message)
+        await commit(broker, 2)
+        await commit(broker, 1)  # the second is wanted again
+        for message in (one, two):
+            await send_back(broker, message)
+        bodies = [message.body for message in await broker.messages(*WAITING)]
+        assert bodies == [b"1", b"2", b"2"]
+
+
+async def test_nothing_is_remembered_for_ever(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with running(tmp_path, clock) as broker:
+        message = await first(broker)
+        await send_back(broker, message)
+        clock.advance(ms=KEEP_MS)
+        await send_back(broker, message)
+        assert await count(broker, WAITING) == 1
+        clock.advance(ms=1)
+        await send_back(broker, message)
+        assert await count(broker, WAITING) == 2
+
+
+async def test_a_table_that_cannot_be_understood_stops_the_start(tmp_path: Path) -> None:
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "sentBack.json").write_text('{"logOffset": 0, "sentBack": {"a": 1}}')
+    with pytest.raises(StoreError, match=r"sentBack\.json cannot be understood"):
+        async with running(tmp_path, ManualClock()):
+            pass
+
+
+async def test_the_oldest_is_forgotten_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rocketeer.broker.sent_back.COUNT_MAX", 2)
+    async with running(tmp_path, ManualClock()) as broker:
+        messages = [await first(broker, b"%d" % number) for number in range(3)]
+        for message in (*messages, *reversed(messages)):
+            await send_back(broker, message)
+        bodies = [message.body for message in await broker.messages(*WAITING)]
+        assert bodies == [b"0", b"1", b"2", b"0"]
