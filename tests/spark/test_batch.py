@@ -14,6 +14,7 @@ from rocketeer.model.queue import MessageQueue
 from .conftest import Broker, numbers
 
 Read = Callable[..., DataFrame]
+PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +53,7 @@ def test_all_columns_are_what_was_sent(read: Read, broker: Broker) -> None:
 
 def test_the_format_is_found_without_registering(spark: SparkSession, broker: Broker, filled: str) -> None:
     fresh = spark.newSession()
-    fresh.conf.set("spark.sql.python.filterPushdown.enabled", "false")
+    fresh.conf.set(PUSHDOWN, "false")
     frame = fresh.read.format("rocketmq").option("nameserver", broker.nameserver).option("subscribe", filled)
     assert frame.schema("queueId int").load().filter("queueId = 1").count() == 25
 
@@ -109,6 +110,17 @@ def test_timestamps_choose_a_part_and_come_first(read: Read, broker: Broker) -> 
         13,
         15,
     ]
+    # A time for all comes before times per queue, these before offsets.
+    zero = json.dumps({topic: {"broker-a": {"0": 0, "1": 0}}})
+    first = {"startingTimestamp": middle, "startingOffsetsByTimestamp": zero, "startingOffsets": zero}
+    assert numbers(read(subscribe=topic, **first)) == list(range(10, 16))
+    second = {
+        "startingOffsetsByTimestamp": one,
+        "startingOffsets": zero,
+        "endingOffsets": zero,
+        "endingTimestamp": middle,
+    }
+    assert numbers(read(subscribe=topic, **second)) == [1, 3, 5, 7, 9]
     future = middle + 10**9
     with pytest.raises(Exception, match=r"no message stored at \d+ ms or later"):
         read(subscribe=topic, startingTimestamp=future).count()
@@ -126,7 +138,31 @@ def test_tasks_are_as_many_as_asked_for(read: Read, filled: str) -> None:
     assert read(subscribe=filled, maxRecordsPerPartition=10).rdd.getNumPartitions() == 12
 
 
-def test_filters_are_pushed_down(read: Read, filled: str) -> None:
+def test_one_dataframe_serves_many_queries_and_sees_one_state_of_the_topic(
+    read: Read, broker: Broker
+) -> None:
+    topic = broker.topic()
+    broker.fill(topic, 40)
+    frame = read(subscribe=topic)
+    one, two = frame.filter("queueId = 1"), frame.filter("queueId = 2")
+    assert [frame.count(), one.count(), frame.count(), two.count()] == [40, 10, 40, 10]
+    assert numbers(one.union(two)) == [number for number in range(40) if number % 4 in (1, 2)]
+    broker.fill(topic, 4, start=40)
+    assert one.union(frame).count() == 50, "as of its first use"
+    assert read(subscribe=topic).count() == 44
+
+
+def test_filters_are_pushed_down_where_the_session_says_so(
+    spark: SparkSession, read: Read, filled: str
+) -> None:
+    spark.conf.set(PUSHDOWN, "true")
+    try:
+        _check_pushed_filters(read, filled)
+    finally:
+        spark.conf.unset(PUSHDOWN)
+
+
+def _check_pushed_filters(read: Read, filled: str) -> None:
     frame = read(
         "topic string, queueId int, queueOffset long, storeTimestamp timestamp, body binary", subscribe=filled
     )

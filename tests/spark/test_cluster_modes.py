@@ -3,19 +3,21 @@
 import os
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from rocketeer.bench.servers import free_ports
 from rocketeer.spark.java import use_java
+from support.spark_sink import bodies
 
 from .conftest import SETTINGS, Broker
 
 JOB = """
 import sys
 from rocketeer.spark import session
-master, nameserver, topic, folder = sys.argv[1:]
+master, nameserver, topic, copy, folder = sys.argv[1:]
 spark = session("modes", master=master, config={settings})
 spark.sparkContext.setLogLevel("ERROR")
 options = {"nameserver": nameserver, "subscribe": topic}
@@ -28,6 +30,9 @@ query = (
 )
 query.awaitTermination()
 print("STREAM", spark.read.parquet(folder + "/out").count())
+once = {"delivery": "effectively-once", "idColumn": "body", "writeId": folder.replace(" ", "-")[-90:]}
+for _ in range(2):
+    rows.write.format("rocketmq").options(nameserver=nameserver, topic=copy, **once).mode("append").save()
 spark.stop()
 """
 COUNT = 200
@@ -36,10 +41,13 @@ COUNT = 200
 def _run(master: str, broker: Broker, topic: str, folder: Path) -> None:
     settings = {**SETTINGS, "spark.executor.memory": "512m", "spark.cores.max": "2"}
     code = JOB.replace("{settings}", repr(settings))
-    command = [sys.executable, "-c", code, master, broker.nameserver, topic, str(folder)]
+    copy = broker.topic()
+    command = [sys.executable, "-c", code, master, broker.nameserver, topic, copy, str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=500, check=False)
     assert f"BATCH {sum(range(COUNT))}" in done.stdout, done.stderr[-3000:]
     assert f"STREAM {COUNT}" in done.stdout, done.stderr[-3000:]
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert bodies(broker.cluster.broker, copy) == Counter(str(number).encode() for number in range(COUNT))
 
 
 @pytest.fixture(scope="module")
@@ -94,17 +102,33 @@ CONNECT = """
 import sys
 from pyspark.sql import SparkSession
 from rocketeer.spark import register
+nameserver, topic, copy, folder = sys.argv[1:]
 spark = SparkSession.builder.remote("local[1]").getOrCreate()
 register(spark)
-rows = spark.read.format("rocketmq").options(nameserver=sys.argv[1], subscribe=sys.argv[2]).schema("body binary").load()
+options = {"nameserver": nameserver, "subscribe": topic}
+rows = spark.read.format("rocketmq").options(**options).schema("queueId int, body binary").load()
 print("CONNECT", sum(int(bytes(row.body)) for row in rows.collect()))
+print("FILTERED", rows.filter("queueId = 1").count())
+rows.select("body").write.format("rocketmq").options(nameserver=nameserver, topic=copy).mode("append").save()
+stream = spark.readStream.format("rocketmq").options(**options, startingOffsets="earliest").schema("body binary").load()
+query = (
+    stream.writeStream.format("rocketmq").options(nameserver=nameserver, topic=copy)
+    .option("checkpointLocation", folder).trigger(availableNow=True).start()
+)
+query.awaitTermination()
 spark.stop()
 """
 
 
-def test_a_spark_connect_session_reads_too(broker: Broker, topic: str) -> None:
+def test_a_spark_connect_session_reads_and_writes_too(broker: Broker, topic: str, tmp_path: Path) -> None:
     use_java()
     env = {**os.environ, "PYSPARK_PYTHON": sys.executable}
-    command = [sys.executable, "-W", "ignore", "-c", CONNECT, broker.nameserver, topic]
+    copy = broker.topic()
+    arguments = [broker.nameserver, topic, copy, str(tmp_path / "checkpoint")]
+    command = [sys.executable, "-W", "ignore", "-c", CONNECT, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=500, check=False, env=env)
     assert f"CONNECT {sum(range(COUNT))}" in done.stdout, done.stderr[-3000:]
+    assert f"FILTERED {COUNT // 4}" in done.stdout, done.stderr[-3000:]
+    assert done.returncode == 0, done.stderr[-3000:]
+    twice = Counter({str(number).encode(): 2 for number in range(COUNT)})
+    assert bodies(broker.cluster.broker, copy) == twice, "a batch and a stream"

@@ -72,13 +72,15 @@ def test_a_killed_driver_loses_and_doubles_nothing(
     done = len(list(commits.glob("[0-9]*")))
     assert 0 < done < COUNT // 500, "killed on the way"
     end = time.monotonic() + 400
-    while (
-        True
-    ):  # Spark gives its Python processes 10 s to come up, which a busy machine may miss: then once more
+    # Spark gives its Python processes 10 s to come up, which a busy machine may miss: then once more.
+    while len(list(commits.glob("[0-9]*"))) < COUNT // 500 and time.monotonic() < end:
         again = _driver(broker, topic, tmp_path)
-        again.wait(300)
-        if len(list(commits.glob("[0-9]*"))) >= COUNT // 500 or time.monotonic() > end:
-            break
+        try:
+            again.wait(300)
+        finally:
+            if again.poll() is None:
+                os.killpg(again.pid, signal.SIGKILL)
+                again.wait()
     rows = spark.read.parquet(str(tmp_path / "out")).select("body").collect()
     assert len(rows) == COUNT
     found = sorted(int(bytes(row.body)) for row in rows)

@@ -138,6 +138,28 @@ def test_bytes_limit_a_batch(stream: Stream, broker: Broker, sink: Sink) -> None
     assert sink.numbers() == list(range(200))
 
 
+def test_a_filtered_stream_of_chosen_queues_moves_on_over_what_does_not_match(
+    stream: Stream, broker: Broker, sink: Sink
+) -> None:
+    topic = broker.topic()
+    broker.fill(topic, 60)
+    chosen = {
+        "assign": json.dumps({topic: {"broker-a": [1, 2]}}), "maxOffsetsPerTrigger": 20, "maxRecordsPerPartition": 4,
+        "startingOffsets": json.dumps({topic: {"broker-a": {"1": 5, "2": -2}}}),
+    }  # fmt: skip
+    wanted = [n for n in range(60) if n % 4 == 2 or (n % 4 == 1 and n // 4 >= 5)]
+    sizes = sink.run(stream(**chosen, tags="T1"))
+    assert sink.numbers() == [n for n in wanted if n % 3 == 1]
+    assert len(sizes) == 2, "25 offsets, 20 at a time"
+    ends = json.loads(
+        sorted((sink.folder / "checkpoint" / "offsets").glob("[0-9]*"))[-1].read_text().splitlines()[-1]
+    )
+    assert ends == {topic: {"broker-a": {"1": 15, "2": 15}}}
+    other = Sink(sink.spark, sink.folder / "sql")
+    other.run(stream(**chosen, sql="number > 40"))
+    assert other.numbers() == [n for n in wanted if n > 40]
+
+
 def test_a_stream_begins_at_the_end_and_shows_lag_and_group(
     spark: SparkSession, stream: Stream, broker: Broker
 ) -> None:

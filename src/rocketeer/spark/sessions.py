@@ -16,7 +16,6 @@ from rocketeer.spark.java import hash_text, use_java
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
 _LOCAL: Final = {
     # One rename less per checkpoint file: a micro-batch takes some 100 ms less on a local disk.
     "spark.sql.streaming.checkpointFileManagerClass": (
@@ -39,8 +38,7 @@ def session(
     chosen = master or os.environ.get("SPARK_MASTER") or _submitted_master() or "local[*]"
     if chosen.startswith("local") and "SPARK_HOME" not in os.environ:
         os.environ["SPARK_HOME"] = str(lean_home(Path(pyspark.__file__).parent))
-    builder = SparkSession.builder.appName(name)
-    builder = builder.master(chosen).config(PUSHDOWN, "true")
+    builder = SparkSession.builder.appName(name).master(chosen)
     if chosen.startswith("local"):
         for key, value in _LOCAL.items():
             builder = builder.config(key, value)
@@ -52,9 +50,8 @@ def session(
 
 
 def register(spark: "SparkSession") -> "SparkSession":
-    """Add the format `rocketmq` to a session, also one of Spark Connect, and let filters be pushed down."""
+    """Add the format `rocketmq` to a session, also one of Spark Connect."""
     spark.dataSource.register(RocketmqDataSource)
-    spark.conf.set(PUSHDOWN, "true")
     return spark
 
 

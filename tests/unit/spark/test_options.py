@@ -4,7 +4,7 @@ import pytest
 
 from rocketeer.errors import ConfigError
 from rocketeer.model.queue import MessageQueue
-from rocketeer.spark.source.options import parse_options
+from rocketeer.spark.source.options import option_names, parse_options
 
 GIVEN = {"nameserver": "127.0.0.1:9876", "subscribe": "Orders"}
 
@@ -82,3 +82,45 @@ def test_options_must_fit_each_other(given: dict[str, str], said: str) -> None:
     with pytest.raises(ConfigError) as failure:
         parse_options(given, streaming=False)
     assert said in str(failure.value)
+
+
+UNREADABLE = {
+    "nameserver": ["", " ; ", "localhost", "host:port", "::1:9876", "host:70000"],
+    "storePath": [" "],
+    "brokerName": [""],
+    "assign": ["Orders", "[]", '{"Orders": [0]}', '{"Orders": {"broker-a": [-1]}}', '{"Orders": {"broker-a": [true]}}'],
+    "subscribe": ["", ",", "Or ders", "a" * 200],
+    "subscribePattern": ["", "[a-", "*"],
+    "tags": ["", "||"],
+    "sql": ["", "  "],
+    "startingOffsets": ["", "first", "17", "[]", '{"Orders": 3}', '{"Orders": {"broker-a": {"0": -3}}}'],
+    "endingOffsets": ["", "earliest", "17", '{"Orders": {"broker-a": {"0": -2}}}', '{"Orders": {}}'],
+    "startingTimestamp": ["", "-1", "yesterday", "1.5"],
+    "endingTimestamp": ["", "-1", "2024-01-01"],
+    "startingOffsetsByTimestamp": ["", "1700000000000", '{"Orders": {"broker-a": {"0": -1}}}'],
+    "endingOffsetsByTimestamp": ["", "latest", '{"Orders": {"broker-a": {"0": "now"}}}'],
+    "startingOffsetsByTimestampStrategy": ["", "earliest"],
+    "maxOffsetsPerTrigger": ["", "0", "-1", "many", "1e3"],
+    "minOffsetsPerTrigger": ["", "0", "-1", "few"],
+    "maxTriggerDelay": ["", "-1s", "soon", "1 week"],
+    "maxBytesPerTrigger": ["", "0", "-1", "1t", "much"],
+    "minPartitions": ["", "0", "2.5"],
+    "maxRecordsPerPartition": ["", "0", "all"],
+    "failOnDataLoss": ["", "yes", "1"],
+    "group": ["", "my group", "g" * 256],
+    "fetchTimeout": ["", "0", "0s", "-5s", "long"],
+    "fetchRetries": ["", "-1", "often"],
+    "fetchRetryInterval": ["", "-1", "1 fortnight"],
+    "fetchBytes": ["", "0", "4 mb/s"],
+    "discoveryInterval": ["", "-1s", "never"],
+    "pollInterval": ["", "-1s", "5 ticks"],
+}  # fmt: skip
+
+
+def test_every_option_that_cannot_be_read_is_named() -> None:
+    assert set(UNREADABLE) == set(option_names())
+    for name, texts in UNREADABLE.items():
+        for text in texts:
+            with pytest.raises(ConfigError) as failure:
+                parse_options({**GIVEN, name: text}, streaming=True)
+            assert f"option {name!r}" in str(failure.value), (name, text)

@@ -2,6 +2,8 @@
 
 from collections import Counter
 from collections.abc import Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -15,7 +17,8 @@ from rocketeer.spark.sink.client import SinkClient
 from rocketeer.spark.sink.columns import Columns
 from rocketeer.spark.sink.layout import KEEP_MS, Layout
 from rocketeer.spark.sink.options import SinkOptions
-from rocketeer.spark.sink.writers import Written, write_task
+from rocketeer.spark.sink.rows import BadRow
+from rocketeer.spark.sink.writers import BatchWriter, Written, write_task
 from rocketeer.testing import Cluster, cluster
 from support.spark_sink import bodies, noted_queues, until
 
@@ -102,3 +105,21 @@ def test_a_task_sent_again_adds_only_what_is_new(running: Cluster) -> None:
     again = task(running, "Again", [f"r{n}" for n in reversed(range(500))], batch_rows=7)
     assert again.layouts == {"Again": {"broker-a": 3}}
     assert bodies(running.broker, "Again", 8) == Counter(f"r{n}".encode() for n in range(500))
+
+
+def test_a_planned_write_waits_for_a_broker_that_is_away_when_its_tasks_begin(running: Cluster) -> None:
+    make(running, "Away", 2)
+    # Another spelling, another client: as in a worker that has met no topic yet.
+    options = SinkOptions(nameserver=f"{running.nameserver};", topic="Away")
+    writer = BatchWriter(options, Columns(body=0), "away")
+    batch = pa.RecordBatch.from_pydict({"body": ["a", "b"]})
+    running.stop()
+    with ThreadPoolExecutor(1) as pool:
+        writing = pool.submit(writer.write, iter([batch]))
+        with pytest.raises(TimeoutError):
+            writing.result(0.5)
+        running.start()
+        assert writing.result(60).rows == 2
+    assert bodies(running.broker, "Away", 2) == Counter([b"a", b"b"])
+    with pytest.raises(BadRow, match="row 1 of partition 0 is for a topic that does not exist"):
+        write_task(iter([batch]), replace(options, topic="Never"), Columns(body=0), None, None, 0)

@@ -205,14 +205,14 @@ def test_columns_of_the_source_are_passed_over() -> None:
     ("given", "expected"),
     [
         ({}, "'nameserver' is needed"),
-        ({"nameserver": "n", "batchBytes": "5m"}, "a broker counts a batch as one message"),
-        ({"nameserver": "n", "delivery": "exactly-once"}, "write at-least-once or effectively-once"),
-        ({"nameserver": "n", "writeId": "w"}, "has no effect unless delivery is effectively-once"),
-        ({"nameserver": "n", "idColumn": "w"}, "has no effect unless delivery is effectively-once"),
-        ({"nameserver": "n", "compression": "snappy"}, "write none or zlib or lz4 or zstd"),
-        ({"nameserver": "n", "sendRetries": "-1"}, "write a whole number from 0 on"),
-        ({"nameserver": "n", "nonsense": "1"}, "option 'nonsense' is unknown"),
-        ({"nameserver": "n", "delivery": "effectively-once", "writeId": "a b"}, "without spaces"),
+        ({"nameserver": "n:1", "batchBytes": "5m"}, "a broker counts a batch as one message"),
+        ({"nameserver": "n:1", "delivery": "exactly-once"}, "write at-least-once or effectively-once"),
+        ({"nameserver": "n:1", "writeId": "w"}, "has no effect unless delivery is effectively-once"),
+        ({"nameserver": "n:1", "idColumn": "w"}, "has no effect unless delivery is effectively-once"),
+        ({"nameserver": "n:1", "compression": "snappy"}, "write none or zlib or lz4 or zstd"),
+        ({"nameserver": "n:1", "sendRetries": "-1"}, "write a whole number from 0 on"),
+        ({"nameserver": "n:1", "nonsense": "1"}, "option 'nonsense' is unknown"),
+        ({"nameserver": "n:1", "delivery": "effectively-once", "writeId": "a b"}, "without spaces"),
     ],
 )  # fmt: skip
 def test_options_that_cannot_be_are_named(given: dict[str, str], expected: str) -> None:
@@ -222,12 +222,12 @@ def test_options_that_cannot_be_are_named(given: dict[str, str], expected: str) 
 
 def test_what_spark_adds_to_the_options_is_no_concern_of_the_sink() -> None:
     options = parse_sink_options(
-        {"nameserver": "n", "checkpointlocation": "/c", "path": "/p"}, streaming=True
+        {"nameserver": "n:1", "checkpointlocation": "/c", "path": "/p"}, streaming=True
     )
     assert not options.checks_first
-    once = parse_sink_options({"nameserver": "n", "DELIVERY": "effectively-once"}, streaming=True)
+    once = parse_sink_options({"nameserver": "n:1", "DELIVERY": "effectively-once"}, streaming=True)
     assert once.checks_first
     with pytest.raises(Exception, match="batch writes"):
         parse_sink_options(
-            {"nameserver": "n", "delivery": "effectively-once", "writeId": "w"}, streaming=True
+            {"nameserver": "n:1", "delivery": "effectively-once", "writeId": "w"}, streaming=True
         )

@@ -20,6 +20,7 @@ from rocketeer.spark.source.options import SourceOptions, parse_options
 from rocketeer.spark.source.planning import QueueRange
 from rocketeer.spark.source.reading import plan_tasks, read_partition
 from rocketeer.spark.source.store_view import StoreView
+from rocketeer.store.queue_entry import BLANK, ENTRY_BYTES
 from rocketeer.testing import Cluster, cluster
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "data" / "store_full"
@@ -127,6 +128,22 @@ def test_what_retention_deleted_is_not_offered_and_asking_for_it_is_an_error(
     with pytest.raises(DataLost, match=r"messages \[0, \d+\) of queue 0 of topic 'Files'"):
         _read(_options(copy, startingOffsets=starting))
     assert _read(_options(copy, startingOffsets=starting, failOnDataLoss="false")) == found
+    broker.start()
+
+
+def test_blank_entries_before_a_queues_first_message_are_passed_over(broker: Cluster, tmp_path: Path) -> None:
+    broker.stop()
+    copy = tmp_path / "copy"
+    shutil.copytree(tmp_path / "store", copy)
+    # As a broker writes them whose queue begins behind 0: a slave that came later, a store rebuilt from its log's rest.
+    first = copy / "consumequeue" / "Files" / "1" / "00000000000000000000"
+    raw = bytearray(first.read_bytes())
+    raw[: 7 * ENTRY_BYTES] = BLANK * 7
+    first.write_bytes(raw)
+    assert _read(_options(copy)) == [place for place in ALL if place not in {(1, at) for at in range(7)}]
+    starting = json.dumps({"Files": {"broker-a": {"1": 2}}})
+    with pytest.raises(DataLost, match=r"5 messages \[2, 7\) of queue 1 of topic 'Files'"):
+        _read(_options(copy, startingOffsets=starting))
     broker.start()
 
 

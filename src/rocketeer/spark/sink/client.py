@@ -92,6 +92,10 @@ class SinkClient:
             raise NoBroker(topic, None, "has no queue that can be written to and whose master is up")
         return known.publish
 
+    def expect(self, topic: str) -> None:
+        """The topic is known to exist: when it has no route, its broker is away, and is waited for."""
+        self._met.add(topic)
+
     async def patiently(self, ask: Callable[[], Awaitable[T]], retries: int) -> T:
         """Ask again while servers are away. A topic nobody has ever seen is not waited for: it does not exist."""
         for backoff_s in backoffs(retries):

@@ -82,6 +82,7 @@ class BatchWriter(DataSourceArrowWriter):
         self._producer = f"spark.{write_id}"
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        _expect_topic(self._options)  # it was there when the write was planned
         producer = self._producer if self._options.effectively_once else None
         return write_task(iterator, self._options, self._columns, producer, producer, 0)
 
@@ -113,6 +114,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self._columns = columns
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        if _property(BATCH_ID) not in (None, "0"):
+            _expect_topic(self._options)  # an earlier batch was written to it
         if not self._options.effectively_once:
             return write_task(iterator, self._options, self._columns, None, None, 0)
         query, batch = _local(QUERY_ID), _local(BATCH_ID)
@@ -232,9 +235,18 @@ def _lost(partition: int, message: RowMessage, error: NoRoute) -> RocketeerError
     return BadRow(f"{row_label(partition, message.row)} is for a topic that does not exist: {error}")
 
 
-def _local(name: str) -> str:
+def _expect_topic(options: SinkOptions) -> None:
+    if options.topic is not None:
+        SinkClient.of(options.nameserver).expect(options.topic)
+
+
+def _property(name: str) -> str | None:
     context = TaskContext.get()
-    value = context.getLocalProperty(name) if context is not None else None
+    return context.getLocalProperty(name) if context is not None else None
+
+
+def _local(name: str) -> str:
+    value = _property(name)
     if value is None:
         raise ConfigError(f"the task does not know {name!r}: effectively-once writing of a stream needs it")
     return value

@@ -12,6 +12,7 @@ from pyspark.sql.types import StructType
 
 from rocketeer.spark.source.bounds import ending_places, starting_places
 from rocketeer.spark.source.options import SourceOptions
+from rocketeer.spark.source.patience import patiently
 from rocketeer.spark.source.planning import QueueRange
 from rocketeer.spark.source.pushdown import RowFilter, collect
 from rocketeer.spark.source.reading import RangePartition, open_view, plan_tasks, read_partition
@@ -31,7 +32,7 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         view = open_view(self._options)
         try:
-            return self._plan(view)
+            return patiently(self._options, view, lambda: self._plan(view))
         finally:
             view.close()
 
@@ -58,7 +59,11 @@ class BatchReader(DataSourceReader):
 
 
 class FilteringReader(BatchReader):
-    """The same in a session with `spark.sql.python.filterPushdown.enabled`."""
+    """The same in a session with `spark.sql.python.filterPushdown.enabled`.
+
+    We do not set it: Spark 4.3 keeps the filters that one query pushed with the loaded DataFrame, and applies them to
+    the next query on it, too, and to all of a query that uses the DataFrame twice. docs/spark.md warns of it.
+    """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         self._rows = collect(filters)

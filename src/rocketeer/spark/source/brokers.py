@@ -186,18 +186,20 @@ class BrokersView:
 
     def commit(self, group: str, places: Places) -> None:
         """What brokers do not take is logged: the checkpoint is the truth, this is for people to see."""
-        try:
-            for address, some in self._by_address(places).items():
-                self._ask(
-                    address,
-                    some,
-                    RequestCode.UPDATE_CONSUMER_OFFSET,
-                    lambda queue: UpdateConsumerOffsetHeader(
-                        group, queue.topic, queue.queue_id, places[queue]
-                    ),
-                )
-        except (RemotingError, ClientError) as error:
-            log.warning("progress of group not shown group=%s error=%s", group, error)
+        for name in sorted({queue.broker_name for queue in places}):
+            some = [queue for queue in places if queue.broker_name == name]
+            try:
+                for address, asked in self._by_address(some).items():
+                    self._ask(
+                        address,
+                        asked,
+                        RequestCode.UPDATE_CONSUMER_OFFSET,
+                        lambda queue: UpdateConsumerOffsetHeader(
+                            group, queue.topic, queue.queue_id, places[queue]
+                        ),
+                    )
+            except (RemotingError, ClientError) as error:
+                log.warning("progress of group not shown group=%s broker=%s error=%s", group, name, error)
 
     def close(self) -> None:
         self._driver.close()

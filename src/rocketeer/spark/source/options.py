@@ -27,8 +27,6 @@ FORMAT: Final = "rocketmq"
 Where: TypeAlias = str | Places
 """`earliest`, `latest`, or places per queue."""
 
-_duration_ms: Final = duration_ms  # the jobs know it by this name
-
 
 def _topics(name: str, text: str) -> tuple[str, ...]:
     topics = tuple(dict.fromkeys(topic for part in text.split(",") if (topic := part.strip())))

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -22,6 +22,7 @@ from rocketeer.spark.source import planning
 from rocketeer.spark.source.bounds import starting_places
 from rocketeer.spark.source.offsets import BEGAN, Places, from_json, to_json
 from rocketeer.spark.source.options import SourceOptions
+from rocketeer.spark.source.patience import patiently
 from rocketeer.spark.source.planning import QueueRange
 from rocketeer.spark.source.reading import open_view, plan_tasks, read_partition
 from rocketeer.spark.source.view import View
@@ -85,9 +86,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         view = self._opened()
         before, after = from_json(end.get(BEGAN, start)), from_json(end)
         new = [queue for queue in after if queue not in before]
-        begin = {**before, **view.lows(new)} if new else before
-        wanted = [QueueRange(queue, begin[queue], after[queue]) for queue in sorted(after)]
-        return plan_tasks(self._options, view, wanted)
+
+        def plan() -> Sequence[InputPartition]:
+            begin = {**before, **view.lows(new)} if new else before
+            wanted = [QueueRange(queue, begin[queue], after[queue]) for queue in sorted(after)]
+            return plan_tasks(self._options, view, wanted)
+
+        return patiently(self._options, view, plan)
 
     def commit(self, end: dict[str, Any]) -> None:
         self._show_progress(end)
@@ -157,35 +162,28 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 log.warning("queues not looked up error=%s", error)
             self._queues_s = now_s
         if force or now_s - self._highs_s >= self._options.poll_interval_ms / 1000:
-            self._highs = {**self._highs, **self._reachable_highs(view)}
+            # A run to what is there now must know all of it; any other takes what it can get.
+            found = view.highs(self._queues) if force else self._reachable_highs(view)
+            self._highs = {**self._highs, **found}
             self._highs_s = now_s
 
     def _reachable_highs(self, view: View) -> Places:
-        try:
-            return view.highs(self._queues)
-        except (RemotingError, ClientError):
-            if not self._highs:
-                raise
-        # A broker is away. Its queues wait, those of the others go on.
-        found: Places = {}
-        for name in {queue.broker_name for queue in self._queues}:
-            try:
-                found |= view.highs([queue for queue in self._queues if queue.broker_name == name])
-            except (RemotingError, ClientError) as error:
-                log.warning("broker not asked broker=%s error=%s", name, error)
-        return found
+        """A broker that is away does not answer: its queues wait, those of the others go on."""
+        return _of_each_broker(view.highs, self._queues, must_answer=not self._highs)
 
     def _with_new_queues(self, before: Places, highs: Places) -> Places:
         """Queues that came into being since are read from their first message."""
         new = [queue for queue in highs if queue not in before]
-        return {**before, **self._opened().lows(new)} if new else before
+        return {**before, **_of_each_broker(self._opened().lows, new)} if new else before
 
     def _shares(self, begin: Places, backlog: Places) -> dict[MessageQueue, int]:
         options = self._options
         shares: dict[MessageQueue, int] = backlog
         if options.max_bytes_per_trigger is not None:
             view = self._opened()
-            means = {queue: view.mean_bytes(queue, begin[queue]) for queue in backlog}
+            means = patiently(
+                options, view, lambda: {queue: view.mean_bytes(queue, begin[queue]) for queue in backlog}
+            )
             shares = planning.share_bytes(shares, means, options.max_bytes_per_trigger)
         if options.max_offsets_per_trigger is not None:
             shares = planning.share(shares, options.max_offsets_per_trigger)
@@ -197,3 +195,23 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return
         self._shown = done
         self._opened().commit(self._options.group, from_json(done))
+
+
+def _of_each_broker(
+    ask: Callable[[list[MessageQueue]], Places], queues: Iterable[MessageQueue], *, must_answer: bool = False
+) -> Places:
+    """What the brokers say about their queues, without those that do not answer; one must, if so wanted."""
+    by_broker: dict[str, list[MessageQueue]] = {}
+    for queue in queues:
+        by_broker.setdefault(queue.broker_name, []).append(queue)
+    found: Places = {}
+    failure: Exception | None = None
+    for name, some in sorted(by_broker.items()):
+        try:
+            found |= ask(some)
+        except (RemotingError, ClientError) as error:
+            log.warning("broker not asked broker=%s error=%s", name, error)
+            failure = error
+    if must_answer and failure is not None and not found:
+        raise failure
+    return found
