@@ -1,10 +1,6 @@
 """Topics into a lake: each message once, whatever dies; small files become large ones; what is there can be continued."""
 
 import hashlib
-import os
-import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -251,36 +247,3 @@ def test_any_dataframe_with_the_columns_can_be_appended_once(
         with open_session(tmp_path / "lake") as session:
             session.append_frame(frame, "my-query", 0)
     assert digest(read_lake(spark, tmp_path / "lake")) == digest(frame)
-
-
-def test_a_killed_driver_loses_and_doubles_nothing(
-    spark: SparkSession, broker: Broker, tmp_path: Path, read: Callable[..., DataFrame]
-) -> None:
-    topic = broker.topic()
-    broker.fill(topic, 2000)
-    lake = tmp_path / "lake"
-
-    def start(*more: str) -> "subprocess.Popen[bytes]":
-        command = [
-            sys.executable, "-m", "rocketeer.cli.main", "spark", "archive", str(lake), "-t", topic, "-n", broker.nameserver,
-            "--master", "local[2]", "--conf", "spark.driver.memory=1g", "--no-compact", *more,
-        ]  # fmt: skip
-        return subprocess.Popen(
-            command, start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-        )
-
-    first = start("--option", "maxOffsetsPerTrigger=100")
-    try:
-        broker.until(lambda: len(list((lake / "_rocketeer" / "commits").glob("*.json"))) >= 3, 400)
-    finally:
-        os.killpg(first.pid, signal.SIGKILL)
-        first.wait()
-    assert 0 < Lake.open(lake).state().rows < 2000, "killed on the way"
-    for _ in range(3):  # a busy machine may miss the 10 s that Spark gives its Python processes to come up
-        again = start()
-        said, _ = again.communicate(timeout=400)
-        if again.returncode == 0:
-            break
-    assert again.returncode == 0, said.decode()
-    assert digest(read_lake(spark, lake)) == digest(read(None, subscribe=topic))
-    assert numbers(read_lake(spark, lake)) == list(range(2000))

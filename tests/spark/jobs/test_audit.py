@@ -1,9 +1,11 @@
 """Audits with Spark: of a living broker with every kind of message, of its store at rest, of old stores, of lakes."""
 
+import itertools
 import json
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -152,6 +154,37 @@ def test_a_living_broker_and_its_lake_agree(filled: Cluster, spark: SparkSession
     assert not report.exact
     assert report.facts["records"] > 450
     assert report.facts["lake rows"] == report.facts["lake rows compared"] >= 453
+
+
+def test_nothing_is_wrong_with_a_store_while_messages_come_in(spark: SparkSession, tmp_path: Path) -> None:
+    """Files are rolled, queues and index grow while they are read: what is there at one moment is proved."""
+    ended = threading.Event()
+    with cluster(store_settings={"segment_bytes": 1 << 20, "message_bytes_max": 200_000}) as running:
+
+        def send() -> None:
+            with Producer("BUSY", nameserver=running.nameserver) as producer:
+                for number in itertools.count():
+                    if ended.is_set():
+                        return
+                    batch = [
+                        Message("Busy", b"x" * 500, keys=f"k{number}-{each}", tags="t") for each in range(20)
+                    ]
+                    producer.send(batch)
+
+        sender = threading.Thread(target=send)
+        sender.start()
+        try:
+            seen = [0]
+            while len(seen) < 12 or seen[-1] < 2000:
+                report = audit_store(in_this_process, running.store, chunk_bytes=20_000)
+                assert report.ok, report.table()
+                seen.append(report.facts.get("records", 0))
+            report = audit(spark, running.store)
+            assert report.ok, report.table()
+        finally:
+            ended.set()
+            sender.join()
+    assert len(set(seen)) > 3, "they came in all the time"
 
 
 def test_a_lake_is_compared_with_the_brokers_topics(filled: Cluster, spark: SparkSession, lake: Path) -> None:

@@ -184,7 +184,7 @@ def test_the_command_sends_only_when_told_to(broker: Broker, dead: str, tmp_path
     found = json.loads(shown.stdout)
     assert [(row["consumerGroup"], row["messages"]) for row in found["groups"]] == [("DeadG1", 1)]
     assert [letter["to"] for letter in found["letters"]] == [dead]
-    assert "would send 1 messages" in shown.stderr
+    assert "would send 1 message to" in shown.stderr
     assert bodies(broker, dead) == before
     sent = run(broker, *given, "--yes", "--export", tmp_path / "x.csv")
     assert sent.returncode == 0, sent.stderr

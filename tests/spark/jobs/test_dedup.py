@@ -106,7 +106,7 @@ def test_what_cannot_work_is_refused(spark: SparkSession, broker: Broker, read: 
 
     with pytest.raises(ConfigError, match="needs the columns topic, brokerName, storeTimestamp"):
         dedup(stream("queueId int, queueOffset long, body binary"))
-    with pytest.raises(ConfigError, match="write a time like"):
+    with pytest.raises(ConfigError, match="is no time: write"):
         dedup(stream(), within="an hour")
     sink = TopicSink(broker.nameserver, topic)
     with pytest.raises(ConfigError, match="would feed itself"):

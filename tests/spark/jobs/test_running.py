@@ -1,16 +1,21 @@
 """What all jobs share, without a session: options, progress, errors in one line."""
 
 import io
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from pyspark.errors import PySparkRuntimeError
+from typer.core import TyperGroup
+from typer.main import get_command
 
 from rocketeer.errors import ConfigError
+from rocketeer.spark.jobs.cli import app
 from rocketeer.spark.jobs.failures import explain
 from rocketeer.spark.jobs.progress import Progress, lag_of, progress_line
-from rocketeer.spark.jobs.running import Run, key_values
+from rocketeer.spark.jobs.running import Run, batch_interval, key_values
 
 
 def rocketeer(*arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
@@ -71,3 +76,24 @@ def test_settings_are_key_and_value() -> None:
         key_values("--conf", ["oops"])
     with pytest.raises(ConfigError, match="no name server"):
         Run().needed_nameserver()
+
+
+def test_the_documentation_names_every_option_of_every_job() -> None:
+    parts = (Path(__file__).parents[3] / "docs" / "jobs.md").read_text().split("\n## ")
+    sections = {part.split("\n", 1)[0]: part for part in parts[1:]}
+    group = get_command(app)
+    assert isinstance(group, TyperGroup)
+    assert set(group.commands) == set(sections)
+    for name, command in group.commands.items():
+        text = parts[0] + sections[name]
+        for option in (part for part in command.params if part.param_type_name == "option"):
+            names = [*option.opts, *option.secondary_opts]
+            assert any(re.search(rf"(?<![\w-]){re.escape(one)}\b", text) for one in names), f"{name}: {names}"
+
+
+def test_an_interval_is_for_jobs_that_go_on() -> None:
+    assert batch_interval(False, None, "10 seconds") is None
+    assert batch_interval(True, None, "10 seconds") == "10 seconds"
+    assert batch_interval(True, "1m", "10 seconds") == "60000 milliseconds"
+    with pytest.raises(ConfigError, match="'1m' is for --forever"):
+        batch_interval(False, "1m", "10 seconds")

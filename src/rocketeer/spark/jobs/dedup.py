@@ -7,6 +7,7 @@ no other.
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -230,7 +231,8 @@ def _watched(query: "StreamingQuery", progress: Progress) -> int:
     try:
         return progress.watch(query)
     finally:
-        query.stop()
+        with suppress(Exception):  # what ended it is what to raise; the JVM may be gone
+            query.stop()
 
 
 def _report(rows: int, counts: StateCounts) -> None:

@@ -1,5 +1,6 @@
 """From what Spark raises to the one line a person needs: our own error inside it, or its first sentence."""
 
+import logging
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -44,16 +45,28 @@ def _is_sparks(error: BaseException) -> bool:
 
 @contextmanager
 def quiet_errors() -> Iterator[None]:
-    """PySpark logs every failed analysis with a long traceback; here they are expected, or become one line."""
+    """What PySpark and py4j log of failures, with long tracebacks: here they are expected, or become one line."""
     from pyspark.logger import PySparkLogger
 
-    logger = PySparkLogger.getLogger("SQLQueryContextLogger")
-    before = logger.disabled
-    logger.disabled = True
+    loggers = [PySparkLogger.getLogger("SQLQueryContextLogger"), logging.getLogger("py4j.clientserver")]
+    before = [logger.disabled for logger in loggers]
+    for logger in loggers:
+        logger.disabled = True
+    quiet = _Quiet()
+    logging.getLogger().addFilter(quiet)
     try:
         yield
     finally:
-        logger.disabled = before
+        logging.getLogger().removeFilter(quiet)
+        for logger, was in zip(loggers, before, strict=True):
+            logger.disabled = was
+
+
+class _Quiet(logging.Filter):
+    """py4j says of every Ctrl-C during a call of the JVM that there was one, on the root logger."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return "py4j" not in record.pathname
 
 
 def _short(text: str) -> str:

@@ -82,14 +82,16 @@ class Run:
         path = Path(tempfile.gettempdir()) / f"rocketeer-spark-{name}-{os.getpid()}.log"
         spark = lent = SparkSession.getActiveSession()
         keep_log = False
-        with _stopped_by_sigterm(), quiet_errors():
+        with _stopped_by_signals(), quiet_errors():
             try:
                 if spark is None:
                     with _output_to(path):
                         spark = self._started(name)
+                _take_ctrl_c()
                 yield spark
-            except (KeyboardInterrupt, _Terminated):
-                _stop_queries(spark)
+            except KeyboardInterrupt:
+                with _output_to(path):
+                    stop_work(spark)
                 raise
             except Exception as error:
                 if not isinstance(error, RocketeerError | OSError) and our_error(error) is None:
@@ -99,7 +101,8 @@ class Run:
                 raise
             finally:
                 if lent is None and spark is not None:
-                    with suppress(Exception):
+                    # PySpark's threads complain of connections that the JVM closes.
+                    with suppress(Exception), _output_to(path):
                         spark.stop()
                 if not keep_log:
                     path.unlink(missing_ok=True)
@@ -113,6 +116,8 @@ class Run:
             settings = _LOCAL_SETTINGS | settings
         spark = session(f"rocketeer {name}", master=self.master, config=settings)
         spark.sparkContext.setLogLevel("WARN")
+        # Otherwise a task that is cancelled goes on to its end: a slow replay would send the rest.
+        spark.sparkContext.setLocalProperty("spark.job.interruptOnCancel", "true")
         return spark
 
 
@@ -183,12 +188,12 @@ def _as_command(function: Callable[..., None], hint: str) -> Callable[..., None]
 def _with_clear_errors(work: Callable[[], None], hint: Callable[[], str]) -> None:
     try:
         work()
-    except KeyboardInterrupt:
-        say("interrupted" + hint())
-        raise typer.Exit(INTERRUPTED) from None
-    except _Terminated:
-        say("terminated" + hint())
-        raise typer.Exit(TERMINATED) from None
+    except KeyboardInterrupt as stop:
+        word, code = (
+            ("terminated", TERMINATED) if isinstance(stop, Terminated) else ("interrupted", INTERRUPTED)
+        )
+        say(word + hint())
+        raise typer.Exit(code) from None
     except BrokenPipeError:  # `rocketeer spark query ... | head` has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(PIPE_CLOSED) from None
@@ -202,31 +207,44 @@ def _with_clear_errors(work: Callable[[], None], hint: Callable[[], str]) -> Non
         raise typer.Exit(1) from None
 
 
-class _Terminated(BaseException):
-    """SIGTERM, raised in the main thread like KeyboardInterrupt."""
+class Terminated(KeyboardInterrupt):
+    """SIGTERM, raised in the main thread.
+
+    A kind of KeyboardInterrupt: at that, py4j gives up the connection whose answer nobody will read.
+    """
 
 
 @contextmanager
-def _stopped_by_sigterm() -> Iterator[None]:
+def _stopped_by_signals() -> Iterator[None]:
     def handle(number: int, frame: FrameType | None) -> None:
-        raise _Terminated
+        raise Terminated
 
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, handle)
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    signal.signal(signal.SIGTERM, handle)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
-def _stop_queries(spark: "SparkSession | None") -> None:
+def _take_ctrl_c() -> None:
+    """Back from PySpark, whose handler calls the JVM in the middle of a call of the JVM, which fails loudly."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def stop_work(spark: "SparkSession | None") -> None:
+    """Whatever Spark is doing for us."""
     if spark is None:
         return
     with suppress(Exception):  # the JVM may be gone: then nothing runs any more
         for query in spark.streams.active:
             query.stop()
+        spark.sparkContext.cancelAllJobs()
 
 
 @contextmanager

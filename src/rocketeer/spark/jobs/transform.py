@@ -4,6 +4,7 @@ import importlib
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
@@ -274,5 +275,6 @@ def command(
         try:
             rows = Progress("transform", quiet=run.quiet).watch(query)
         finally:
-            query.stop()
+            with suppress(Exception):  # what ended it is what to raise; the JVM may be gone
+                query.stop()
         say(f"transformed {counted(rows, 'message')} into {to}")

@@ -46,6 +46,17 @@ def chunks_again(results: list[ChunkResult]) -> list[Chunk]:
     return again
 
 
+def grown_chunks(results: list[ChunkResult]) -> list[Chunk]:
+    """Chunks of a living log that end before another begins, which may have been read later: to be read again."""
+    again: list[Chunk] = []
+    for _, mine in by_segment(results):
+        for at, result in enumerate(mine):
+            is_open = result.start is not None and result.stop in (Stop.UNWRITTEN, Stop.BAD)
+            if is_open and any(later.start is not None for later in mine[at + 1 :]):
+                again.append(replace(result.chunk, begin=result.start or 0, known=True))
+    return again
+
+
 def by_segment(results: Iterable[ChunkResult]) -> list[tuple[int, list[ChunkResult]]]:
     found: dict[int, list[ChunkResult]] = {}
     for result in sorted(results, key=lambda one: (one.chunk.segment.base, one.chunk.end)):

@@ -88,6 +88,8 @@ def _read(
     result.start = at = start
     topics = Topics()
     walks: list[Walk] = []
+    grows = not look.exact and chunk.segment.is_last
+    asked = -1
     while True:
         found = _patient_walk(look, chunk, buf, at, topics)
         walks.append(found)
@@ -104,6 +106,9 @@ def _read(
         following = find_record(buf, found.end + 1, chunk.end, base)
         if following is None:
             break
+        if grows and found.stop != Stop.BLANK and found.end != asked:
+            at = asked = found.end  # was it only written since?
+            continue
         if found.stop != Stop.BLANK:
             what = found.reason or "zeros"
             expected = f"a record, as there is one at {base + following}"

@@ -111,8 +111,14 @@ def _compare(look: StoreLook, life: Life, base: int, mine: NDArray[Any], delays:
     offsets, places = mine["queue_offset"], mine["at"] + base
     entries = _entries(folder, offsets)
     there = entries["size"] > 0
+    end = 0
+    if not look.exact and not there.all():
+        # The queue may be growing. First its end, then the entries again: what belongs below that end is there now.
+        end = QueueFiles(Path(look.store), life.topic, life.queue_id).bounds()[1]
+        entries = _entries(folder, offsets)
+        there = entries["size"] > 0
     if not there.all():
-        _missing(look, life, folder, mine[~there], base)
+        _missing(look, life, mine[~there], base, end)
         mine, places, offsets, entries = mine[there], places[there], offsets[there], entries[there]
     name = f"consumequeue/{life.topic}/{life.queue_id}"
     good = (entries["log_offset"] == places) & (entries["size"] == mine["size"])
@@ -142,16 +148,13 @@ def _first(findings: Findings, kind: str, bad: NDArray[np.bool_]) -> list[int]:
     return [int(at) for at in places[:20]]
 
 
-def _missing(look: StoreLook, life: Life, folder: Path, missing: NDArray[Any], base: int) -> None:
-    """Entries that are not there: lagging if the store's end may lack them, and nothing comes behind."""
+def _missing(look: StoreLook, life: Life, missing: NDArray[Any], base: int, end: int) -> None:
+    """Entries that are not there: lagging if the store's end may lack them, and they belong behind the queue's."""
     may_lag = np.zeros(len(missing), dtype=bool)
     if not look.exact:
         tail = look.queue_tail
         may_lag = (missing["at"] + base >= tail.offset) | (missing["store_ms"] >= tail.time_ms)
-        if may_lag.any():
-            may_lag &= (
-                missing["queue_offset"] >= QueueFiles(Path(look.store), life.topic, life.queue_id).bounds()[1]
-            )
+        may_lag &= missing["queue_offset"] >= end
     life.lagging = int(np.count_nonzero(may_lag))
     for at in _first(life.wrong, NO_ENTRY, ~may_lag):
         row = missing[at]

@@ -7,7 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from rocketeer.record.delay_levels import DEFAULT_DELAY_LEVELS, DelayLevels
-from rocketeer.spark.jobs.audit.chain import QueueSum, chain_lives, check_delays, check_files, chunks_again
+from rocketeer.spark.jobs.audit.chain import (
+    QueueSum,
+    chain_lives,
+    check_delays,
+    check_files,
+    chunks_again,
+    grown_chunks,
+)
 from rocketeer.spark.jobs.audit.entries import QueueTask, check_queue
 from rocketeer.spark.jobs.audit.index import (
     NOWHERE,
@@ -17,7 +24,7 @@ from rocketeer.spark.jobs.audit.index import (
     index_paths,
 )
 from rocketeer.spark.jobs.audit.log import ChunkResult, check_chunk
-from rocketeer.spark.jobs.audit.place import CHUNK_BYTES, NEVER, StoreLook, look_at, segments_of
+from rocketeer.spark.jobs.audit.place import CHUNK_BYTES, NEVER, Chunk, StoreLook, look_at, segments_of
 from rocketeer.spark.jobs.audit.report import AuditReport
 from rocketeer.spark.source.store_files import topic_queues
 
@@ -49,10 +56,16 @@ def audit_store(
 
     places = _index_files(run, look, report)
     results = run(look.chunks(chunk_bytes), lambda chunk: check_chunk(look, chunk, places))
-    while again := chunks_again(results):
-        fresh = run(again, lambda chunk: check_chunk(look, chunk, places))
+
+    def read_again(chunks: Sequence[Chunk]) -> list[ChunkResult]:
+        fresh = run(chunks, lambda chunk: check_chunk(look, chunk, places))
         ends = {(one.chunk.segment.base, one.chunk.end) for one in fresh}
-        results = [one for one in results if (one.chunk.segment.base, one.chunk.end) not in ends] + fresh
+        return [one for one in results if (one.chunk.segment.base, one.chunk.end) not in ends] + fresh
+
+    if not look.exact and (grown := grown_chunks(results)):
+        results = read_again(grown)
+    while again := chunks_again(results):
+        results = read_again(again)
 
     if not look.exact:  # what retention deleted meanwhile is no fault
         log_min = min((one.base for one in segments_of(Path(look.store) / "commitlog")), default=0)

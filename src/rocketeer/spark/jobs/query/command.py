@@ -19,7 +19,7 @@ from rocketeer.spark.jobs.query.statements import stand_in
 from rocketeer.spark.jobs.query.tables import TopicTables
 from rocketeer.spark.jobs.query.terms import ALL, TableTerms
 from rocketeer.spark.jobs.results import Format, check_target, table_lines, write_result
-from rocketeer.spark.jobs.running import Run, job_command, key_values, say
+from rocketeer.spark.jobs.running import Run, job_command, key_values, say, stop_work
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -219,7 +219,7 @@ def command(
         )
         if statements is None:
             say("Spark SQL over topics; \\? for help")
-            Prompt(shell.guarded, {"\\d": shell.guarded_list}).run()
+            Prompt(shell.guarded, lambda: stop_work(spark), {"\\d": shell.guarded_list}).run()
             return
         *first, last = statements
         for statement in first:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from rocketeer.spark.jobs.query.sql_text import says_something, split_statements
-from rocketeer.spark.jobs.running import say
+from rocketeer.spark.jobs.running import Terminated, say
 
 FIRST: Final = "rocketeer> "
 NEXT: Final = "      ...> "
@@ -21,10 +21,16 @@ Ctrl-C cancels the query that runs, or the lines that were typed."""
 
 
 class Prompt:
-    """`execute` runs a statement, `commands` are the words that begin with a backslash."""
+    """`execute` runs a statement, `cancel` ends what runs, `commands` are the words that begin with a backslash."""
 
-    def __init__(self, execute: Callable[[str], None], commands: Mapping[str, Callable[[str], None]]) -> None:
+    def __init__(
+        self,
+        execute: Callable[[str], None],
+        cancel: Callable[[], None],
+        commands: Mapping[str, Callable[[str], None]],
+    ) -> None:
         self._execute = execute
+        self._cancel = cancel
         self._commands = commands
 
     def run(self) -> None:
@@ -37,6 +43,8 @@ class Prompt:
             except EOFError:
                 print(file=sys.stderr)
                 break
+            except Terminated:
+                raise
             except KeyboardInterrupt:
                 print(file=sys.stderr)
                 text = ""
@@ -69,7 +77,10 @@ class Prompt:
     def _guarded(self, work: Callable[[], None]) -> bool:
         try:
             work()
+        except Terminated:
+            raise
         except KeyboardInterrupt:
+            self._cancel()
             say("cancelled")
             return False
         return True
