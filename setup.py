@@ -46,7 +46,8 @@ def extensions() -> list[Extension]:
         for name in (
             "record/_speed",
             "record/_run",
-            "record/_walk", "record/_columns",
+            "record/_walk",
+            "record/_columns",
             "store/_index",
             "filter/_scan",
             "bench/_steps",
