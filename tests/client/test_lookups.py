@@ -10,7 +10,7 @@ from rocketeer.errors import MessageNotFound, NoRoute
 from rocketeer.model.queue import MessageQueue
 from rocketeer.record.java_hash import java_hash
 from support.cluster import Cluster
-from support.consuming import make_topic
+from support.consuming import make_topic, until_sync
 
 
 async def test_a_message_is_found_by_either_id_and_by_its_place(cluster: Cluster, topic: str) -> None:
@@ -104,6 +104,8 @@ def test_threads_look_up_too(cluster: Cluster, topic: str) -> None:
     make_topic(cluster, topic, queues=1)
     with rocketeer.Producer(f"PG-{topic}", nameserver=cluster.namesrv) as producer:
         result = producer.send(rocketeer.Message(topic, b"x", keys="k"))
+        # Brokers write their index a moment after the reply.
+        until_sync(lambda: bool(producer.query_messages(topic, "k")), "the message can be found by its key")
         assert producer.view_message(result.message_id, topic).body == b"x"
         assert [found.body for found in producer.query_messages(topic, "k")] == [b"x"]
     with rocketeer.PullConsumer(f"G-{topic}", nameserver=cluster.namesrv) as reader:

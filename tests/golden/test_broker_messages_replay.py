@@ -192,6 +192,10 @@ def test_retries_and_dead_letters(tmp_path: Path) -> None:
         assert_same_log(conversation, 21511, 23918 + 290)
 
 
+@pytest.mark.skipif(
+    chosen_make() == "apache",
+    reason="Apache's serves a pull and the heartbeat before it in two threads: which is first is chance",
+)
 @pytest.mark.timeout(120)
 def test_a_client_with_binary_headers(tmp_path: Path) -> None:
     with broker_on_log(tmp_path, 35252) as cluster:

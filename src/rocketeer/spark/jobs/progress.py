@@ -138,7 +138,12 @@ class Progress:
 
         def watch() -> None:
             while not done.wait(0.2):
-                stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+                try:
+                    stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+                except (
+                    Exception
+                ):  # the session is being stopped, or is gone: whoever works in the block says why
+                    return
                 tasks = [(stage.numCompletedTasks, stage.numTasks) for stage in stages if stage is not None]
                 if tasks:
                     text = ", ".join(f"{part}/{whole}" for part, whole in tasks)
