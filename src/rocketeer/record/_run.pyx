@@ -374,7 +374,7 @@ cdef class SendRuns:
         Py_ssize_t room, Py_ssize_t *total,
     ) except -1:
         """A batch's messages; 0, with nothing added, for one that is not plain."""
-        cdef Py_ssize_t at = 0, count = 0, item_bytes, properties_at, properties_bytes, added = 0
+        cdef Py_ssize_t at = 0, stop, count = 0, item_bytes, properties_at, properties_bytes, added = 0
         cdef Py_ssize_t keys_before = self._keys, cluster_bytes, shared_bytes
         cdef const char *item
         cdef char *shared
@@ -412,7 +412,7 @@ cdef class SendRuns:
                 or properties_at + properties_bytes != <int32_t> get32(item)
             ):
                 break
-            at += properties_at + properties_bytes
+            stop = at + properties_at + properties_bytes
             item += properties_at
             while properties_bytes and item[properties_bytes - 1] == PROPERTY_END:
                 properties_bytes -= 1
@@ -437,6 +437,7 @@ cdef class SendRuns:
                                 sends + count, 0, &added):
                 break
             count += 1
+            at = stop  # only now: a last message that is not plain makes the whole batch so
         if at < body_bytes or count == 0:
             self._keys = keys_before
             return 0

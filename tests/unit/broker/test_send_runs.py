@@ -264,6 +264,24 @@ def test_what_java_sends_is_taken_whole(folders: Path) -> None:
     sending.store.close()
 
 
+@pytest.mark.parametrize("odd", range(3))
+@pytest.mark.parametrize("text", ["WAIT\x01TRUE", f"{CLAIMED}\x013", "KEYS\x01größe", "TAGS\x01ü"])
+def test_no_message_of_a_batch_is_left_out_because_it_is_not_plain(text: str, odd: int) -> None:
+    ext = {
+        "a": "group", "b": "Known", "c": "TBW102", "d": "4", "e": "1", "f": "0", "g": "1700000000000", "h": "0",
+        "i": "", "j": "0", "k": "false", "m": "true",
+    }  # fmt: skip
+    items = [BatchItem(0, b"%d" % at, text.encode() if at == odd else b"TAGS\x01t") for at in range(3)]
+    data = pack_frame(JSON, header(320, ext), encode_batch(items))
+    with tempfile.TemporaryDirectory() as folder:
+        fast, general = Sending(Path(folder) / "a", []), Sending(Path(folder) / "b", [])
+        fast.serve_fast(data)
+        general.serve_general(data)
+        if CLAIMED not in text:
+            assert fast.store.max_queue_offset("Known", 1) == 3
+        same(fast, general)
+
+
 def test_an_incomplete_frame_is_left(folders: Path) -> None:
     ext = {
         "a": "g", "b": "Known", "c": "TBW102", "d": "4", "e": "1", "f": "0", "g": "1", "h": "0", "i": "", "j": "0",
