@@ -138,11 +138,12 @@ class Driver:
 
     def stop(self, number: signal.Signals) -> Said:
         """As a terminal (Ctrl-C: to the group) or an operator (SIGTERM) would; then it goes on to its end."""
+        # Not while they are stopped: the signal would go to any thread then, and Python's main one sleep on.
+        self.signal_all(signal.SIGCONT)
         if number == signal.SIGINT:
             os.killpg(self.process.pid, number)
         else:
             self.process.send_signal(number)
-        self.signal_all(signal.SIGCONT)
         return self.end()
 
     def end(self) -> Said:

@@ -1,6 +1,7 @@
 """Progress on the terminal while a job runs: one line that is rewritten, or a line every few seconds into a file."""
 
 import json
+import signal
 import sys
 import threading
 import time
@@ -137,6 +138,8 @@ class Progress:
         label = f"{self._name} {what}".strip()
 
         def watch() -> None:
+            # A signal that this thread got would not wake the main one, which waits for the JVM.
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
             while not done.wait(0.2):
                 try:
                     stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
