@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -175,7 +176,9 @@ def test_nothing_is_wrong_with_a_store_while_messages_come_in(spark: SparkSessio
         sender.start()
         try:
             seen = [0]
-            while len(seen) < 12 or seen[-1] < 2000:
+            give_up_s = time.monotonic() + 100
+            while len(seen) < 12 or len(set(seen)) < 5:  # how much is proved grows with every flush
+                assert time.monotonic() < give_up_s, seen
                 report = audit_store(in_this_process, running.store, chunk_bytes=20_000)
                 assert report.ok, report.table()
                 seen.append(report.facts.get("records", 0))
@@ -184,7 +187,6 @@ def test_nothing_is_wrong_with_a_store_while_messages_come_in(spark: SparkSessio
         finally:
             ended.set()
             sender.join()
-    assert len(set(seen)) > 3, "they came in all the time"
 
 
 def test_a_lake_is_compared_with_the_brokers_topics(filled: Cluster, spark: SparkSession, lake: Path) -> None:
