@@ -16,9 +16,6 @@ from support.consuming import make_topic, options, until
 KEYS = [f"order-{number}" for number in range(8)]
 EACH = 40
 
-LOCK_WAIT_S = 90
-"""A lock whose release was lost on the way lasts for 60 s."""
-
 
 class Ledger:
     """What was consumed, by key: a message may come again, but none may be passed over."""
@@ -74,7 +71,6 @@ def member(cluster: Cluster, topic: str, ledger: Ledger) -> PushConsumer:
     return consumer
 
 
-@pytest.mark.timeout(400)
 async def test_the_messages_of_a_key_keep_their_order_while_members_come_and_go(
     cluster: Cluster, topic: str
 ) -> None:
@@ -83,14 +79,14 @@ async def test_the_messages_of_a_key_keep_their_order_while_members_come_and_go(
     sending = asyncio.create_task(send_in_order(cluster, topic, 0.01))
     first, second, third = (member(cluster, topic, ledger) for _ in range(3))
     async with first:
-        await until(lambda: ledger.count > 20, timeout_s=LOCK_WAIT_S)
+        await until(lambda: ledger.count > 20)
         async with second:
-            await until(lambda: ledger.count > 60, timeout_s=LOCK_WAIT_S)
+            await until(lambda: ledger.count > 60)
             await third.start()
-            await until(lambda: ledger.count > 120, timeout_s=LOCK_WAIT_S)
+            await until(lambda: ledger.count > 120)
             await third.close()
         await sending
-        await until(lambda: ledger.complete, timeout_s=LOCK_WAIT_S)
+        await until(lambda: ledger.complete)
     assert ledger.faults == []
     assert all(len(queues) == 1 for queues in ledger.queues.values()), "a key stays in its queue"
     assert ledger.count == len(KEYS) * EACH, "each once: queues are handed over behind the last message"

@@ -7,7 +7,7 @@ topic, and puts it with the dead letters when it has failed too often.
 import asyncio
 import logging
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -207,6 +207,9 @@ class Concurrently:
 
     async def lock(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, float]:
         return dict.fromkeys(queues, FOREVER_S)
+
+    async def unlock(self, queues: Collection[MessageQueue]) -> None:
+        return
 
     async def settle_down(self, held: ProcessQueue) -> None:
         return  # what is in hand may go on: it does not commit any more

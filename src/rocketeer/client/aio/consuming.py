@@ -4,7 +4,7 @@ import asyncio
 import inspect
 import logging
 import os
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
@@ -212,6 +212,9 @@ class Service(Protocol):
 
     async def lock(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, float]:
         """Which of the queues may be taken up, and until when (monotonic seconds)."""
+
+    async def unlock(self, queues: Collection[MessageQueue]) -> None:
+        """They could not be taken up after all."""
 
     async def let_go(self, held: ProcessQueue) -> None:
         """The queue was dropped and its pulling stopped: store its offset, give back its lock."""

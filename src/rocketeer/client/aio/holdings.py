@@ -64,20 +64,20 @@ class Holdings:
         if not queues:
             return complete
         locked = await self._service.lock(queues)
-        begun = await asyncio.gather(*(self._begin(queue, until_s) for queue, until_s in locked.items()))
-        return complete and len(locked) == len(queues) and all(begun)
+        await asyncio.gather(*(self._begin(queue, until_s) for queue, until_s in locked.items()))
+        await self._service.unlock([queue for queue in locked if queue not in self.table])
+        return complete and all(queue in self.table for queue in queues)
 
-    async def _begin(self, queue: MessageQueue, lock_until_s: float) -> bool:
+    async def _begin(self, queue: MessageQueue, lock_until_s: float) -> None:
         try:
             offset = await self._offsets.start_of(queue)
         except RocketeerError as error:
             log.warning("queue not taken up group=%s queue=%s reason=%s", self._group, queue, error)
-            return False
+            return
         if self._closing:
-            return False
+            return
         log.info("queue taken up group=%s queue=%s offset=%d", self._group, queue, offset)
         self._hold(ProcessQueue(queue, offset, lock_until_s=lock_until_s))
-        return True
 
     def _hold(self, held: ProcessQueue) -> None:
         self.table[held.queue] = held

@@ -285,6 +285,9 @@ class LiteWork:
     async def lock(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, float]:
         return dict.fromkeys(queues, FOREVER_S)
 
+    async def unlock(self, queues: Collection[MessageQueue]) -> None:
+        return
+
     async def let_go(self, held: ProcessQueue) -> None:
         """What was consumed for sure is stored; what was given last comes again, to the next owner."""
         self._polled.pop(held.queue, None)

@@ -8,7 +8,7 @@ lock back: so the next owner begins behind the last message.
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -252,11 +252,15 @@ class Orderly:
             return dict.fromkeys(queues, FOREVER_S)
         return {queue: until_s for queue, until_s in (await self._locks.take(queues)).items() if until_s}
 
+    async def unlock(self, queues: Collection[MessageQueue]) -> None:
+        if self._locks is not None and queues:
+            await self._locks.give_back(queues)
+
     async def renew(self, held: Sequence[ProcessQueue]) -> None:
         """Keep the locks; a queue somebody else has locked is lost, one whose broker is silent runs out."""
         if self._locks is None or not held:
             return
-        answers = await self._locks.take([each.queue for each in held])
+        answers = await self._locks.take(each.queue for each in held if not each.dropped)
         for each in held:
             until_s = answers.get(each.queue)
             if until_s is None or each.dropped:
@@ -277,8 +281,7 @@ class Orderly:
     async def let_go(self, held: ProcessQueue) -> None:
         await self.settle_down(held)
         await self._desk.offsets.store({held.queue})
-        if self._locks is not None:
-            await self._locks.give_back([held.queue])
+        await self.unlock([held.queue])
 
     # --- the rest of a service ---------------------------------------------------------------
 
@@ -300,5 +303,5 @@ class Orderly:
     async def close(self, held: Iterable[ProcessQueue]) -> None:
         """The lock of a queue whose listener still runs is left to run out: nobody may begin beside it."""
         if self._locks is not None:
-            await self._locks.give_back([each.queue for each in held if not each.busy])
+            await self._locks.give_back_all(but=[each.queue for each in held if each.busy])
         self._crew.close()

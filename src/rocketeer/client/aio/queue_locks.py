@@ -1,9 +1,10 @@
 """The brokers' locks of ordered queues: who has one consumes the queue, until it is given back or runs out."""
 
+import asyncio
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final
 
 from rocketeer.client.aio.instance import ClientInstance
@@ -19,33 +20,63 @@ LOCK_CALL_S: Final = 1.0
 
 
 class QueueLocks:
-    """Asks each broker once for all queues it has."""
+    """Asks each broker once for all queues it has.
+
+    Invariant: one question at a time, and none is left half asked. A lock that a broker grants after it was given
+    back would stay with a member that does not want it, and keep the others from the queue until it runs out.
+    """
 
     def __init__(self, config: ConsumerConfig, instance: ClientInstance, cluster: Cluster) -> None:
         self._instance = instance
         self._cluster = cluster
         self._group = config.full_group
         self._expire_s = config.lock_expire_s
+        self._asking = asyncio.Lock()
+        self._perhaps_ours: set[MessageQueue] = set()
+        """Asked for and not refused, whether or not anybody waited for the answer."""
 
     async def take(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, float]:
-        """Until when each lock is ours, 0 if it is somebody else's; queues whose broker is silent are left out."""
+        """Until when each lock is ours, 0 if it is somebody else's; queues whose broker is silent are left out.
+
+        A generator is looked at when it is its turn: what was let go meanwhile is not asked for.
+        """
+        await self._asking.acquire()
+        return await asyncio.shield(asyncio.create_task(self._take(queues)))
+
+    async def _take(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, float]:
+        """Goes on to its end when the caller is cancelled; only then it is the next one's turn."""
         answers: dict[MessageQueue, float] = {}
-        for address, theirs in (await self._by_address(queues)).items():
-            # Counted from before the question: the broker's own time is longer in any case.
-            until_s = time.monotonic() + self._expire_s
-            plan = lock_queues(address, self._group, self._instance.client_id, theirs, LOCK_CALL_S)
-            try:
-                locked = await self._instance.run(plan)
-            except RocketeerError as error:
-                log.warning("locks not taken group=%s broker=%s reason=%s", self._group, address, error)
-                continue
-            answers.update({queue: until_s if queue in locked else 0.0 for queue in theirs})
+        try:
+            for address, theirs in (await self._by_address(queues)).items():
+                # Counted from before the question: the broker's own time is longer in any case.
+                until_s = time.monotonic() + self._expire_s
+                plan = lock_queues(address, self._group, self._instance.client_id, theirs, LOCK_CALL_S)
+                self._perhaps_ours |= theirs
+                try:
+                    locked = await self._instance.run(plan)
+                except RocketeerError as error:
+                    log.warning("locks not taken group=%s broker=%s reason=%s", self._group, address, error)
+                    continue
+                self._perhaps_ours -= theirs - set(locked)
+                answers.update({queue: until_s if queue in locked else 0.0 for queue in theirs})
+        finally:
+            self._asking.release()
         return answers
 
     async def give_back(self, queues: Iterable[MessageQueue]) -> None:
         """Returns when the next member can have them; a broker that does not answer lets them run out."""
+        async with self._asking:
+            await self._give_back(queues)
+
+    async def give_back_all(self, *, but: Collection[MessageQueue]) -> None:
+        """Also those that were granted when nobody waited for the answer any more."""
+        async with self._asking:
+            await self._give_back(self._perhaps_ours.difference(but))
+
+    async def _give_back(self, queues: Iterable[MessageQueue]) -> None:
         for address, theirs in (await self._by_address(queues)).items():
             plan = unlock_queues(address, self._group, self._instance.client_id, theirs, LOCK_CALL_S)
+            self._perhaps_ours -= theirs
             try:
                 await self._instance.run(plan)
             except RocketeerError as error:

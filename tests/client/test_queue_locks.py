@@ -1,0 +1,83 @@
+"""The locks of ordered queues: a member that goes, at whatever moment, leaves none behind."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+from rocketeer.aio import PushConsumer
+from rocketeer.client.aio.instance import ClientInstance
+from rocketeer.client.aio.queue_locks import QueueLocks
+from rocketeer.client.core.config import ConsumerConfig
+from rocketeer.client.plans.brokers import Cluster as Brokers
+from support.cluster import Cluster
+from support.consuming import make_topic, options, until
+
+STEPS_MAX = 40
+"""So many steps of the event loop are more than a question needs."""
+LOCK_S = 60
+"""What is not given back is kept from the others for so long."""
+
+
+@contextlib.asynccontextmanager
+async def locks_of(cluster: Cluster, group: str, name: str) -> AsyncIterator[QueueLocks]:
+    config = ConsumerConfig(group, nameserver=cluster.namesrv, instance_name=name)
+    instance = await ClientInstance.acquire(config)
+    try:
+        yield QueueLocks(config, instance, Brokers(instance.routes, instance.nameservers, 3.0))
+    finally:
+        await instance.release()
+
+
+async def test_a_question_broken_off_at_any_step_leaves_no_lock_behind(cluster: Cluster, topic: str) -> None:
+    queues = make_topic(cluster, topic)
+    broken_off = 0
+    async with locks_of(cluster, f"G-{topic}", "a") as first, locks_of(cluster, f"G-{topic}", "b") as second:
+        assert all((await first.take(queues)).values())
+        await first.give_back(queues)
+        for steps in range(STEPS_MAX):
+            asking = asyncio.create_task(first.take(queues))
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            broken_off += asking.cancel()
+            await first.give_back_all(but=())
+            answers = await second.take(queues)
+            assert [bool(answers[queue]) for queue in queues] == [True] * 4, f"locked after {steps} steps"
+            await second.give_back_all(but=())
+    assert 2 < broken_off < STEPS_MAX, "both kinds were tried"
+
+
+async def test_what_is_let_go_while_others_ask_is_not_asked_for(cluster: Cluster, topic: str) -> None:
+    queues = make_topic(cluster, topic)
+    kept, gone = queues[:2], set(queues[2:])
+    async with locks_of(cluster, f"G-{topic}", "a") as first, locks_of(cluster, f"G-{topic}", "b") as second:
+        held = set(queues)
+        assert all((await first.take(queues)).values())
+        giving = asyncio.create_task(first.give_back(gone))
+        renewing = asyncio.create_task(first.take(queue for queue in queues if queue in held))
+        await asyncio.sleep(0)  # the renewal waits for its turn with the list it was made of
+        held -= gone
+        await asyncio.gather(giving, renewing)
+        answers = await second.take(queues)
+        assert {queue for queue, until_s in answers.items() if until_s} == gone
+        await first.give_back_all(but=kept[:1])
+        answers = await second.take(kept)
+        assert [bool(answers[queue]) for queue in kept] == [False, True]
+
+
+async def test_members_that_come_and_go_at_once_hand_their_queues_over(cluster: Cluster, topic: str) -> None:
+    make_topic(cluster, topic)
+
+    def member() -> PushConsumer:
+        consumer = PushConsumer(f"G-{topic}", orderly=True, **options(cluster, rebalance_s=0.5))
+        consumer.subscribe(topic, lambda message: None)
+        return consumer
+
+    async with member() as stays:
+        for round_number in range(20):
+            guests = [member(), member()]
+            await asyncio.gather(*(guest.start() for guest in guests))
+            for _ in range(round_number):
+                await asyncio.sleep(0.002)  # so that each round breaks off something else
+            await asyncio.gather(*(guest.close() for guest in guests))
+        took_s = await until(lambda: sum(queue.topic == topic for queue in stays.queues) == 4, "all are back")
+    assert took_s < LOCK_S / 2
