@@ -9,6 +9,7 @@ include "../record/_bytes.pxi"
 cdef enum:
     ENTRY_BYTES = 20  # key hash, log offset, seconds, older entry
     SECONDS_MAX = 0x7FFFFFFF
+    PAGE_BYTES = 4096
 
 
 cdef struct Last:
@@ -73,9 +74,13 @@ def link_entries(
     return entries, fresh
 
 
-def fill_slots(uint8_t[::1] slots, const int32_t[::1] hashes, int32_t first):
-    """Let every slot point to its newest entry."""
-    cdef Py_ssize_t i
+def fill_slots(
+    uint8_t[::1] slots, const int32_t[::1] hashes, int32_t first, uint8_t[::1] changed, Py_ssize_t slots_at
+):
+    """Let every slot point to its newest entry; mark the pages of the file they lie in, `slots_at` from its start."""
+    cdef Py_ssize_t i, at
     cdef uint32_t slots_max = <uint32_t> (slots.shape[0] // 4)
     for i in range(hashes.shape[0]):
-        put32(<char *> &slots[4 * <Py_ssize_t> (<uint32_t> hashes[i] % slots_max)], <uint32_t> (first + i))
+        at = 4 * <Py_ssize_t> (<uint32_t> hashes[i] % slots_max)
+        put32(<char *> &slots[at], <uint32_t> (first + i))
+        changed[(slots_at + at) // PAGE_BYTES] = 1

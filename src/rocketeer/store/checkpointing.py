@@ -1,7 +1,7 @@
 """Checkpoint rounds: what the log had at one moment gets into the derived files, those to disk, then it is noted.
 
 note the end of the log -> write out every queue with entries waiting -> fill the index up to there (slices
-of the loop's time) -> sync those files, save the checkpoint (worker thread)
+of the loop's time) -> write the index's slots, sync those files, save the checkpoint (worker thread)
 """
 
 import logging
@@ -18,6 +18,7 @@ from rocketeer.store.commit_log import CommitLog
 from rocketeer.store.consume_queue import ConsumeQueue
 from rocketeer.store.dispatch import Dispatch
 from rocketeer.store.file_cache import sync_paths
+from rocketeer.store.index_file import ChangedSlots
 from rocketeer.store.kernel import sync_file_system
 from rocketeer.store.summary import Summary
 from rocketeer.store.worker import Worker
@@ -96,6 +97,8 @@ class Checkpointer:
                 return
             if not self._saving.result():
                 self._sync_all = True  # whose sync failed is not known any more
+                if self._dispatch.index is not None:
+                    self._dispatch.index.write_again()
             self._saving = None
         if self._round is None:
             if not self._is_due():
@@ -157,8 +160,10 @@ class Checkpointer:
         index = dispatch.index
         paths = dispatch.queues.files.take_unsynced()
         index_ms, index_last, index_offset = 0, -1, None
+        slots: list[ChangedSlots] = []
         if index is not None:
-            paths += index.take_unsynced()
+            slots, index_paths = index.take_unsynced()
+            paths += index_paths
             index_ms, index_last = index.last_update[0], summary.last_indexed(index)
             index_offset = index.safe_offset(self._log.max_offset)
         note = Checkpoint(self._physic_ms(), current.store_ms, index_ms, current.log_end, index_offset)
@@ -169,6 +174,8 @@ class Checkpointer:
         self._forgotten = False
 
         def save() -> None:
+            for changed in slots:
+                changed.write()
             if sync_all or len(paths) >= _SYNC_ALL_AT:
                 sync_file_system(str(self._path.parent))
             else:

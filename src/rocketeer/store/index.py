@@ -15,7 +15,7 @@ import numpy as np
 
 from rocketeer.clock import Clock
 from rocketeer.record.entry import DispatchEntry
-from rocketeer.store.index_file import IndexFile, IndexHeader, file_bytes
+from rocketeer.store.index_file import ChangedSlots, IndexFile, IndexHeader, file_bytes
 from rocketeer.store.index_hash import key_hash
 from rocketeer.store.index_next import NextIndexFile
 from rocketeer.store.index_slice import IndexSlice, PrefixHashes, key_columns
@@ -51,6 +51,8 @@ class Index:
         self._count = 0
         self._prefixes = PrefixHashes()
         self._slice: IndexSlice | None = None
+        self._full: list[IndexFile] = []
+        """Files that take no more entries, until their slots are written."""
         self._unsynced: set[str] = set()
         self._next_offset = 0
         self._next_file = NextIndexFile(self._folder, slots, entries)
@@ -171,7 +173,7 @@ class Index:
         header = IndexHeader()
         if last is not None:
             before = last.header
-            last.close()
+            self._full.append(last)
             header = IndexHeader(before.end_ms, before.end_ms, before.end_offset, before.end_offset)
         path = os.path.join(self._folder, self._new_name())
         file = self._next_file.finish(path, header)
@@ -190,11 +192,21 @@ class Index:
             return name
         return _name_of(datetime.strptime(last + "000", "%Y%m%d%H%M%S%f") + timedelta(milliseconds=1))
 
-    def take_unsynced(self) -> list[str]:
-        """Paths written since the last call: for `sync_paths` in a thread."""
+    def take_unsynced(self) -> tuple[list[ChangedSlots], list[str]]:
+        """For a thread: slots to write, then paths to sync. What the last call gave is written, or `write_again`."""
+        for file in self._full:
+            if not file.is_changed:
+                file.let_go()
+        self._full = [file for file in self._full if file.is_changed]
+        changed = [slots for file in self._files if (slots := file.take_changed_slots()) is not None]
         paths = sorted(self._unsynced)
         self._unsynced.clear()
-        return paths
+        return changed, paths
+
+    def write_again(self) -> None:
+        """What `take_unsynced` gave could not be written."""
+        for file in self._files:
+            file.mark_all()
 
     # --- asking ------------------------------------------------------------------------------
 
@@ -218,7 +230,7 @@ class Index:
         for file in reversed(self._files):
             if file.overlaps(begin_ms, end_ms):
                 found += file.select(wanted, begin_ms, end_ms, count_max - len(found))
-                if file is not self._files[-1]:
+                if file is not self._files[-1] and file not in self._full:
                     file.close()
             if file.header.begin_ms < begin_ms or len(found) >= count_max:
                 break
@@ -282,7 +294,7 @@ class Index:
             log.info("index file mended path=%s dropped_entries=%d", path, dropped)
             self._unsynced.add(path)
         if file.is_empty:
-            file.close()
+            file.let_go()
             return "holds no entry"
         self._files.append(file)
         return None
@@ -298,9 +310,10 @@ class Index:
             self._unsynced.add(last.path)
             if not last.is_empty:
                 break
-            last.close()
+            last.let_go()
             os.unlink(last.path)
             self._files.pop()
+        self._full = [file for file in self._full if file in self._files]
         self._next_offset = min(self._next_offset, log_end)
         return dropped
 
@@ -311,16 +324,17 @@ class Index:
         """
         gone = 0
         while gone < len(self._files) - 1 and self._files[gone].header.end_offset < log_min:
-            self._files[gone].close()
+            self._files[gone].let_go()
             gone += 1
         paths = [file.path for file in self._files[:gone]]
         del self._files[:gone]
+        self._full = [file for file in self._full if file in self._files]
         self._unsynced.difference_update(paths)
         return paths
 
     def remove(self) -> None:
         """Delete everything, to be filled again from the log."""
-        self.close()
+        self.let_go()
         for name in self._names():
             os.unlink(os.path.join(self._folder, name))
         self._files.clear()
@@ -332,10 +346,17 @@ class Index:
         self._next_offset = 0
 
     def close(self) -> None:
-        """Unmap all files. Whoever wants the waiting messages in them flushes first."""
-        self._next_file.discard()
+        """Write all slots and unmap the files. Whoever wants the waiting messages in them flushes first."""
         for file in self._files:
             file.close()
+        self.let_go()
+
+    def let_go(self) -> None:
+        """Unmap all files, and forget what was not written to them."""
+        self._next_file.discard()
+        self._full.clear()
+        for file in self._files:
+            file.let_go()
 
     def _names(self) -> list[str]:
         try:

@@ -6,9 +6,10 @@
     entries: `entries` x 20 bytes: key hash i32 | log offset i64 | seconds since begin i32 | older entry i32
              (entry 0 is never used, so next entry starts at 1)
 
-The file is sparse; header and slots are written through a mapping, entries with pwrite. The order is
-entries -> header -> slots: a process that dies in between leaves entries without a way to them, never a way
-to no entry. `keep_below` mends that.
+The file is sparse. Entries and header are written at once, in this order; slots change in memory, in a private
+mapping, and go to the file with the next checkpoint (`take_changed_slots`): keys fall into slots at random, and
+through a shared mapping every page would fault again each time the kernel has written it. A process that dies
+leaves entries without a way to them, never a way to no entry; `keep_below` mends that.
 """
 
 import mmap
@@ -27,9 +28,10 @@ SLOT = np.dtype(">i4")
 ENTRY = np.dtype([("hash", ">i4"), ("log_offset", ">i8"), ("seconds", ">i4"), ("older", ">i4")])
 assert ENTRY.itemsize == 20, "the files interoperate with RocketMQ's"
 _READ_ENTRY = struct.Struct(">iqii")
-_READ_SLOT = struct.Struct(">i")
 
 _INT_MAX = 0x7FFFFFFF
+_PAGE_BYTES = 4096
+_WRITE_BYTES = 256 << 10
 _REPAIR_ENTRIES = 1 << 20  # looked at in one go, so that repair needs little memory
 
 
@@ -54,15 +56,42 @@ class IndexHeader:
         return cls(begin_ms, end_ms, begin, end, used, count if count > 0 else 1)
 
 
+@dataclass(frozen=True, slots=True)
+class ChangedSlots:
+    """Parts of a file's slots that it does not have yet; `write` is for another thread.
+
+    They may change meanwhile: a slot then leads to an entry that is newer, and written already.
+    """
+
+    path: str
+    memory: memoryview
+    ranges: list[tuple[int, int]]
+
+    def write(self) -> None:
+        """Raises OSError; a file that was deleted meanwhile needs nothing."""
+        try:
+            fd = os.open(self.path, os.O_WRONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return
+        try:
+            for start, end in self.ranges:
+                while start < end:
+                    start += os.pwrite(fd, self.memory[start : min(end, start + _WRITE_BYTES)], start)
+        finally:
+            os.close(fd)
+
+
 class IndexFile:
     """Entries in the order they came, so in the order of the log; `header` is always what the file says."""
 
     __slots__ = (
         "_allocated",
+        "_changed",
         "_entries",
         "_fd",
         "_map",
         "_slots",
+        "_slots_map",
         "entries_max",
         "header",
         "path",
@@ -78,8 +107,11 @@ class IndexFile:
         self._fd = -1
         self._allocated = False
         self._map: mmap.mmap | None = None
+        self._slots_map: mmap.mmap | None = None
         self._slots: NDArray[np.void] = np.empty(0, SLOT)
         self._entries: NDArray[np.void] = np.empty(0, ENTRY)
+        self._changed = np.zeros(self._entries_at // _PAGE_BYTES + 1, np.uint8)
+        """1 for a page of the file with slots that only our memory has."""
         with open(path, "rb") as file:
             self.header = IndexHeader.unpack(file.read(HEADER.size))
 
@@ -95,6 +127,15 @@ class IndexFile:
     @property
     def file_bytes(self) -> int:
         return file_bytes(self.slots_max, self.entries_max)
+
+    @property
+    def is_changed(self) -> bool:
+        """Has it slots that the file does not?"""
+        return bool(self._changed.any())
+
+    @property
+    def _entries_at(self) -> int:
+        return HEADER.size + self.slots_max * SLOT.itemsize
 
     # --- writing -----------------------------------------------------------------------------
 
@@ -128,10 +169,31 @@ class IndexFile:
             )
         )
         if _compiled is not None:
-            _compiled.fill_slots(self._slots.view(np.uint8), hashes, first)
+            _compiled.fill_slots(self._slots.view(np.uint8), hashes, first, self._changed, HEADER.size)
         else:  # of equal places the last one stays
-            self._slots[hashes % np.int32(self.slots_max)] = np.arange(first, first + count, dtype=np.int32)
+            places = hashes % np.int32(self.slots_max)
+            self._slots[places] = np.arange(first, first + count, dtype=np.int32)
+            self._mark(places)
         return count
+
+    def _mark(self, places: NDArray[np.int32] | NDArray[np.intp]) -> None:
+        self._changed[(HEADER.size + places.astype(np.int64) * SLOT.itemsize) // _PAGE_BYTES] = 1
+
+    def take_changed_slots(self) -> ChangedSlots | None:
+        """What has changed since the last call; whoever takes it writes it, or says `mark_all`."""
+        if not self.is_changed:
+            return None
+        assert self._slots_map is not None
+        edges = np.flatnonzero(np.diff(self._changed, prepend=0, append=0)) * _PAGE_BYTES
+        low, high = HEADER.size, self._entries_at
+        starts, ends = edges[::2].clip(min=low).tolist(), edges[1::2].clip(max=high).tolist()
+        self._changed[:] = 0
+        return ChangedSlots(self.path, memoryview(self._slots_map), list(zip(starts, ends, strict=True)))
+
+    def mark_all(self) -> None:
+        """Nobody knows any more which slots the file has."""
+        if self._map is not None:
+            self._changed[:] = 1
 
     def _link(
         self,
@@ -184,8 +246,9 @@ class IndexFile:
             if good < len(chunk):
                 break
         self._write_entries(kept, bytes((end - kept) * ENTRY.itemsize))
-        changed = np.flatnonzero(self._slots != slots)  # pages that are right stay clean
+        changed = np.flatnonzero(self._slots != slots)  # pages that are right stay as they are
         self._slots[changed] = slots[changed]
+        self._mark(changed)
         used = int(np.count_nonzero(slots))
         if kept == head.next_entry:
             self._set_header(replace(head, used_slots=used))
@@ -218,8 +281,8 @@ class IndexFile:
             return found
         view = self._open_map()
         head = self.header
-        entries_at = HEADER.size + self.slots_max * SLOT.itemsize
-        (number,) = _READ_SLOT.unpack_from(view, HEADER.size + key_hash % self.slots_max * SLOT.itemsize)
+        entries_at = self._entries_at
+        number = int(self._slots[key_hash % self.slots_max])
         above = min(head.next_entry, self.entries_max)
         while 0 < number < above and len(found) < count_max:
             entry_hash, log_offset, seconds, older = _READ_ENTRY.unpack_from(view, entries_at + number * 20)
@@ -234,46 +297,53 @@ class IndexFile:
     # --- the mapping -------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Unmap; the next use maps again."""
+        """Write what only our memory has, and unmap; the next use maps again. Raises OSError."""
+        changed = self.take_changed_slots()
+        if changed is not None:
+            changed.write()
+        self.let_go()
+
+    def let_go(self) -> None:
+        """Unmap and forget what was not written: the file is to be deleted, or mended at the next start."""
+        self._changed[:] = 0
         self._slots = np.empty(0, SLOT)
         self._entries = np.empty(0, ENTRY)
         if self._map is not None:
-            self._map.close()
-            self._map = None
+            self._map = self._slots_map = None  # not closed: a thread may still write from them
             os.close(self._fd)
 
     def _open_map(self) -> mmap.mmap:
         if self._map is not None:
             return self._map
-        entries_at = HEADER.size + self.slots_max * SLOT.itemsize
         fd = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
         try:
-            self._map = mmap.mmap(fd, self.file_bytes)
+            whole = mmap.mmap(fd, self.file_bytes, access=mmap.ACCESS_READ)
+            self._slots_map = mmap.mmap(fd, self._entries_at, access=mmap.ACCESS_COPY)
         except BaseException:
             os.close(fd)
             raise
         self._fd = fd
-        self._slots = np.frombuffer(self._map, SLOT, self.slots_max, HEADER.size)
-        self._entries = np.frombuffer(self._map, ENTRY, self.entries_max, entries_at)
-        return self._map
+        self._map = whole
+        self._slots = np.frombuffer(self._slots_map, SLOT, self.slots_max, HEADER.size)
+        self._entries = np.frombuffer(whole, ENTRY, self.entries_max, self._entries_at)
+        return whole
 
     def _open_for_writing(self) -> None:
         self._open_map()
         if not self._allocated:
-            # RocketMQ leaves slots as holes, and writing to a hole in a full disk would kill the process.
-            os.posix_fallocate(self._fd, 0, HEADER.size + self.slots_max * SLOT.itemsize)
+            # RocketMQ leaves slots as holes: that the disk has no room for them is an error of now, not of later.
+            os.posix_fallocate(self._fd, 0, self._entries_at)
             self._allocated = True
 
     def _write_entries(self, first: int, entries: bytes) -> None:
-        at = HEADER.size + self.slots_max * SLOT.itemsize + first * ENTRY.itemsize
+        at = self._entries_at + first * ENTRY.itemsize
         view = memoryview(entries)
         while view:
             done = os.pwrite(self._fd, view, at)
             view, at = view[done:], at + done
 
     def _set_header(self, header: IndexHeader) -> None:
-        assert self._map is not None
-        self._map[: HEADER.size] = header.pack()
+        os.pwrite(self._fd, header.pack(), 0)
         self.header = header
 
 

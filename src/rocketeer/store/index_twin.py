@@ -21,7 +21,15 @@ class IndexLoops(Protocol):
         /,
     ) -> tuple[bytes, int]: ...
 
-    def fill_slots(self, slots: NDArray[np.uint8], hashes: NDArray[np.int32], first: int, /) -> None: ...
+    def fill_slots(
+        self,
+        slots: NDArray[np.uint8],
+        hashes: NDArray[np.int32],
+        first: int,
+        changed: NDArray[np.uint8],
+        slots_at: int,
+        /,
+    ) -> None: ...
 
 
 compiled: IndexLoops | None = None

@@ -206,6 +206,8 @@ class MessageStore:
         self._flusher.close()
         try:
             self._checkpointer.close()
+            if self.index is not None:
+                self.index.close()
             self._worker.close()
             self._abort.unlink(missing_ok=True)
             sync_folder(str(self.config.store_path))
@@ -214,7 +216,7 @@ class MessageStore:
             log.error("store not closed cleanly error=%s", error)
         self._worker.close()
         if self.index is not None:
-            self.index.close()
+            self.index.let_go()
         self.queue_table.files.close()
         self.log.close()
         self._lock.release()
