@@ -91,6 +91,8 @@ def bars(
         if len(bar.by_generator) > 1:
             values = ", ".join(f"{name} {value:.2f}" for name, value in bar.by_generator.items())
             console.print(f"  {bar.name}: {values}; the worse one counts")
+        if bar.note:
+            console.print(f"  {bar.name}: {bar.note}")
     finish(about, runner.runs, json, bars=[{**asdict(bar), "passed": bar.passed} for bar in results])
     if not all(bar.passed for bar in results):
         raise typer.Exit(1)

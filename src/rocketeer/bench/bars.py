@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from rocketeer.bench.loadgen import run_loadgen
+from rocketeer.bench.pauses import PAUSE_S, paused_share
 from rocketeer.bench.processes import anonymous_bytes
 from rocketeer.bench.run import Measured
 from rocketeer.bench.session import (
@@ -46,6 +47,7 @@ class BarResult:
     unit: str
     by_generator: dict[str, float] = field(default_factory=dict)
     """The value by each load generator, where there are two; the worse one is `value`."""
+    note: str = ""
 
     @property
     def passed(self) -> bool:
@@ -180,6 +182,7 @@ class Bars:
             )
             plan = replace(self._plan, rate=most / 2)
             shares = [run.within_1ms for run in self._rounds(servers, "half load", run_send, plan)[0]]
+        pauses = paused_share()
         return BarResult(
             name=f"half of the maximum ({most / 2:,.0f}/s): replies within 1 ms",
             ours=statistics.median(shares),
@@ -188,6 +191,7 @@ class Bars:
             wanted=99.6,
             at_least=True,
             unit="%",
+            note=f"the machine alone stood still for {pauses:.2%} of the time ({PAUSE_S * 1000:g} ms and more)",
         )
 
     def _many_topics(self) -> BarResult:

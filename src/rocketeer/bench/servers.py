@@ -5,11 +5,8 @@ Both makes read the same configuration files, so a run differs in the program on
 broker they can kill and start again.
 """
 
-import contextlib
 import os
-import random
 import shutil
-import socket
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,6 +15,7 @@ from typing import Literal, Self
 
 from rocketeer.bench.control import Control
 from rocketeer.bench.processes import ServerFailed, ServerProcess
+from rocketeer.config.ports import free_ports as free_ports
 from rocketeer.errors import RemotingError
 from rocketeer.protocol.codes import RequestCode
 
@@ -76,22 +74,6 @@ def make_label(make: Make) -> str:
     }
     label = f"Apache RocketMQ {versions['broker']}"
     return label if versions["store"] == versions["broker"] else f"{label} on store {versions['store']}"
-
-
-def free_ports() -> tuple[int, int]:
-    """A port for a name server and one for a broker whose neighbours (VIP = -2, HA = +1) are free too."""
-    for _ in range(100):
-        base = random.randrange(12_000, 30_000, 8)  # below the range the kernel hands out by itself
-        with contextlib.ExitStack() as held:
-            try:
-                for port in (base, base + 2, base + 4, base + 5):
-                    probe = held.enter_context(socket.socket())
-                    probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                    probe.bind((HOST, port))
-            except OSError:
-                continue
-        return base, base + 4
-    raise ServerFailed("no free ports between 12000 and 30000")
 
 
 class Cluster:

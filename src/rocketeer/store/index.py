@@ -23,6 +23,8 @@ from rocketeer.store.index_slice import IndexSlice, PrefixHashes, key_columns
 log = logging.getLogger(__name__)
 
 SLICE_MESSAGES = 512
+FULL_MAX = 4
+"""So many full files wait for a checkpoint to write their slots; small ones fill faster than checkpoints come."""
 
 
 class Waiting(NamedTuple):
@@ -174,6 +176,8 @@ class Index:
         if last is not None:
             before = last.header
             self._full.append(last)
+            if len(self._full) > FULL_MAX:
+                self._full.pop(0).close()
             header = IndexHeader(before.end_ms, before.end_ms, before.end_offset, before.end_offset)
         path = os.path.join(self._folder, self._new_name())
         file = self._next_file.finish(path, header)

@@ -72,10 +72,10 @@ def test_pulls_count_the_messages_they_bring(server: Server) -> None:
 
 
 def test_an_open_loop_sends_at_the_rate_it_was_told(server: Server) -> None:
-    measured = run_send(server, replace(PLAN, rate=500, seconds=0.6))
+    measured = run_send(server, replace(PLAN, rate=500, seconds=2))
     assert_sound(measured)
     assert measured.rate == 500
-    assert 0.6 * 500 * 0.5 < measured.messages < 0.6 * 500 * 1.5
+    assert 2 * 500 * 0.5 < measured.messages < 2 * 500 * 1.5, "about as many, on a machine that stalls, too"
     assert measured.lateness_p99_us is not None
 
 
@@ -84,7 +84,7 @@ def test_end_to_end_sees_messages_arrive(server: Server) -> None:
 
 
 def test_many_topics_are_all_written_to(server: Server) -> None:
-    plan = replace(PLAN, topics=20, queues=2)
+    plan = replace(PLAN, topics=20, queues=2, seconds=1)
     assert_sound(run_send(server, plan))
     target = prepare(server, plan)
     with Control(server.address) as control:

@@ -207,3 +207,13 @@ def test_slots_that_change_while_they_are_written_lead_to_newer_entries(tmp_path
     reopened = opened(tmp_path)
     assert reopened.load(clean=True) == []
     assert everything(reopened, "shared") == [n * 100 for n in reversed(range(8))]
+
+
+def test_small_files_that_fill_up_before_a_checkpoint_do_not_stay_open(tmp_path: Path) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    index = filled(tmp_path, messages(400))
+    assert len(list((tmp_path / "index").glob("2*"))) > 30
+    assert len(os.listdir("/proc/self/fd")) < before + 20
+    assert everything(index, "shared") == [n * 100 for n in reversed(range(400))]
+    write_slots(index)
+    assert contents(tmp_path) == expected(messages(400))
