@@ -28,6 +28,7 @@ log = logging.getLogger(__name__)
 ROUND_BYTES = 64 << 20  # of new log: a start after a crash reads little more than this
 ROUND_BYTES_PER_QUEUE = 128 << 10  # with thousands of queues a round costs more, so it comes less often
 SLICE_S = 0.002
+PAUSE_S = 0.0005  # of the worker between two pieces of an index
 _SYNC_ALL_AT = 64  # from so many files on, one sync of the file system is cheaper
 
 
@@ -151,10 +152,10 @@ class Checkpointer:
         if index is not None and index.safe_offset(self._log.max_offset) < current.log_end:
             return  # the index is filled slice by slice elsewhere
         self._round = None
-        job = self._saving_job(current)
+        job = self._saving_job(current, pause_s=PAUSE_S)
         self._saving = self._worker.submit("checkpoint", job)
 
-    def _saving_job(self, current: _Round) -> Callable[[], None]:
+    def _saving_job(self, current: _Round, *, pause_s: float) -> Callable[[], None]:
         """Everything read from the loop's data now, everything done to the disk later."""
         dispatch = self._dispatch
         index = dispatch.index
@@ -175,7 +176,7 @@ class Checkpointer:
 
         def save() -> None:
             for changed in slots:
-                changed.write()
+                changed.write(pause_s=pause_s)
             if sync_all or len(paths) >= _SYNC_ALL_AT:
                 sync_file_system(str(self._path.parent))
             else:
@@ -194,5 +195,5 @@ class Checkpointer:
                 pass
         self._begin()
         assert self._round is not None
-        self._saving_job(self._round)()
+        self._saving_job(self._round, pause_s=0.0)()
         self._round = None

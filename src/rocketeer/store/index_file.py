@@ -15,12 +15,14 @@ leaves entries without a way to them, never a way to no entry; `keep_below` mend
 import mmap
 import os
 import struct
+import time
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rocketeer.store.index_twin import compiled as _compiled
+from rocketeer.store.kernel import begin_writing
 
 HEADER = struct.Struct(">qqqqii")
 assert HEADER.size == 40, "the files interoperate with RocketMQ's"
@@ -31,7 +33,7 @@ _READ_ENTRY = struct.Struct(">iqii")
 
 _INT_MAX = 0x7FFFFFFF
 _PAGE_BYTES = 4096
-_WRITE_BYTES = 256 << 10
+_WRITE_BYTES = 64 << 10
 _REPAIR_ENTRIES = 1 << 20  # looked at in one go, so that repair needs little memory
 
 
@@ -67,8 +69,12 @@ class ChangedSlots:
     memory: memoryview
     ranges: list[tuple[int, int]]
 
-    def write(self) -> None:
-        """Raises OSError; a file that was deleted meanwhile needs nothing."""
+    def write(self, *, pause_s: float = 0.0) -> None:
+        """Raises OSError; a file that was deleted meanwhile needs nothing.
+
+        With a pause between the pieces the thread that answers requests gets the core back after each of them;
+        without, 20 MB can keep it waiting for milliseconds.
+        """
         try:
             fd = os.open(self.path, os.O_WRONLY | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -76,7 +82,11 @@ class ChangedSlots:
         try:
             for start, end in self.ranges:
                 while start < end:
-                    start += os.pwrite(fd, self.memory[start : min(end, start + _WRITE_BYTES)], start)
+                    done = os.pwrite(fd, self.memory[start : min(end, start + _WRITE_BYTES)], start)
+                    begin_writing(fd, start, start + done)
+                    start += done
+                    if pause_s:
+                        time.sleep(pause_s)
         finally:
             os.close(fd)
 
