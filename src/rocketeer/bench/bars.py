@@ -198,6 +198,8 @@ class Bars:
         one = replace(self._plan, queues=8)
         many = replace(one, topics=1000)
         with started(("ours",), files_max=_FILES_MAX, folder=self._folder) as servers:
+            self._say("making the queues of 1,000 topics")
+            prime(servers, many)
             rates: dict[str, list[float]] = {"1 topic": [], "1,000 topics": []}
             for _ in range(self._plan.rounds):
                 for mode, plan in (("1 topic", one), ("1,000 topics", many)):

@@ -47,12 +47,13 @@ class FileCache:
 
     def write(self, path: str, data: bytes | bytearray | memoryview, at: int, file_bytes: int) -> None:
         """Write all of `data`; a file that is missing is made, sparse and of its full size."""
-        try:
-            fd = self._fd(path)
-        except FileNotFoundError:
+        fd = self._fds.pop(path, None)
+        if fd is None:
             fd = self._create(path)
+        self._fds[path] = fd
         if os.fstat(fd).st_size < file_bytes:  # new, or left short by a crash: RocketMQ wants whole files
             os.ftruncate(fd, file_bytes)
+            self._unsynced.add(os.path.dirname(path))
         self._unsynced.add(path)
         done = os.pwrite(fd, data, at)
         with memoryview(data) as view:
@@ -94,18 +95,23 @@ class FileCache:
         return fd
 
     def _create(self, path: str) -> int:
-        folder = os.path.dirname(path)
+        """Open the file; make it, and its folders, when they are not there."""
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
         try:
             fd = os.open(path, flags, 0o644)
         except FileNotFoundError:
-            os.makedirs(folder, exist_ok=True)
-            self._unsynced.add(os.path.dirname(folder))
+            self._make_folder(os.path.dirname(path))
             fd = os.open(path, flags, 0o644)
-        self._unsynced.add(folder)
         self._make_room()
-        self._fds[path] = fd
         return fd
+
+    def _make_folder(self, folder: str) -> None:
+        try:
+            os.mkdir(folder)  # mostly only the queue's own is missing
+        except FileNotFoundError:
+            os.makedirs(folder, exist_ok=True)
+            self._unsynced.add(os.path.dirname(os.path.dirname(folder)))
+        self._unsynced.add(os.path.dirname(folder))
 
     def _make_room(self) -> None:
         while len(self._fds) >= self._open_max:

@@ -35,6 +35,21 @@ def test_cutting_makes_zeros_to_the_end(tmp_path: Path) -> None:
     cache.close()
 
 
+def test_every_folder_made_on_the_way_is_named_for_syncing(tmp_path: Path) -> None:
+    cache = FileCache()
+    first, second = (str(tmp_path / "topic" / name / "x") for name in "01")
+    cache.write(first, b"a", 0, 10)
+    assert cache.take_unsynced() == sorted(
+        map(str, [tmp_path, tmp_path / "topic", tmp_path / "topic" / "0", first])
+    )
+    cache.write(second, b"a", 0, 10)
+    assert cache.take_unsynced() == sorted(map(str, [tmp_path / "topic", tmp_path / "topic" / "1", second]))
+    cache.write(second, b"b", 1, 10)
+    assert cache.take_unsynced() == [second]
+    assert cache.read(second, 10, 0) == b"ab" + bytes(8)
+    cache.close()
+
+
 def test_what_was_deleted_needs_no_sync_and_no_second_deletion(tmp_path: Path) -> None:
     cache = FileCache()
     path = str(tmp_path / "sub" / "x")
