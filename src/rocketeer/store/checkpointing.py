@@ -26,7 +26,7 @@ from rocketeer.store.worker import Worker
 log = logging.getLogger(__name__)
 
 ROUND_BYTES = 64 << 20  # of new log: a start after a crash reads little more than this
-ROUND_BYTES_PER_QUEUE = 128 << 10  # with thousands of queues a round costs more, so it comes less often
+ROUND_BYTES_PER_QUEUE = 256 << 10  # with thousands of queues a round costs more, so it comes less often
 SLICE_S = 0.002
 PAUSE_S = 0.0005  # of the worker between two pieces of an index
 _SYNC_ALL_AT = 64  # from so many files on, one sync of the file system is cheaper
