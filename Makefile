@@ -10,7 +10,7 @@ READY_DEV := $(VENV)/.ready-dev
 COMPILED := $(wildcard src/rocketeer/*/_*.pyx src/rocketeer/*/_*.pxi src/rocketeer/*/_*.h)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup up demo test check format interop interop-smoke apache memory bench lock clean
+.PHONY: help setup up demo test test-spark check format interop interop-smoke apache memory bench lock clean
 
 help:
 	@echo "make up      run a name server and a broker here   (BROKERS=2 STORE=dir ARGS='--port 20911')"
@@ -71,7 +71,7 @@ interop: $(READY_DEV)
 
 # The part of `make interop` that is quick and needs no other language's tools; .ci/run calls it.
 interop-smoke: $(READY_DEV)
-	@if [ -e interop/smoke.sh ]; then bash interop/smoke.sh; else echo "interop/smoke.sh is not here yet"; fi
+	@bash interop/smoke.sh
 
 # What RocketMQ defines, asked of RocketMQ itself.
 apache: $(READY_DEV)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from rocketeer.client.aio.lite_pull_consumer import LitePullConsumer
 from rocketeer.client.aio.push_consumer import PushConsumer
 from rocketeer.client.core.received import ReceivedMessage
 from rocketeer.client.sync.push_consumer import PushConsumer as SyncPushConsumer
-from support.cluster import Cluster
+from support.cluster import Cluster, chosen_make, running_cluster
 from support.consuming import make_topic, names, options, send, until, until_sync
 
 
@@ -158,8 +159,14 @@ def test_a_forked_child_may_start_its_own(cluster: Cluster, topic: str) -> None:
         until_sync(lambda: sorted(got) == names(6))
 
 
-async def test_a_name_server_that_is_gone_stops_nobody(cluster: Cluster, topic: str) -> None:
-    """The last one here: a name server that starts anew knows nothing until the broker registers again."""
+@pytest.fixture
+def own_cluster(tmp_path: Path) -> Iterator[Cluster]:
+    with running_cluster(tmp_path, peer=chosen_make()) as running:
+        yield running
+
+
+async def test_a_name_server_that_is_gone_stops_nobody(own_cluster: Cluster, topic: str) -> None:
+    cluster = own_cluster
     make_topic(cluster, topic)
     got: list[str] = []
     consumer = PushConsumer(f"G-{topic}", **options(cluster, route_poll_s=0.1))

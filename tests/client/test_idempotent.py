@@ -120,7 +120,7 @@ async def test_a_refused_message_leaves_no_gap(cluster: Cluster, topic: str) -> 
         queue = MessageQueue(topic, "broker-a", 0)
         sends = [producer.send(Message(topic, b"%d" % number), queue=queue) for number in range(1, 5)]
         with pytest.raises(BrokerRefused):
-            await producer.send(Message(topic, b"x"), queue=MessageQueue(topic, "broker-a", 77), timeout_s=1)
+            await producer.send(Message(topic, b"x"), queue=MessageQueue(topic, "broker-a", 77), timeout_s=3)
         results = await asyncio.gather(*sends)
     assert all(result.ok for result in results)
     (numbers,) = sequences(cluster, topic)[0].values()

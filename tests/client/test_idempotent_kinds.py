@@ -205,7 +205,7 @@ async def test_our_producers_number_what_comes_later_and_what_is_in_transactions
             assert (await producers.send_in_transaction(Message(topic, body), local)).ok
         nowhere = MessageQueue(topic, "broker-a", 77)
         with pytest.raises(BrokerRefused, match="request queueId"):
-            await producers.send_in_transaction(Message(topic, b"x"), local, queue=nowhere, timeout_s=1)
+            await producers.send_in_transaction(Message(topic, b"x"), local, queue=nowhere, timeout_s=3)
         assert (await producers.send_in_transaction(Message(topic, b"yes again"), local)).ok
     wanted = [b"level", b"timed", b"yes sync", b"plain", b"yes aio", b"yes again"]
     until_sync(lambda: len(delivered(cluster, topic)) == len(wanted), "what was committed")

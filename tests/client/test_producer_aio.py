@@ -8,6 +8,7 @@ from rocketeer.aio import Message, MessageQueue, Producer, by_hash
 from rocketeer.bench.control import Control
 from rocketeer.errors import BrokerRefused, ClientClosed, NoNameServer
 from support.cluster import Cluster
+from support.consuming import until
 
 GROUP = "test-aio-producer"
 
@@ -48,11 +49,7 @@ async def test_oneway_messages_arrive(cluster: Cluster, topic: str) -> None:
         await producer.send(Message(topic, b"x"))
         for _ in range(50):
             await producer.send_oneway(Message(topic, b"x"))
-    for _ in range(200):
-        if stored_count(cluster, topic) == 51:
-            break
-        await asyncio.sleep(0.02)
-    assert stored_count(cluster, topic) == 51, "closing lets leave what was written"
+    await until(lambda: stored_count(cluster, topic) == 51, "closing lets leave what was written")
 
 
 async def test_errors_are_the_same_as_in_threads(cluster: Cluster, topic: str) -> None:

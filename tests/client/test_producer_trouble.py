@@ -13,12 +13,13 @@ import pytest
 
 from rocketeer import Message, Producer
 from rocketeer import aio as rocketeer_aio
-from rocketeer.bench.servers import free_ports
+from rocketeer.config.ports import free_ports
 from rocketeer.errors import ClientClosed, ClientError, SendFailed, SendTimeout, TooManyInFlight
 from rocketeer.protocol.bodies.heartbeat import decode_heartbeat
 from rocketeer.protocol.codes import RequestCode
 from rocketeer.protocol.command import Command, reply
 from support.cluster import TEST_CONF, Cluster, chosen_make, running_cluster
+from support.consuming import until_sync
 from support.stage import Stage, silence, stage
 
 SEND = int(RequestCode.SEND_MESSAGE_V2)
@@ -30,8 +31,8 @@ def test_a_silent_broker_costs_the_time_limit_and_no_more() -> None:
         with pytest.raises(SendTimeout, match=r"within 0\.3 s.*stage"):
             producer.send(Message("T", b"x"), timeout_s=0.3)
         with pytest.raises(SendTimeout):
-            producer.send_async(Message("T", b"x"), timeout_s=0.3).result(5)
-        assert time.monotonic() - began_s < 2
+            producer.send_async(Message("T", b"x"), timeout_s=0.3).result(30)
+        assert time.monotonic() - began_s < 10
 
 
 def test_closing_returns_though_sends_are_unanswered() -> None:
@@ -41,9 +42,9 @@ def test_closing_returns_though_sends_are_unanswered() -> None:
         quiet.wait_for(SEND)
         began_s = time.monotonic()
         producer.close()
-        assert time.monotonic() - began_s < 4
+        assert time.monotonic() - began_s < 15
         with pytest.raises(ClientClosed):
-            future.result(5)
+            future.result(30)
 
 
 def test_closing_wakes_threads_that_wait_for_an_answer() -> None:
@@ -61,7 +62,7 @@ def test_closing_wakes_threads_that_wait_for_an_answer() -> None:
         thread.start()
         quiet.wait_for(SEND)
         producer.close()
-        thread.join(5)
+        thread.join(30)
         assert len(errors) == 1
 
 
@@ -71,7 +72,7 @@ def test_closing_returns_though_the_goodbye_is_unanswered() -> None:
         producer.send(Message("T", b"x"))
         began_s = time.monotonic()
         producer.close()
-        assert time.monotonic() - began_s < 4
+        assert time.monotonic() - began_s < 15
 
 
 async def test_closing_on_asyncio_returns_too() -> None:
@@ -82,7 +83,7 @@ async def test_closing_on_asyncio_returns_too() -> None:
         await asyncio.to_thread(quiet.wait_for, SEND)
         began_s = time.monotonic()
         await producer.close()
-        assert time.monotonic() - began_s < 4
+        assert time.monotonic() - began_s < 15
         with pytest.raises(SendFailed):
             await sending
 
@@ -94,7 +95,7 @@ def test_unanswered_sends_are_limited() -> None:
         with pytest.raises(TooManyInFlight, match="3 sends"):
             producer.send_async(Message("T", b"x"), timeout_s=0.1)
         producer.close()
-        assert all(isinstance(future.exception(5), ClientClosed) for future in futures)
+        assert all(isinstance(future.exception(30), ClientClosed) for future in futures)
 
 
 @contextlib.contextmanager
@@ -329,10 +330,7 @@ def test_a_moved_broker_is_found_without_waiting_for_the_next_poll() -> None:
         instance_routes = producer._started().sender.routes
         instance_routes.suspect("T")
         old.wait_for(RequestCode.GET_ROUTEINFO_BY_TOPIC, 2)
-        for _ in range(100):
-            if instance_routes.master("stage") == new.address:
-                break
-            time.sleep(0.01)
+        until_sync(lambda: instance_routes.master("stage") == new.address)
         assert producer.send(Message("T", b"x")).ok
         assert len(new.asked(SEND)) == 1
         assert here != new.address

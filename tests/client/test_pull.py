@@ -10,7 +10,7 @@ from rocketeer.client.sync.pull_consumer import PullConsumer as SyncPullConsumer
 from rocketeer.errors import BrokerRefused, ClientClosed, NoBroker, NoRoute
 from rocketeer.model.queue import MessageQueue
 from support.cluster import Cluster
-from support.consuming import make_topic, names, send, until
+from support.consuming import make_topic, names, send
 
 
 async def test_every_message_of_a_queue_can_be_read_from_any_offset(cluster: Cluster, topic: str) -> None:
@@ -114,7 +114,6 @@ async def test_errors_name_what_is_missing(cluster: Cluster, topic: str) -> None
         with pytest.raises(NoRoute, match=f"{topic}.*{cluster.namesrv}"):
             await consumer.queues(topic)
         queues = make_topic(cluster, topic, queues=1)
-        await until(lambda: True)
         with pytest.raises(NoBroker, match="elsewhere"):
             await consumer.max_offset(MessageQueue(topic, "elsewhere", 0))
         with pytest.raises(BrokerRefused, match=r"broker-a.*SYSTEM_ERROR.*queueId\[77\]"):

@@ -69,9 +69,9 @@ async def test_a_question_nobody_answers_ends_in_time(cluster: Cluster, topic: s
     make_topic(cluster, topic)
     async with Producer(f"PG-{topic}", nameserver=cluster.namesrv) as producer:
         began_s = time.monotonic()
-        with pytest.raises(RequestTimeout, match=r"not answered within 0\.3 s") as caught:
-            await producer.request(Message(topic, b"hello?"), timeout_s=0.3)
-        assert time.monotonic() - began_s < 5
+        with pytest.raises(RequestTimeout, match=r"not answered within 1\.5 s") as caught:
+            await producer.request(Message(topic, b"hello?"), timeout_s=1.5)
+        assert time.monotonic() - began_s < 20
         assert caught.value.topic == topic
         with pytest.raises(InvalidMessage, match="can be answered"):
             await producer.request([Message(topic, b"a")], timeout_s=1)  # type: ignore[arg-type]
@@ -86,7 +86,7 @@ async def test_an_answer_to_nobody_is_refused(cluster: Cluster, topic: str) -> N
         asking = Producer(f"PG-{topic}-asking", nameserver=cluster.namesrv)
         async with asking:
             with pytest.raises(RequestTimeout):
-                await asking.request(Message(topic, b"hello?"), timeout_s=0.2)
+                await asking.request(Message(topic, b"hello?"), timeout_s=1.5)
         await until(lambda: len(got) == 1)
         with pytest.raises(BrokerRefused, match="not found"):
             await producer.reply(got[0], b"too late")

@@ -86,7 +86,7 @@ async def test_the_expression_may_travel_with_the_pulls(cluster: Cluster, topic:
 async def test_an_expression_can_be_changed_while_it_runs(cluster: Cluster, topic: str) -> None:
     make_topic(cluster, topic, queues=1)
     got: list[str] = []
-    consumer = PushConsumer(f"G-{topic}", **options(cluster))
+    consumer = PushConsumer(f"G-{topic}", **options(cluster, concurrency=1))  # what is old comes first
     consumer.subscribe(topic, lambda message: got.append(message.text), sql="color = 'red'")
     async with consumer:
         await _send_priced(cluster, topic, 3)

@@ -14,7 +14,7 @@ import pytest
 
 from rocketeer.bench.control import Control
 from rocketeer.bench.processes import ServerProcess, anonymous_bytes
-from rocketeer.bench.servers import free_ports
+from rocketeer.config.ports import free_ports
 from rocketeer.protocol.codes import RequestCode
 from support.cluster import Cluster, running_cluster
 from support.senders import Acked, Sender, assert_ledger_holds, read_topic, send_header, wait_for

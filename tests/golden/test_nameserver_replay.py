@@ -71,7 +71,7 @@ class Replayer:
             self._streams[stream] = await asyncio.open_connection("127.0.0.1", self._port)
         reader, writer = self._streams[stream]
         writer.write(frame)
-        prefix = await asyncio.wait_for(reader.readexactly(4), 5)
+        prefix = await asyncio.wait_for(reader.readexactly(4), 30)
         return decode(prefix + await reader.readexactly(struct.unpack(">i", prefix)[0]))
 
     async def replay(self, exchange: Exchange) -> Command | None:

@@ -19,26 +19,12 @@ def peer(tmp_path: Path) -> Iterator[Peer]:
     peer.stop_all()
 
 
-@pytest.mark.parametrize(
-    "law",
-    [
-        client_laws.everything_sent_is_received_once,
-        client_laws.a_waiting_consumer_gets_messages_as_they_come,
-        client_laws.a_group_goes_on_where_it_stopped,
-        client_laws.only_messages_with_a_subscribed_tag_arrive,
-        client_laws.a_refused_message_comes_again,
-        client_laws.a_large_body_comes_back_whole,
-        client_laws.a_topic_is_created_by_the_first_send,
-        client_laws.order_within_a_queue_is_kept,
-        client_laws.a_pull_consumer_reads_from_the_start,
-        client_laws.a_delayed_message_waits,
-    ],
-    ids=lambda law: law.__name__,
-)
+@pytest.mark.parametrize("law", client_laws.FULL_CLIENT, ids=lambda law: law.__name__)
 def test_cpp_client(law: client_laws.Law, cluster: Cluster, peer: Peer) -> None:
     law(cluster, peer)
 
 
+@pytest.mark.timeout(360)
 @pytest.mark.parametrize(
     "kill", [pytest.param(True, id="kill -9"), pytest.param(False, id="stop", marks=pytest.mark.interop)]
 )

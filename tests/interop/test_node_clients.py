@@ -19,22 +19,12 @@ def peer(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Peer]:
     peer.stop_all()
 
 
-@pytest.mark.parametrize(
-    "law",
-    [
-        client_laws.everything_sent_is_received_once,
-        client_laws.a_waiting_consumer_gets_messages_as_they_come,
-        client_laws.a_group_goes_on_where_it_stopped,
-        client_laws.only_messages_with_a_subscribed_tag_arrive,
-        client_laws.a_refused_message_comes_again,
-        client_laws.a_large_body_comes_back_whole,
-    ],
-    ids=lambda law: law.__name__,
-)
+@pytest.mark.parametrize("law", client_laws.EVERY_CLIENT, ids=lambda law: law.__name__)
 def test_node_client(law: client_laws.Law, cluster: Cluster, peer: Peer) -> None:
     law(cluster, peer)
 
 
+@pytest.mark.timeout(360)
 @pytest.mark.parametrize("kill", [False, True], ids=["stop", "kill -9"])
 def test_a_restart_of_the_broker_loses_nothing(kill: bool, cluster: Cluster, peer: Peer) -> None:
     client_laws.a_restart_loses_nothing(cluster, peer, kill=kill)

@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -10,23 +9,22 @@ from typing import Any
 from rocketeer.broker.assemble import Broker
 from rocketeer.clock import Clock, SystemClock
 from rocketeer.config import BrokerConfig, ServerConfig, StoreConfig
+from rocketeer.config.ports import free_ports
+from rocketeer.errors import PortInUse
 from rocketeer.protocol.codes import RequestCode
 from rocketeer.protocol.command import Command, request
 from rocketeer.record.layout import StoredMessage, split_records
 from rocketeer.remoting.client import RemotingClient
+from rocketeer.testing.cluster import PATIENT, START_TRIES
 
-SMALL = StoreConfig(segment_bytes=1 << 20, consume_queue_bytes=20 * 1000, index_slots=500, index_entries=2000)
-
-
-def free_port() -> int:
-    """A port whose neighbour two below is free too (the second port of a broker)."""
-    while True:
-        with socket.socket() as first, socket.socket() as second:
-            first.bind(("127.0.0.1", 0))
-            port = first.getsockname()[1]
-            with contextlib.suppress(OSError):
-                second.bind(("127.0.0.1", port - 2))
-                return int(port)
+SMALL = StoreConfig(
+    segment_bytes=1 << 20,
+    consume_queue_bytes=20 * 1000,
+    index_slots=500,
+    index_entries=2000,
+    os_page_cache_busy_ms=20_000,
+)
+LOCAL = {"broker_name": "broker-a", "host": "127.0.0.1", "ha_host": "127.0.0.1"}
 
 
 class BrokerUnderTest:
@@ -76,16 +74,20 @@ async def broker_at(
     broker: dict[str, Any] | None = None,
 ) -> AsyncIterator[BrokerUnderTest]:
     """A small store under `folder`; leaving the block stops the broker cleanly."""
-    port = free_port()
-    running = Broker(
-        BrokerConfig(
-            **{"broker_name": "broker-a", "host": "127.0.0.1", "ha_host": "127.0.0.1", **(broker or {})}
-        ),
-        dataclasses.replace(SMALL, store_path=folder, **(store or {})),
-        ServerConfig(bind_host="127.0.0.1", listen_port=port),
-        clock or SystemClock(),
-    )
-    await running.start()
+    for attempt in range(START_TRIES):
+        _, port = free_ports()
+        running = Broker(
+            BrokerConfig(**{**LOCAL, **PATIENT, **(broker or {})}),
+            dataclasses.replace(SMALL, store_path=folder, **(store or {})),
+            ServerConfig(bind_host="127.0.0.1", listen_port=port),
+            clock or SystemClock(),
+        )
+        try:
+            await running.start()
+            break
+        except PortInUse:
+            if attempt == START_TRIES - 1:
+                raise
     client = RemotingClient()
     try:
         yield BrokerUnderTest(f"127.0.0.1:{port}", client)

@@ -181,3 +181,22 @@ def the_vip_port_serves(cluster: Cluster, peer: Peer) -> None:
     consumer = peer.start("consume", namesrv=cluster.namesrv, topic=topic, group=group, expect=4, vip="true")
     consumer.finish()
     assert set(consumer.bodies()) == _names(4)
+
+
+EVERY_CLIENT: tuple[Law, ...] = (
+    everything_sent_is_received_once,
+    a_waiting_consumer_gets_messages_as_they_come,
+    a_group_goes_on_where_it_stopped,
+    only_messages_with_a_subscribed_tag_arrive,
+    a_refused_message_comes_again,
+    a_large_body_comes_back_whole,
+)
+"""What every client is held to."""
+FULL_CLIENT: tuple[Law, ...] = (
+    *EVERY_CLIENT,
+    a_topic_is_created_by_the_first_send,
+    order_within_a_queue_is_kept,
+    a_pull_consumer_reads_from_the_start,
+    a_delayed_message_waits,
+)
+"""Of those that can also make topics, choose queues, pull and delay."""

@@ -66,8 +66,9 @@ class Running:
             while not condition():
                 left_s = give_up_s - time.monotonic()
                 if left_s <= 0 or not self._changed.wait(min(left_s, 0.5)):
-                    if self._process.poll() is not None and not self._reader.is_alive() and not condition():
-                        raise AssertionError(f"the peer ended before {what}\n{self.story()}")
+                    code = self._process.poll()
+                    if code is not None and not self._reader.is_alive() and not condition():
+                        raise AssertionError(f"the peer ended with {code} before {what}\n{self.story()}")
                     if left_s <= 0:
                         raise AssertionError(f"not within {timeout_s:g} s: {what}\n{self.story()}")
 

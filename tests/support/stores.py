@@ -98,7 +98,7 @@ def checkpoint_now(store: MessageStore, clock: ManualClock) -> None:
     path = store.config.store_path / "checkpoint"
     end = store.log.max_offset
     clock.advance(ms=store.config.flush_queue_thorough_ms)
-    deadline_s = time.monotonic() + 10
+    deadline_s = time.monotonic() + 60
     while read_checkpoint(path).dispatched_offset != end:
         assert time.monotonic() < deadline_s, "no checkpoint"
         store.tick()

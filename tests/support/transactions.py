@@ -21,7 +21,7 @@ from rocketeer.clock import ManualClock
 from rocketeer.config import BrokerConfig
 from rocketeer.errors import RequestRefused
 from rocketeer.model.topic import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
-from rocketeer.protocol.codes import RequestCode
+from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, request
 from rocketeer.record.entry import DispatchEntry
 from rocketeer.record.ids import offset_msg_id
@@ -33,6 +33,15 @@ from support.stores import BORN_HOST, STORE_HOST, make_store, read_queue
 COMMIT, ROLLBACK, UNKNOWN = 8, 12, 0
 TOPIC = "TxTopic"
 GROUP = "PG_tx"
+ENDED = "The transaction has ended before, or was set aside"
+
+
+def ok(answer: Command | str) -> bool:
+    return isinstance(answer, Command) and answer.code == ResponseCode.SUCCESS
+
+
+def times_asked(half: StoredMessage) -> str | None:
+    return half.properties_dict().get("TRANSACTION_CHECK_TIMES")
 
 
 class Peer:
@@ -119,6 +128,10 @@ class Rig:
         shutil.copytree(self.folder, copy)
         self.store.close()
         return copy
+
+    def reopened(self, copy: Path) -> "Rig":
+        """The next life, after this process died now."""
+        return Rig(self.kill(copy), self.clock)
 
     def close(self) -> None:
         self.save()

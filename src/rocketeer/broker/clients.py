@@ -43,7 +43,6 @@ class ConsumerGroup(Generic[C]):
     consume_type: ConsumeType
     message_model: MessageModel
     consume_from_where: ConsumeFromWhere
-    updated_ms: int
     subscriptions: dict[str, Subscription] = field(default_factory=dict)
     members: dict[C, Member[C]] = field(default_factory=dict)
 
@@ -100,12 +99,11 @@ class ClientTable(Generic[C]):
         """Merge one group of a heartbeat; a changed expression alone notifies nobody, as no queue moves."""
         info = self.consumers.get(group)
         if info is None:
-            info = ConsumerGroup(group, consume_type, message_model, consume_from_where, now_ms)
+            info = ConsumerGroup(group, consume_type, message_model, consume_from_where)
             self.consumers[group] = info
         info.consume_type = consume_type
         info.message_model = message_model
         info.consume_from_where = consume_from_where
-        info.updated_ms = now_ms
         joined = connection not in info.members
         info.members[connection] = Member(connection, identity, now_ms)
         topics_changed = _merge_subscriptions(info.subscriptions, subscriptions)

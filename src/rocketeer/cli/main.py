@@ -129,6 +129,7 @@ def namesrv(
     if print_config:
         _print_settings(settings)
         return
+    _say_without_effect(settings)
     show_logs(log_level)
     allow_many_files()
     server = settings.server
@@ -160,8 +161,7 @@ def broker(
         _print_settings(settings)
         return
     refuse_unavailable(settings)
-    for key in without_effect(settings):
-        _say(f"{key} is set, but has no effect yet")
+    _say_without_effect(settings)
     show_logs(log_level)
     allow_many_files()
     server = settings.server
@@ -218,6 +218,11 @@ def _settings(path: Path | None, role: Role, namesrv_addr: str | None = None) ->
 def _print_settings(settings: Settings) -> None:
     for key, value in sorted(settings.effective_properties().items(), key=lambda item: item[0].lower()):
         print(f"{key}={value}")
+
+
+def _say_without_effect(settings: Settings) -> None:
+    for key in without_effect(settings):
+        _say(f"{key} is set, but has no effect here")
 
 
 def _say(text: str) -> None:

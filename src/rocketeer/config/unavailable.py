@@ -2,22 +2,22 @@
 
 import dataclasses
 
-from rocketeer.config.settings import Settings
+from rocketeer.config.keys import find_key
+from rocketeer.config.settings import AnyConfig, Role, Settings
 from rocketeer.config.values import BrokerRole
 from rocketeer.errors import ConfigError
 
 NO_EFFECT = frozenset(
     {
-        "accept_sends_from_ms", "consumer_fall_behind_bytes_max", "disable_slow_consumers", "disk_fall_recorded",
-        "flush_delay_offset_ms",
-        "flush_least_pages", "flush_queue_least_pages", "flush_thorough_ms", "ha_fall_behind_bytes_max",
-        "ha_heartbeat_ms", "ha_housekeeping_ms", "ha_master_address", "ha_transfer_bytes",
-        "pull_queue_max", "receive_buffer_bytes",
-        "redelete_hanged_interval_ms", "delete_queue_interval_ms", "send_buffer_bytes", "send_queue_max",
-        "slave_read_enable", "slave_timeout_ms",
+        "accept_sends_from_ms", "cluster_test", "consumer_fall_behind_bytes_max",
+        "delete_queue_interval_ms", "disable_slow_consumers", "disk_fall_recorded", "env_name",
+        "flush_delay_offset_ms", "flush_least_pages", "flush_queue_least_pages", "flush_thorough_ms",
+        "ha_fall_behind_bytes_max", "ha_heartbeat_ms", "ha_housekeeping_ms", "ha_master_address",
+        "ha_transfer_bytes", "pull_queue_max", "redelete_hanged_interval_ms",
+        "send_queue_max", "slave_read_enable", "slave_timeout_ms",
     }
 )  # fmt: skip
-"""Fields of the broker's settings that no part reads; whoever begins to read one takes it off this list."""
+"""Fields of the settings that no part reads; whoever begins to read one takes it off this list."""
 
 
 def refuse_unavailable(settings: Settings) -> None:
@@ -34,10 +34,23 @@ def refuse_unavailable(settings: Settings) -> None:
 
 
 def without_effect(settings: Settings) -> list[str]:
-    """RocketMQ's keys of the settings that were changed and change nothing here."""
-    return [
+    """RocketMQ's keys of the settings that were changed and change nothing here.
+
+    Those we have a field for, and those that mean something to Java alone (its thread pools, its memory).
+    """
+    configs: tuple[AnyConfig, ...] = (settings.broker, settings.store, settings.server)
+    if settings.role is Role.NAMESRV:
+        configs = (settings.namesrv, settings.server)
+    fields = [
         item.metadata["java"]
-        for config in (settings.broker, settings.store, settings.server)
+        for config in configs
         for item in dataclasses.fields(config)
         if item.name in NO_EFFECT and getattr(config, item.name) != item.default
+    ]
+    others = [(find_key(name, settings.role.classes), text) for name, text in settings.extras.items()]
+    return fields + [
+        key.name
+        for key, text in others
+        # Of keys of RocketMQ 5, and of strangers, the reading of the file has warned already.
+        if key is not None and key.is_of_4_9 and text.lower() != (key.default or "").lower()
     ]

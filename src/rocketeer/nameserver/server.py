@@ -11,7 +11,7 @@ from rocketeer.nameserver.handlers import Desk, handlers
 from rocketeer.nameserver.kv_table import KvTable
 from rocketeer.nameserver.live_config import LiveConfig
 from rocketeer.nameserver.route_table import RouteTable
-from rocketeer.remoting.server import Connection, RemotingServer, Router
+from rocketeer.remoting.server import Connection, RemotingServer, Router, SocketSizes
 
 log = logging.getLogger(__name__)
 
@@ -38,11 +38,13 @@ class NameServer:
         self._config = config
         self._kv = KvTable(config.kv_config_path)
         self._desk = Desk(self.routes, self._kv, LiveConfig(config, extras), clock or SystemClock())
+        server = config.server
         self._remoting = RemotingServer(
             Router(handlers(self._desk)).process,
             on_close=self._connection_closed,
-            idle_s=config.server.idle_s,
+            idle_s=server.idle_s,
             tls=tls,
+            sizes=SocketSizes(server.backlog, server.send_buffer_bytes, server.receive_buffer_bytes),
         )
         self._scanner: asyncio.Task[None] | None = None
 

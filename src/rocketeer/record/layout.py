@@ -102,6 +102,20 @@ class StoredMessage(msgspec.Struct, frozen=True):
         """The body as the sender had it: decompressed when its flag says so."""
         return decompress(self.body, self.sys_flag, limit_bytes)
 
+    def pending(self, topic: str, queue_id: int, properties: bytes) -> PendingMessage:
+        """The same message, to be stored once more: there, and with these properties."""
+        return PendingMessage(
+            topic=topic,
+            queue_id=queue_id,
+            flag=self.flag,
+            sys_flag=self.sys_flag,
+            born_ms=self.born_ms,
+            born_host=self.born_host,
+            body=self.body,
+            properties=properties,
+            reconsume_times=self.reconsume_times,
+        )
+
     @property
     def offset_msg_id(self) -> str:
         return offset_msg_id(self.store_host, self.log_offset)

@@ -107,18 +107,9 @@ def recalled(message: StoredMessage, real_topic: str, message_id: str) -> Pendin
 
 
 def _again(message: StoredMessage) -> PendingMessage:
-    return PendingMessage(
-        topic=message.topic,
-        queue_id=message.queue_id,
-        flag=message.flag,
-        sys_flag=message.sys_flag,
-        born_ms=message.born_ms,
-        born_host=message.born_host,
-        body=message.body,
-        properties=message.properties,
-        reconsume_times=message.reconsume_times,
-        prepared_offset=ends(message.log_offset),
-    )
+    pending = message.pending(message.topic, message.queue_id, message.properties)
+    pending.prepared_offset = ends(message.log_offset)
+    return pending
 
 
 def _number(raw: bytes | None) -> int | None:

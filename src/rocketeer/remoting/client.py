@@ -80,12 +80,6 @@ class RemotingClient:
     def connected(self, address: str) -> bool:
         return address in self._connections
 
-    def disconnect(self, address: str) -> None:
-        """Close the connection to one address, after what was written; waiting calls get ConnectionLost."""
-        connection = self._connections.get(address)
-        if connection is not None:
-            self._retire(connection, "closed by us")
-
     def close(self) -> None:
         """Close every connection, after what was written; waiting calls get ConnectionLost."""
         self._closed = True

@@ -7,7 +7,6 @@ nothing is closed with one log line; what it can make us hold is bounded by one 
 
 import asyncio
 import logging
-import ssl
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -43,7 +42,7 @@ Take = Callable[[bytes, "Connection"], int]
 
 
 class Connection(asyncio.Protocol):
-    """A peer. Handlers answer through `send`; features keep what they know of it in `attachments`."""
+    """A peer. Handlers answer through `send`."""
 
     __slots__ = (
         "_calls",
@@ -57,7 +56,6 @@ class Connection(asyncio.Protocol):
         "_splitter",
         "_take",
         "_transport",
-        "attachments",
         "frame_began_s",
         "last_read_s",
         "local",
@@ -84,7 +82,6 @@ class Connection(asyncio.Protocol):
         self._out: list[bytes | memoryview] = []
         self._postponed: list[Frame] = []
         self._calls: dict[int, asyncio.Future[Command]] = {}
-        self.attachments: dict[str, Any] = {}
         self.remote = NOBODY
         self.remote_host = b"\0" * 8
         self.local = NOBODY
@@ -210,12 +207,6 @@ class Connection(asyncio.Protocol):
     @property
     def closed(self) -> bool:
         return self._transport is None or self._transport.is_closing()
-
-    @property
-    def encrypted(self) -> bool:
-        if self._transport is None:
-            return False
-        return isinstance(self._transport.get_extra_info("ssl_object"), ssl.SSLObject)
 
     @property
     def unread_bytes(self) -> int:

@@ -12,6 +12,7 @@ import resource
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import NamedTuple
 
 from rocketeer.errors import PortInUse, RequestRefused, RocketeerError
 from rocketeer.protocol.codes import ResponseCode
@@ -19,7 +20,7 @@ from rocketeer.protocol.command import Command, decode_frame, reply
 from rocketeer.protocol.frame import Frame
 from rocketeer.remoting.connection import Connection, Process, Take, address_text
 
-__all__ = ["Connection", "Handler", "RemotingServer", "Router"]
+__all__ = ["Connection", "Handler", "RemotingServer", "Router", "SocketSizes"]
 
 log = logging.getLogger(__name__)
 
@@ -28,10 +29,20 @@ TLS_HELLO = 0x16
 SWEEP_S = 5.0
 CLOSE_S = 2.0
 """How long a peer may take to read its last replies when the server stops."""
-BACKLOG = 1024
 CONNECTIONS_MAX = 100_000
 ACCEPT_PAUSE_S = 0.5
 """How long nobody is let in when the system has no descriptor or memory left for a connection."""
+
+
+class SocketSizes(NamedTuple):
+    """How many may wait to be let in, and the kernel's buffers of a connection (0: the kernel decides)."""
+
+    backlog: int = 1024
+    send_bytes: int = 0
+    receive_bytes: int = 0
+
+
+DEFAULT_SIZES = SocketSizes()
 
 
 class Router:
@@ -121,6 +132,7 @@ class RemotingServer:
         idle_s: float = 120.0,
         frame_s: float = 60.0,
         tls: ssl.SSLContext | None = None,
+        sizes: SocketSizes = DEFAULT_SIZES,
         connections_max: int | None = None,
     ) -> None:
         self._process = process
@@ -129,6 +141,7 @@ class RemotingServer:
         self._idle_s = idle_s
         self._frame_s = frame_s
         self._tls = tls
+        self._sizes = sizes
         self._connections_max = connections_max or default_connections_max()
         self._crowded = False
         self._listeners: list[socket.socket] = []
@@ -146,7 +159,7 @@ class RemotingServer:
         """Bind every port, or none: a port in use raises PortInUse and leaves nothing open."""
         try:
             for port in ports:
-                self._listeners.append(_listen(host, port))
+                self._listeners.append(_listen(host, port, self._sizes))
         except OSError as error:
             self._close_listeners()
             if error.errno == errno.EADDRINUSE:
@@ -293,14 +306,19 @@ def default_connections_max() -> int:
     return CONNECTIONS_MAX if limit == resource.RLIM_INFINITY else max(1, min(CONNECTIONS_MAX, limit // 2))
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def _listen(host: str, port: int, sizes: SocketSizes) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        # Before it listens: connections have the sizes of the socket that accepted them.
+        if sizes.send_bytes:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, sizes.send_bytes)
+        if sizes.receive_bytes:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, sizes.receive_bytes)
         listener.setblocking(False)
         listener.bind((host, port))
-        listener.listen(BACKLOG)
+        listener.listen(sizes.backlog)
     except OSError:
         listener.close()
         raise

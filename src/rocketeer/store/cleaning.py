@@ -18,13 +18,11 @@ from rocketeer.store.dispatch import Dispatch
 from rocketeer.store.file_cache import delete_paths
 from rocketeer.store.keeping import Keeping
 from rocketeer.store.retention import (
-    HOUR_MS,
     RetentionPlan,
     RetentionRules,
     SegmentAge,
     follow_log,
     nears_its_end,
-    parse_hours,
 )
 from rocketeer.store.worker import Worker
 
@@ -50,17 +48,7 @@ class Cleaner:
         on_disk_full: Callable[[str | None], None],
         before_deleting: Callable[[], None],
     ) -> None:
-        rules = RetentionRules(
-            reserved_ms=config.reserved_hours * HOUR_MS,
-            delete_hours=parse_hours(config.delete_when),
-            used_percent_max=config.disk_max_used_percent,
-            forced_percent=config.disk_clean_percent,
-            unwritable_percent=config.disk_warning_percent,
-            forced_enabled=config.clean_file_forcibly,
-            delete_interval_ms=config.delete_interval_ms,
-            round_interval_ms=config.clean_interval_ms,
-            hang_ms_max=config.destroy_forcibly_ms,
-        )
+        rules = RetentionRules.of(config)
         self._plan = RetentionPlan(rules, clock.now_ms())
         self._log = log
         self._dispatch = dispatch

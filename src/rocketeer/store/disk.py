@@ -2,17 +2,10 @@
 
 import logging
 import os
-from collections.abc import Iterable
-from typing import Protocol
 
 log = logging.getLogger(__name__)
 
 UNKNOWN_PERCENT = -1
-
-
-class DiskGauge(Protocol):
-    def __call__(self, path: str) -> int:
-        """Used percent of the partition that holds `path`, UNKNOWN_PERCENT if it cannot be told."""
 
 
 def used_percent(path: str | os.PathLike[str]) -> int:
@@ -30,8 +23,3 @@ def percent_of(blocks: int, free: int, available: int) -> int:
     used = blocks - free
     reachable = used + available
     return -(-used * 100 // reachable) if reachable > 0 else UNKNOWN_PERCENT
-
-
-def fullest_percent(paths: Iterable[str | os.PathLike[str]]) -> int:
-    """Of several folders, possibly on several partitions; UNKNOWN_PERCENT if none can be measured."""
-    return max(map(used_percent, paths), default=UNKNOWN_PERCENT)

@@ -276,10 +276,6 @@ class MessageStore:
         return self._flusher.flushed
 
     @property
-    def disk_used_percent(self) -> int:
-        return self._cleaner.used_percent
-
-    @property
     def refusal(self) -> StoreRefused | None:
         """Why appends are refused now, if they are."""
         return next(iter(self._refusals.values()), None)

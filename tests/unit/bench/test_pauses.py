@@ -11,4 +11,4 @@ def test_only_long_gaps_between_looks_count() -> None:
 
 
 def test_every_core_is_watched_and_the_worst_one_counts() -> None:
-    assert 0.0 <= paused_share(0.2) < 1.0
+    assert 0.0 <= paused_share(0.2) <= 1.0, "a busy machine may stand still all the time"

@@ -21,7 +21,7 @@ from rocketeer.bench.session import (
 )
 from support.cluster import Cluster, running_cluster
 
-PLAN = Plan(connections=3, in_flight=4, warmup_s=0.1, seconds=0.3, queues=4)
+PLAN = Plan(connections=3, in_flight=4, warmup_s=0.1, seconds=0.8, queues=4)
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +80,7 @@ def test_an_open_loop_sends_at_the_rate_it_was_told(server: Server) -> None:
 
 
 def test_end_to_end_sees_messages_arrive(server: Server) -> None:
-    assert_sound(run_end_to_end(server, replace(PLAN, connections=1, rate=300, seconds=0.6)))
+    assert_sound(run_end_to_end(server, replace(PLAN, connections=1, rate=300, seconds=1.5)))
 
 
 def test_many_topics_are_all_written_to(server: Server) -> None:

@@ -152,7 +152,8 @@ def test_the_watchdog_sees_where_the_loop_hangs(tmp_path: Path) -> None:
     watchdog = LoopWatchdog(stall_s=0.05, storing_stalled=seen.append)
     for name in ("other.py", "append.py"):
         source = tmp_path / name
-        code = compile("def hang(event):\n    event.wait(0.5)\n", str(source), "exec")
+        hang_s = 0.5 if name == "other.py" else 20
+        code = compile(f"def hang(event):\n    event.wait({hang_s})\n", str(source), "exec")
         names: dict[str, Any] = {}
         exec(code, names)
         done = threading.Event()
@@ -181,7 +182,8 @@ def test_the_watchdog_sees_where_the_loop_hangs(tmp_path: Path) -> None:
 
 async def test_a_busy_broker_refuses_sends_serves_the_rest_and_recovers(tmp_path: Path) -> None:
     async with broker_at(tmp_path, broker={"send_wait_ms_max": 60}) as broker:
-        assert (await broker.send("T", b"before")).code == 0
+        while (await broker.send("T", b"before")).code:  # noqa: ASYNC110  the machine may be busy by itself
+            await asyncio.sleep(0.01)
         codes: dict[int, str] = {}
 
         async def keep_sending() -> None:

@@ -29,7 +29,7 @@ from rocketeer.protocol.command import Command, reply, request
 from rocketeer.record.layout import StoredMessage, decode_record
 from rocketeer.remoting.client import RemotingClient
 from rocketeer.remoting.server import RemotingServer, Router
-from support.broker import BrokerUnderTest, broker_at, free_port
+from support.broker import BrokerUnderTest, broker_at
 from support.recorded import recorded_command
 
 GROUP = "CG_admin"
@@ -274,10 +274,9 @@ async def test_a_member_that_does_not_answer_in_time_is_told_of() -> None:
         relay_s=0.05,
     )
     server = RemotingServer(Router({**service.handlers(), **calls.handlers()}).process)
-    port = free_port()
-    await server.start("127.0.0.1", [port])
+    await server.start("127.0.0.1", [0])
     async with RemotingClient() as asker:
-        broker = BrokerUnderTest(f"127.0.0.1:{port}", asker)
+        broker = BrokerUnderTest(f"127.0.0.1:{server.ports[0]}", asker)
         member = Member(broker)
         await member.beat()
         asked = {"consumerGroup": GROUP, "clientId": member.client_id}

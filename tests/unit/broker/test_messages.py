@@ -70,7 +70,7 @@ async def test_the_fast_and_the_general_path_store_the_same_bytes(tmp_path: Path
 
 async def _query(broker: BrokerUnderTest, topic: str, key: str, **ext: Any) -> list[Any]:
     header = {"topic": topic, "key": key, "maxNum": 32, "beginTimestamp": 0, "endTimestamp": 1 << 60} | ext
-    for _ in range(400):  # the index follows within a few ticks
+    for _ in range(4000):  # the index follows within a few ticks
         answer = await broker.ask(RequestCode.QUERY_MESSAGE, header)
         if answer.code == 0:
             return list(split_records(answer.body))

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import time
 from pathlib import Path
 
 import psutil
@@ -47,12 +46,14 @@ def test_a_locked_store_is_refused_and_not_touched(
 ) -> None:
     first = shell.start(*up)
     read_until(first, "Ctrl-C")
+    first.send_signal(signal.SIGSTOP)  # so that nobody but the second one could change anything
     before = names_and_sizes(shell.home)
     done = shell.run("up", "--port", base_port + 10, "--namesrv-port", base_port + 11, "--store", "s")
     assert (done.returncode, done.stdout) == (1, "")
     assert len(done.stderr.splitlines()) == 1
     assert str(shell.home / "s") in done.stderr
     assert names_and_sizes(shell.home) == before
+    first.send_signal(signal.SIGCONT)
     assert stop(first)[0] == 0
 
 
@@ -102,7 +103,7 @@ def test_a_child_that_crashes_is_reported_and_the_others_go_on(
     (child,) = psutil.Process(process.pid).children()
     os.kill(child.pid, signal.SIGKILL)
     assert process.stderr is not None
-    line = process.stderr.readline()
+    line = next(line for line in process.stderr if "loop stalled" not in line)  # the machine may be busy
     assert f"broker-b at 127.0.0.1:{base_port + 10} ended (signal 9); the others go on" in line
     assert listens(base_port)
     assert stop(process)[0] == 0
@@ -146,5 +147,4 @@ def test_a_broker_nobody_can_find_says_so(shell: Shell, base_port: int) -> None:
 
 
 def names_and_sizes(folder: Path) -> dict[str, int]:
-    time.sleep(0.2)  # let the running broker finish what it does at start
     return {str(path): path.stat().st_size for path in sorted(folder.rglob("*"))}

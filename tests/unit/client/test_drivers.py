@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -89,20 +88,25 @@ def test_what_a_plan_raises_reaches_the_caller(run: Run, peer: Stage) -> None:
 
 
 class Counted:
-    """A plan that takes its time, and how often it was begun."""
+    """A plan that takes until so many have asked for it, and how often it was begun."""
 
-    def __init__(self, error: Exception | None = None) -> None:
+    def __init__(self, error: Exception | None = None, askers: int = 1) -> None:
         self.begun = 0
+        self.asked: list[None] = []
+        self._askers = askers
         self._error = error
 
     def plan(self) -> Plan[str]:
         self.begun += 1
-        yield Sleep(0.1)
+        while len(self.asked) < self._askers:
+            yield Sleep(0.01)
+        yield Sleep(0.3)  # the last one is on its way into the driver
         if self._error is not None:
             raise self._error
         return "shared"
 
     def outer(self) -> Plan[str]:
+        self.asked.append(None)  # which is one step, whichever thread
         result: str = yield Shared("key", self.plan())
         return result
 
@@ -110,7 +114,7 @@ class Counted:
 @pytest.mark.parametrize("error", [None, ConnectFailed("x:1", "no")])
 def test_threads_share_one_run_and_its_outcome(error: Exception | None) -> None:
     driver = BlockingDriver()
-    counted = Counted(error)
+    counted = Counted(error, askers=8)
     outcomes: list[object] = []
 
     def ask() -> None:
@@ -123,7 +127,7 @@ def test_threads_share_one_run_and_its_outcome(error: Exception | None) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(5)
+        thread.join(30)
     assert outcomes == [error or "shared"] * 8
     assert counted.begun == 1
     outcomes.clear()
@@ -145,26 +149,23 @@ async def test_tasks_share_one_run_and_its_outcome(error: Exception | None) -> N
 
 
 def test_threads_that_call_at_the_same_time_do_not_wait_for_each_other() -> None:
-    def slowly(command: Command) -> None:
-        return None
-
-    with stage({RequestCode.VIEW_MESSAGE_BY_ID: slowly}) as mute:
+    with stage({RequestCode.VIEW_MESSAGE_BY_ID: silence}) as mute:
         driver = BlockingDriver()
 
         def ask() -> Plan[None]:
             try:
-                yield Call(mute.address, request(RequestCode.VIEW_MESSAGE_BY_ID), 0.3)
+                yield Call(mute.address, request(RequestCode.VIEW_MESSAGE_BY_ID), 60)
             except RemotingError:
                 return
 
-        began_s = time.monotonic()
         threads = [threading.Thread(target=lambda: driver.run(ask())) for _ in range(6)]
         for thread in threads:
             thread.start()
-        for thread in threads:
-            thread.join(5)
-        assert time.monotonic() - began_s < 1.2
+        mute.wait_for(RequestCode.VIEW_MESSAGE_BY_ID, 6, timeout_s=30)  # though none of them is answered
         driver.close()
+        for thread in threads:
+            thread.join(30)
+        assert not any(thread.is_alive() for thread in threads)
 
 
 def test_a_closed_driver_wakes_its_threads_and_takes_no_more() -> None:
@@ -185,7 +186,7 @@ def test_a_closed_driver_wakes_its_threads_and_takes_no_more() -> None:
         thread.start()
         mute.wait_for(RequestCode.VIEW_MESSAGE_BY_ID)
         driver.close()
-        thread.join(5)
+        thread.join(30)
         assert len(errors) == 1
         with pytest.raises(ClientClosed):
             driver.run(plan())

@@ -141,9 +141,7 @@ def test_what_the_loop_did_not_take_is_not_consumed() -> None:
     loan.add(lend(held_with(0, 1, 2, next_offset=3), 3))
     loan.next()
     loan.next()
-    loan.forgive()
-    loan.settle()
-    assert loan.done == {QUEUE: 1}
+    assert loan.done == {QUEUE: 1}, "the last one counts when the next is asked for"
 
 
 def test_messages_of_a_queue_that_was_let_go_are_not_given() -> None:

@@ -70,7 +70,7 @@ class Peer:
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
-        self._thread.join(5)
+        self._thread.join(30)
         assert not self._thread.is_alive()
 
 
@@ -97,12 +97,12 @@ def test_waiting_for_another_threads_call_counts_as_waiting() -> None:
 
     with Peer(mute) as peer, BlockingConnection(peer.address) as connection, ThreadPoolExecutor(1) as pool:
         first = pool.submit(connection.invoke, request(ECHO), 10.0)
-        assert asked.wait(5)
+        assert asked.wait(30)
         with pytest.raises(CallTimeout):
             connection.invoke(request(ECHO), timeout_s=0.05)
         connection.close()
         with pytest.raises(ConnectionLost):
-            first.result(5)
+            first.result(30)
 
 
 def test_after_a_time_out_the_late_answer_is_dropped_and_the_connection_goes_on() -> None:
@@ -115,7 +115,7 @@ def test_after_a_time_out_the_late_answer_is_dropped_and_the_connection_goes_on(
 
     with Peer(late) as peer, BlockingConnection(peer.address) as connection:
         with pytest.raises(CallTimeout, match="did not answer request code 901"):
-            connection.invoke(request(ECHO), timeout_s=0.05)
+            connection.invoke(request(ECHO), timeout_s=0.5)
         assert connection.invoke(request(ECHO)).body == b"second"
 
 
@@ -130,15 +130,15 @@ def test_a_peer_that_trickles_does_not_stretch_the_time_out() -> None:
     with Peer(trickle) as peer, BlockingConnection(peer.address) as connection:
         began_s = time.monotonic()
         with pytest.raises(CallTimeout):
-            connection.invoke(request(ECHO), timeout_s=0.1)
-        assert time.monotonic() - began_s < 1
+            connection.invoke(request(ECHO), timeout_s=0.5)
+        assert time.monotonic() - began_s < 5, "the whole answer takes ten seconds"
 
 
 def test_a_peer_that_does_not_read_ends_the_call_at_its_time_out() -> None:
     release = threading.Event()
-    with Peer(lambda sock: bool(release.wait(5)) and None) as peer:
+    with Peer(lambda sock: bool(release.wait(30)) and None) as peer:
         with BlockingConnection(peer.address) as connection, pytest.raises(CallTimeout):
-            connection.invoke(request(ECHO, body=b"x" * (12 << 20)), timeout_s=0.1)
+            connection.invoke(request(ECHO, body=b"x" * (12 << 20)), timeout_s=0.5)
         release.set()
 
 
@@ -163,7 +163,7 @@ def test_a_connection_closed_while_idle_costs_no_call() -> None:
 
     with Peer(answer_one, echo) as peer, BlockingConnection(peer.address) as connection:
         connection.invoke(request(ECHO))
-        assert closed.wait(5)
+        assert closed.wait(30)
         assert connection.invoke(request(ECHO, body=b"again")).body == b"again"
 
 
@@ -206,7 +206,7 @@ def test_a_oneway_is_marked_and_waits_for_nothing() -> None:
     with Peer(note) as peer:
         with BlockingConnection(peer.address) as connection:
             connection.oneway(request(ECHO, body=b"go"))
-        assert done.wait(5)
+        assert done.wait(30)
     assert [command.is_oneway for command in seen] == [True]
 
 
@@ -235,7 +235,7 @@ def test_a_host_name_is_looked_up_within_the_time_out(monkeypatch: pytest.Monkey
         with BlockingConnection(name) as connection:
             assert connection.invoke(request(ECHO, body=b"name")).body == b"name"
     release = threading.Event()
-    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: release.wait(5) and [])
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: release.wait(30) and [])
     with pytest.raises(ConnectFailed, match=r"within 0\.05 s"):
         BlockingConnection("slow.example:9876", connect_timeout_s=0.05).invoke(request(ECHO))
     release.set()

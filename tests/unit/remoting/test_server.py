@@ -12,7 +12,7 @@ import pytest
 from rocketeer.errors import PortInUse, RequestRefused
 from rocketeer.protocol.codes import ResponseCode
 from rocketeer.protocol.command import Command, decode, encode, reply, request
-from rocketeer.remoting.server import Connection, RemotingServer, Router
+from rocketeer.remoting.server import Connection, RemotingServer, Router, SocketSizes
 
 ECHO = 7001
 SLOW = 7002
@@ -171,7 +171,7 @@ async def test_what_came_before_the_garbage_is_still_answered() -> None:
 
 
 async def test_silent_and_stalled_connections_are_closed() -> None:
-    async with serving(idle_s=0.2, frame_s=0.2) as (server, connect):
+    async with serving(idle_s=1, frame_s=0.2) as (server, connect):
         never_spoke = await connect()
         fell_silent = await connect()
         await fell_silent.ask(request(ECHO))
@@ -224,3 +224,26 @@ async def test_a_port_in_use_is_said_and_nothing_stays_open() -> None:
         with pytest.raises(PortInUse, match=str(port)):
             await server.start("127.0.0.1", [0, port])
         assert server.ports == []
+
+
+async def test_a_connections_buffers_have_the_sizes_asked_for() -> None:
+    seen: list[tuple[int, int]] = []
+
+    def look(command: Command, connection: Connection) -> Command:
+        assert connection._transport is not None
+        accepted = connection._transport.get_extra_info("socket")
+        sizes = [
+            accepted.getsockopt(socket.SOL_SOCKET, each) for each in (socket.SO_SNDBUF, socket.SO_RCVBUF)
+        ]
+        seen.append((sizes[0], sizes[1]))
+        return reply(command)
+
+    server = RemotingServer(Router({ECHO: look}).process, sizes=SocketSizes(7, 50_000, 60_000))
+    await server.start("127.0.0.1", [0])
+    try:
+        peer = Peer(*await asyncio.open_connection("127.0.0.1", server.ports[0]))
+        await peer.ask(request(ECHO))
+        peer.writer.close()
+    finally:
+        await server.stop()
+    assert seen == [(100_000, 120_000)], "Linux doubles them"

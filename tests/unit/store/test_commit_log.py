@@ -16,7 +16,7 @@ from rocketeer.store.message_store import GetStatus, MessageStore
 from rocketeer.store.segment import Segment
 from support.stores import SEGMENT_BYTES, bodies, make_store, message, open_store
 
-WAIT_S = 10
+WAIT_S = 30
 
 
 def wait_until(holds) -> None:  # type: ignore[no-untyped-def]

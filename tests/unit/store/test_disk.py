@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketeer.store.disk import UNKNOWN_PERCENT, fullest_percent, percent_of, used_percent
+from rocketeer.store.disk import UNKNOWN_PERCENT, percent_of, used_percent
 
 
 @pytest.mark.parametrize(
@@ -23,8 +23,6 @@ def test_used_is_of_what_users_can_have_rounded_up(
     assert percent_of(blocks, free, available) == percent
 
 
-def test_the_fullest_of_several_counts(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_there_cannot_be_measured(tmp_path: Path) -> None:
     assert 0 <= used_percent(tmp_path) <= 100
     assert used_percent(tmp_path / "none") == UNKNOWN_PERCENT
-    assert fullest_percent([tmp_path, tmp_path / "none"]) == used_percent(tmp_path)
-    assert fullest_percent([]) == UNKNOWN_PERCENT

@@ -16,7 +16,7 @@ from rocketeer.store.kernel import sync_range
 from rocketeer.store.message_store import MessageStore
 from support.stores import SEGMENT_BYTES, make_store, message
 
-WAIT_S = 10
+WAIT_S = 30
 
 
 class Loop:

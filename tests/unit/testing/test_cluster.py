@@ -1,11 +1,17 @@
 """What a user's tests rely on: up in a moment, really a broker, and nothing left behind."""
 
+import socket
+import sys
 import threading
 import time
 from pathlib import Path
 
+import pytest
+
 from rocketeer import Message, Producer
+from rocketeer.config.ports import free_ports
 from rocketeer.testing import Cluster, cluster
+from support.consuming import until_sync
 
 
 def test_a_message_can_be_sent_to_it_and_it_survives_a_restart(tmp_path: Path) -> None:
@@ -18,6 +24,19 @@ def test_a_message_can_be_sent_to_it_and_it_survives_a_restart(tmp_path: Path) -
             queue = producer.queues("T")[0]
             offsets = {producer.send(Message("T", b"n"), queue=queue).queue_offset for _ in range(3)}
         assert max(offsets) in (2, 3), "the first message may have gone to this queue"
+
+
+def test_a_port_that_somebody_takes_first_is_not_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = set(threading.enumerate())
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        nameserver, broker = free_ports()
+        choices = iter([(port, broker), (nameserver, port), (nameserver, broker)])
+        monkeypatch.setattr(sys.modules[Cluster.__module__], "free_ports", lambda: next(choices))
+        with cluster() as running, Producer("G", nameserver=running.nameserver) as producer:
+            assert (running.nameserver, running.broker) == (f"127.0.0.1:{nameserver}", f"127.0.0.1:{broker}")
+            assert producer.send(Message("T", b"x")).ok
+    until_sync(lambda: set(threading.enumerate()) <= before, "nothing is left of the first tries")
 
 
 def test_the_fixture_is_found_by_itself(rocketeer_cluster: Cluster) -> None:

@@ -10,7 +10,7 @@ from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from rocketeer.bench.clients.job import BATCH, Figures, Job, Stopwatch
+from rocketeer.bench.clients.job import BATCH, Figures, Job, Stopwatch, repeat, repeat_in_threads
 from rocketeer.bench.clients.ours import Arrivals
 
 PACKAGE = "rocketmq"
@@ -51,36 +51,12 @@ def _messages(job: Job) -> Any:
 
 def sync(job: Job) -> Figures:
     producer, make = _producer(job), _messages(job)
-    watch = Stopwatch(job)
-    for number in itertools.count(1):
-        began_s = time.perf_counter()
-        producer.send_sync(make(number))
-        if watch.lap(began_s, time.perf_counter(), number):
-            return watch.figures(number)
-    raise AssertionError("itertools.count ended")
+    return repeat(job, lambda number: producer.send_sync(make(number)))
 
 
 def threads(job: Job) -> Figures:
     producer, make = _producer(job), _messages(job)
-    numbers = itertools.count(1)
-    watch = Stopwatch(job)
-    sent = [0] * job.at_once
-
-    def send(slot: int) -> None:
-        while True:
-            number = next(numbers)
-            began_s = time.perf_counter()
-            producer.send_sync(make(number))
-            sent[slot] += 1
-            if watch.lap(began_s, time.perf_counter(), number):
-                return
-
-    running = [threading.Thread(target=send, args=(slot,)) for slot in range(job.at_once)]
-    for thread in running:
-        thread.start()
-    for thread in running:
-        thread.join()
-    return watch.figures(sum(sent))
+    return repeat_in_threads(job, lambda number: producer.send_sync(make(number)))
 
 
 def concurrent(job: Job) -> Figures:
@@ -116,24 +92,16 @@ def concurrent(job: Job) -> Figures:
 
 def oneway(job: Job) -> Figures:
     producer, make = _producer(job), _messages(job)
-    watch = Stopwatch(job)
-    for number in itertools.count(1):
-        began_s = time.perf_counter()
-        producer.send_oneway(make(number))
-        if watch.lap(began_s, time.perf_counter(), number):
-            return watch.figures(number)
-    raise AssertionError("itertools.count ended")
+    return repeat(job, lambda number: producer.send_oneway(make(number)))
 
 
 def batch(job: Job) -> Figures:
     producer, make = _producer(job), _messages(job)
-    watch = Stopwatch(job)
-    for number in itertools.count(1):
-        began_s = time.perf_counter()
+
+    def send(number: int) -> None:
         producer.send_batch([make(f"{number}-{each}") for each in range(BATCH)])
-        if watch.lap(began_s, time.perf_counter(), number * BATCH):
-            return watch.figures(number * BATCH)
-    raise AssertionError("itertools.count ended")
+
+    return repeat(job, send, BATCH)
 
 
 def push(job: Job, timeout_s: float = 120) -> Figures:

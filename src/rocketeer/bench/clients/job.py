@@ -1,6 +1,12 @@
-"""What a client process is asked to do, and what it reports: JSON on its command line, one JSON line on stdout."""
+"""What a client process is asked to do, and what it reports: JSON on its command line, one JSON line on stdout.
 
+In between: the stopwatch, and the loops that both libraries are measured in.
+"""
+
+import itertools
+import threading
 import time
+from collections.abc import Callable
 from typing import Final, Literal
 
 import msgspec
@@ -81,3 +87,37 @@ class Stopwatch:
             p50_us=latencies.percentile_us(0.5),
             p99_us=latencies.percentile_us(0.99),
         )
+
+
+def repeat(job: Job, send: Callable[[int], object], each: int = 1) -> Figures:
+    """One thread, one call at a time; each call sends so many messages and is given its number."""
+    watch = Stopwatch(job)
+    for number in itertools.count(1):
+        began_s = time.perf_counter()
+        send(number)
+        if watch.lap(began_s, time.perf_counter(), number * each):
+            return watch.figures(number * each)
+    raise AssertionError("itertools.count ended")
+
+
+def repeat_in_threads(job: Job, send: Callable[[int], object]) -> Figures:
+    """As many threads as sends at once."""
+    numbers = itertools.count(1)  # next() on it is atomic, whatever thread calls
+    watch = Stopwatch(job)
+    sent = [0] * job.at_once
+
+    def run(slot: int) -> None:
+        while True:
+            number = next(numbers)
+            began_s = time.perf_counter()
+            send(number)
+            sent[slot] += 1
+            if watch.lap(began_s, time.perf_counter(), number):
+                return
+
+    running = [threading.Thread(target=run, args=(slot,)) for slot in range(job.at_once)]
+    for thread in running:
+        thread.start()
+    for thread in running:
+        thread.join()
+    return watch.figures(sum(sent))

@@ -6,7 +6,7 @@ import threading
 import time
 
 from rocketeer import Message, Producer, PushConsumer, aio
-from rocketeer.bench.clients.job import BATCH, Figures, Job, Stopwatch
+from rocketeer.bench.clients.job import BATCH, Figures, Job, Stopwatch, repeat, repeat_in_threads
 from rocketeer.model.subscription import ConsumeFromWhere
 
 
@@ -14,38 +14,16 @@ def sync(job: Job) -> Figures:
     """One thread, one send at a time."""
     body = b"x" * job.body_bytes
     with Producer(job.group, nameserver=job.namesrv) as producer:
-        watch = Stopwatch(job)
-        for number in itertools.count(1):
-            began_s = time.perf_counter()
-            producer.send(Message(job.topic, body, keys=f"k{number}"))
-            if watch.lap(began_s, time.perf_counter(), number):
-                return watch.figures(number)
-    raise AssertionError("itertools.count ended")
+        return repeat(job, lambda number: producer.send(Message(job.topic, body, keys=f"k{number}")))
 
 
 def threads(job: Job) -> Figures:
     """As many threads as sends at once, one producer."""
     body = b"x" * job.body_bytes
-    numbers = itertools.count(1)
     with Producer(job.group, nameserver=job.namesrv) as producer:
-        watch = Stopwatch(job)
-        sent = [0] * job.at_once
-
-        def send(slot: int) -> None:
-            while True:
-                number = next(numbers)
-                began_s = time.perf_counter()
-                producer.send(Message(job.topic, body, keys=f"k{number}"))
-                sent[slot] += 1
-                if watch.lap(began_s, time.perf_counter(), number):
-                    return
-
-        running = [threading.Thread(target=send, args=(slot,)) for slot in range(job.at_once)]
-        for thread in running:
-            thread.start()
-        for thread in running:
-            thread.join()
-        return watch.figures(sum(sent))
+        return repeat_in_threads(
+            job, lambda number: producer.send(Message(job.topic, body, keys=f"k{number}"))
+        )
 
 
 def concurrent(job: Job) -> Figures:
@@ -76,26 +54,18 @@ def oneway(job: Job) -> Figures:
     """One thread; nobody answers, so the broker's queues tell what arrived."""
     body = b"x" * job.body_bytes
     with Producer(job.group, nameserver=job.namesrv) as producer:
-        watch = Stopwatch(job)
-        for number in itertools.count(1):
-            began_s = time.perf_counter()
-            producer.send_oneway(Message(job.topic, body, keys=f"k{number}"))
-            if watch.lap(began_s, time.perf_counter(), number):
-                return watch.figures(number)
-    raise AssertionError("itertools.count ended")
+        return repeat(job, lambda number: producer.send_oneway(Message(job.topic, body, keys=f"k{number}")))
 
 
 def batch(job: Job) -> Figures:
     """One thread, lists of 32."""
     body = b"x" * job.body_bytes
+
+    def send(number: int) -> None:
+        producer.send([Message(job.topic, body, keys=f"k{number}-{each}") for each in range(BATCH)])
+
     with Producer(job.group, nameserver=job.namesrv) as producer:
-        watch = Stopwatch(job)
-        for number in itertools.count(1):
-            began_s = time.perf_counter()
-            producer.send([Message(job.topic, body, keys=f"k{number}-{each}") for each in range(BATCH)])
-            if watch.lap(began_s, time.perf_counter(), number * BATCH):
-                return watch.figures(number * BATCH)
-    raise AssertionError("itertools.count ended")
+        return repeat(job, send, BATCH)
 
 
 class Arrivals:

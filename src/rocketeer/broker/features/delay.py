@@ -166,17 +166,7 @@ def _put_back(message: StoredMessage, writer: Writer) -> bool:
         log.error("delayed message without a target dropped log_offset=%d", message.log_offset)
         return True
     outcome: list[Put] = []
-    due = PendingMessage(
-        topic=topic,
-        queue_id=int(queue),
-        flag=message.flag,
-        sys_flag=message.sys_flag,
-        born_ms=message.born_ms,
-        born_host=message.born_host,
-        body=message.body,
-        properties=message.properties,
-        reconsume_times=message.reconsume_times,
-    )
+    due = message.pending(topic, int(queue), message.properties)
     writer.put(due, outcome.append, wait=False, as_it_is=True)
     (put,) = outcome
     if put.code == ResponseCode.MESSAGE_ILLEGAL:

@@ -122,17 +122,10 @@ def again(message: StoredMessage, target: TopicConfig, level: int) -> PendingMes
     properties.setdefault(ORIGIN_MESSAGE_ID, message.offset_msg_id)
     properties[WAIT] = "false"
     properties[DELAY] = str(level)
-    return PendingMessage(
-        topic=target.name,
-        queue_id=random.randrange(max(1, target.write_queues)),
-        flag=message.flag,
-        sys_flag=message.sys_flag,
-        born_ms=message.born_ms,
-        born_host=message.born_host,
-        body=message.body,
-        properties=encode_properties(properties),
-        reconsume_times=message.reconsume_times + 1,
-    )
+    queue_id = random.randrange(max(1, target.write_queues))
+    pending = message.pending(target.name, queue_id, encode_properties(properties))
+    pending.reconsume_times += 1
+    return pending
 
 
 def retry_feature(send_back: SendBack) -> Feature:

@@ -154,17 +154,7 @@ def question(half: StoredMessage, copy: DispatchEntry) -> bytes:
 
 
 def _copy(message: StoredMessage, topic: str, properties: bytes) -> PendingMessage:
-    return PendingMessage(
-        topic=topic,
-        queue_id=QUEUE_ID,
-        flag=message.flag,
-        sys_flag=message.sys_flag,
-        born_ms=message.born_ms,
-        born_host=message.born_host,
-        body=message.body,
-        properties=properties,
-        reconsume_times=message.reconsume_times,
-    )
+    return message.pending(topic, QUEUE_ID, properties)
 
 
 # --- what a half says of itself -----------------------------------------------------------------
@@ -187,14 +177,6 @@ def immunity_ms(properties: dict[str, str], usual_ms: int) -> int | None:
 def _number(text: str) -> int:
     body = text[1:] if text[:1] in ("-", "+") else text
     return int(text) if body.isascii() and body.isdigit() and len(body) < 19 else -1
-
-
-def is_copy(half: StoredMessage) -> bool:
-    """Whether it was appended anew, so that there was an earlier one."""
-    return (
-        find_property(half.properties, TRANSACTION_CHECK_TIMES.encode()) is not None
-        or find_property(half.properties, TRAN_PREPARED_QUEUE_OFFSET.encode()) is not None
-    )
 
 
 def identity(message: StoredMessage) -> int:

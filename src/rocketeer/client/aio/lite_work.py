@@ -20,7 +20,6 @@ from rocketeer.client.core.allocate import Strategy
 from rocketeer.client.core.config import ConsumerConfig
 from rocketeer.client.core.flow import Limits
 from rocketeer.client.core.lending import Lent, Loan, lend
-from rocketeer.client.core.offsets import OffsetFile
 from rocketeer.client.core.process_queue import ProcessQueue
 from rocketeer.client.core.rebalance import Change
 from rocketeer.client.core.received import ReceivedMessage
@@ -29,7 +28,6 @@ from rocketeer.client.plans.pull import PullSettings
 from rocketeer.client.plans.reading import Reading
 from rocketeer.errors import NoRoute
 from rocketeer.model.queue import MessageQueue
-from rocketeer.model.subscription import MessageModel
 
 STORE_S: Final = 2.0
 _PAUSED: Final = Limits(-1, -1, None)  # so nothing at all fits: every queue holds at least 0
@@ -57,10 +55,7 @@ class LiteWork:
         self._auto_commit = auto_commit
         cluster = Cluster(instance.routes, instance.nameservers, config.call_timeout_s)
         self.reading = Reading(config, cluster)
-        broadcasting = config.message_model is MessageModel.BROADCASTING
-        file = OffsetFile.at(instance.client_id, config.full_group, offset_folder) if broadcasting else None
-        now_ms = instance.clock.now_ms()
-        self._offsets = OffsetKeeper(instance.driver, cluster, config, now_ms=now_ms, file=file)
+        self._offsets = OffsetKeeper.of(instance, cluster, config, offset_folder)
         self.holdings = Holdings(config.full_group, self._offsets, lambda: self._rebalancer.soon())
         self._puller = Puller(
             instance,

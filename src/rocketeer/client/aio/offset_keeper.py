@@ -5,9 +5,11 @@ On the broker for a group that shares its queues; in a file for broadcasting, wh
 
 import asyncio
 import logging
+from pathlib import Path
 from typing import Final
 
 from rocketeer.client.aio.drivers import AsyncDriver
+from rocketeer.client.aio.instance import ClientInstance
 from rocketeer.client.core.config import ConsumerConfig
 from rocketeer.client.core.consumer_rules import parse_timestamp
 from rocketeer.client.core.offsets import OffsetFile, OffsetTable, merged
@@ -15,6 +17,7 @@ from rocketeer.client.plans.brokers import Cluster
 from rocketeer.client.plans.offsets import commit_offset, first_offset, start_offset
 from rocketeer.errors import RocketeerError
 from rocketeer.model.queue import MessageQueue
+from rocketeer.model.subscription import MessageModel
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +47,15 @@ class OffsetKeeper:
         self._file = file
         self._in_file: dict[MessageQueue, int] = file.load() if file else {}
         self._storing = asyncio.Lock()
+
+    @classmethod
+    def of(
+        cls, instance: ClientInstance, cluster: Cluster, config: ConsumerConfig, folder: Path | None
+    ) -> "OffsetKeeper":
+        """For a consumer that starts now; `folder` is where a broadcasting one keeps its file."""
+        broadcasting = config.message_model is MessageModel.BROADCASTING
+        file = OffsetFile.at(instance.client_id, config.full_group, folder) if broadcasting else None
+        return cls(instance.driver, cluster, config, now_ms=instance.clock.now_ms(), file=file)
 
     async def start_of(self, queue: MessageQueue) -> int:
         """Where to begin with a queue that was assigned; raises when its broker does not say."""

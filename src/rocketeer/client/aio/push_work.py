@@ -23,7 +23,6 @@ from rocketeer.client.core.allocate import Strategy
 from rocketeer.client.core.config import ConsumerConfig
 from rocketeer.client.core.flow import Limits
 from rocketeer.client.core.hooks import ConsumeHook
-from rocketeer.client.core.offsets import OffsetFile
 from rocketeer.client.core.process_queue import ProcessQueue
 from rocketeer.client.plans.brokers import Cluster
 from rocketeer.client.plans.pull import PullSettings
@@ -75,9 +74,7 @@ class PushWork:
         self._is_ordered = ordered is not None
         cluster = Cluster(instance.routes, instance.nameservers, config.call_timeout_s)
         broadcasting = config.message_model is MessageModel.BROADCASTING
-        file = OffsetFile.at(instance.client_id, config.full_group, offset_folder) if broadcasting else None
-        now_ms = instance.clock.now_ms()
-        self.offsets = OffsetKeeper(instance.driver, cluster, config, now_ms=now_ms, file=file)
+        self.offsets = OffsetKeeper.of(instance, cluster, config, offset_folder)
         self.holdings = Holdings(config.full_group, self.offsets, lambda: self._rebalancer.soon())
         desk = Desk(config, instance, cluster, self.offsets, listeners, lambda held: self._puller.room(held))
         self._service: Concurrently | Orderly

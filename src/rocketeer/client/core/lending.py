@@ -55,7 +55,3 @@ class Loan:
         last, self._last = self._last, None
         if last is not None and not last.held.dropped:
             self.done[last.held.queue] = last.after
-
-    def forgive(self) -> None:
-        """The last message was not consumed."""
-        self._last = None

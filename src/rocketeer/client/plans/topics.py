@@ -5,7 +5,6 @@ from rocketeer.client.plans.replies import ask
 from rocketeer.model.topic import AUTO_CREATE_TOPIC, TopicConfig
 from rocketeer.protocol.codes import RequestCode
 from rocketeer.protocol.command import request
-from rocketeer.protocol.headers.nameserver import DeleteTopicInNamesrvHeader
 from rocketeer.protocol.headers.topics import CreateTopicHeader, DeleteTopicHeader
 
 
@@ -27,9 +26,3 @@ def put_topic(address: str, topic: TopicConfig, timeout_s: float) -> Plan[None]:
 def delete_topic(address: str, topic: str, timeout_s: float) -> Plan[None]:
     """Delete the topic and its messages on the broker at the address."""
     yield from ask(address, request(RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicHeader(topic)), timeout_s)
-
-
-def forget_topic(nameserver: str, topic: str, timeout_s: float) -> Plan[None]:
-    """Have one name server forget the topic; brokers that still have it register it again."""
-    header = DeleteTopicInNamesrvHeader(topic)
-    yield from ask(nameserver, request(RequestCode.DELETE_TOPIC_IN_NAMESRV, header), timeout_s)

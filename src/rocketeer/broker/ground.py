@@ -1,0 +1,76 @@
+"""What a broker's features stand on: store, tables, clients, name servers. `assemble.py` makes it first."""
+
+import asyncio
+from collections.abc import Callable
+
+from rocketeer.broker.clients import ClientTable
+from rocketeer.broker.features.filtering import Filtering
+from rocketeer.broker.filter_data import FilterTable
+from rocketeer.broker.groups import GroupTable
+from rocketeer.broker.handlers.clients import ClientService
+from rocketeer.broker.offsets import ConsumerOffsets
+from rocketeer.broker.registration import BrokerIdentity, Registration
+from rocketeer.broker.topics import TopicTable
+from rocketeer.clock import Clock
+from rocketeer.config import BrokerConfig, ServerConfig, StoreConfig
+from rocketeer.filter.bloom import BloomFilter
+from rocketeer.record.entry import DispatchEntry
+from rocketeer.record.hosts import encode_host
+from rocketeer.remoting.client import RemotingClient
+from rocketeer.remoting.connection import address_text
+from rocketeer.remoting.server import Connection
+from rocketeer.store.message_store import MessageStore
+
+
+class Ground:
+    """Nothing is opened yet and nothing runs: that is the business of a `Life`."""
+
+    def __init__(self, broker: BrokerConfig, store: StoreConfig, server: ServerConfig, clock: Clock) -> None:
+        loop = asyncio.get_running_loop()
+        host = broker.host.strip("[]")
+
+        def post(run: Callable[[], None]) -> None:
+            loop.call_soon_threadsafe(run)
+
+        self.clock = clock
+        self.store_host = encode_host(host, server.listen_port)
+        self.store = MessageStore(store, clock=clock, store_host=self.store_host, post=post)
+        self.topics = TopicTable(broker, clock)
+        self.groups = GroupTable(broker, clock)
+        self.offsets = ConsumerOffsets()
+        self.clients: ClientTable[Connection] = ClientTable()
+        self.filtering = Filtering(
+            FilterTable(
+                BloomFilter(broker.filter_error_percent, broker.filter_consumers),
+                clock,
+                keep_dead_ms=broker.filter_keep_dead_ms,
+            ),
+            enabled=broker.property_filter_enable,
+            retries=broker.filter_retry_enable,
+        )
+        self.filter_bits: Callable[[DispatchEntry], bytes] | None = None
+        if broker.filter_bitmap_enable:
+            self.filter_bits = lambda entry: self.filtering.bits_of(entry, self.store.log)
+        self.client_service = ClientService(
+            self.clients,
+            check_expression=self.filtering.check,
+            groups=self.groups,
+            topics=self.topics,
+            clock=clock,
+            notices_enabled=broker.notify_consumer_ids_changed_enable,
+        )
+        self.client_service.on_consumer.append(self.filtering.consumer_seen)
+        self.clients.on_gone.append(self.filtering.table.unregister)
+        self.remoting = RemotingClient(on_close=lambda address: self.registration.connection_lost(address))
+        self.registration = Registration(
+            broker,
+            BrokerIdentity(
+                cluster=broker.cluster_name,
+                broker_name=broker.broker_name,
+                broker_id=broker.broker_id,
+                address=address_text((host, server.listen_port)),
+                ha_address=address_text((broker.ha_host.strip("[]"), store.ha_port)),
+            ),
+            client=self.remoting,
+            topics=self.topics,
+        )

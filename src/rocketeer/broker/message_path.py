@@ -1,0 +1,119 @@
+"""The way messages go, in and out: `assemble.py` makes it from the ground and from what the features add."""
+
+import asyncio
+from collections.abc import Sequence
+
+from rocketeer.broker.fast_path import FastPath
+from rocketeer.broker.feature import Feature, Periodic
+from rocketeer.broker.features.offset_moved import OffsetMovedEvents
+from rocketeer.broker.features.reply import Replies, reply_feature
+from rocketeer.broker.ground import Ground
+from rocketeer.broker.handlers.pull import PullHandler
+from rocketeer.broker.handlers.query import QueryHandler
+from rocketeer.broker.handlers.send import SendHandler
+from rocketeer.broker.holds import HeldPulls
+from rocketeer.broker.plain_properties import PlainParser
+from rocketeer.broker.pull import PullService
+from rocketeer.broker.send import SendRules, SendService
+from rocketeer.broker.writer import Writer
+from rocketeer.config import BrokerConfig, StoreConfig
+from rocketeer.model.topic import Perm
+from rocketeer.remoting.server import Router
+
+HOLD_TICK_S = 0.05
+
+
+class MessagePath:
+    """Sends, pulls and queries; `features` are two more, which need the path itself."""
+
+    def __init__(
+        self, ground: Ground, broker: BrokerConfig, store: StoreConfig, features: Sequence[Feature]
+    ) -> None:
+        clock = ground.clock
+        self._ground = ground
+        self._writable = bool(broker.permission & Perm.WRITE)
+        self._plain = PlainParser(broker.cluster_name, [name for each in features for name in each.claims])
+        self.writer = Writer(
+            ground.store,
+            resends=[examine for feature in features for examine in feature.resends],
+            rewrites=[rewrite for feature in features for rewrite in feature.rewrites],
+            durability=[durable for feature in features for durable in feature.durability],
+            clock=clock,
+            message_bytes_max=store.message_bytes_max,
+        )
+        service = SendService(
+            SendRules(broker.cluster_name, broker.host, broker.permission, store.message_bytes_max),
+            topics=ground.topics,
+            groups=ground.groups,
+            writer=self.writer,
+            plain=self._plain,
+        )
+        self._sends = SendHandler(
+            service,
+            store_host=ground.store_host,
+            region=broker.region_id,
+            trace_on=broker.trace_on,
+            fields=[field for feature in features for field in feature.reply_fields],
+        )
+        self.holds = HeldPulls(asyncio.get_running_loop().call_soon)
+        ground.store.listeners.append((self.holds.waiting, self.holds.arrived))
+        events = OffsetMovedEvents(
+            writer=lambda: self.writer,
+            clock=clock,
+            broker_name=broker.broker_name,
+            store_host=ground.store_host,
+        )
+        self._pulls = PullHandler(
+            PullService(
+                ground.store,
+                topics=ground.topics,
+                groups=ground.groups,
+                clients=ground.clients,
+                filters=ground.filtering,
+                broker_ip=broker.host,
+                broker_perm=broker.permission,
+            ),
+            holds=self.holds,
+            offsets=ground.offsets,
+            clock=clock,
+            offset_moved=events.record,
+            long_polling=broker.long_polling_enable,
+            short_polling_ms=broker.short_polling_ms,
+            broker_id=broker.broker_id,
+        )
+        queries = QueryHandler(ground.store, unique_key_count_max=store.query_count_max)
+        self.features = (
+            Feature(
+                "messages",
+                handlers={**self._sends.handlers(), **self._pulls.handlers(), **queries.handlers()},
+                services=(
+                    Periodic("end held pulls", HOLD_TICK_S, lambda: self.holds.expire(clock.monotonic_s())),
+                ),
+            ),
+            reply_feature(
+                Replies(
+                    ground.clients,
+                    admit=service.admit,
+                    writer=lambda: self.writer,
+                    clock=clock,
+                    store_host=ground.store_host,
+                    reply_ext=self._sends.ext,
+                    stored=broker.store_reply_enable,
+                )
+            ),
+        )
+
+    def fast(self, router: Router) -> FastPath:
+        """The short way for plain sends and pulls; all else goes to the router."""
+        return FastPath(
+            router,
+            topics=self._ground.topics,
+            store=self._ground.store,
+            store_host=self._ground.store_host,
+            writer=self.writer,
+            plain=self._plain,
+            pulls=self._pulls,
+            reply_ext=self._sends.ext,
+            clock=self._ground.clock,
+            broker_writable=self._writable,
+        )

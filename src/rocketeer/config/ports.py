@@ -1,0 +1,32 @@
+"""Ports for servers that only this machine talks to: benchmarks, clusters of tests."""
+
+import contextlib
+import random
+import socket
+
+from rocketeer.errors import ConfigError
+
+HOST = "127.0.0.1"
+# Below the range the kernel hands out by itself: there a client that calls a stopped server may be given the
+# server's own port to call from, and then talks to itself, or keeps the server from starting again.
+LOWEST, HIGHEST = 12_000, 30_000
+_dice = random.SystemRandom()  # whoever seeds `random` must not have all processes try the same ports
+
+
+def free_ports() -> tuple[int, int]:
+    """A port for a name server and one for a broker whose neighbours (VIP = -2, HA = +1) are free too.
+
+    Nobody keeps them: whoever opens them must be ready for PortInUse, and ask again.
+    """
+    for _ in range(100):
+        base = _dice.randrange(LOWEST, HIGHEST, 8)
+        with contextlib.ExitStack() as held:
+            try:
+                for port in (base, base + 2, base + 4, base + 5):
+                    probe = held.enter_context(socket.socket())
+                    probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                    probe.bind((HOST, port))
+            except OSError:
+                continue
+        return base, base + 4
+    raise ConfigError(f"no free ports between {LOWEST} and {HIGHEST}")

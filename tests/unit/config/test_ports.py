@@ -1,0 +1,30 @@
+"""Ports for servers of tests and benchmarks: nobody has them, and nobody is given them by the kernel."""
+
+import socket
+
+import pytest
+
+from rocketeer.config import ports
+from rocketeer.errors import ConfigError
+
+
+class Dice:
+    def __init__(self, *bases: int) -> None:
+        self._bases = list(bases)
+
+    def randrange(self, *_: int) -> int:
+        return self._bases.pop(0) if len(self._bases) > 1 else self._bases[0]
+
+
+@pytest.mark.parametrize("neighbour", [0, 2, 4, 5], ids=["name server", "VIP", "broker", "HA"])
+def test_a_place_where_somebody_listens_is_passed_over(
+    monkeypatch: pytest.MonkeyPatch, neighbour: int
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        base = taken.getsockname()[1] - neighbour
+        free, _ = ports.free_ports()
+        monkeypatch.setattr(ports, "_dice", Dice(base, free))
+        assert ports.free_ports() == (free, free + 4)
+        monkeypatch.setattr(ports, "_dice", Dice(base))
+        with pytest.raises(ConfigError, match="no free ports"):
+            ports.free_ports()
