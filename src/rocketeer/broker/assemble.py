@@ -5,7 +5,7 @@ ground (store, tables, clients) -> features, in the order they apply in -> the p
 
 from collections.abc import Awaitable, Callable
 
-from rocketeer.broker.feature import Feature, Periodic
+from rocketeer.broker.feature import Feature, Periodic, Rest
 from rocketeer.broker.features.delay import delay_feature
 from rocketeer.broker.features.disk import disk_durability
 from rocketeer.broker.features.filtering import filtering_feature
@@ -36,6 +36,7 @@ from rocketeer.record.delay_levels import DelayLevels
 from rocketeer.remoting.server import Connection, Handler, RemotingServer, Router, SocketSizes
 
 STORE_TICK_S = 0.005
+STORE_REST_S = 0.05
 
 
 class Broker:
@@ -112,7 +113,7 @@ def _assemble(broker: BrokerConfig, store: StoreConfig, server: ServerConfig, cl
         watchdog=watchdog,
         services=Services(
             [
-                Periodic("store", STORE_TICK_S, ground.store.tick),
+                Periodic("store", STORE_TICK_S, ground.store.tick, Rest(ground.store.is_idle, STORE_REST_S)),
                 Periodic("tables", broker.flush_consumer_offset_ms / 1000, tables.save_changed),
                 Periodic("watchdog", CHECK_S, watchdog.beat),
                 *(service for feature in features for service in feature.services),

@@ -65,6 +65,16 @@ class Table(Protocol):
         ...
 
 
+class Rest:
+    """A service with nothing to do runs more seldom, so that an idle broker costs next to nothing."""
+
+    def __init__(self, is_idle: Callable[[], bool], interval_s: float) -> None:
+        self.is_idle = is_idle
+        self.interval_s = interval_s
+        self.wake: Callable[[], None] = lambda: None
+        """Ends a rest: what came cannot wait until it is over. `Services` puts it here."""
+
+
 @dataclass(frozen=True)
 class Periodic:
     """A service: `run` is called on the loop every `interval_s`; an exception is logged and does not stop it."""
@@ -72,6 +82,7 @@ class Periodic:
     name: str
     interval_s: float
     run: Callable[[], Awaitable[None] | None]
+    rest: Rest | None = None
 
 
 @dataclass(frozen=True)

@@ -31,10 +31,23 @@ class _Beat:
         self._stopped = False
         self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
+        self._resting = False
+        if service.rest is not None:
+            service.rest.wake = self._wake
 
     def start(self) -> None:
-        loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(self._service.interval_s, self._fire)
+        rest = self._service.rest
+        self._resting = rest is not None and rest.is_idle()
+        self._wait(rest.interval_s if rest is not None and self._resting else self._service.interval_s)
+
+    def _wait(self, interval_s: float) -> None:
+        self._timer = asyncio.get_running_loop().call_later(interval_s, self._fire)
+
+    def _wake(self) -> None:
+        if self._resting and self._timer is not None and not self._stopped:
+            self._resting = False
+            self._timer.cancel()
+            self._wait(self._service.interval_s)
 
     async def stop(self) -> None:
         self._stopped = True

@@ -92,6 +92,11 @@ class Checkpointer:
             self._saving.result()
         self._save_all()
 
+    @property
+    def is_working(self) -> bool:
+        """Is a round under way?"""
+        return self._round is not None or self._saving is not None
+
     def tick(self) -> None:
         if self._saving is not None:
             if not self._saving.done():

@@ -70,6 +70,7 @@ class MessageStore:
         self._levels = levels = DelayLevels.parse(config.delay_levels)
         self._refusals: dict[str, StoreRefused] = {}
         self._index_paused_s = 0.0
+        self._ticked_end = -1
         self._is_open = False
 
         synchronous = config.flush_mode is FlushMode.SYNC_FLUSH
@@ -230,6 +231,12 @@ class MessageStore:
             self._fill_index(self.index)
         self._checkpointer.tick()
         self._cleaner.tick()
+
+    def is_idle(self) -> bool:
+        """True when the log has not grown since the last time, and nothing waits for a tick."""
+        end, self._ticked_end = self._ticked_end, self.log.max_offset
+        waits = self.index is not None and self.index.pending_count
+        return end == self.log.max_offset and not waits and not self._checkpointer.is_working
 
     def _fill_index(self, index: Index) -> None:
         now_s = self._clock.monotonic_s()

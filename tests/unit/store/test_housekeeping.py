@@ -37,6 +37,21 @@ def age_files(store: MessageStore, clock: ManualClock) -> None:
         os.utime(segment.path, ns=(0, clock.now_ms() * 1_000_000))
 
 
+def test_a_store_is_idle_when_all_it_took_is_put_away(tmp_path: Path) -> None:
+    clock = ManualClock()
+    store = make_store(tmp_path, clock)
+    store.open()
+    store.is_idle()
+    assert store.is_idle()
+    store.append(message(keys="k"))
+    assert not store.is_idle(), "the log has grown"
+    assert not store.is_idle(), "its key is not in the index yet"
+    tick_until(store, clock, store.is_idle)
+    store.append(message())
+    assert not store.is_idle()
+    store.close()
+
+
 # --- checkpoints ----------------------------------------------------------------------------------
 
 

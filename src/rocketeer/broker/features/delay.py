@@ -12,7 +12,7 @@ from typing import Protocol
 
 from rocketeer.broker.delay_offsets import DelayOffsets
 from rocketeer.broker.delay_recovery import DelayRecovery
-from rocketeer.broker.feature import Feature, Periodic, Replay
+from rocketeer.broker.feature import Feature, Periodic, Replay, Rest
 from rocketeer.broker.features.delay_roll import DelayRoll
 from rocketeer.broker.writer import Put, Writer
 from rocketeer.clock import Clock
@@ -34,6 +34,7 @@ from rocketeer.record.properties import (
 log = logging.getLogger(__name__)
 
 TICK_S = 0.02
+REST_S = 0.2  # while nothing waits; the shortest level is a second
 MESSAGES_PER_TICK = 256
 """Bounds one slice of delivery, so that a burst of due messages does not hold up the loop."""
 
@@ -187,7 +188,14 @@ def delay_feature(
         "delay",
         claims=(DELAY,),
         rewrites=(service.rewrite,),
-        services=(Periodic("deliver delayed messages", TICK_S, lambda: service.deliver(writer())),),
+        services=(
+            Periodic(
+                "deliver delayed messages",
+                TICK_S,
+                lambda: service.deliver(writer()),
+                Rest(lambda: service.oldest_needed() is None, REST_S),
+            ),
+        ),
         replays=(Replay(recovery.since, recovery.see, recovery.finish),),
         state=(service.offsets,),
         needs=(service.oldest_needed,),

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final
 
-from rocketeer.broker.feature import Feature, Periodic, Replay
+from rocketeer.broker.feature import Feature, Periodic, Replay, Rest
 from rocketeer.broker.timing.admission import CLAIMS, TimerAdmission, TimerRules
 from rocketeer.broker.timing.delivery import TimerDelivery, TimerLog
 from rocketeer.broker.timing.recall import Recall, RecallRules
@@ -27,6 +27,7 @@ from rocketeer.record.entry import DispatchEntry
 log = logging.getLogger(__name__)
 
 TICK_S: Final = 0.01
+REST_S: Final = 0.2
 FLUSH_WAIT_S: Final = 0.05
 SNAPSHOT_SHARE: Final = 4
 """A snapshot is written when a fourth of the timers began or ended since the last: many are not written for few."""
@@ -119,10 +120,14 @@ def timer_feature(
     delivery = timers.delivery
     recall = Recall(recall_rules, timers=delivery, topics=topics, store=store, clock=clock)
 
+    rest = Rest(lambda: not len(delivery.wheel), REST_S)
+
     def ensure_topic(entry: DispatchEntry) -> None:
         """Like 5.x, but not before there is a timer: brokers without any look like 4.9's."""
-        if entry.topic == TIMER_TOPIC and topics.get(TIMER_TOPIC) is None:
-            topics.create_in_send_back(TIMER_TOPIC, 1)
+        if entry.topic == TIMER_TOPIC:
+            rest.wake()
+            if topics.get(TIMER_TOPIC) is None:
+                topics.create_in_send_back(TIMER_TOPIC, 1)
 
     return Feature(
         "timer",
@@ -132,7 +137,7 @@ def timer_feature(
         dispatchers=(delivery.stored, ensure_topic),
         replays=(Replay(timers.since, timers.see, timers.finish),),
         services=(
-            Periodic("deliver timed messages", TICK_S, timers.run),
+            Periodic("deliver timed messages", TICK_S, timers.run, rest),
             Periodic("note timers on disk", flush_ms / 1000, timers.note_on_disk),
         ),
         needs=(delivery.oldest,),

@@ -1,0 +1,107 @@
+"""Periodic services: they go on whatever happens, rest when there is nothing to do, and wake when told to."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from rocketeer.broker.feature import Periodic, Rest
+from rocketeer.broker.services import Services
+
+WAIT_S = 30
+LONG_S = 3600.0
+
+
+async def run_until(reached: asyncio.Event, *services: Periodic) -> None:
+    running = Services(services)
+    running.start()
+    try:
+        await asyncio.wait_for(reached.wait(), WAIT_S)
+    finally:
+        await running.stop()
+
+
+def counting(most: int, reached: asyncio.Event) -> tuple[list[int], Callable[[], None]]:
+    runs: list[int] = []
+
+    def run() -> None:
+        runs.append(len(runs))
+        if len(runs) == most:
+            reached.set()
+
+    return runs, run
+
+
+async def test_one_that_fails_is_logged_and_runs_again(caplog: pytest.LogCaptureFixture) -> None:
+    reached = asyncio.Event()
+    runs, run = counting(3, reached)
+
+    def failing() -> None:
+        run()
+        raise ValueError("no luck")
+
+    with caplog.at_level(logging.ERROR):
+        await run_until(reached, Periodic("unlucky", 0.001, failing))
+    assert len(runs) >= 3
+    assert "service failed name=unlucky" in caplog.text
+
+
+async def test_what_a_run_waits_for_ends_before_the_next_begins() -> None:
+    reached = asyncio.Event()
+    story: list[str] = []
+
+    def run() -> Awaitable[None]:
+        story.append("begin")
+
+        async def rest() -> None:
+            await asyncio.sleep(0.005)
+            story.append("end")
+            if len(story) >= 6:
+                reached.set()
+
+        return rest()
+
+    await run_until(reached, Periodic("slow", 0.0005, run))
+    assert story[:6] == ["begin", "end"] * 3
+
+
+async def test_an_idle_service_rests_until_it_is_woken() -> None:
+    """The rest is an hour: only `wake` can end it within the test."""
+    busy = True
+    reached, again = asyncio.Event(), asyncio.Event()
+    runs: list[bool] = []
+
+    def run() -> None:
+        nonlocal busy
+        runs.append(busy)
+        if len(runs) == 3:
+            busy = False
+            reached.set()
+        if len(runs) == 4:
+            again.set()
+
+    rest = Rest(lambda: not busy, LONG_S)
+    services = Services([Periodic("store", 0.001, run, rest)])
+    services.start()
+    await asyncio.wait_for(reached.wait(), WAIT_S)
+    rest.wake()
+    await asyncio.wait_for(again.wait(), WAIT_S)
+    await services.stop()
+    assert runs == [True, True, True, False]
+    rest.wake()
+    await asyncio.sleep(0.01)
+    assert len(runs) == 4, "a stopped service is not woken"
+
+
+async def test_waking_a_service_that_does_not_rest_changes_nothing() -> None:
+    reached = asyncio.Event()
+    runs, run = counting(5, reached)
+    rest = Rest(lambda: False, LONG_S)
+
+    def woken() -> None:
+        rest.wake()
+        run()
+
+    await run_until(reached, Periodic("busy", 0.001, woken, rest))
+    assert len(runs) == 5
