@@ -1,15 +1,11 @@
 """The same job on executors in processes of their own: local-cluster, a standalone master, Spark Connect."""
 
-import os
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from rocketeer.bench.servers import free_ports
-from rocketeer.spark.java import use_java
+from support.spark_clusters import EXECUTOR, run_driver, standalone_cluster
 from support.spark_sink import bodies
 
 from .conftest import SETTINGS, Broker
@@ -39,14 +35,11 @@ COUNT = 200
 
 
 def _run(master: str, broker: Broker, topic: str, folder: Path) -> None:
-    settings = {**SETTINGS, "spark.executor.memory": "512m", "spark.cores.max": "2"}
-    code = JOB.replace("{settings}", repr(settings))
+    code = JOB.replace("{settings}", repr({**SETTINGS, **EXECUTOR}))
     copy = broker.topic()
-    command = [sys.executable, "-c", code, master, broker.nameserver, topic, copy, str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=500, check=False)
-    assert f"BATCH {sum(range(COUNT))}" in done.stdout, done.stderr[-3000:]
-    assert f"STREAM {COUNT}" in done.stdout, done.stderr[-3000:]
-    assert done.returncode == 0, done.stderr[-3000:]
+    said = run_driver(code, master, broker.nameserver, topic, copy, str(folder))
+    assert f"BATCH {sum(range(COUNT))}" in said
+    assert f"STREAM {COUNT}" in said
     assert bodies(broker.cluster.broker, copy) == Counter(str(number).encode() for number in range(COUNT))
 
 
@@ -64,38 +57,8 @@ def test_executors_in_processes_of_their_own(broker: Broker, topic: str, tmp_pat
 def test_a_standalone_master_with_a_worker_from_the_installed_package(
     broker: Broker, topic: str, tmp_path: Path
 ) -> None:
-    import pyspark
-
-    home = Path(pyspark.__file__).parent
-    port, worker_port = free_ports()
-    use_java()
-    env = {
-        **os.environ,
-        "SPARK_HOME": str(home),
-        "PYSPARK_PYTHON": sys.executable,
-        "SPARK_LOCAL_IP": "127.0.0.1",
-    }
-    master = f"spark://127.0.0.1:{port}"
-    spark_class = str(home / "bin" / "spark-class")
-    log = open(tmp_path / "servers.log", "w")  # noqa: SIM115 - closed below, with the servers
-    servers = []
-    try:
-        for arguments in (
-            ["org.apache.spark.deploy.master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"],
-            ["org.apache.spark.deploy.worker.Worker", "--host", "127.0.0.1", "--port", str(worker_port), "--webui-port", "0",
-             "--cores", "2", "--memory", "1g", "--work-dir", str(tmp_path / "work"), master],
-        ):  # fmt: skip
-            servers.append(
-                subprocess.Popen(
-                    [spark_class, *arguments], env=env, stdout=log, stderr=log, start_new_session=True
-                )
-            )
+    with standalone_cluster(tmp_path, cores=2) as master:
         _run(master, broker, topic, tmp_path)
-    finally:
-        for server in servers:
-            os.killpg(server.pid, 9)
-            server.wait()
-        log.close()
 
 
 CONNECT = """
@@ -121,14 +84,9 @@ spark.stop()
 
 
 def test_a_spark_connect_session_reads_and_writes_too(broker: Broker, topic: str, tmp_path: Path) -> None:
-    use_java()
-    env = {**os.environ, "PYSPARK_PYTHON": sys.executable}
     copy = broker.topic()
-    arguments = [broker.nameserver, topic, copy, str(tmp_path / "checkpoint")]
-    command = [sys.executable, "-W", "ignore", "-c", CONNECT, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=500, check=False, env=env)
-    assert f"CONNECT {sum(range(COUNT))}" in done.stdout, done.stderr[-3000:]
-    assert f"FILTERED {COUNT // 4}" in done.stdout, done.stderr[-3000:]
-    assert done.returncode == 0, done.stderr[-3000:]
+    said = run_driver(CONNECT, broker.nameserver, topic, copy, str(tmp_path / "checkpoint"))
+    assert f"CONNECT {sum(range(COUNT))}" in said
+    assert f"FILTERED {COUNT // 4}" in said
     twice = Counter({str(number).encode(): 2 for number in range(COUNT)})
     assert bodies(broker.cluster.broker, copy) == twice, "a batch and a stream"

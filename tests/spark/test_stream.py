@@ -70,6 +70,27 @@ def test_a_restart_goes_on_at_the_checkpoint_in_limited_batches(
     assert sink.numbers() == list(range(80)), "each once"
 
 
+def test_a_first_batch_without_messages_is_one_after_which_the_least_is_waited_for(broker: Broker) -> None:
+    topic = broker.topic(1)
+    given = {
+        "nameserver": broker.nameserver,
+        "subscribe": topic,
+        "minOffsetsPerTrigger": "4",
+        "pollInterval": "0ms",
+    }
+    reader = StreamReader(parse_options({**given, "maxTriggerDelay": "1h"}, streaming=True), SCHEMA)
+    try:
+        limit = reader.getDefaultReadLimit()
+        first = reader.latestOffset(reader.initialOffset(), limit)
+        assert reader.latestOffset(first, limit) == first
+        broker.fill(topic, 2, queues=1)
+        assert reader.latestOffset(first, limit) == first, "two are too few"
+        broker.fill(topic, 2, start=2, queues=1)
+        assert reader.latestOffset(first, limit) == {topic: {"broker-a": {"0": 4}}}
+    finally:
+        reader.stop()
+
+
 def test_latest_is_the_end_of_when_the_query_began_however_often_spark_asks(broker: Broker) -> None:
     topic = broker.topic(1)
     broker.fill(topic, 5, queues=1)
@@ -244,6 +265,24 @@ def test_offsets_that_went_back_fail_or_start_anew(stream: Stream, broker: Broke
         query.awaitTermination(100)
     assert sink.run(stream(**options, failOnDataLoss="false")) == [20]
     assert sink.numbers() == sorted([*range(20), *range(20)])
+
+
+def test_a_checkpoint_of_other_topics_is_refused_and_topics_may_be_added(
+    stream: Stream, broker: Broker, sink: Sink
+) -> None:
+    topic, other = broker.topic(1), broker.topic(1)
+    broker.fill(topic, 5, queues=1)
+    broker.fill(other, 5, start=5, queues=1)
+    sink.run(stream(subscribe=topic, startingOffsets="earliest"))
+    query = sink.start(stream(subscribe=other, startingOffsets="earliest"), availableNow=True)
+    with pytest.raises(
+        Exception, match=f"the checkpoint is of a stream of '{topic}', which this one does not read"
+    ):
+        query.awaitTermination(100)
+    assert sink.numbers() == list(range(5)), "nothing was read for it"
+    assert sink.run(stream(subscribe=f"{topic},{other}")) == [5]
+    assert sink.run(stream(subscribe=other)) == []
+    assert sink.numbers() == list(range(10))
 
 
 def test_available_now_ends_at_what_was_there(stream: Stream, broker: Broker, sink: Sink) -> None:

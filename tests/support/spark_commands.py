@@ -14,6 +14,7 @@ from typing import NamedTuple, Self
 import pytest
 
 from rocketeer.cli.main import main
+from support.sessions import kill_session, signal_session
 
 WAIT_S = 400
 """So long may a driver take on a machine with much else to do; some 15 s on one without."""
@@ -36,12 +37,16 @@ class Said(NamedTuple):
 
     def line(self) -> str:
         """Of a command that was refused: the one line it said."""
+        (line,) = self.lines()
+        return line
+
+    def lines(self) -> list[str]:
+        """Of a command that failed on the way: what it said."""
         assert self.code == 1, self
-        lines = self.err.splitlines()
-        assert len(lines) == 1, self.err
         assert not NOISE.search(self.out + self.err), self
-        assert lines[0].startswith("rocketeer: "), self
-        return lines[0].removeprefix("rocketeer: ")
+        lines = self.err.splitlines()
+        assert all(line.startswith("rocketeer: ") for line in lines), self
+        return [line.removeprefix("rocketeer: ") for line in lines]
 
 
 class Commands:
@@ -90,24 +95,9 @@ class Driver:
             if stream is not None:
                 stream.close()
 
-    def family(self) -> list[int]:
-        """The driver, its JVM and Python workers: all processes of its session."""
-        found = []
-        for path in Path("/proc").glob("[0-9]*"):
-            try:
-                after_name = (path / "stat").read_text().rsplit(")", 1)[1].split()
-            except OSError:
-                continue
-            if int(after_name[3]) == self.process.pid and after_name[0] != "Z":
-                found.append(int(path.name))
-        return found
-
     def signal_all(self, number: signal.Signals) -> None:
-        for pid in self.family():
-            try:
-                os.kill(pid, number)
-            except ProcessLookupError:
-                continue
+        """The driver, its JVM and Python workers."""
+        signal_session(self.process.pid, number)
 
     def freeze_when(self, true: Callable[[], bool]) -> None:
         """Stop all its processes at a moment where it is true, also after they have stopped."""
@@ -125,9 +115,7 @@ class Driver:
 
     def kill(self) -> None:
         """kill -9 of all of them."""
-        while self.family():
-            self.signal_all(signal.SIGKILL)
-            time.sleep(0.02)
+        kill_session(self.process.pid)
         self.process.wait(30)
 
     def kill_driver(self) -> None:

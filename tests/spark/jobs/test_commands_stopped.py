@@ -8,6 +8,7 @@ import pytest
 
 from rocketeer import Message
 from support.audited import write_store
+from support.sessions import processes_of
 from support.spark_commands import NOISE, Driver
 from support.spark_sink import stored
 
@@ -19,7 +20,7 @@ GOES_ON = "; the same command goes on where it stopped"
 
 def works(driver: Driver) -> bool:
     """Whether a task of Spark runs, in a Python process of its own."""
-    for pid in driver.family():
+    for pid in processes_of(driver.process.pid):
         try:
             if b"pyspark.worker" in Path(f"/proc/{pid}/cmdline").read_bytes():
                 return True

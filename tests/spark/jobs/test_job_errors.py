@@ -15,13 +15,6 @@ pytestmark = pytest.mark.timeout(600)
 NOBODY = "127.0.0.1:1"
 
 
-@pytest.fixture
-def job(
-    spark: SparkSession, broker: Broker, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> Commands:
-    return Commands(capsys, monkeypatch, broker.nameserver)
-
-
 @pytest.fixture(scope="module")
 def topic(broker: Broker) -> str:
     name = broker.topic(1)
@@ -116,6 +109,51 @@ def test_a_checkpoint_of_another_query(job: Commands, broker: Broker, topic: str
         job("transform", *words).line()
         == f"{note.parent} is another query's checkpoint: choose another folder"
     )
+
+
+def test_what_was_lost_comes_with_the_flag_that_goes_on(
+    job: Commands, broker: Broker, tmp_path: Path
+) -> None:
+    source, target = broker.topic(1), broker.topic(1)
+    broker.fill(source, 5, queues=1)
+    words = of_topic(source, target, tmp_path)["transform"]
+    job("transform", *words).fine()
+    broker.delete(source)
+    broker.topic(1, name=source)
+    broker.fill(source, 2, queues=1)
+    line = job("transform", *words).line()
+    assert "offsets went back from 5 to 2" in line
+    assert line.endswith("). Say --option failOnDataLoss=false to go on with what exists")
+    said = job("transform", *words, "--option", "failOnDataLoss=false").fine()
+    assert "transformed 2 messages" in said.err
+
+
+def test_a_replay_that_is_complete_in_one_cluster_is_not_in_another(
+    job: Commands, lake: Path, broker: Broker, tmp_path: Path
+) -> None:
+    words = ["replay", "--lake", lake, "--to", broker.topic(1), "--id", "one", "--state", tmp_path]
+    assert "4 messages sent" in job(*words).fine().err
+    line = job(*words, "-n", NOBODY).line()
+    assert f"nameserver was ['{broker.nameserver}']): give them, or another --id" in line
+
+
+def test_a_file_of_the_lake_that_is_none(
+    job: Commands, spark: SparkSession, broker: Broker, topic: str, tmp_path: Path
+) -> None:
+    archive(spark, tmp_path / "lake", ArchiveTerms(topics=[topic], nameserver=broker.nameserver))
+    (file,) = (tmp_path / "lake").rglob("*.parquet")
+    file.write_bytes(file.read_bytes()[:-8])
+    line = job("replay", "--lake", tmp_path / "lake", "--to", broker.topic(1)).lines()[-1]
+    assert file.name in line
+    assert "is not a Parquet file" in line
+
+
+def test_a_url_is_no_lake(job: Commands, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for words in (["archive", "-t", topic], ["dedup", "-t", topic, "--lake"], ["audit", "--lake"]):
+        line = job(*words, "s3a://bucket/lake").line()
+        assert line == "s3a:/bucket/lake: a lake is a folder of a mounted file system, not a URL", words
+    assert list(tmp_path.iterdir()) == [], "nor is one made here"
 
 
 def test_a_lake_that_dedup_fills_and_a_store_of_somebody_else(

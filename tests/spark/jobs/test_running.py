@@ -13,9 +13,9 @@ from typer.main import get_command
 
 from rocketeer.errors import ConfigError
 from rocketeer.spark.jobs.cli import app
-from rocketeer.spark.jobs.failures import explain
+from rocketeer.spark.jobs.failures import explain, interruption
 from rocketeer.spark.jobs.progress import Progress, lag_of, progress_line
-from rocketeer.spark.jobs.running import Run, batch_interval, key_values
+from rocketeer.spark.jobs.running import Run, Terminated, batch_interval, key_values
 
 
 def rocketeer(*arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
@@ -68,6 +68,31 @@ def test_our_error_is_found_in_what_spark_wraps_around_it() -> None:
     assert explain(wrapped) == "no route to topic 'Orders'"
     assert explain(PySparkRuntimeError("[NO_SUCH_THING] There is none.\nmore")) == "There is none."
     assert explain(ValueError("a bug")) is None
+
+
+def test_of_an_error_of_java_the_cause_is_said() -> None:
+    text = (
+        "An error occurred while calling o14.save.\n: org.apache.spark.SparkException: Job aborted.\n\tat org.x.Y\n"
+        "Caused by: java.lang.RuntimeException: file:/lake/x.parquet is not a Parquet file.\n\tat org.x.Z\n"
+    )
+    assert explain(PySparkRuntimeError(text)) == "file:/lake/x.parquet is not a Parquet file."
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, Terminated])
+def test_ctrl_c_is_not_hidden_by_what_fails_on_the_way_out(kind: type[KeyboardInterrupt]) -> None:
+    def tidied() -> None:
+        try:
+            try:
+                raise kind
+            finally:
+                raise ConnectionError("Answer from Java side is empty")
+        except ConnectionError:
+            raise PySparkRuntimeError("[X] An error occurred while calling o27.setCallSite") from None
+
+    with pytest.raises(PySparkRuntimeError) as failed:
+        tidied()
+    assert type(interruption(failed.value)) is kind
+    assert interruption(ValueError("nobody stopped it")) is None
 
 
 def test_settings_are_key_and_value() -> None:

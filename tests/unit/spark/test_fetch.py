@@ -12,7 +12,8 @@ from rocketeer.model.queue import MessageQueue
 from rocketeer.record.layout import split_records
 from rocketeer.spark.source import wire
 from rocketeer.spark.source.brokers import BrokersView
-from rocketeer.spark.source.fetch import DataLost, fetch_range
+from rocketeer.spark.source.fetch import fetch_range
+from rocketeer.spark.source.losses import DataLost
 from rocketeer.spark.source.options import parse_options
 from rocketeer.spark.source.planning import QueueRange
 from rocketeer.spark.source.pulls import PullTerms

@@ -4,7 +4,8 @@ import pytest
 
 from rocketeer.errors import ConfigError
 from rocketeer.model.queue import MessageQueue
-from rocketeer.spark.source.options import option_names, parse_options
+from rocketeer.spark.option_fields import option_names
+from rocketeer.spark.source.options import SourceOptions, parse_options
 
 GIVEN = {"nameserver": "127.0.0.1:9876", "subscribe": "Orders"}
 
@@ -58,6 +59,16 @@ def test_options_are_typed_and_their_case_does_not_matter() -> None:
         ({"startingTimestamp": "yesterday"}, False, "'startingTimestamp' is 'yesterday'"),
         ({"startingOffsetsByTimestampStrategy": "guess"}, False, "write error or latest"),
         ({"fetchTimeout": ""}, False, "'fetchTimeout'"),
+        (
+            {"startingoffset": "earliest"},
+            False,
+            "unknown to the source (did you mean startingOffsets?); it knows",
+        ),
+        (
+            {"kafka.bootstrap.servers": "x"},
+            False,
+            "'kafka.bootstrap.servers' is unknown to the source; it knows",
+        ),
     ],
 )
 def test_a_wrong_option_is_named(given: dict[str, str], streaming: bool, said: str) -> None:
@@ -118,9 +129,24 @@ UNREADABLE = {
 
 
 def test_every_option_that_cannot_be_read_is_named() -> None:
-    assert set(UNREADABLE) == set(option_names())
+    assert set(UNREADABLE) == set(option_names(SourceOptions))
     for name, texts in UNREADABLE.items():
         for text in texts:
             with pytest.raises(ConfigError) as failure:
                 parse_options({**GIVEN, name: text}, streaming=True)
             assert f"option {name!r}" in str(failure.value), (name, text)
+
+
+@pytest.mark.parametrize(
+    ("choice", "wanted", "unwanted"),
+    [
+        ({"subscribe": "A,B"}, ["A", "B"], ["AB", "C"]),
+        ({"subscribePattern": "A.*"}, ["A", "AB"], ["BA", "%RETRY%A", "%DLQ%A"]),
+        ({"subscribePattern": ".*"}, ["A"], ["%RETRY%A", "%DLQ%A", "SCHEDULE_TOPIC_XXXX"]),
+        ({"subscribe": "%DLQ%A"}, ["%DLQ%A"], ["A"]),
+        ({"assign": '{"A": {"broker-a": [0]}}'}, ["A"], ["B"]),
+    ],
+)
+def test_topics_are_chosen_by_name(choice: dict[str, str], wanted: list[str], unwanted: list[str]) -> None:
+    options = parse_options({"nameserver": "127.0.0.1:9876", **choice}, streaming=True)
+    assert [topic for topic in [*wanted, *unwanted] if options.wants(topic)] == wanted

@@ -4,7 +4,8 @@ import pytest
 
 from rocketeer.errors import ConfigError
 from rocketeer.record.flags import Compression
-from rocketeer.spark.sink.options import option_names, parse_sink_options
+from rocketeer.spark.option_fields import option_names
+from rocketeer.spark.sink.options import SinkOptions, parse_sink_options
 
 GIVEN = {"nameserver": "127.0.0.1:9876", "topic": "Orders"}
 ONCE = {**GIVEN, "delivery": "effectively-once"}
@@ -32,7 +33,7 @@ UNREADABLE = {
 
 
 def test_every_option_that_cannot_be_read_is_named() -> None:
-    assert set(UNREADABLE) == set(option_names())
+    assert set(UNREADABLE) == set(option_names(SinkOptions))
     for name, texts in UNREADABLE.items():
         for text in texts:
             with pytest.raises(ConfigError) as failure:

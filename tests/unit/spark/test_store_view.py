@@ -15,7 +15,7 @@ from rocketeer.errors import ConfigError, StoreError
 from rocketeer.model.queue import MessageQueue
 from rocketeer.spark.source.bounds import ending_places, starting_places
 from rocketeer.spark.source.columns import SCHEMA
-from rocketeer.spark.source.fetch import DataLost
+from rocketeer.spark.source.losses import DataLost
 from rocketeer.spark.source.options import SourceOptions, parse_options
 from rocketeer.spark.source.planning import QueueRange
 from rocketeer.spark.source.reading import plan_tasks, read_partition

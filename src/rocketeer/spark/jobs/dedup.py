@@ -7,7 +7,6 @@ no other.
 
 import json
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -16,11 +15,20 @@ import typer
 
 from rocketeer.errors import ConfigError
 from rocketeer.spark.jobs.checkpoints import claim
+from rocketeer.spark.jobs.failures import BY_OPTION
 from rocketeer.spark.jobs.lake.folder import local_path
 from rocketeer.spark.jobs.lake.session import LakeSession, open_session
 from rocketeer.spark.jobs.moments import parse_duration_ms
 from rocketeer.spark.jobs.progress import Progress
-from rocketeer.spark.jobs.running import Run, batch_interval, job_command, key_values, say
+from rocketeer.spark.jobs.running import (
+    Run,
+    SinkOptionTexts,
+    SourceOptionTexts,
+    batch_interval,
+    job_command,
+    key_values,
+    say,
+)
 from rocketeer.spark.jobs.state_counts import StateCounts, counting
 from rocketeer.spark.jobs.texts import counted
 from rocketeer.spark.jobs.topic_sink import DELIVERIES, TopicSink, few_state_partitions, triggered
@@ -170,7 +178,7 @@ def _query_id(metadata: Path) -> str:
     return str(json.loads(metadata.read_text())["id"])
 
 
-@job_command(goes_on=True)
+@job_command(goes_on=True, over_loss=BY_OPTION)
 def command(
     run: Run,
     topic: Annotated[list[str], typer.Option("-t", "--topic", help="What to read; may be repeated.")],
@@ -186,12 +194,8 @@ def command(
     interval: Annotated[str | None, typer.Option(help="With --forever: a batch every so often.")] = None,
     start: Annotated[str, typer.Option(help="earliest or latest; for the first run.")] = "earliest",
     delivery: Annotated[str, typer.Option(help=" or ".join(DELIVERIES))] = EFFECTIVELY_ONCE,
-    option: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=VALUE", help="An option of the source; may be repeated.")
-    ] = None,
-    sink_option: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=VALUE", help="An option of the sink; may be repeated.")
-    ] = None,
+    option: SourceOptionTexts = None,
+    sink_option: SinkOptionTexts = None,
 ) -> None:
     """Copy topics without their duplicates; started again, it goes on where it stopped."""
     if (to is None) == (lake is None):
@@ -217,22 +221,14 @@ def command(
             local_path(lake)
             terms.check()
             with open_session(lake) as session:
-                rows = _watched(dedup_to_lake(spark, terms, session), progress)
+                rows = progress.watch(dedup_to_lake(spark, terms, session))
         else:
             sink = TopicSink(
                 terms.nameserver, str(to), delivery, None, key_values("--sink-option", sink_option)
             )
-            rows = _watched(dedup_to_topic(spark, terms, sink, str(checkpoint)), progress)
+            rows = progress.watch(dedup_to_topic(spark, terms, sink, str(checkpoint)))
         counts.settle()
         _report(rows, counts)
-
-
-def _watched(query: "StreamingQuery", progress: Progress) -> int:
-    try:
-        return progress.watch(query)
-    finally:
-        with suppress(Exception):  # what ended it is what to raise; the JVM may be gone
-            query.stop()
 
 
 def _report(rows: int, counts: StateCounts) -> None:

@@ -6,12 +6,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from rocketeer.spark.source.losses import GO_ON
+
 # The last line of a Python traceback, wherever Spark has packed it: `rocketeer.errors.NoRoute: topic ...`
 _OURS: Final = re.compile(r"^\s*(?:Error message: )?rocketeer\.[\w.]+\.\w+: (.+)$", re.MULTILINE)
 _THEIRS: Final = re.compile(r"^\s*(?:[A-Za-z_][\w.]*\.)?(\w*(?:Error|Exception)): (.+)$", re.MULTILINE)
+# Where a Java stack trace begins: `: java.io.IOException: why` or `Caused by: java.io.IOException: why`
+_CAUSES: Final = re.compile(r"^(?:Caused by)?: [\w.$]+: (.+)$", re.MULTILINE)
 _CONDITION: Final = re.compile(r"^\[[A-Z0-9_.]+\]\s*")
 _STATE: Final = re.compile(r"\s*SQLSTATE: \w+|; line 1 pos 0;?$")
-_LINE_CHARS_MAX: Final = 600
+_LINE_CHARS_MAX: Final = 1000
+RUN_AGAIN: Final = "Run it again to read what exists now"
+BY_OPTION: Final = "Say --option failOnDataLoss=false to go on with what exists"
 
 
 def our_error(error: BaseException) -> str | None:
@@ -20,16 +26,24 @@ def our_error(error: BaseException) -> str | None:
     return _short(str(ours[-1])) if ours else None
 
 
-def explain(error: BaseException) -> str | None:
-    """One line for an error that came out of Spark; None for any other: that is a bug, and wants its traceback."""
+def explain(error: BaseException, over_loss: str = GO_ON) -> str | None:
+    """One line for an error that came out of Spark; None for any other: that is a bug, and wants its traceback.
+
+    `over_loss` tells a person at a command how to go on over lost messages, where the source names its option.
+    """
     if not _is_sparks(error):
         return None
     ours = our_error(error)
     if ours is not None:
-        return ours
+        return ours.replace(GO_ON, over_loss)
     text = str(error)
     if "failed to connect back" in text:
         return "Spark's Python workers did not come up in time: the machine has too much to do; run it again"
+    if text.startswith(
+        "An error occurred while calling"
+    ):  # py4j's words for a call of ours; Java's are below
+        causes = _CAUSES.findall(text)
+        return _short(causes[-1]) if causes else "Spark failed, and did not say why"
     first = _CONDITION.sub("", text.strip().split("\n")[0])
     if "PYTHON_DATA_SOURCE_ERROR" in text or "STREAM_FAILED" in text or "Traceback" in text:
         theirs = _THEIRS.findall(text)
@@ -37,6 +51,21 @@ def explain(error: BaseException) -> str | None:
             name, message = theirs[-1]
             return _short(f"{message} ({name})")
     return _short(first or type(error).__name__)
+
+
+def interruption(error: BaseException | None) -> KeyboardInterrupt | None:
+    """The Ctrl-C (or SIGTERM) behind an error: itself, or what was on its way when this one came in between.
+
+    py4j gives up all its connections at a Ctrl-C, so that whatever is put in order on the way out (views, caches,
+    PySpark's own call sites) may fail in the JVM, and would hide why.
+    """
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        if isinstance(error, KeyboardInterrupt):
+            return error
+        seen.add(id(error))
+        error = error.__context__
+    return None
 
 
 def _is_sparks(error: BaseException) -> bool:

@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ class Progress:
     def watch(self, query: "StreamingQuery", *, rows: Callable[[], int] | None = None) -> int:
         """Until the query has ended: batches, rows/s and lag. Returns the rows; raises what the query failed with.
 
-        `rows` counts for queries whose input rows are no messages.
+        Whoever stops watching (Ctrl-C) stops the query. `rows` counts for queries whose input rows are no messages.
         """
         total, seen, batch, lag = 0, -1, None, None
         ended = False
@@ -126,6 +126,8 @@ class Progress:
                 self.show(rows() if rows is not None else total, batch=batch, lag=lag)
         finally:
             self.end_line()
+            with suppress(Exception):  # what ended it is what to raise; the JVM may be gone
+                query.stop()
         count = rows() if rows is not None else total
         self.show(count, batch=batch, lag=lag, last=True)
         return count

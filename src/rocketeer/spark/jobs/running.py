@@ -19,12 +19,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Any, Final, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, get_type_hints
 
 import typer
 
 from rocketeer.errors import ConfigError, RocketeerError
-from rocketeer.spark.jobs.failures import explain, our_error, quiet_errors
+from rocketeer.spark.jobs.failures import RUN_AGAIN, explain, interruption, our_error, quiet_errors
 from rocketeer.spark.jobs.moments import parse_duration_ms
 
 if TYPE_CHECKING:
@@ -89,11 +89,12 @@ class Run:
                         spark = self._started(name)
                 _take_ctrl_c()
                 yield spark
-            except KeyboardInterrupt:
-                with _output_to(path):
-                    stop_work(spark)
-                raise
-            except Exception as error:
+            except (KeyboardInterrupt, Exception) as error:
+                stop = interruption(error)
+                if stop is not None:
+                    with _output_to(path):
+                        stop_work(spark)
+                    raise stop from None
                 if not isinstance(error, RocketeerError | OSError) and our_error(error) is None:
                     keep_log = path.exists()
                 if keep_log:
@@ -121,6 +122,12 @@ class Run:
         return spark
 
 
+SourceOptionTexts: TypeAlias = Annotated[
+    list[str] | None, typer.Option(metavar="KEY=VALUE", help="An option of the source; may be repeated.")
+]
+SinkOptionTexts: TypeAlias = Annotated[
+    list[str] | None, typer.Option(metavar="KEY=VALUE", help="An option of the sink; may be repeated.")
+]
 _OPTIONS: Final = [part for part in fields(Run) if part.init]
 
 
@@ -149,17 +156,19 @@ def batch_interval(forever: bool, interval: str | None, default: str) -> str | N
     return default if interval is None else f"{parse_duration_ms('--interval', interval)} milliseconds"
 
 
-def job_command(*, goes_on: bool = False) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def job_command(
+    *, goes_on: bool = False, over_loss: str = RUN_AGAIN
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Make a command of a function whose first parameter is `run: Run`; Run's options come after its own.
 
-    `goes_on`: stopped in the middle, the same command does the rest.
+    `goes_on`: stopped in the middle, the same command does the rest. `over_loss`: what a person can do when messages
+    to be read are gone.
     """
-    return functools.partial(
-        _as_command, hint="; the same command goes on where it stopped" if goes_on else ""
-    )
+    hint = "; the same command goes on where it stopped" if goes_on else ""
+    return functools.partial(_as_command, hint=hint, over_loss=over_loss)
 
 
-def _as_command(function: Callable[..., None], hint: str) -> Callable[..., None]:
+def _as_command(function: Callable[..., None], hint: str, over_loss: str) -> Callable[..., None]:
     signature = inspect.signature(function)
     hints = get_type_hints(function, include_extras=True)
     first, *own = signature.parameters.values()
@@ -177,7 +186,9 @@ def _as_command(function: Callable[..., None], hint: str) -> Callable[..., None]
     def command(**given: Any) -> None:
         run = Run(**{part.name: given.pop(part.name) for part in _OPTIONS})
         _with_clear_errors(
-            lambda: function(run, **given), lambda: run.stopped_hint[0] if run.stopped_hint else hint
+            lambda: function(run, **given),
+            lambda: run.stopped_hint[0] if run.stopped_hint else hint,
+            over_loss,
         )
 
     command.__signature__ = inspect.Signature([*named, *shared])  # type: ignore[attr-defined]
@@ -185,7 +196,7 @@ def _as_command(function: Callable[..., None], hint: str) -> Callable[..., None]
     return command
 
 
-def _with_clear_errors(work: Callable[[], None], hint: Callable[[], str]) -> None:
+def _with_clear_errors(work: Callable[[], None], hint: Callable[[], str], over_loss: str) -> None:
     try:
         work()
     except KeyboardInterrupt as stop:
@@ -200,7 +211,7 @@ def _with_clear_errors(work: Callable[[], None], hint: Callable[[], str]) -> Non
     except (RocketeerError, OSError):
         raise  # the program says these in one line
     except Exception as error:
-        text = explain(error)
+        text = explain(error, over_loss)
         if text is None:
             raise
         say(text)

@@ -4,13 +4,9 @@ from collections.abc import Mapping
 
 from rocketeer.client.core.nameservers import NameServers
 from rocketeer.client.discovery import discover
-from rocketeer.client.plans.replies import refused
-from rocketeer.client.plans.routes import ask_nameservers
 from rocketeer.client.sync.driver import BlockingDriver
 from rocketeer.model.queue import MessageQueue
-from rocketeer.protocol.bodies.topics import decode_topic_list
-from rocketeer.protocol.codes import RequestCode, ResponseCode
-from rocketeer.protocol.command import Command, request
+from rocketeer.spark.source.brokers import known_topics
 from rocketeer.spark.source.options import parse_options
 from rocketeer.spark.source.reading import open_view
 
@@ -27,11 +23,7 @@ def all_topics(options: Mapping[str, str]) -> set[str]:
     driver = BlockingDriver()
     try:
         nameservers = NameServers(discover(parsed.nameserver))
-        asked = request(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
-        reply: Command = driver.run(ask_nameservers(nameservers, asked, parsed.fetch_timeout_ms / 1000))
-        if reply.code != ResponseCode.SUCCESS:
-            raise refused(reply, "name server, asked for all topics,")
-        return set(decode_topic_list(reply.body).topics)
+        return known_topics(driver, nameservers, parsed.fetch_timeout_ms / 1000)
     finally:
         driver.close()
 

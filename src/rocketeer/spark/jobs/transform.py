@@ -4,7 +4,6 @@ import importlib
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
@@ -13,7 +12,7 @@ import typer
 
 from rocketeer.errors import ConfigError, RocketeerError
 from rocketeer.spark.jobs.checkpoints import claim
-from rocketeer.spark.jobs.failures import quiet_errors
+from rocketeer.spark.jobs.failures import BY_OPTION, quiet_errors
 from rocketeer.spark.jobs.moments import parse_duration_ms
 from rocketeer.spark.jobs.progress import Progress
 from rocketeer.spark.jobs.query.command import json_terms
@@ -21,7 +20,15 @@ from rocketeer.spark.jobs.query.sql_text import all_statements, quoted
 from rocketeer.spark.jobs.query.statements import analyze, stand_in, used_columns
 from rocketeer.spark.jobs.query.tables import TopicTables
 from rocketeer.spark.jobs.query.terms import TableTerms
-from rocketeer.spark.jobs.running import Run, batch_interval, job_command, key_values, say
+from rocketeer.spark.jobs.running import (
+    Run,
+    SinkOptionTexts,
+    SourceOptionTexts,
+    batch_interval,
+    job_command,
+    key_values,
+    say,
+)
 from rocketeer.spark.jobs.texts import counted
 from rocketeer.spark.jobs.topic_sink import DELIVERIES, TopicSink, few_state_partitions
 from rocketeer.spark.sink.options import EFFECTIVELY_ONCE
@@ -211,7 +218,7 @@ def load_function(text: str) -> "Callable[[DataFrame], DataFrame]":
     return found  # type: ignore[no-any-return]
 
 
-@job_command(goes_on=True)
+@job_command(goes_on=True, over_loss=BY_OPTION)
 def command(
     run: Run,
     to: Annotated[str, typer.Option(help="The topic to write; it must exist.")],
@@ -243,12 +250,8 @@ def command(
     json_schema: Annotated[
         list[str] | None, typer.Option(metavar="TOPIC=SCHEMA", help="The same with a schema.")
     ] = None,
-    option: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=VALUE", help="An option of the source; may be repeated.")
-    ] = None,
-    sink_option: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=VALUE", help="An option of the sink; may be repeated.")
-    ] = None,
+    option: SourceOptionTexts = None,
+    sink_option: SinkOptionTexts = None,
 ) -> None:
     """Make messages of messages, topic to topic; started again, it goes on where it stopped."""
     if sum(given is not None for given in (sql, file, function)) != 1:
@@ -271,10 +274,5 @@ def command(
     )
     with run.spark("transform") as spark:
         few_state_partitions(spark)
-        query = transform(spark, work, terms)
-        try:
-            rows = Progress("transform", quiet=run.quiet).watch(query)
-        finally:
-            with suppress(Exception):  # what ended it is what to raise; the JVM may be gone
-                query.stop()
+        rows = Progress("transform", quiet=run.quiet).watch(transform(spark, work, terms))
         say(f"transformed {counted(rows, 'message')} into {to}")

@@ -1,12 +1,13 @@
 """The sink's options, typed: texts from Spark in, a checked value out. A wrong or unknown one is named."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
-from typing import Any, Final
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
 
 from rocketeer.errors import ConfigError
 from rocketeer.model.topic import may_not_be_sent_to
 from rocketeer.record.flags import Compression
+from rocketeer.spark.option_fields import option, parse_texts
 from rocketeer.spark.option_texts import (
     count_from,
     flag,
@@ -48,32 +49,28 @@ def _write_id(name: str, text: str) -> str:
     return word
 
 
-def _option(name: str, parse: Callable[[str, str], Any], default: Any = None) -> Any:
-    return field(default=default, metadata={"name": name, "parse": parse})
-
-
 @dataclass(frozen=True)
 class SinkOptions:
     """Where to write, and how. `docs/spark-sink.md` explains each."""
 
-    nameserver: str = _option("nameserver", nameservers_of, "")
-    topic: str | None = _option("topic", _topic)
-    producer_group: str = _option("producerGroup", group_of, "SPARK_SINK")
-    delivery: str = _option("delivery", one_of(AT_LEAST_ONCE, EFFECTIVELY_ONCE), AT_LEAST_ONCE)
-    write_id: str | None = _option("writeId", _write_id)
-    id_column: str | None = _option("idColumn", text_of)
-    check_first: bool | None = _option("checkFirst", flag)
-    spool_bytes: int = _option("spoolBytes", size_bytes, 64 << 20)
-    batch_bytes: int = _option("batchBytes", size_bytes, 1 << 20)
-    batch_rows: int = _option("batchRows", count_from(1), 1000)
-    rows_per_s_max: int | None = _option("maxRowsPerSecond", count_from(1))
-    message_bytes_max: int = _option("maxMessageBytes", size_bytes, 4 << 20)
-    in_flight_bytes: int = _option("inFlightBytes", size_bytes, 16 << 20)
-    send_timeout_ms: int = _option("sendTimeout", time_limit_ms, 10_000)
-    send_retries: int = _option("sendRetries", count_from(0), 10)
-    compression: Compression | None = _option("compression", _packing)  # noqa: RUF009 as all the others
-    compress_over_bytes: int = _option("compressOver", size_bytes, 4096)
-    reserved_properties: str = _option("reservedProperties", one_of("fail", "drop"), "fail")
+    nameserver: str = option("nameserver", nameservers_of, "")
+    topic: str | None = option("topic", _topic)
+    producer_group: str = option("producerGroup", group_of, "SPARK_SINK")
+    delivery: str = option("delivery", one_of(AT_LEAST_ONCE, EFFECTIVELY_ONCE), AT_LEAST_ONCE)
+    write_id: str | None = option("writeId", _write_id)
+    id_column: str | None = option("idColumn", text_of)
+    check_first: bool | None = option("checkFirst", flag)
+    spool_bytes: int = option("spoolBytes", size_bytes, 64 << 20)
+    batch_bytes: int = option("batchBytes", size_bytes, 1 << 20)
+    batch_rows: int = option("batchRows", count_from(1), 1000)
+    rows_per_s_max: int | None = option("maxRowsPerSecond", count_from(1))
+    message_bytes_max: int = option("maxMessageBytes", size_bytes, 4 << 20)
+    in_flight_bytes: int = option("inFlightBytes", size_bytes, 16 << 20)
+    send_timeout_ms: int = option("sendTimeout", time_limit_ms, 10_000)
+    send_retries: int = option("sendRetries", count_from(0), 10)
+    compression: Compression | None = option("compression", _packing)  # noqa: RUF009 as all the others
+    compress_over_bytes: int = option("compressOver", size_bytes, 4096)
+    reserved_properties: str = option("reservedProperties", one_of("fail", "drop"), "fail")
 
     @property
     def effectively_once(self) -> bool:
@@ -85,22 +82,9 @@ class SinkOptions:
         return self.effectively_once if self.check_first is None else self.check_first
 
 
-_BY_NAME: Final = {part.metadata["name"].lower(): part for part in fields(SinkOptions)}
-
-
-def option_names() -> list[str]:
-    return [part.metadata["name"] for part in fields(SinkOptions)]
-
-
 def parse_sink_options(given: Mapping[str, str], *, streaming: bool) -> SinkOptions:
     """Checked options; ConfigError names the first that is unknown, unreadable or does not fit the others."""
-    values: dict[str, Any] = {}
-    for name, text in given.items():
-        known = _BY_NAME.get(name.lower())
-        if known is not None:
-            values[known.name] = known.metadata["parse"](known.metadata["name"], text)
-        elif name.lower() not in _OF_SPARK:
-            raise ConfigError(f"option {name!r} is unknown to the sink; it knows {', '.join(option_names())}")
+    values = parse_texts(SinkOptions, given, "sink", ignored=_OF_SPARK)
     options = SinkOptions(**values)
     if not options.nameserver:
         raise ConfigError("option 'nameserver' is needed: write host:9876, several with ;")

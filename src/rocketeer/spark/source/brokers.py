@@ -1,7 +1,6 @@
 """The driver's view of a running cluster: which queues there are, from where to where, and a group's progress."""
 
 import logging
-import re
 from collections.abc import Callable, Iterable
 from typing import Final
 
@@ -13,7 +12,6 @@ from rocketeer.client.plans.routes import ask_nameservers, fetch_route
 from rocketeer.client.sync.driver import BlockingDriver
 from rocketeer.errors import ClientError, NoBroker, NoRoute, RemotingError
 from rocketeer.model.queue import MessageQueue
-from rocketeer.model.topic import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
 from rocketeer.protocol.bodies.topics import decode_topic_list
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, request
@@ -60,10 +58,10 @@ class BrokersView:
         if options.subscribe is not None:
             found = [self._look_up(topic, must_exist=True) for topic in options.subscribe]
         else:
-            assert options.subscribe_pattern is not None
-            pattern = re.compile(options.subscribe_pattern)
-            topics = [topic for topic in self._all_topics() if pattern.fullmatch(topic)]
-            found = [self._look_up(topic, must_exist=False) for topic in topics]
+            known = known_topics(self._driver, self._nameservers, self._timeout_s)
+            found = [
+                self._look_up(topic, must_exist=False) for topic in sorted(known) if options.wants(topic)
+            ]
         return frozenset(queue for queues in found for queue in queues)
 
     def _look_up(self, topic: str, *, must_exist: bool) -> tuple[MessageQueue, ...]:
@@ -73,18 +71,6 @@ class BrokersView:
                 raise NoRoute(topic, self._nameservers.addresses)
             return ()
         return self._routes.put(topic, route).subscribe
-
-    def _all_topics(self) -> list[str]:
-        """Every topic but the system's own, and those that only wait for retries or are dead letters."""
-        command = request(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
-        reply: Command = self._driver.run(ask_nameservers(self._nameservers, command, self._timeout_s))
-        if reply.code != ResponseCode.SUCCESS:
-            raise refused(reply, "name server, asked for all topics,")
-        return sorted(
-            topic
-            for topic in decode_topic_list(reply.body).topics
-            if not is_system_topic(topic) and not topic.startswith((RETRY_PREFIX, DLQ_PREFIX))
-        )
 
     def place(self, piece: QueueRange) -> str:
         return self._address(piece.queue)
@@ -203,3 +189,12 @@ class BrokersView:
 
     def close(self) -> None:
         self._driver.close()
+
+
+def known_topics(driver: BlockingDriver, nameservers: NameServers, timeout_s: float) -> set[str]:
+    """All that a name server knows, the system's too."""
+    command = request(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+    reply: Command = driver.run(ask_nameservers(nameservers, command, timeout_s))
+    if reply.code != ResponseCode.SUCCESS:
+        raise refused(reply, "name server, asked for all topics,")
+    return set(decode_topic_list(reply.body).topics)

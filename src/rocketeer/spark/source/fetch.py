@@ -23,7 +23,8 @@ from rocketeer.model.queue import MessageQueue
 from rocketeer.protocol.codes import ResponseCode
 from rocketeer.protocol.command import Command
 from rocketeer.spark.source import wire
-from rocketeer.spark.source.planning import Loss, QueueRange
+from rocketeer.spark.source.losses import DataLost, Loss
+from rocketeer.spark.source.planning import QueueRange
 from rocketeer.spark.source.pulls import CAPPED_COUNT, LARGE, PullTerms, pull_command
 
 log = logging.getLogger(__name__)
@@ -45,16 +46,6 @@ _OUTCOMES: Final = frozenset(
 _TRY_AGAIN: Final = frozenset(
     {ResponseCode.SYSTEM_BUSY, ResponseCode.SYSTEM_ERROR, ResponseCode.TOPIC_NOT_EXIST}
 )
-
-
-class DataLost(RocketeerError):
-    """Messages that were to be read are not there any more, and `failOnDataLoss` is true."""
-
-    def __init__(self, losses: list[Loss]) -> None:
-        super().__init__(
-            "; ".join(str(loss) for loss in losses)
-            + ". Set the option failOnDataLoss to false to go on with what exists"
-        )
 
 
 class _BehindTheEnd(RemotingError):

@@ -2,12 +2,14 @@
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
-from typing import Any, Final, TypeAlias
+from dataclasses import dataclass
+from typing import Final, TypeAlias
 
 from rocketeer.errors import ConfigError
 from rocketeer.model.queue import MessageQueue
 from rocketeer.model.subscription import SQL92, SUB_ALL, TAG, parse_tags
+from rocketeer.model.topic import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
+from rocketeer.spark.option_fields import option, parse_texts
 from rocketeer.spark.option_texts import (
     count_from,
     duration_ms,
@@ -73,10 +75,6 @@ def _times(name: str, text: str) -> Places:
     return parse_places(name, text, what="a time in ms", lowest=0)
 
 
-def _option(name: str, parse: Callable[[str, str], Any], default: Any = None) -> Any:
-    return field(default=default, metadata={"name": name, "parse": parse})
-
-
 _start: Final = _where(("earliest", "latest"), EARLIEST)
 _end: Final = _where(("latest",), LATEST)
 _some: Final = count_from(1)
@@ -87,37 +85,45 @@ _any: Final = count_from(0)
 class SourceOptions:
     """What to read, and how. `docs/spark.md` explains each."""
 
-    nameserver: str | None = _option("nameserver", nameservers_of)
-    store_path: str | None = _option("storePath", text_of)
-    broker_name: str = _option("brokerName", text_of, "broker-a")
-    assign: frozenset[MessageQueue] | None = _option("assign", parse_assign)
-    subscribe: tuple[str, ...] | None = _option("subscribe", _topics)
-    subscribe_pattern: str | None = _option("subscribePattern", _pattern)
-    tags: str | None = _option("tags", _tags)
-    sql: str | None = _option("sql", text_of)
-    starting_offsets: Where | None = _option("startingOffsets", _start)  # noqa: RUF009
-    ending_offsets: Where = _option("endingOffsets", _end, "latest")  # noqa: RUF009
-    starting_timestamp: int | None = _option("startingTimestamp", _any)
-    ending_timestamp: int | None = _option("endingTimestamp", _any)
-    starting_offsets_by_timestamp: Places | None = _option("startingOffsetsByTimestamp", _times)  # noqa: RUF009
-    ending_offsets_by_timestamp: Places | None = _option("endingOffsetsByTimestamp", _times)  # noqa: RUF009
-    timestamp_strategy: str = _option(
-        "startingOffsetsByTimestampStrategy", one_of("error", "latest"), "error"
-    )
-    max_offsets_per_trigger: int | None = _option("maxOffsetsPerTrigger", _some)
-    min_offsets_per_trigger: int | None = _option("minOffsetsPerTrigger", _some)
-    max_trigger_delay_ms: int = _option("maxTriggerDelay", duration_ms, 15 * 60_000)
-    max_bytes_per_trigger: int | None = _option("maxBytesPerTrigger", size_bytes)
-    min_partitions: int | None = _option("minPartitions", _some)
-    max_records_per_partition: int | None = _option("maxRecordsPerPartition", _some)
-    fail_on_data_loss: bool = _option("failOnDataLoss", flag, True)
-    group: str | None = _option("group", group_of)
-    fetch_timeout_ms: int = _option("fetchTimeout", time_limit_ms, 30_000)
-    fetch_retries: int = _option("fetchRetries", _any, 3)
-    fetch_retry_interval_ms: int = _option("fetchRetryInterval", duration_ms, 500)
-    fetch_bytes: int = _option("fetchBytes", size_bytes, 4 << 20)
-    discovery_interval_ms: int = _option("discoveryInterval", duration_ms, 5_000)
-    poll_interval_ms: int = _option("pollInterval", duration_ms, 50)
+    nameserver: str | None = option("nameserver", nameservers_of)
+    store_path: str | None = option("storePath", text_of)
+    broker_name: str = option("brokerName", text_of, "broker-a")
+    assign: frozenset[MessageQueue] | None = option("assign", parse_assign)
+    subscribe: tuple[str, ...] | None = option("subscribe", _topics)
+    subscribe_pattern: str | None = option("subscribePattern", _pattern)
+    tags: str | None = option("tags", _tags)
+    sql: str | None = option("sql", text_of)
+    starting_offsets: Where | None = option("startingOffsets", _start)  # noqa: RUF009
+    ending_offsets: Where = option("endingOffsets", _end, "latest")  # noqa: RUF009
+    starting_timestamp: int | None = option("startingTimestamp", _any)
+    ending_timestamp: int | None = option("endingTimestamp", _any)
+    starting_offsets_by_timestamp: Places | None = option("startingOffsetsByTimestamp", _times)  # noqa: RUF009
+    ending_offsets_by_timestamp: Places | None = option("endingOffsetsByTimestamp", _times)  # noqa: RUF009
+    timestamp_strategy: str = option("startingOffsetsByTimestampStrategy", one_of("error", "latest"), "error")
+    max_offsets_per_trigger: int | None = option("maxOffsetsPerTrigger", _some)
+    min_offsets_per_trigger: int | None = option("minOffsetsPerTrigger", _some)
+    max_trigger_delay_ms: int = option("maxTriggerDelay", duration_ms, 15 * 60_000)
+    max_bytes_per_trigger: int | None = option("maxBytesPerTrigger", size_bytes)
+    min_partitions: int | None = option("minPartitions", _some)
+    max_records_per_partition: int | None = option("maxRecordsPerPartition", _some)
+    fail_on_data_loss: bool = option("failOnDataLoss", flag, True)
+    group: str | None = option("group", group_of)
+    fetch_timeout_ms: int = option("fetchTimeout", time_limit_ms, 30_000)
+    fetch_retries: int = option("fetchRetries", _any, 3)
+    fetch_retry_interval_ms: int = option("fetchRetryInterval", duration_ms, 500)
+    fetch_bytes: int = option("fetchBytes", size_bytes, 4 << 20)
+    discovery_interval_ms: int = option("discoveryInterval", duration_ms, 5_000)
+    poll_interval_ms: int = option("pollInterval", duration_ms, 50)
+
+    def wants(self, topic: str) -> bool:
+        """Whether a topic of this name is to be read. No pattern means the system's, retries or dead letters."""
+        if self.assign is not None:
+            return any(queue.topic == topic for queue in self.assign)
+        if self.subscribe is not None:
+            return topic in self.subscribe
+        assert self.subscribe_pattern is not None, "one of the three is there: parse_options"
+        hidden = is_system_topic(topic) or topic.startswith((RETRY_PREFIX, DLQ_PREFIX))
+        return not hidden and re.fullmatch(self.subscribe_pattern, topic) is not None
 
     @property
     def expression(self) -> tuple[str, str]:
@@ -125,7 +131,6 @@ class SourceOptions:
         return (SQL92, self.sql) if self.sql is not None else (TAG, self.tags or SUB_ALL)
 
 
-_BY_NAME: Final = {part.metadata["name"].lower(): part for part in fields(SourceOptions)}
 _BATCH_ONLY: Final = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
 _STREAM_ONLY: Final = (
     "maxOffsetsPerTrigger",
@@ -138,14 +143,7 @@ _STREAM_ONLY: Final = (
 
 def parse_options(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
     """Checked options; ConfigError names the first that is unknown, unreadable or does not fit the others."""
-    values: dict[str, Any] = {}
-    for name, text in given.items():
-        known = _BY_NAME.get(name.lower())
-        if known is None:
-            raise ConfigError(
-                f"option {name!r} is unknown to the source; it knows {', '.join(option_names())}"
-            )
-        values[known.name] = known.metadata["parse"](known.metadata["name"], text)
+    values = parse_texts(SourceOptions, given, "source")
     wrong = _BATCH_ONLY if streaming else _STREAM_ONLY
     for name in wrong:
         if name.lower() in {given_name.lower() for given_name in given}:
@@ -155,10 +153,6 @@ def parse_options(given: Mapping[str, str], *, streaming: bool) -> SourceOptions
     options = SourceOptions(**values)
     _check_together(options, streaming)
     return options
-
-
-def option_names() -> list[str]:
-    return [part.metadata["name"] for part in fields(SourceOptions)]
 
 
 def _check_together(options: SourceOptions, streaming: bool) -> None:

@@ -6,6 +6,7 @@ from itertools import pairwise
 from typing import Final
 
 from rocketeer.model.queue import MessageQueue
+from rocketeer.spark.source.losses import Loss
 from rocketeer.spark.source.offsets import Places
 
 SMALL_RECORDS: Final = 2_000
@@ -23,23 +24,6 @@ class QueueRange:
     @property
     def records(self) -> int:
         return self.end - self.begin
-
-
-@dataclass(frozen=True, slots=True)
-class Loss:
-    """Messages that a range asks for and the queue does not have (any more)."""
-
-    queue: MessageQueue
-    begin: int
-    end: int
-    why: str
-
-    def __str__(self) -> str:
-        queue = self.queue
-        return (
-            f"{self.end - self.begin} messages [{self.begin}, {self.end}) of queue {queue.queue_id} of topic "
-            f"{queue.topic!r} on {queue.broker_name!r} are gone: {self.why}"
-        )
 
 
 # --- admission: from what is there to what the next batch takes -----------------------------------
@@ -113,14 +97,14 @@ def clip(wanted: QueueRange, low: int, high: int) -> tuple[QueueRange | None, Lo
     """
     begin, end = wanted.begin, wanted.end
     if end < begin:
-        why = f"offsets went back from {begin} to {end}; was the topic deleted and made again?"
-        loss = Loss(wanted.queue, end, begin, why)
+        why = f"offsets went back from {begin} to {end} (was the topic deleted and made again?)"
+        loss = Loss(wanted.queue, begin, begin, why)  # nobody knows what followed before it began anew
         begin = min(low, end)
         return (QueueRange(wanted.queue, begin, end) if begin < end else None), loss
     if begin == end:
         return None, None
     if high < end:
-        why = f"the queue ends at {high}; was the topic deleted and made again, or a disk lost?"
+        why = f"the queue ends at {high} (was the topic deleted and made again, or a disk lost?)"
         kept = QueueRange(wanted.queue, max(begin, low), high) if max(begin, low) < high else None
         return kept, Loss(wanted.queue, max(begin, high), end, why)
     if begin < low:

@@ -15,7 +15,8 @@ from rocketeer.model.subscription import parse_tags
 from rocketeer.record.vectorised import Offsets, record_offsets
 from rocketeer.spark.source import planning
 from rocketeer.spark.source.brokers import BrokersView
-from rocketeer.spark.source.fetch import DataLost, fetch_range
+from rocketeer.spark.source.fetch import fetch_range
+from rocketeer.spark.source.losses import DataLost, Loss
 from rocketeer.spark.source.offsets import Places
 from rocketeer.spark.source.options import SourceOptions
 from rocketeer.spark.source.planning import QueueRange
@@ -47,7 +48,7 @@ def plan_tasks(options: SourceOptions, view: View, wanted: Iterable[QueueRange])
     queues = [piece.queue for piece in asked]
     lows, highs = view.lows(queues), view.highs(queues)
     kept: list[QueueRange] = []
-    losses: list[planning.Loss] = []
+    losses: list[Loss] = []
     for piece in asked:
         left, loss = planning.clip(piece, lows[piece.queue], highs[piece.queue])
         if left is not None:

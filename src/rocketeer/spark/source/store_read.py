@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from rocketeer.filter.tags import tag_subscription
 from rocketeer.model.subscription import SUB_ALL
 from rocketeer.record.vectorised import Offsets
-from rocketeer.spark.source.fetch import DataLost
-from rocketeer.spark.source.planning import Loss, QueueRange
+from rocketeer.spark.source.losses import DataLost, Loss
+from rocketeer.spark.source.planning import QueueRange
 from rocketeer.spark.source.store_files import LogFiles, QueueFiles
 from rocketeer.spark.source.store_view import StorePlace, place_entries
 from rocketeer.store.consume_queue_ext import ADDRESS_MAX

@@ -1,6 +1,5 @@
 """The driver's view of a store's files: the same questions as of brokers, answered from the disk."""
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +10,6 @@ from numpy.typing import NDArray
 
 from rocketeer.errors import ConfigError, StoreError
 from rocketeer.model.queue import MessageQueue
-from rocketeer.model.topic import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
 from rocketeer.spark.source.offsets import Places
 from rocketeer.spark.source.options import SourceOptions
 from rocketeer.spark.source.planning import QueueRange
@@ -42,11 +40,10 @@ class StoreView:
         if not self._store.is_dir():
             raise StoreError(f"storePath {options.store_path!r} is not a folder")
         self._log = LogFiles(self._store)
-        self._pattern = re.compile(options.subscribe_pattern) if options.subscribe_pattern else None
         self._files: dict[Key, QueueFiles] = {}
         self._on_disk: dict[Key, int] = {}
         """How far the files go, which only grows; entries behind are in the tail."""
-        self._tail = LogTail(self._log, self._safe_start(), self._wants)
+        self._tail = LogTail(self._log, self._safe_start(), options.wants)
 
     def queues(self) -> frozenset[MessageQueue]:
         self._log.refresh()
@@ -55,7 +52,7 @@ class StoreView:
         found = {
             (topic, queue_id)
             for topic, ids in topic_queues(self._store).items()
-            if self._wants(topic)
+            if self._options.wants(topic)
             for queue_id in ids
         } | set(self._tail.entries)
         options = self._options
@@ -111,16 +108,6 @@ class StoreView:
             if end > self._disk_end(key):
                 self._on_disk[key] = end
                 self._tail.forget_below(key, end)
-
-    def _wants(self, topic: str) -> bool:
-        options = self._options
-        if options.assign is not None:
-            return any(queue.topic == topic for queue in options.assign)
-        if options.subscribe is not None:
-            return topic in options.subscribe
-        assert self._pattern is not None
-        hidden = is_system_topic(topic) or topic.startswith((RETRY_PREFIX, DLQ_PREFIX))
-        return not hidden and self._pattern.fullmatch(topic) is not None
 
     def _check(self, topics: Iterable[str], found: set[Key]) -> None:
         there = {topic for topic, _ in found}

@@ -16,7 +16,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from rocketeer.errors import ClientError, RemotingError
+from rocketeer.errors import ClientError, ConfigError, RemotingError
 from rocketeer.model.queue import MessageQueue
 from rocketeer.spark.source import planning
 from rocketeer.spark.source.bounds import starting_places
@@ -75,6 +75,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         Spark runs a first batch even if it is empty, so the end of that one differs from its start in any case.
         """
+        self._check_checkpoint(from_json(start))
         self._show_progress(start)
         end = self._end_of_batch(start, limit)
         return {**end, BEGAN: start} if start == self._initial else end
@@ -85,6 +86,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         view = self._opened()
         before, after = from_json(end.get(BEGAN, start)), from_json(end)
+        self._check_checkpoint(after)
         new = [queue for queue in after if queue not in before]
 
         def plan() -> Sequence[InputPartition]:
@@ -125,12 +127,24 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             least = self._options.min_offsets_per_trigger if self._target is None else None
             if planning.must_wait(available, least, waited_ms, self._options.max_trigger_delay_ms):
                 return start
+            if self._began_s is None:  # also a first batch with nothing in it has begun
+                self._began_s = time.monotonic()
             shares = self._shares(begin, backlog)
             ends |= {queue: begin[queue] + shares.get(queue, 0) for queue in backlog}
         if ends == before:
             return start
         self._began_s = time.monotonic()
         return to_json(ends)
+
+    def _check_checkpoint(self, places: Places) -> None:
+        """Topics may come and go between starts; a checkpoint that has none of them is of another stream."""
+        topics = sorted({queue.topic for queue in places})
+        if topics and not any(map(self._options.wants, topics)):
+            theirs = ", ".join(map(repr, topics[:5]))
+            raise ConfigError(
+                f"the checkpoint is of a stream of {theirs}, which this one does not read: "
+                "choose another checkpointLocation"
+            )
 
     def _starting_places(self) -> Places:
         view = self._opened()

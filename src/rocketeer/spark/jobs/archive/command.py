@@ -7,7 +7,6 @@ because it did not see it end finds its commit there.
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -20,7 +19,7 @@ from rocketeer.spark.jobs.lake.session import LakeSession, open_session
 from rocketeer.spark.jobs.lake.state import Range
 from rocketeer.spark.jobs.lake.writer import WriterTerms, files_of
 from rocketeer.spark.jobs.progress import Progress
-from rocketeer.spark.jobs.running import Run, batch_interval, job_command, key_values, say
+from rocketeer.spark.jobs.running import Run, SourceOptionTexts, batch_interval, job_command, key_values, say
 from rocketeer.spark.jobs.texts import counted
 
 if TYPE_CHECKING:
@@ -125,6 +124,7 @@ def archive(
     """
     from rocketeer.spark.jobs.archive import source as archive_source
     from rocketeer.spark.jobs.lake.compaction import compact
+    from rocketeer.spark.jobs.topic_sink import triggered
     from rocketeer.spark.source.offsets import to_json
 
     file_terms = WriterTerms(terms.compression, terms.file_bytes)
@@ -150,16 +150,8 @@ def archive(
         )
         writer = stream.writeStream.queryName("archive").foreachBatch(_committer(session, done, tidy))
         writer = writer.option("checkpointLocation", str(session.lake.checkpoint))
-        if terms.interval is None:
-            writer = writer.trigger(availableNow=True)
-        else:
-            writer = writer.trigger(processingTime=terms.interval)
-        query = writer.start()
-        try:
-            (progress or Progress("archive", quiet=True)).watch(query, rows=lambda: done.rows)
-        finally:
-            with suppress(Exception):  # what ended it is what to raise; the JVM may be gone
-                query.stop()
+        query = triggered(writer, terms.interval).start()
+        (progress or Progress("archive", quiet=True)).watch(query, rows=lambda: done.rows)
         done.compacted += tidy()
         return done
 
@@ -203,7 +195,7 @@ def _query_id(session: LakeSession) -> str:
     return str(json.loads((session.lake.checkpoint / "metadata").read_text())["id"])
 
 
-@job_command(goes_on=True)
+@job_command(goes_on=True, over_loss="Say --skip-lost to go on with what exists")
 def command(
     run: Run,
     lake: Annotated[Path, typer.Argument(help="The lake's folder; made if it does not exist.")],
@@ -235,9 +227,7 @@ def command(
     batch_bytes: Annotated[str, typer.Option(help="About so much is committed at a time.")] = BATCH_BYTES,
     compression: Annotated[str, typer.Option(help=f"Of the files: {', '.join(COMPRESSIONS)}.")] = "zstd",
     compact: Annotated[bool, typer.Option(help="Make few large files of many small ones at the end.")] = True,
-    option: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=VALUE", help="An option of the source; may be repeated.")
-    ] = None,
+    option: SourceOptionTexts = None,
 ) -> None:
     """Copy topics into a Parquet lake, exactly once; started again, it goes on where it stopped."""
     every = batch_interval(forever, interval, "10 seconds")

@@ -58,6 +58,9 @@ class ArchiveReader(StreamReader):
         """Of a query without a checkpoint. If the lake has messages all the same, it goes on behind them."""
         return {queue: self._ends.get(queue, offset) for queue, offset in super()._starting_places().items()}
 
+    def _check_checkpoint(self, places: Places) -> None:
+        """It is the lake's: which of its topics are archived further is said anew each time."""
+
     def read(self, partition: InputPartition) -> Iterator[Any]:
         if not isinstance(partition, RangePartition):
             return

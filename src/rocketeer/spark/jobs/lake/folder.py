@@ -14,6 +14,7 @@ commit is one file, made whole and then linked into place, so it is there or not
 
 import json
 import os
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 FORMAT: Final = 1
 META: Final = "_rocketeer"
+_URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+"""One slash is enough: of `s3a://bucket/lake` a Path makes `s3a:/bucket/lake`."""
 CHECKSUM_SQL: Final = "bit_xor(crc32(body) * (queueOffset % 2147483647 + 1))"
 """A range's checksum, as Spark computes it over its rows; in any order, and ranges' sums may be xor-ed."""
 _NUMBER: Final = "{:020d}.json"
@@ -207,7 +210,7 @@ def local_path(path: "str | Path") -> Path:
     text = str(path)
     if text.startswith("file:"):
         text = text.removeprefix("file:").replace("//", "", 1) if text.startswith("file://") else text[5:]
-    elif "://" in text:
+    elif _URL.match(text):
         raise NoLake(f"{text}: a lake is a folder of a mounted file system, not a URL")
     return Path(text).absolute()
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rocketeer.errors import ConfigError, RocketeerError
-from rocketeer.spark.jobs.failures import explain, quiet_errors
+from rocketeer.spark.jobs.failures import BY_OPTION, explain, interruption, quiet_errors
 from rocketeer.spark.jobs.moments import HELP as MOMENTS
 from rocketeer.spark.jobs.moments import parse_span
 from rocketeer.spark.jobs.progress import Progress
@@ -19,7 +19,7 @@ from rocketeer.spark.jobs.query.statements import stand_in
 from rocketeer.spark.jobs.query.tables import TopicTables
 from rocketeer.spark.jobs.query.terms import ALL, TableTerms
 from rocketeer.spark.jobs.results import Format, check_target, table_lines, write_result
-from rocketeer.spark.jobs.running import Run, job_command, key_values, say, stop_work
+from rocketeer.spark.jobs.running import Run, SourceOptionTexts, job_command, key_values, say, stop_work
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -110,7 +110,10 @@ class Shell:
         except (RocketeerError, OSError) as error:
             say(str(error))
         except Exception as error:
-            text = explain(error)
+            stop = interruption(error)
+            if stop is not None:
+                raise stop from None
+            text = explain(error, BY_OPTION)
             if text is None:
                 raise
             say(text)
@@ -150,7 +153,7 @@ def sql_text(execute: str | None, file: Path | None) -> str | None:
     return None if sys.stdin.isatty() else sys.stdin.read()
 
 
-@job_command()
+@job_command(over_loss=BY_OPTION)
 def command(
     run: Run,
     file: Annotated[
@@ -184,9 +187,7 @@ def command(
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what --output names.")] = False,
     rows: Annotated[int, typer.Option(min=1, help="The most rows a table on the terminal shows.")] = 1000,
-    option: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=VALUE", help="An option of the source; may be repeated.")
-    ] = None,
+    option: SourceOptionTexts = None,
 ) -> None:
     """Ask topics and a lake with Spark SQL; without SQL there is a prompt."""
     if lake_only and lake is None:

@@ -4,7 +4,6 @@
 so a statement sees one state of a topic however often it names it.
 """
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -18,9 +17,9 @@ from rocketeer.spark.jobs.query.ranges import gaps, newest, reads
 from rocketeer.spark.jobs.query.sql_text import quoted
 from rocketeer.spark.jobs.query.statements import NoSuchTable, analyze, stand_in, used_columns
 from rocketeer.spark.jobs.query.terms import ALL, TableTerms
+from rocketeer.spark.jobs.range_options import range_options
 from rocketeer.spark.jobs.topics import all_topics
 from rocketeer.spark.source.columns import COLUMNS
-from rocketeer.spark.source.offsets import to_json
 from rocketeer.spark.source.options import FORMAT, SourceOptions, parse_options
 from rocketeer.spark.source.reading import open_view
 
@@ -270,15 +269,9 @@ class TopicTables:
 
     def _read(self, assigned: Mapping[MessageQueue, Range], columns: list[str]) -> "DataFrame":
         assert self._live is not None
-        queues: dict[str, dict[str, list[int]]] = {}
-        for queue in assigned:
-            queues.setdefault(queue.topic, {}).setdefault(queue.broker_name, []).append(queue.queue_id)
         return (
             self._spark.read.format(FORMAT)
-            .options(**self._live)
-            .option("assign", json.dumps(queues))
-            .option("startingOffsets", json.dumps(to_json({q: one.begin for q, one in assigned.items()})))
-            .option("endingOffsets", json.dumps(to_json({q: one.end for q, one in assigned.items()})))
+            .options(**{**self._live, **range_options(assigned)})
             .schema(", ".join(f"{name} {COLUMNS[name].simpleString()}" for name in columns))
             .load()
         )

@@ -10,7 +10,19 @@ from rocketeer.errors import ConfigError
 
 ALL: Final = "*"
 _OWN_OPTIONS: Final = frozenset(
-    {"nameserver", "subscribe", "subscribepattern", "assign", "startingoffsets", "endingoffsets"}
+    {
+        "nameserver",
+        "subscribe",
+        "subscribepattern",
+        "assign",
+        "startingoffsets",
+        "endingoffsets",
+        # These come before offsets, and what the lake has already would be read again.
+        "startingtimestamp",
+        "endingtimestamp",
+        "startingoffsetsbytimestamp",
+        "endingoffsetsbytimestamp",
+    }
 )
 
 

@@ -19,6 +19,7 @@ from rocketeer.spark.jobs.lake.folder import Lake, chosen_files, read_files
 from rocketeer.spark.jobs.lake.state import Range
 from rocketeer.spark.jobs.moments import HELP, is_ago, parse_span
 from rocketeer.spark.jobs.progress import Progress
+from rocketeer.spark.jobs.range_options import range_options
 from rocketeer.spark.jobs.replay.state import Ranges, ReplayState, default_folder, open_replay
 from rocketeer.spark.jobs.replay.terms import ReplayTerms
 from rocketeer.spark.jobs.running import Run, job_command, say
@@ -160,20 +161,7 @@ def _lake_rows(spark: "SparkSession", lake: Lake, terms: ReplayTerms, ranges: Ra
 
 
 def _topic_rows(spark: "SparkSession", terms: ReplayTerms, ranges: Ranges) -> "DataFrame":
-    import json
-
-    from rocketeer.spark.source.offsets import to_json
-
-    topics = sorted({queue.topic for queue in ranges})
-    assigned: dict[str, dict[str, list[int]]] = {topic: {} for topic in topics}
-    for queue in ranges:
-        assigned[queue.topic].setdefault(queue.broker_name, []).append(queue.queue_id)
-    options = {
-        "nameserver": _source(terms)["nameserver"],
-        "assign": json.dumps(assigned),
-        "startingOffsets": json.dumps(to_json({q: r.begin for q, r in ranges.items()})),
-        "endingOffsets": json.dumps(to_json({q: r.end for q, r in ranges.items()})),
-    }
+    options = {"nameserver": _source(terms)["nameserver"], **range_options(ranges)}
     return spark.read.format("rocketmq").options(**options).load()
 
 
@@ -214,7 +202,7 @@ def _send(spark: "SparkSession", frame: "DataFrame", terms: ReplayTerms, write_i
     return int(observed.get["rows"])
 
 
-@job_command(goes_on=True)
+@job_command(goes_on=True, over_loss="Begin anew, with another --id, to send what exists now")
 def command(
     run: Run,
     to: Annotated[

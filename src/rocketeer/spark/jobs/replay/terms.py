@@ -6,6 +6,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from rocketeer.client.core.nameservers import parse_addresses
 from rocketeer.errors import ConfigError
 from rocketeer.spark.jobs.replay.state import CHUNK_ROWS
 
@@ -40,6 +41,8 @@ class ReplayTerms:
     def asked(self) -> dict[str, Any]:
         """What makes it this replay: with another answer it is another one."""
         return {
+            "nameserver": sorted(parse_addresses(self.nameserver)),
+            "source": sorted(parse_addresses(self.source_nameserver or "")) if self.lake is None else [],
             "lake": None if self.lake is None else str(Path(self.lake).absolute()),
             "topics": sorted(self.topics),
             "to": self.to,
