@@ -21,6 +21,8 @@ WAIT_S = 400
 MASTER = ("--master", "local[2]", "--conf", "spark.driver.memory=1g")
 NOISE = re.compile(r"Traceback|\.scala:|\.java:|\tat |Exception|py4j|WARN|ERROR")
 """What a person must never be shown."""
+PROGRESS = re.compile(r" rows  [\d,]+ rows/s  ")
+"""What a person is shown every few seconds, when it takes so long."""
 
 
 class Said(NamedTuple):
@@ -44,7 +46,7 @@ class Said(NamedTuple):
         """Of a command that failed on the way: what it said."""
         assert self.code == 1, self
         assert not NOISE.search(self.out + self.err), self
-        lines = self.err.splitlines()
+        lines = [line for line in self.err.splitlines() if not PROGRESS.search(line)]
         assert all(line.startswith("rocketeer: ") for line in lines), self
         return [line.removeprefix("rocketeer: ") for line in lines]
 

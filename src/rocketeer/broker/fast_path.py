@@ -9,7 +9,8 @@ A pull takes it when its header is JSON and no guard has to see it.
 
 The sends of one read of a socket are stored as one run: one clock reading, one copy into the log, one wait when
 replies wait for the disk. Where the compiled `SendRuns` is installed, it takes the plain sends, and plain batches,
-at the front of a read; `process` is for the frames behind them.
+at the front of a read, and all that the sockets bring in one turn of the loop is one run; `process` is for the frames
+behind them, and stores the run first, so that every request finds the work of those before it done.
 """
 
 from collections.abc import Callable, Mapping
@@ -27,7 +28,7 @@ from rocketeer.errors import RequestRefused, StoreRefused
 from rocketeer.model.topic import RETRY_PREFIX, Perm, may_not_be_sent_to
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import FLAG_ONEWAY, FLAG_RESPONSE, Command
-from rocketeer.protocol.frame import JSON, Frame
+from rocketeer.protocol.frame import JSON, Frame, FrameSplitter
 from rocketeer.protocol.headers import PullMessageHeader, SendMessageV2Header
 from rocketeer.protocol.headers.base import raw_decoder
 from rocketeer.protocol.json_header import NOT_THE_JSON, decode_outer
@@ -82,7 +83,7 @@ class PlainLog(Protocol):
         claims: frozenset[str],
         cluster_property: str,
         pieces: tuple[bytes, ...],
-    ) -> "SendRuns | None":
+    ) -> "SendRuns[Connection] | None":
         """The compiled way for runs of sends, if it is installed."""
         ...
 
@@ -103,8 +104,12 @@ class FastPath:
         reply_ext: Mapping[str, str],
         clock: Clock,
         broker_writable: bool,
+        soon: Callable[[Callable[[], None]], object],
     ) -> None:
+        """`soon` has something run when the sockets that are ready now have been read."""
         self._router = router
+        self._soon = soon
+        self._turn_open = False
         self._topics = topics
         self._store = store
         msg_id = store_host.hex().upper().encode() + b"%016X"
@@ -123,7 +128,7 @@ class FastPath:
         }
         self._plain_queues: dict[str, int] = {}
         topics.on_change.append(lambda change: self._forget_topics())
-        self._runs: SendRuns | None = None
+        self._runs: SendRuns[Connection] | None = None
         if self._enabled:
             self._runs = store.send_runs(
                 lambda topic: self._qualify(topic) or None,
@@ -140,20 +145,38 @@ class FastPath:
         runs = self._runs
         if runs is None or not self._enabled:
             return 0
-        try:
-            taken, replies, end, later = runs.take(
-                data, connection.remote_host, self._clock.now_ms(), self._writer.waits
-            )
-        except StoreRefused:  # `process` words it, for each of them
-            return 0
-        if replies is not None:
-            connection.write(replies)
-        if later:
-            self._writer.when_durable(end, self._later_releaser(runs, connection, later))
+        taken = runs.add(data, connection.remote_host, connection)
+        if taken < 0:
+            self._store_turn()
+            taken = runs.add(data, connection.remote_host, connection)
+        if taken and not self._turn_open:
+            self._turn_open = True
+            self._soon(self._end_turn)
         return taken
 
+    def _end_turn(self) -> None:
+        if self._turn_open:  # else a request of another kind came, and it was stored before that
+            self._store_turn()
+
+    def _store_turn(self) -> None:
+        """Store what the sockets brought, and answer."""
+        runs = self._runs
+        assert runs is not None
+        self._turn_open = False
+        try:
+            end, answers = runs.store(self._clock.now_ms(), self._writer.waits)
+        except StoreRefused:  # the general path looks at each by itself, and words it
+            for connection, data in runs.give_up():
+                self._router.process(FrameSplitter().feed(data), connection)
+            return
+        for connection, replies, later in answers:
+            if replies is not None:
+                connection.write(replies)
+            if later:
+                self._writer.when_durable(end, self._later_releaser(runs, connection, later))
+
     def _later_releaser(
-        self, runs: "SendRuns", connection: Connection, later: "list[Later]"
+        self, runs: "SendRuns[Connection]", connection: Connection, later: "list[Later]"
     ) -> Callable[[int], None]:
         return lambda code: connection.write(runs.replies(later, self._templates[code].pieces))
 
@@ -170,6 +193,8 @@ class FastPath:
             self._runs.forget()
 
     def process(self, frames: list[Frame], connection: Connection) -> None:
+        if self._turn_open:
+            self._store_turn()
         rows: list[Row] = []
         asks: list[Ask] = []
         for frame in frames:

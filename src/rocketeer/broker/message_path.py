@@ -116,4 +116,5 @@ class MessagePath:
             reply_ext=self._sends.ext,
             clock=self._ground.clock,
             broker_writable=self._writable,
+            soon=asyncio.get_running_loop().call_soon,
         )

@@ -1,8 +1,9 @@
 from collections.abc import Callable, Container
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 from rocketeer.record.speed_plain import QueueTail as QueueTail
 
+O = TypeVar("O")
 KeyColumns = tuple[bytes, bytes, bytes]
 Later = tuple[int, int, int, list[int]]
 
@@ -23,7 +24,7 @@ class Lane:
     queue: QueueTail
     def __init__(self, topic: str, queue_id: int, queue: QueueTail) -> None: ...
 
-class SendRuns:
+class SendRuns(Generic[O]):
     def __init__(
         self,
         *,
@@ -40,7 +41,9 @@ class SendRuns:
         message_bytes_max: int,
     ) -> None: ...
     def forget(self) -> None: ...
-    def take(
-        self, data: bytes, born_host: bytes, now_ms: int, waits: bool
-    ) -> tuple[int, bytes | None, int, list[Later] | None]: ...
+    def add(self, data: bytes, born_host: bytes, owner: O) -> int: ...
+    def store(
+        self, now_ms: int, waits: bool
+    ) -> tuple[int, list[tuple[O, bytes | None, list[Later] | None]]]: ...
+    def give_up(self) -> list[tuple[O, bytes]]: ...
     def replies(self, rows: list[Later], pieces: tuple[bytes, ...]) -> bytes: ...

@@ -4,7 +4,7 @@
 What `broker.fast_path` does message by message and `store.append` run by run, this does without making a Python
 object for a message. It takes plain sends and plain batches from the front of what a socket brought, and stops at
 the first request that is anything else; whoever calls it leads that one the general way. Both give the same bytes
-(tested).
+(tested). What several sockets brought at about the same time may be one run: `add` reads, `store` does the rest.
 """
 
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
@@ -26,6 +26,7 @@ cdef enum:
     FRAME_PREFIX_BYTES = 8
     PROPERTIES_BYTES_MAX = 0x7FFF
     SENDS_MAX = 4096  # messages of one run
+    ROOM_BYTES_MIN = 4 << 20  # enough for what many sockets bring at a time
     FLAG_RESPONSE = 1
     FLAG_ONEWAY = 2
     MSG_ID_DIGITS = 16
@@ -107,6 +108,7 @@ cdef struct Send:
     int32_t replies_for  # how many messages its reply speaks of: 1, a batch's count, 0 behind a batch's first
     bint oneway
     bint wait
+    char born_host[8]
 
 
 cdef struct Marks:  # what queues and index want to know of a message's properties
@@ -199,12 +201,18 @@ cdef class SendRuns:
     cdef Py_ssize_t _room_used
     cdef Py_ssize_t _id_bytes
     cdef uint64_t _claim_lengths
+    # The run that is being read:
+    cdef list _parts  # (owner, its bytes, its first message)
+    cdef list _lanes
+    cdef Py_ssize_t _count
+    cdef Py_ssize_t _total
+    cdef Py_ssize_t _data_bytes
 
     def __cinit__(self):
         self._sends = <Send *> malloc(SENDS_MAX * sizeof(Send))
         self._hashes_room = 2 * SENDS_MAX
         self._hashes = <uint32_t *> malloc(self._hashes_room * sizeof(uint32_t))
-        self._room_bytes = 1 << 16
+        self._room_bytes = ROOM_BYTES_MIN
         self._room = <char *> malloc(self._room_bytes)
         if self._sends == NULL or self._hashes == NULL or self._room == NULL:
             raise MemoryError
@@ -249,37 +257,72 @@ cdef class SendRuns:
             self._claim_lengths |= <uint64_t> 1 << min(<int> len(claim.encode()), 63)
         self._topics = {}
         self._message_bytes_max = message_bytes_max
+        self._begin()
+
+    cdef int _begin(self) except -1:
+        self._parts = []
+        self._lanes = []
+        self._count = self._total = self._data_bytes = self._keys = self._room_used = 0
+        return 0
 
     def forget(self):
         """A topic changed: ask again."""
         self._topics.clear()
 
-    def take(self, bytes data not None, bytes born_host not None, int64_t now_ms, bint waits):
-        """(bytes taken, replies to send now, the end in the log of what was stored, what to reply later).
+    def add(self, bytes data not None, bytes born_host not None, object owner):
+        """Read the plain sends at the front of `data` into the run; how many bytes they have.
 
-        Later is when the log below that end is durable: see `replies`. Raises StoreRefused, with nothing stored.
+        -1 if the run must be stored before more fits into it. `owner` is whom `store` answers.
         """
-        cdef list lanes = []
-        cdef Py_ssize_t taken = 0, count = 0, total = 0
+        cdef Py_ssize_t before = self._count, room_before = self._room_used, taken, i
+        if PyBytes_GET_SIZE(born_host) != 8:
+            return 0
+        if not self._make_room(PyBytes_GET_SIZE(data)):
+            return -1
+        taken = self._read(data, self._lanes, &self._count, &self._total)
+        if self._count > before:
+            self._data_bytes += PyBytes_GET_SIZE(data)
+            for i in range(before, self._count):
+                memcpy(self._sends[i].born_host, PyBytes_AS_STRING(born_host), 8)
+            self._parts.append((owner, data, taken, before))
+        else:
+            self._room_used = room_before
+        return taken
+
+    def store(self, int64_t now_ms, bint waits):
+        """Store the run and begin a new one: the end in the log, and (owner, replies to send now, what to reply later) each.
+
+        Later is when the log below that end is durable: see `replies`. Raises StoreRefused, with nothing stored and
+        the run still there: `give_up` says what it was.
+        """
+        cdef list lanes = self._lanes, parts = self._parts, answers = []
+        cdef Py_ssize_t count = self._count, total = self._total, at, start, end
         cdef int64_t first
-        self._keys = 0
-        self._make_room(PyBytes_GET_SIZE(data))
-        if PyBytes_GET_SIZE(born_host) == 8:
-            taken = self._read(data, lanes, &count, &total)
         if not count:
-            return 0, None, 0, None
+            return 0, answers
         first = self._log.max_offset
         if first + total > <int64_t> self._log.mark:
             first = self._log.make_room(total)
         self._runs += 1
-        self._write(first, lanes, count, total, born_host, now_ms)
+        self._write(first, lanes, count, total, now_ms)
         self._log.max_offset = first + total  # copied first, published second
         self._writer.last_store_ms = now_ms
         if self._index is not None:
             self._index.extend_columns(self._columns(count, now_ms), count, first, first + total)
+        for at in range(len(parts)):
+            start = parts[at][3]
+            end = parts[at + 1][3] if at + 1 < len(parts) else count
+            later = self._later(lanes, start, end) if waits else None
+            answers.append((parts[at][0], self._replies(lanes, start, end, waits), later))
+        self._begin()
         self._tell(lanes)
-        later = self._later(lanes, count) if waits else None
-        return taken, self._replies(lanes, count, waits), first + total, later
+        return first + total, answers
+
+    def give_up(self):
+        """Forget the run; (owner, the bytes of its requests) each."""
+        cdef list parts = [(owner, data[:taken]) for owner, data, taken, first in self._parts]
+        self._begin()
+        return parts
 
     # --- reading -------------------------------------------------------------------------------------------
 
@@ -577,18 +620,23 @@ cdef class SendRuns:
         self._keys += 1
         return 0
 
-    cdef int _make_room(self, Py_ssize_t data_bytes) except -1:
-        """Room for the stored properties of every message `data_bytes` may hold, so that none ever moves."""
-        cdef Py_ssize_t size = 2 * data_bytes + SENDS_MAX * (PyBytes_GET_SIZE(self._cluster) + SHARED_BYTES_MAX + 2)
+    cdef bint _make_room(self, Py_ssize_t data_bytes) except -1:
+        """Room for the stored properties of every message `data_bytes` may hold, so that none ever moves.
+
+        False if the run has messages already and would have to move, or has so many that a large batch may not fit.
+        """
+        cdef Py_ssize_t size = 2 * (self._data_bytes + data_bytes)
         cdef char *more
-        self._room_used = 0
+        size += SENDS_MAX * (PyBytes_GET_SIZE(self._cluster) + SHARED_BYTES_MAX + 2)
+        if self._count and (size > self._room_bytes or self._count > SENDS_MAX // 2):
+            return False
         if size > self._room_bytes:
             more = <char *> realloc(self._room, size)
             if more == NULL:
                 raise MemoryError
             self._room = more
             self._room_bytes = size
-        return 0
+        return True
 
     cdef char *_take_room(self, Py_ssize_t size) except NULL:
         cdef char *at = self._room + self._room_used
@@ -599,7 +647,7 @@ cdef class SendRuns:
     # --- writing -------------------------------------------------------------------------------------------
 
     cdef int _write(
-        self, int64_t first, list lanes, Py_ssize_t count, Py_ssize_t total, bytes born_host, int64_t store_ms
+        self, int64_t first, list lanes, Py_ssize_t count, Py_ssize_t total, int64_t store_ms
     ) except -1:
         """Write the records to the log, then their entries to the queues. OSError with nothing changed."""
         cdef char *to
@@ -623,7 +671,7 @@ cdef class SendRuns:
             send.log_offset = log_offset
             send.queue_offset = lane.next_offset
             lane.next_offset += 1
-            self._write_record(to, send, lane, born_host, store_ms)
+            self._write_record(to, send, lane, store_ms)
             to += send.size
             log_offset += send.size
         self._put(first, total)
@@ -646,7 +694,7 @@ cdef class SendRuns:
                 return 0
         return 0
 
-    cdef void _write_record(self, char *to, Send *send, Lane lane, bytes born_host, int64_t store_ms) noexcept:
+    cdef void _write_record(self, char *to, Send *send, Lane lane, int64_t store_ms) noexcept:
         cdef Py_ssize_t topic_bytes = PyBytes_GET_SIZE(lane.topic_part)
         put32(to, <uint32_t> send.size)
         put32(to + 4, MAGIC)
@@ -657,7 +705,7 @@ cdef class SendRuns:
         put64(to + 28, <uint64_t> send.log_offset)
         put32(to + 36, <uint32_t> send.sys_flag)
         put64(to + 40, <uint64_t> send.born_ms)
-        memcpy(to + 48, PyBytes_AS_STRING(born_host), 8)
+        memcpy(to + 48, send.born_host, 8)
         put64(to + 56, <uint64_t> store_ms)
         memcpy(to + 64, PyBytes_AS_STRING(self._store_host), 8)
         put32(to + 72, <uint32_t> send.reconsumed)
@@ -705,13 +753,13 @@ cdef class SendRuns:
 
     # --- answering -----------------------------------------------------------------------------------------
 
-    cdef bytes _replies(self, list lanes, Py_ssize_t count, bint waits):
+    cdef bytes _replies(self, list lanes, Py_ssize_t start, Py_ssize_t end, bint waits):
         """The replies that wait for nothing; None if there are none."""
         cdef Py_ssize_t size = 0, fixed = self._reply_bytes(self._pieces), i
         cdef bytes frames
         cdef Send *send
         cdef char *to
-        for i in range(count):
+        for i in range(start, end):
             send = self._sends + i
             if send.replies_for and not send.oneway and not (waits and send.wait):
                 size += fixed + send.replies_for * self._id_bytes
@@ -719,7 +767,7 @@ cdef class SendRuns:
             return None
         frames = PyBytes_FromStringAndSize(NULL, size)
         to = PyBytes_AS_STRING(frames)
-        for i in range(count):
+        for i in range(start, end):
             send = self._sends + i
             if send.replies_for and not send.oneway and not (waits and send.wait):
                 to = self._put_reply(to, self._pieces, send, (<Lane> lanes[send.lane]).queue_id)
@@ -751,12 +799,12 @@ cdef class SendRuns:
         put32(frame + 4, <uint32_t> (to - frame - 8))
         return to
 
-    cdef list _later(self, list lanes, Py_ssize_t count):
+    cdef list _later(self, list lanes, Py_ssize_t start, Py_ssize_t end):
         """What the replies that wait will say: (opaque, queue id, queue offset, log offsets) each."""
         cdef list rows = []
         cdef Send *send
         cdef Py_ssize_t i, at
-        for i in range(count):
+        for i in range(start, end):
             send = self._sends + i
             if send.replies_for and not send.oneway and send.wait:
                 offsets = [send[at].log_offset for at in range(send.replies_for)]

@@ -60,7 +60,7 @@ lay_out: Callable[[list[Row], dict[tuple[str, int], Any], int], Layout | None] |
 """Only compiled: its twin is the loop of `store.append`."""
 
 Lane: "type[_run.Lane] | None" = None
-SendRuns: "type[_run.SendRuns] | None" = None
+SendRuns: "type[_run.SendRuns[Any]] | None" = None
 """Only compiled: does for a whole run what `broker.fast_path` and `store.append` do message by message."""
 
 if not TYPE_CHECKING and os.environ.get("ROCKETEER_PLAIN", "") in ("", "0"):

@@ -6,7 +6,7 @@ Nothing here blocks or locks: it all runs on the event loop's thread.
 """
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rocketeer.clock import Clock
 from rocketeer.errors import StoreRefused
@@ -159,7 +159,7 @@ class Appender:
         claims: frozenset[str],
         cluster_property: str,
         pieces: tuple[bytes, ...],
-    ) -> "_run.SendRuns | None":
+    ) -> "_run.SendRuns[Any] | None":
         """The compiled way for runs of sends, if it is installed.
 
         `qualify` says how many queues of a topic plain sends may go to, None if they may not.

@@ -4,7 +4,7 @@ import json
 import random
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -23,7 +23,9 @@ from rocketeer.broker.topics import TopicTable
 from rocketeer.broker.writer import Writer
 from rocketeer.clock import ManualClock
 from rocketeer.config import BrokerConfig
+from rocketeer.errors import StoreRefused
 from rocketeer.model.topic import TopicConfig
+from rocketeer.protocol.codes import ResponseCode
 from rocketeer.protocol.command import Command, decode_frame, encode
 from rocketeer.protocol.frame import JSON, FrameSplitter, pack_frame
 from rocketeer.record import speed
@@ -40,10 +42,9 @@ CLAIMED = "DELAY"
 class Peer:
     """The sender's end: what it was told."""
 
-    remote_host = encode_host("127.0.0.1", 40000)
-    remote = "127.0.0.1:40000"
-
-    def __init__(self) -> None:
+    def __init__(self, port: int = 40000) -> None:
+        self.remote_host = encode_host("127.0.0.1", port)
+        self.remote = f"127.0.0.1:{port}"
         self.told = b""
 
     def write(self, data: bytes) -> None:
@@ -59,12 +60,13 @@ class Peer:
 class Sending:
     """The sending half of a broker over a store of its own."""
 
-    def __init__(self, folder: Path, durability: list[Durability]) -> None:
+    def __init__(self, folder: Path, durability: list[Durability], **store: Any) -> None:
         clock = ManualClock()
         config = BrokerConfig()
-        self.store = make_store(folder, clock, message_bytes_max=4096)
+        self.store = make_store(folder, clock, message_bytes_max=4096, **store)
         self.store.open()
         self.waiting: list[Any] = []
+        self.soon: list[Callable[[], None]] = []
         topics = TopicTable(config, clock)
         for name, queues in (("Known", 4), ("Other", 1)):
             topics.put(TopicConfig(name, read_queues=queues, write_queues=queues))
@@ -94,15 +96,29 @@ class Sending:
             reply_ext=sends.ext,
             clock=clock,
             broker_writable=True,
+            soon=self.soon.append,
         )
         self.peer = Peer()
 
     def serve_fast(self, data: bytes) -> int:
         random.seed(7)  # a message for any queue goes to a random one
-        connection = cast(Connection, self.peer)
-        taken = self.fast.take(data, connection)
-        self.fast.process(FrameSplitter().feed(data[taken:]), connection)
+        taken = self.read(data, self.peer)
+        self.end_turn()
         return taken
+
+    def read(self, data: bytes, peer: Peer) -> int:
+        """One socket brought this, in a turn that goes on."""
+        connection = cast(Connection, peer)
+        taken = self.fast.take(data, connection)
+        if frames := FrameSplitter().feed(data[taken:]):
+            self.fast.process(frames, connection)
+        return taken
+
+    def end_turn(self) -> None:
+        """All sockets that were ready have been read."""
+        soon, self.soon[:] = self.soon[:], []
+        for run in soon:
+            run()
 
     def serve_general(self, data: bytes) -> None:
         random.seed(7)
@@ -293,5 +309,94 @@ def test_an_incomplete_frame_is_left(folders: Path) -> None:
     for cut in range(len(one)):
         assert sending.fast.take(one[:cut], connection) == 0
     assert sending.fast.take(one + one[:-1], connection) == len(one)
+    sending.end_turn()
     assert sending.store.max_queue_offset("Known", 1) == 1
+    sending.store.close()
+
+
+PORTS = (40000, 40001, 40002)
+reads = st.tuples(st.integers(0, 2), st.lists(requests(), max_size=3).map(b"".join), st.integers(0, 3))
+
+
+@settings(deadline=None, max_examples=100)
+@given(reads=st.lists(reads, max_size=8))
+def test_what_several_sockets_bring_in_one_turn_is_what_one_by_one_would_have_been(
+    reads: list[tuple[int, bytes, int]],
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        fast, general = Sending(Path(folder) / "a", []), Sending(Path(folder) / "b", [])
+        theirs, ours = [Peer(port) for port in PORTS], [Peer(port) for port in PORTS]
+        random.seed(7)
+        for who, data, ends in reads:
+            fast.read(data, ours[who])
+            if not ends:
+                fast.end_turn()
+        fast.end_turn()
+        random.seed(7)
+        for who, data, _ in reads:
+            general.router.process(FrameSplitter().feed(data), cast(Connection, theirs[who]))
+        told = [[(each.opaque, each.code, each.ext) for each in peer.commands()] for peer in (*ours, *theirs)]
+        assert told[:3] == told[3:]
+        same(fast, general)
+
+
+def plain(opaque: int, body: bytes = b"body", queue: int = 1) -> bytes:
+    ext = {
+        "a": "g", "b": "Known", "c": "TBW102", "d": "4", "e": str(queue), "f": "0", "g": "1", "h": "0",
+        "i": f"KEYS\x01k{opaque}", "j": "0", "k": "false", "m": "false",
+    }  # fmt: skip
+    return pack_frame(JSON, header(310, ext, opaque=opaque), body)
+
+
+def test_a_turn_that_the_store_refuses_is_refused_to_each(folders: Path) -> None:
+    sending = Sending(folders, [])
+    peers = [Peer(port) for port in PORTS]
+    sending.store.log.refuse(StoreRefused(StoreRefused.DISK_FULL, "full"))
+    for at, peer in enumerate(peers):
+        assert sending.read(plain(at) + plain(10 + at), peer) > 0
+    sending.end_turn()
+    for at, peer in enumerate(peers):
+        answers = peer.commands()
+        assert [answer.opaque for answer in answers] == [at, 10 + at]
+        assert all(answer.code != ResponseCode.SUCCESS for answer in answers)
+    assert sending.store.max_log_offset == 0
+    sending.store.log.refuse(None)
+    sending.read(plain(20), peers[0])
+    sending.end_turn()
+    assert peers[0].commands()[-1].code == ResponseCode.SUCCESS
+    assert sending.store.max_queue_offset("Known", 1) == 1
+    sending.store.close()
+
+
+@pytest.mark.parametrize(("count", "body_bytes"), [(3000, 4), (1200, 3000)], ids=["many", "large"])
+def test_more_than_a_run_holds_is_stored_in_between(folders: Path, count: int, body_bytes: int) -> None:
+    sending = Sending(folders, [], segment_bytes=64 << 20)
+    peers = [Peer(port) for port in PORTS]
+    for peer in peers:
+        data = b"".join(plain(at, b"x" * body_bytes, at % 4) for at in range(count))
+        assert sending.read(data, peer) == len(data)
+    sending.end_turn()
+    assert [len(peer.commands()) for peer in peers] == [count] * 3
+    ends = [sending.store.max_queue_offset("Known", queue) for queue in range(4)]
+    assert ends == [3 * count // 4] * 4
+    for peer in peers:
+        places = [(each.ext["queueId"], int(each.ext["queueOffset"])) for each in peer.commands()]
+        assert len(set(places)) == count
+    sending.store.close()
+
+
+def test_a_request_of_another_kind_finds_the_sends_before_it_stored(folders: Path) -> None:
+    sending = Sending(folders, [])
+    first, second = Peer(PORTS[0]), Peer(PORTS[1])
+    sending.read(plain(1), first)
+    assert sending.store.max_queue_offset("Known", 1) == 0, "the turn goes on"
+    other = pack_frame(JSON, header(9999, {}, opaque=2), b"")
+    sending.read(other, second)
+    assert sending.store.max_queue_offset("Known", 1) == 1
+    assert [each.opaque for each in first.commands()] == [1]
+    sending.read(plain(3), first)
+    sending.end_turn()
+    sending.end_turn()
+    assert [each.opaque for each in first.commands()] == [1, 3]
+    assert sending.store.max_queue_offset("Known", 1) == 2
     sending.store.close()
