@@ -169,6 +169,10 @@ class FastPath:
             for connection, data in runs.give_up():
                 self._router.process(FrameSplitter().feed(data), connection)
             return
+        except BaseException:
+            for connection, _ in runs.give_up():  # a bug of ours, as an error while reading would end them
+                connection.shut(abort=True)
+            raise
         for connection, replies, later in answers:
             if replies is not None:
                 connection.write(replies)

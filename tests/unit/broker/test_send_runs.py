@@ -46,6 +46,10 @@ class Peer:
         self.remote_host = encode_host("127.0.0.1", port)
         self.remote = f"127.0.0.1:{port}"
         self.told = b""
+        self.is_shut = False
+
+    def shut(self, *, abort: bool) -> None:
+        self.is_shut = abort
 
     def write(self, data: bytes) -> None:
         self.told += data
@@ -399,4 +403,25 @@ def test_a_request_of_another_kind_finds_the_sends_before_it_stored(folders: Pat
     sending.end_turn()
     assert [each.opaque for each in first.commands()] == [1, 3]
     assert sending.store.max_queue_offset("Known", 1) == 2
+    sending.store.close()
+
+
+def test_a_bug_costs_the_turn_and_its_connections_and_nothing_else(folders: Path) -> None:
+    class Stopped(ManualClock):
+        def now_ms(self) -> int:
+            raise RuntimeError("no time")
+
+    sending = Sending(folders, [])
+    first, second = Peer(PORTS[0]), Peer(PORTS[1])
+    good, sending.fast._clock = sending.fast._clock, Stopped()
+    sending.read(plain(1), first)
+    with pytest.raises(RuntimeError):
+        sending.end_turn()
+    assert first.is_shut
+    sending.fast._clock = good
+    sending.read(plain(2), second)
+    sending.end_turn()
+    assert [each.opaque for each in second.commands()] == [2]
+    assert (second.is_shut, first.told) == (False, b"")
+    assert sending.store.max_queue_offset("Known", 1) == 1, "nothing of the broken turn comes later"
     sending.store.close()
