@@ -27,6 +27,8 @@ WAITED = re.compile(
     r"\[(TIMEOUT_CLEAN_QUEUE|PCBUSY_CLEAN_QUEUE)\]broker busy, start flow control for a while, "
     r"period in queue: (\d+)ms, size of queue: \d+"
 )
+SLOW_MS = 200
+"""A write, and so a turn of the loop, takes longer than a send, heartbeat or transaction may wait here."""
 PATIENT_MS = 60_000
 QUICK = {
     "waitTimeMillsInSendQueue": PATIENT_MS,
@@ -144,7 +146,7 @@ def test_sends_that_waited_too_long_are_refused_and_the_others_are_served(tmp_pa
             Senders(cluster) as senders,
         ):
             senders.send_with(producer)
-            disk.wait(20)  # so that a turn of all senders takes longer than a send may wait
+            disk.wait(SLOW_MS)
             wait_for(lambda: len(senders.remarks) > 50, what="refusals", state=senders)
             for name in [*ASKED, *ASKED]:
                 assert not is_busy(ask(broker, name)), name
@@ -163,7 +165,7 @@ def test_each_kind_of_request_has_its_own_patience(tmp_path: Path) -> None:
     conf = {"waitTimeMillsInHeartbeatQueue": 60, "waitTimeMillsInTransactionQueue": 100}
     with running(tmp_path, conf) as (cluster, disk):
         with Control(cluster.broker, timeout_s=60) as broker, Senders(cluster) as senders:
-            disk.wait(20)
+            disk.wait(SLOW_MS)
             for name, limit_ms in (("heartbeat", 60), ("transaction", 100)):
                 answers = iter(lambda name=name: ask(broker, name), None)  # type: ignore[misc]
                 remark = next(answer.remark for answer in answers if is_busy(answer))
