@@ -58,6 +58,7 @@ class _Beat:
             await asyncio.gather(self._task, return_exceptions=True)
 
     def _fire(self) -> None:
+        self._resting = False  # whoever wakes it while it runs must not start it a second time
         try:
             outcome = self._service.run()
         except Exception:

@@ -102,9 +102,7 @@ class Checkpointer:
             if not self._saving.done():
                 return
             if not self._saving.result():
-                self._sync_all = True  # whose sync failed is not known any more
-                if self._dispatch.index is not None:
-                    self._dispatch.index.write_again()
+                self._not_saved()
             self._saving = None
         if self._round is None:
             if not self._is_due():
@@ -200,5 +198,16 @@ class Checkpointer:
                 pass
         self._begin()
         assert self._round is not None
-        self._saving_job(self._round, pause_s=0.0)()
+        job = self._saving_job(self._round, pause_s=0.0)
         self._round = None
+        try:
+            job()
+        except OSError:
+            self._not_saved()
+            raise
+
+    def _not_saved(self) -> None:
+        """What of it reached the disk is not known: the next round brings all of it."""
+        self._sync_all = True
+        if self._dispatch.index is not None:
+            self._dispatch.index.write_again()

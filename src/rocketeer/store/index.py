@@ -177,7 +177,9 @@ class Index:
             before = last.header
             self._full.append(last)
             if len(self._full) > FULL_MAX:
-                self._full.pop(0).close()
+                first = self._full.pop(0)
+                first.mark_all()  # also what a thread may be writing just now, and fail at
+                first.close()
             header = IndexHeader(before.end_ms, before.end_ms, before.end_offset, before.end_offset)
         path = os.path.join(self._folder, self._new_name())
         file = self._next_file.finish(path, header)

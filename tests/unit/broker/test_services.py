@@ -105,3 +105,22 @@ async def test_waking_a_service_that_does_not_rest_changes_nothing() -> None:
 
     await run_until(reached, Periodic("busy", 0.001, woken, rest))
     assert len(runs) == 5
+
+
+async def test_a_service_that_wakes_itself_does_not_run_twice() -> None:
+    reached = asyncio.Event()
+    rest = Rest(lambda: True, 0.001)
+    runs: list[int] = []
+
+    def run() -> None:
+        runs.append(1)
+        rest.interval_s = LONG_S
+        rest.wake()
+        reached.set()
+
+    services = Services([Periodic("self", 0.001, run, rest)])
+    services.start()
+    await asyncio.wait_for(reached.wait(), WAIT_S)
+    await asyncio.sleep(0.05)
+    await services.stop()
+    assert len(runs) == 1, "it rests for an hour now"

@@ -1,5 +1,6 @@
 """Beside appends and pulls: checkpoints, retention, a disk that fills up."""
 
+import errno
 import os
 import time
 from pathlib import Path
@@ -66,6 +67,29 @@ def test_a_checkpoint_is_taken_every_minute(tmp_path: Path) -> None:
     assert noted == summary.Summary(1, 0)
     assert checkpoint.logics_ms == ManualClock().now_ms()
     assert (tmp_path / "consumequeue/TopicTest/0/00000000000000000000").exists()
+    store.close()
+
+
+def test_index_slots_that_the_disk_did_not_take_are_written_the_next_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = make_store(tmp_path)
+    store.open()
+    store.append(message(keys="k"))
+    real_open = os.open
+
+    def broken(path: str, flags: int, mode: int = 0o777) -> int:
+        if "/index/" in path and flags & os.O_WRONLY:
+            raise OSError(errno.EIO, "Input/output error")
+        return real_open(path, flags, mode)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "open", broken)
+        store._checkpointer.start()
+    store.close()
+    store, _ = open_store(tmp_path)
+    assert store.index is not None
+    assert store.index.query("TopicTest", "k", 0, 1 << 60, 10) == [0]
     store.close()
 
 
