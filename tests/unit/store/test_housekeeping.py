@@ -78,8 +78,8 @@ def test_index_slots_that_the_disk_did_not_take_are_written_the_next_time(
     store.append(message(keys="k"))
     real_open = os.open
 
-    def broken(path: str, flags: int, mode: int = 0o777) -> int:
-        if "/index/" in path and flags & os.O_WRONLY:
+    def broken(path: str | Path, flags: int, mode: int = 0o777) -> int:
+        if "/index/" in str(path) and flags & os.O_WRONLY:
             raise OSError(errno.EIO, "Input/output error")
         return real_open(path, flags, mode)
 
