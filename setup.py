@@ -49,6 +49,8 @@ def extensions() -> list[Extension]:
             "record/_walk",
             "record/_columns",
             "store/_index",
+            "store/_touch",
+            "remoting/_stream",
             "filter/_scan",
             "bench/_steps",
         )

@@ -45,6 +45,8 @@ class Peer:
     def write(self, data: bytes) -> None:
         self.told += data
 
+    answer = write
+
     def send(self, command: Command) -> None:
         self.write(encode(command))
 

@@ -84,12 +84,19 @@ def _assemble(broker: BrokerConfig, store: StoreConfig, server: ServerConfig, cl
     features.extend(path.features)
 
     router = Router(_all_handlers(features), [guard for feature in features for guard in feature.guards])
-    fast_path = path.fast(router)
+    fast_path = path.fast(router, lambda callback: remoting.soon(callback))
 
     def closed(connection: Connection) -> None:
         path.holds.forget(connection)
         ground.client_service.connection_closed(connection)
 
+    remoting = RemotingServer(
+        fast_path.process,
+        take=fast_path.take,
+        on_close=closed,
+        idle_s=server.idle_s,
+        sizes=SocketSizes(server.backlog, server.send_buffer_bytes, server.receive_buffer_bytes),
+    )
     tables = TableKeeper(
         store.store_path / "config", [table for feature in features for table in feature.state]
     )
@@ -100,13 +107,7 @@ def _assemble(broker: BrokerConfig, store: StoreConfig, server: ServerConfig, cl
         ground=ground,
         features=features,
         holds=path.holds,
-        server=RemotingServer(
-            fast_path.process,
-            take=fast_path.take,
-            on_close=closed,
-            idle_s=server.idle_s,
-            sizes=SocketSizes(server.backlog, server.send_buffer_bytes, server.receive_buffer_bytes),
-        ),
+        server=remoting,
         host=server.bind_host,
         ports=[server.listen_port, server.fast_port],
         tables=tables,

@@ -76,6 +76,10 @@ class PlainLog(Protocol):
 
     def append_run(self, rows: list[Row], store_ms: int) -> list[DispatchEntry]: ...
 
+    def run_stored(self) -> None:
+        """Called when a run has been answered: what the store puts off may be done now."""
+        ...
+
     def send_runs(
         self,
         qualify: Callable[[str], int | None],
@@ -109,7 +113,6 @@ class FastPath:
         """`soon` has something run when the sockets that are ready now have been read."""
         self._router = router
         self._soon = soon
-        self._turn_open = False
         self._topics = topics
         self._store = store
         msg_id = store_host.hex().upper().encode() + b"%016X"
@@ -136,33 +139,25 @@ class FastPath:
                 cluster_property=plain.cluster_property,
                 pieces=self._templates[_SUCCESS].pieces,
             )
+        if self._runs is not None:
+            self._runs.on_open = lambda: self._soon(self._end_turn)
+            self._runs.on_full = self._store_turn
+            self._runs.enabled = True
+        self.take = None if self._runs is None else self._runs.take
+        """Serves the plain sends at the front of what a socket brought; how many bytes they have."""
         self._send_decoder = msgspec.json.Decoder(SendCommand, strict=False)
         self._read_send = plain.send_reader(self._decode_send)
         self._decode_pull = raw_decoder(PullMessageHeader).decode
 
-    def take(self, data: bytes, connection: Connection) -> int:
-        """Serve the plain sends at the front of what a socket brought; how many bytes they have."""
-        runs = self._runs
-        if runs is None or not self._enabled:
-            return 0
-        taken = runs.add(data, connection.remote_host, connection)
-        if taken < 0:
-            self._store_turn()
-            taken = runs.add(data, connection.remote_host, connection)
-        if taken and not self._turn_open:
-            self._turn_open = True
-            self._soon(self._end_turn)
-        return taken
-
     def _end_turn(self) -> None:
-        if self._turn_open:  # else a request of another kind came, and it was stored before that
+        assert self._runs is not None
+        if self._runs.is_open:  # else a request of another kind came, and it was stored before that
             self._store_turn()
 
     def _store_turn(self) -> None:
         """Store what the sockets brought, and answer."""
         runs = self._runs
         assert runs is not None
-        self._turn_open = False
         try:
             end, answers = runs.store(self._clock.now_ms(), self._writer.waits)
         except StoreRefused:  # the general path looks at each by itself, and words it
@@ -175,20 +170,23 @@ class FastPath:
             raise
         for connection, replies, later in answers:
             if replies is not None:
-                connection.write(replies)
+                connection.answer(replies)
             if later:
                 self._writer.when_durable(end, self._later_releaser(runs, connection, later))
+        self._store.run_stored()
 
     def _later_releaser(
         self, runs: "SendRuns[Connection]", connection: Connection, later: "list[Later]"
     ) -> Callable[[int], None]:
-        return lambda code: connection.write(runs.replies(later, self._templates[code].pieces))
+        return lambda code: connection.answer(runs.replies(later, self._templates[code].pieces))
 
     def brake(self, guard: Guard | None) -> None:
         """While there is a brake every request takes the general path, where it is seen; None opens this one."""
         self._router.brake = guard
         self._guarded = guard is not None or self._router.guarded
         self._enabled = self._may_be_used and guard is None
+        if self._runs is not None:
+            self._runs.enabled = self._enabled
         self._forget_topics()
 
     def _forget_topics(self) -> None:
@@ -197,7 +195,7 @@ class FastPath:
             self._runs.forget()
 
     def process(self, frames: list[Frame], connection: Connection) -> None:
-        if self._turn_open:
+        if self._runs is not None and self._runs.is_open:
             self._store_turn()
         rows: list[Row] = []
         asks: list[Ask] = []

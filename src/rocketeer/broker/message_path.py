@@ -1,7 +1,7 @@
 """The way messages go, in and out: `assemble.py` makes it from the ground and from what the features add."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from rocketeer.broker.fast_path import FastPath
 from rocketeer.broker.feature import Feature, Periodic
@@ -103,7 +103,7 @@ class MessagePath:
             ),
         )
 
-    def fast(self, router: Router) -> FastPath:
+    def fast(self, router: Router, soon: Callable[[Callable[[], None]], object]) -> FastPath:
         """The short way for plain sends and pulls; all else goes to the router."""
         return FastPath(
             router,
@@ -116,5 +116,5 @@ class MessagePath:
             reply_ext=self._sends.ext,
             clock=self._ground.clock,
             broker_writable=self._writable,
-            soon=asyncio.get_running_loop().call_soon,
+            soon=soon,
         )

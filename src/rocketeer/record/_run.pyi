@@ -25,6 +25,10 @@ class Lane:
     def __init__(self, topic: str, queue_id: int, queue: QueueTail) -> None: ...
 
 class SendRuns(Generic[O]):
+    enabled: bool
+    is_open: bool
+    on_open: Callable[[], object]
+    on_full: Callable[[], object]
     def __init__(
         self,
         *,
@@ -41,6 +45,7 @@ class SendRuns(Generic[O]):
         message_bytes_max: int,
     ) -> None: ...
     def forget(self) -> None: ...
+    def take(self, data: bytes, owner: O) -> int: ...
     def add(self, data: bytes, born_host: bytes, owner: O) -> int: ...
     def store(
         self, now_ms: int, waits: bool

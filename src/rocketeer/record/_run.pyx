@@ -201,7 +201,11 @@ cdef class SendRuns:
     cdef Py_ssize_t _room_used
     cdef Py_ssize_t _id_bytes
     cdef uint64_t _claim_lengths
+    cdef public bint enabled
+    cdef public object on_open
+    cdef public object on_full
     # The run that is being read:
+    cdef readonly bint is_open
     cdef list _parts  # (owner, its bytes, its first message)
     cdef list _lanes
     cdef Py_ssize_t _count
@@ -262,6 +266,7 @@ cdef class SendRuns:
     cdef int _begin(self) except -1:
         self._parts = []
         self._lanes = []
+        self.is_open = False
         self._count = self._total = self._data_bytes = self._keys = self._room_used = 0
         return 0
 
@@ -269,11 +274,31 @@ cdef class SendRuns:
         """A topic changed: ask again."""
         self._topics.clear()
 
+    def take(self, bytes data not None, object owner):
+        """`add` for what a peer sent, whose `remote_host` it has. Says `on_open` when it begins a run.
+
+        A run that is full is stored by `on_full` first.
+        """
+        cdef Py_ssize_t taken
+        if not self.enabled:
+            return 0
+        taken = self._add(data, owner.remote_host, owner)
+        if taken < 0:
+            self.on_full()
+            taken = self._add(data, owner.remote_host, owner)
+        if taken and not self.is_open:
+            self.is_open = True
+            self.on_open()
+        return taken
+
     def add(self, bytes data not None, bytes born_host not None, object owner):
         """Read the plain sends at the front of `data` into the run; how many bytes they have.
 
         -1 if the run must be stored before more fits into it. `owner` is whom `store` answers.
         """
+        return self._add(data, born_host, owner)
+
+    cdef Py_ssize_t _add(self, bytes data, bytes born_host, object owner) except -2:
         cdef Py_ssize_t before = self._count, room_before = self._room_used, taken, i
         if PyBytes_GET_SIZE(born_host) != 8:
             return 0

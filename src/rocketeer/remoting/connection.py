@@ -8,12 +8,15 @@ nothing is closed with one log line; what it can make us hold is bounded by one 
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from rocketeer.errors import CallTimeout, ConnectionLost, ProtocolError
 from rocketeer.protocol.command import Command, encode
 from rocketeer.protocol.frame import Frame, FrameSplitter
 from rocketeer.record.hosts import encode_host
+
+if TYPE_CHECKING:
+    from rocketeer.remoting.streams import Stream
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +50,7 @@ class Connection(asyncio.Protocol):
     __slots__ = (
         "_calls",
         "_corked",
+        "_last_read_s",
         "_on_close",
         "_on_open",
         "_out",
@@ -54,10 +58,11 @@ class Connection(asyncio.Protocol):
         "_process",
         "_reading_paused",
         "_splitter",
+        "_stream",
         "_take",
         "_transport",
+        "answer",
         "frame_began_s",
-        "last_read_s",
         "local",
         "remote",
         "remote_host",
@@ -77,6 +82,10 @@ class Connection(asyncio.Protocol):
         self._on_close = on_close
         self._splitter = FrameSplitter()
         self._transport: asyncio.Transport | None = None
+        self._stream: Stream | None = None
+        """The transport, if it is one of ours."""
+        self.answer: Callable[[bytes], None] = self.write
+        """Write replies that belong to no run of `Process`."""
         self._corked = False
         self._reading_paused = False
         self._out: list[bytes | memoryview] = []
@@ -85,11 +94,17 @@ class Connection(asyncio.Protocol):
         self.remote = NOBODY
         self.remote_host = b"\0" * 8
         self.local = NOBODY
-        self.last_read_s = 0.0
+        self._last_read_s = 0.0
         self.frame_began_s = 0.0
         """When the frame that is now incomplete began; 0 between frames."""
 
     # --- asyncio's side ----------------------------------------------------------------------
+
+    def stream_made(self, stream: "Stream") -> None:
+        """As `connection_made`, by a transport of ours."""
+        self._stream = stream
+        self.answer = stream.write
+        self.connection_made(cast(asyncio.Transport, stream))
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport = cast(asyncio.Transport, transport)  # uvloop's are of another class
@@ -102,16 +117,18 @@ class Connection(asyncio.Protocol):
         self.remote_host = encode_host(peer[0].partition("%")[0], peer[1])
         self.local = address_text(transport.get_extra_info("sockname"))
         transport.set_write_buffer_limits(high=READ_PAUSE_BYTES)
-        self.last_read_s = asyncio.get_running_loop().time()
+        self._last_read_s = asyncio.get_running_loop().time()
         self._on_open(self)
 
-    def data_received(self, data: bytes) -> None:
-        now_s = self.last_read_s = asyncio.get_running_loop().time()
+    def data_received(self, data: bytes, taken: int = -1) -> None:
+        """`taken`: how much of it `Take` has served already; -1 if it was not asked."""
+        now_s = self._last_read_s = asyncio.get_running_loop().time()
         read_bytes = len(data)
         try:
             whole = self._splitter.gather(data)
             if whole is not None and self._take is not None and not self._postponed:
-                taken = self._take(whole, self)
+                if taken < 0:
+                    taken = self._take(whole, self)
                 if taken:
                     self.frame_began_s = 0.0
                     whole = whole[taken:] if taken < len(whole) else None
@@ -131,7 +148,9 @@ class Connection(asyncio.Protocol):
                 self.close(str(self._splitter.error))
         elif not self.frame_began_s and self._splitter.pending_bytes:
             self.frame_began_s = now_s
-        if read_bytes >= TURN_BYTES and not self._reading_paused and not self.closed:
+        if self._stream is not None:
+            self._tell_stream(self._stream)
+        elif read_bytes >= TURN_BYTES and not self._reading_paused and not self.closed:
             # There is more where this came from; libuv would read on and on while others wait.
             assert self._transport is not None
             self._transport.pause_reading()
@@ -142,6 +161,10 @@ class Connection(asyncio.Protocol):
         if not self._reading_paused and not self._postponed and not self.closed:
             assert self._transport is not None
             self._transport.resume_reading()
+
+    def _tell_stream(self, stream: "Stream") -> None:
+        splitter = self._splitter
+        stream.between_frames = not (self._postponed or splitter.pending_bytes or splitter.error)
 
     def _serve(self, frames: list[Frame]) -> None:
         failure: ProtocolError | None = None
@@ -173,6 +196,8 @@ class Connection(asyncio.Protocol):
         except BaseException:
             self.shut(abort=True)  # a bug of ours, as an error in `data_received` would end it
             raise
+        if self._stream is not None:
+            self._tell_stream(self._stream)
         if self._postponed or self._reading_paused or self.closed:
             return
         if self._splitter.error is not None:
@@ -190,11 +215,12 @@ class Connection(asyncio.Protocol):
         was_paused, self._reading_paused = self._reading_paused, False
         if was_paused and not self.closed:
             loop = asyncio.get_running_loop()
-            self.last_read_s = loop.time()  # it took what we wrote: it is alive
+            self._last_read_s = loop.time()  # it took what we wrote: it is alive
             loop.call_soon(self._catch_up)
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        self._transport = None
+        self._transport = self._stream = None
+        self.answer = self.write
         for waiter in self._calls.values():
             if not waiter.done():
                 waiter.set_exception(ConnectionLost(self.remote))
@@ -203,6 +229,12 @@ class Connection(asyncio.Protocol):
             self._on_close(self)
 
     # --- ours --------------------------------------------------------------------------------
+
+    @property
+    def last_read_s(self) -> float:
+        """When the peer last showed that it is alive."""
+        stream = self._stream
+        return self._last_read_s if stream is None else max(self._last_read_s, stream.last_read_s)
 
     @property
     def closed(self) -> bool:

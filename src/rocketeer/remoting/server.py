@@ -19,6 +19,7 @@ from rocketeer.protocol.codes import ResponseCode
 from rocketeer.protocol.command import Command, decode_frame, reply
 from rocketeer.protocol.frame import Frame
 from rocketeer.remoting.connection import Connection, Process, Take, address_text
+from rocketeer.remoting.streams import Stream, Turns
 
 __all__ = ["Connection", "Handler", "RemotingServer", "Router", "SocketSizes"]
 
@@ -148,6 +149,7 @@ class RemotingServer:
         self._greeting: dict[socket.socket, float] = {}
         self._opening: set[asyncio.Task[None]] = set()
         self._sweeper: asyncio.Task[None] | None = None
+        self._turns: Turns | None = None
         self._all_closed = asyncio.Event()
         self.connections: set[Connection] = set()
 
@@ -166,6 +168,8 @@ class RemotingServer:
                 raise PortInUse(host, port) from None
             raise
         loop = asyncio.get_running_loop()
+        if Turns is not None:
+            self._turns = Turns(loop)
         for listener in self._listeners:
             loop.add_reader(listener.fileno(), self._accept, listener)
         self._sweeper = asyncio.create_task(self._sweep_forever())
@@ -190,6 +194,15 @@ class RemotingServer:
             await asyncio.wait_for(self._all_closed.wait(), CLOSE_S)
         for connection in list(self.connections):
             connection.shut(abort=True)
+        if self._turns is not None:
+            self._turns.close()
+
+    def soon(self, callback: Callable[[], None]) -> None:
+        """Have something run when the sockets that are ready now have been read."""
+        if self._turns is not None:
+            self._turns.soon(callback)
+        else:
+            asyncio.get_running_loop().call_soon(callback)
 
     # --- accepting ---------------------------------------------------------------------------
 
@@ -250,9 +263,19 @@ class RemotingServer:
                 sock.close()
                 return
             tls = self._tls
+        elif self._turns is not None:
+            self._adopt_plain(sock, self._turns)
+            return
         task = asyncio.ensure_future(self._adopt(sock, tls))
         self._opening.add(task)
         task.add_done_callback(self._opening.discard)
+
+    def _adopt_plain(self, sock: socket.socket, turns: Turns) -> None:
+        try:
+            Stream(turns, sock, self._new_connection(), self._take)
+        except OSError as error:
+            log.warning("connection closed reason=%s", error)
+            sock.close()
 
     async def _adopt(self, sock: socket.socket, tls: ssl.SSLContext | None) -> None:
         try:

@@ -228,7 +228,7 @@ class CommitLog:
         at = self.max_offset - self.base
         reserved = segment.reserved
         half = reserved - AHEAD_BYTES // 2
-        ready = half if half > at and reserved < self.segment_bytes else reserved
+        ready = min(half, at + AHEAD_BYTES // 2) if half > at else reserved
         self.mark = self.base + min(ready, self.segment_bytes - BLANK.size)
 
     # --- reading -----------------------------------------------------------------------------

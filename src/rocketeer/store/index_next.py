@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from rocketeer.store.index_file import HEADER, SLOT, IndexFile, IndexHeader, file_bytes
 
-STEP_BYTES = 512 * 1024  # about 0.4 ms
+STEP_BYTES = 64 << 10  # less than 0.1 ms
 _ZEROS = bytes(STEP_BYTES)
 
 

@@ -44,6 +44,7 @@ log = logging.getLogger(__name__)
 _INDEX_SLICE_S = 0.0005
 _INDEX_PAUSE_S = 1.0  # after a failure: the disk is full
 _INDEX_BEHIND = 5_000  # messages; with every so many that wait the index gets more of the loop's time
+_INDEX_STEP = 256  # messages that are worth a step of their own, some 0.1 ms
 
 
 class MessageStore:
@@ -228,9 +229,14 @@ class MessageStore:
         """A slice of everything that is not appending and pulling: some milliseconds at most."""
         self._flusher.tick()
         if self.index is not None and self.index.pending_count:
-            self._fill_index(self.index)
+            self._fill_index(self.index, slice_s=_INDEX_SLICE_S)
         self._checkpointer.tick()
         self._cleaner.tick()
+
+    def run_stored(self) -> None:
+        """After a run of sends has been answered: index along, in steps too small for anybody to notice."""
+        if self.index is not None and self.index.pending_count >= _INDEX_STEP:
+            self._fill_index(self.index, slice_s=0.0)
 
     def is_idle(self) -> bool:
         """True when the log has not grown since the last time, and nothing waits for a tick."""
@@ -238,12 +244,12 @@ class MessageStore:
         waits = self.index is not None and self.index.pending_count
         return end == self.log.max_offset and not waits and not self._checkpointer.is_working
 
-    def _fill_index(self, index: Index) -> None:
+    def _fill_index(self, index: Index, *, slice_s: float) -> None:
         now_s = self._clock.monotonic_s()
         if now_s < self._index_paused_s:
             return
         # The further behind, the longer the slices; a whole second's messages are worth a visible pause.
-        until_s = now_s + _INDEX_SLICE_S * (1 + min(index.pending_count // _INDEX_BEHIND, 40))
+        until_s = now_s + slice_s * (1 + min(index.pending_count // _INDEX_BEHIND, 40))
         try:
             while index.flush_pending() and self._clock.monotonic_s() < until_s:
                 pass

@@ -9,11 +9,14 @@ from pathlib import Path
 from threading import Event, Lock, Thread
 
 from rocketeer.errors import StoreRefused
+from rocketeer.store.kernel import physical_memory_bytes
 from rocketeer.store.segment import Segment
+from rocketeer.store.touching import Toucher
 
 log = logging.getLogger(__name__)
 
 AHEAD_BYTES = 32 << 20  # what is ready for stores beyond the end of the log
+TOUCHED_BYTES_MAX = min(1 << 30, physical_memory_bytes() // 16)
 STEP_BYTES = 4 << 20
 
 
@@ -33,8 +36,11 @@ class Preparer:
         self._running = True
         self._refused = False
         self._thread: Thread | None = None
+        self._toucher = Toucher()
+        self._first: int | None = None
 
     def start(self) -> None:
+        self._toucher.start()
         self._thread = Thread(target=self._run, name="rocketeer-log-preparer", daemon=True)
         self._thread.start()
 
@@ -44,6 +50,7 @@ class Preparer:
         self._wake.set()
         if self._thread is not None:
             self._thread.join()
+        self._toucher.close()
         if self._next is not None:
             self._next.let_go()
             self._next.path.unlink(missing_ok=True)
@@ -53,6 +60,7 @@ class Preparer:
         """Tell where the writer is now; the thread keeps `AHEAD_BYTES` ready from there."""
         self._segment = segment
         self._position = position
+        self._toucher.writer_at(segment.base + position)
         self._wake.set()
 
     def take(self, base: int) -> Segment:
@@ -80,10 +88,21 @@ class Preparer:
             segment, position = self._segment, self._position
             assert segment is not None
             try:
-                self._ready(segment, position, position + AHEAD_BYTES)
+                end = segment.base + position
+                if self._first is None:
+                    self._first = end
+                ahead = AHEAD_BYTES if self._prewrite else max(AHEAD_BYTES, min(end - self._first, TOUCHED_BYTES_MAX))
+                self._ready(segment, position, position + ahead)
                 left = segment.size - position
-                if left <= max(segment.size // 4, AHEAD_BYTES):
-                    self._make_next(segment, AHEAD_BYTES - left)
+                if left <= max(segment.size // 4, ahead):
+                    self._make_next(segment, ahead - left)
+                following = self._next
+                parts = [(segment, segment.reserved)]
+                if following is not None:
+                    self._ready(following, 0, ahead - left)
+                    parts.append((following, following.reserved))
+                if not self._prewrite:
+                    self._toucher.want(parts)
                 self._refused = False
             except (StoreRefused, OSError) as error:
                 if not self._refused:  # said once; the writer meets the same error and refuses messages

@@ -1,0 +1,393 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
+"""Plain connections of a server, read and written in compiled code: see `streams.py` and ADR 12.
+
+The sockets are in an epoll set of their own, whose descriptor the event loop watches. One call of `Turns.read` serves
+all that are ready; asyncio's way costs some calls in Python for each of them.
+"""
+
+import os
+import socket
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from libc.errno cimport EAGAIN, EINTR, errno
+from libc.stdint cimport uint32_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memset
+from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
+from posix.unistd cimport close
+
+cdef extern from "<sys/uio.h>" nogil:
+    struct iovec:
+        void *iov_base
+        size_t iov_len
+
+cdef extern from "<sys/socket.h>" nogil:
+    struct msghdr:
+        iovec *msg_iov
+        size_t msg_iovlen
+    ssize_t recv(int fd, void *buffer, size_t size, int flags)
+    ssize_t send(int fd, const void *buffer, size_t size, int flags)
+    ssize_t sendmsg(int fd, const msghdr *message, int flags)
+    int MSG_NOSIGNAL
+
+cdef extern from "<sys/epoll.h>" nogil:
+    ctypedef union epoll_data_t:
+        void *ptr
+    struct epoll_event:
+        uint32_t events
+        epoll_data_t data
+    int epoll_create1(int flags)
+    int epoll_ctl(int epfd, int op, int fd, epoll_event *event)
+    int epoll_wait(int epfd, epoll_event *events, int size, int timeout)
+    int EPOLL_CLOEXEC, EPOLL_CTL_ADD, EPOLL_CTL_MOD, EPOLL_CTL_DEL
+    uint32_t EPOLLIN, EPOLLOUT, EPOLLERR, EPOLLHUP
+
+cdef enum:
+    EVENTS_MAX = 256
+    READ_BYTES = 256 << 10
+    PARTS_MAX = 64
+
+
+cdef double monotonic_s() noexcept:
+    cdef timespec now
+    clock_gettime(CLOCK_MONOTONIC, &now)
+    return <double> now.tv_sec + <double> now.tv_nsec / 1e9
+
+
+cdef object last_error():
+    return OSError(errno, os.strerror(errno))
+
+
+cdef class Turns:
+    """Reads every socket that is ready, once; then does what was put off until that is done."""
+
+    cdef object _loop
+    cdef int _epoll
+    cdef char *_buffer
+    cdef double _now_s
+    cdef bint _reading
+    cdef list _after
+    cdef set _streams
+
+    def __cinit__(self, loop):
+        self._epoll = epoll_create1(EPOLL_CLOEXEC)
+        self._buffer = <char *> malloc(READ_BYTES)
+        if self._buffer == NULL:
+            raise MemoryError
+        if self._epoll < 0:
+            raise last_error()
+
+    def __init__(self, loop):
+        self._loop = loop
+        self._after = []
+        self._streams = set()
+        loop.add_reader(self._epoll, self.read)
+
+    def __dealloc__(self):
+        free(self._buffer)
+        if self._epoll >= 0:
+            close(self._epoll)
+
+    def close(self):
+        """No socket is read any more."""
+        if self._epoll >= 0:
+            self._loop.remove_reader(self._epoll)
+            close(self._epoll)
+            self._epoll = -1
+
+    def soon(self, callback):
+        """Have something run when the sockets that are ready now have been read."""
+        if self._reading:
+            self._after.append(callback)
+        else:
+            self._loop.call_soon(callback)
+
+    def read(self):
+        cdef epoll_event events[EVENTS_MAX]
+        cdef int count, i
+        cdef Stream stream
+        if self._epoll < 0:
+            return
+        count = epoll_wait(self._epoll, events, EVENTS_MAX, 0)
+        self._now_s = monotonic_s()
+        self._reading = True
+        try:
+            for i in range(count):
+                stream = <Stream> events[i].data.ptr  # `_streams` keeps it until the next turn at least
+                stream.serve(events[i].events)
+        finally:
+            self._reading = False
+            after, self._after = self._after, []
+            for callback in after:
+                try:
+                    callback()
+                except Exception as error:
+                    self._loop.call_exception_handler(
+                        {"message": f"Exception in callback {callback!r}", "exception": error}
+                    )
+
+
+cdef class Stream:
+    """A transport in the sense of asyncio, for one accepted socket."""
+
+    cdef Turns _turns
+    cdef object _protocol
+    cdef object _take
+    cdef object _sock
+    cdef dict _extra
+    cdef int _fd
+    cdef uint32_t _watched
+    cdef bint _paused
+    cdef bint _closing
+    cdef bint _lost
+    cdef bint _told_to_pause
+    cdef list _unsent
+    cdef Py_ssize_t _unsent_bytes
+    cdef Py_ssize_t _high
+    cdef readonly double last_read_s
+    cdef public bint between_frames
+    """Set by the protocol: nothing of what came before waits for what comes next."""
+
+    def __init__(self, Turns turns not None, sock, protocol, take):
+        """`take(data, protocol)` is asked first, between frames; the protocol gets what it does not take."""
+        cdef epoll_event event
+        self._turns = turns
+        self._sock = sock
+        self._fd = sock.fileno()
+        self._protocol = protocol
+        self._take = take
+        self._unsent = []
+        self._high = 64 << 10
+        self.last_read_s = monotonic_s()
+        self.between_frames = True
+        self._extra = {"socket": sock}
+        try:
+            self._extra["sockname"] = sock.getsockname()
+            self._extra["peername"] = sock.getpeername()
+        except OSError:
+            pass  # gone already: the protocol sees that there is no name
+        turns._streams.add(self)
+        self._watched = event.events = EPOLLIN
+        event.data.ptr = <void *> self
+        if epoll_ctl(turns._epoll, EPOLL_CTL_ADD, self._fd, &event) < 0:
+            turns._streams.discard(self)
+            raise last_error()
+        protocol.stream_made(self)
+
+    # --- reading -----------------------------------------------------------------------------
+
+    cdef int serve(self, uint32_t events) except -1:
+        try:
+            if events & EPOLLOUT and not self._lost:
+                self._send_unsent()
+            if events & (EPOLLIN | EPOLLHUP | EPOLLERR) and not self._lost:
+                if self._paused or self._closing:
+                    if events & (EPOLLHUP | EPOLLERR):
+                        self._lose(ConnectionResetError("the peer has gone"))
+                else:
+                    self._read()
+        except Exception as error:
+            self._turns._loop.call_exception_handler(
+                {"message": "Fatal error on a connection", "exception": error, "transport": self,
+                 "protocol": self._protocol}
+            )
+            self._lose(error)
+        return 0
+
+    cdef int _read(self) except -1:
+        cdef ssize_t size = recv(self._fd, self._turns._buffer, READ_BYTES, 0)
+        cdef Py_ssize_t taken = -1
+        cdef bytes data
+        if size < 0:
+            if errno != EAGAIN and errno != EINTR:
+                self._lose(last_error())
+            return 0
+        if size == 0:
+            self.close()
+            return 0
+        self.last_read_s = self._turns._now_s
+        data = PyBytes_FromStringAndSize(self._turns._buffer, size)
+        if self.between_frames and self._take is not None:
+            taken = self._take(data, self._protocol)
+            if taken == size:
+                return 0
+        self._protocol.data_received(data, taken)
+        return 0
+
+    def pause_reading(self):
+        self._paused = True
+        self._watch()
+
+    def resume_reading(self):
+        self._paused = False
+        self._watch()
+
+    cdef int _watch(self) except -1:
+        """Tell the kernel what is of interest now, if that has changed."""
+        cdef epoll_event event
+        event.events = 0 if self._paused or self._closing else EPOLLIN
+        if self._unsent:
+            event.events |= EPOLLOUT
+        if event.events == self._watched or self._lost or self._turns._epoll < 0:
+            return 0
+        self._watched = event.events
+        event.data.ptr = <void *> self
+        if epoll_ctl(self._turns._epoll, EPOLL_CTL_MOD, self._fd, &event) < 0:
+            raise last_error()
+        return 0
+
+    # --- writing -----------------------------------------------------------------------------
+
+    def write(self, data):
+        """Send now what the kernel takes; the rest when it takes more."""
+        cdef Py_buffer view
+        cdef ssize_t sent = 0
+        cdef Py_ssize_t size
+        if self._closing:
+            return
+        PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+        try:
+            size = view.len
+            if not self._unsent:
+                sent = send(self._fd, view.buf, size, MSG_NOSIGNAL)
+                if sent < 0:
+                    sent = self._not_sent()
+        finally:
+            PyBuffer_Release(&view)
+        if sent < size and not self._lost:
+            self._keep(memoryview(data)[sent:] if sent else data, size - sent)
+            self._unsent_grew()
+
+    def writelines(self, list parts not None):
+        """As `write`, for the pieces of something."""
+        if self._closing:
+            return
+        for part in parts:
+            self._keep(part, len(part))
+        if self._unsent_bytes and not self._watched & EPOLLOUT:
+            self._send_unsent()
+        if self._unsent:
+            self._unsent_grew()
+
+    cdef int _keep(self, object part, Py_ssize_t size) except -1:
+        if size:
+            self._unsent.append(part)
+            self._unsent_bytes += size
+        return 0
+
+    cdef int _unsent_grew(self) except -1:
+        self._watch()
+        if self._unsent_bytes > self._high and not self._told_to_pause:
+            self._told_to_pause = True
+            self._protocol.pause_writing()
+        return 0
+
+    cdef ssize_t _not_sent(self) except -1:
+        """After a call that sent nothing: 0 if the kernel only has no room now."""
+        if errno != EAGAIN and errno != EINTR:
+            self._lose(last_error())
+        return 0
+
+    cdef int _send_unsent(self) except -1:
+        """Send pieces that wait, in their order, until the kernel takes no more."""
+        cdef ssize_t sent
+        cdef Py_ssize_t wanted
+        while self._unsent:
+            sent = self._send_some(&wanted)
+            if self._lost:
+                return 0
+            self._drop_sent(sent)
+            if sent < wanted:
+                break
+        self._watch()
+        if self._told_to_pause and self._unsent_bytes <= self._high // 4:
+            self._told_to_pause = False
+            self._protocol.resume_writing()
+        if self._closing and not self._unsent:
+            self._lose(None)
+        return 0
+
+    cdef ssize_t _send_some(self, Py_ssize_t *wanted) except -1:
+        """One call for the first pieces that wait; how many bytes of the `wanted` ones it sent."""
+        cdef Py_buffer views[PARTS_MAX]
+        cdef iovec parts[PARTS_MAX]
+        cdef msghdr message
+        cdef Py_ssize_t count = 0, i
+        cdef ssize_t sent
+        wanted[0] = 0
+        try:
+            for part in self._unsent[:PARTS_MAX]:
+                PyObject_GetBuffer(part, &views[count], PyBUF_SIMPLE)
+                parts[count].iov_base = views[count].buf
+                parts[count].iov_len = views[count].len
+                wanted[0] += views[count].len
+                count += 1
+            memset(&message, 0, sizeof(message))
+            message.msg_iov = parts
+            message.msg_iovlen = count
+            sent = sendmsg(self._fd, &message, MSG_NOSIGNAL)
+            return sent if sent >= 0 else self._not_sent()
+        finally:
+            for i in range(count):
+                PyBuffer_Release(&views[i])
+
+    cdef int _drop_sent(self, Py_ssize_t sent) except -1:
+        cdef Py_ssize_t whole = 0, size
+        self._unsent_bytes -= sent
+        for part in self._unsent:
+            size = len(part)
+            if size > sent:
+                break
+            sent -= size
+            whole += 1
+        del self._unsent[:whole]
+        if sent:
+            self._unsent[0] = memoryview(self._unsent[0])[sent:]
+        return 0
+
+    def get_write_buffer_size(self):
+        return self._unsent_bytes
+
+    def set_write_buffer_limits(self, Py_ssize_t high):
+        self._high = high
+
+    # --- the end -----------------------------------------------------------------------------
+
+    def is_closing(self):
+        return self._closing
+
+    def close(self):
+        """After what was written has left."""
+        if not self._closing:
+            self._closing = True
+            if self._unsent:
+                self._watch()
+            else:
+                self._lose(None)
+
+    def abort(self):
+        """Now."""
+        self._lose(None)
+
+    cdef int _lose(self, object error) except -1:
+        if self._lost:
+            return 0
+        self._closing = self._lost = True
+        self._unsent.clear()
+        self._unsent_bytes = 0
+        if self._turns._epoll >= 0:
+            epoll_ctl(self._turns._epoll, EPOLL_CTL_DEL, self._fd, NULL)
+        self._turns._loop.call_soon(self._end, error)
+        return 0
+
+    def _end(self, error):
+        self._turns._streams.discard(self)
+        try:
+            self._protocol.connection_lost(error)
+        finally:
+            self._sock.close()
+            self._take = None
+
+    def get_extra_info(self, name, default=None):
+        return self._extra.get(name, default)

@@ -1,0 +1,17 @@
+"""Compiled transports for plain connections, where they are installed; else asyncio's do, and only cost more."""
+
+import sys
+from typing import TYPE_CHECKING
+
+from rocketeer.record.speed import COMPILED
+
+if TYPE_CHECKING:
+    from rocketeer.remoting._stream import Stream, Turns
+
+__all__ = ["Stream", "Turns"]
+
+if not TYPE_CHECKING:
+    if COMPILED and sys.platform == "linux":
+        from rocketeer.remoting._stream import Stream, Turns
+    else:
+        Stream = Turns = None
