@@ -10,6 +10,8 @@ import threading
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Protocol
 
+from rocketeer.store.threads import answer_first
+
 # Thousands of tuples live for a few milliseconds each: looking for cycles among them often finds nothing.
 GC_THRESHOLDS = (50_000, 20, 20)
 EXIT_FORCED = 130  # what a shell reports for a program that Ctrl-C ended
@@ -41,6 +43,7 @@ async def serve(
     When one cannot start, those before it are stopped again and its error is raised. A second signal ends
     the process at once: for the store that is a crash, and it recovers from crashes.
     """
+    answer_first()
     stop = asyncio.Event()
     _stop_on_signals(stop, on_force)
     if stop_at_end_of_stdin:

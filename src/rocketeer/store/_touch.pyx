@@ -11,7 +11,7 @@ cdef extern from "<sched.h>" nogil:
     int sched_yield()
 
 cdef enum:
-    PIECE_BYTES = 64 << 10  # some 20 pages: the kernel looks for others to run only between two calls
+    PIECE_BYTES = 16 << 10  # the kernel looks for others to run only between two calls
 
 
 def touch(int fd, int64_t base, int64_t start, int64_t end, const int64_t[::1] orders):

@@ -14,6 +14,7 @@ from threading import Event, Thread
 from rocketeer.clock import Clock
 from rocketeer.store.commit_log import CommitLog
 from rocketeer.store.segment import Segment
+from rocketeer.store.threads import stand_back
 
 log = logging.getLogger(__name__)
 
@@ -106,6 +107,7 @@ class Flusher:
     # --- the thread --------------------------------------------------------------------------
 
     def _run(self) -> None:
+        stand_back()
         while self._running:
             self._wake.wait(self._interval_s)
             self._wake.clear()

@@ -71,6 +71,8 @@ class MessageStore:
         self._levels = levels = DelayLevels.parse(config.delay_levels)
         self._refusals: dict[str, StoreRefused] = {}
         self._index_paused_s = 0.0
+        self._indexed_end = 0
+        """The end of the log at the last tick with messages to index."""
         self._ticked_end = -1
         self._is_open = False
 
@@ -228,10 +230,17 @@ class MessageStore:
     def tick(self) -> None:
         """A slice of everything that is not appending and pulling: some milliseconds at most."""
         self._flusher.tick()
-        if self.index is not None and self.index.pending_count:
-            self._fill_index(self.index, slice_s=_INDEX_SLICE_S)
+        self._index_along()
         self._checkpointer.tick()
         self._cleaner.tick()
+
+    def _index_along(self) -> None:
+        """What is too little for a step of its own waits until nothing more comes."""
+        index, end = self.index, self.log.max_offset
+        if index is not None and index.pending_count:
+            if index.pending_count >= _INDEX_STEP or end == self._indexed_end:
+                self._fill_index(index, slice_s=_INDEX_SLICE_S)
+            self._indexed_end = end
 
     def run_stored(self) -> None:
         """After a run of sends has been answered: index along, in steps too small for anybody to notice."""

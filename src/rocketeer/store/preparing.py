@@ -11,6 +11,7 @@ from threading import Event, Lock, Thread
 from rocketeer.errors import StoreRefused
 from rocketeer.store.kernel import physical_memory_bytes
 from rocketeer.store.segment import Segment
+from rocketeer.store.threads import stand_back
 from rocketeer.store.touching import Toucher
 
 log = logging.getLogger(__name__)
@@ -80,6 +81,7 @@ class Preparer:
             self._next = segment
 
     def _run(self) -> None:
+        stand_back()
         while True:
             self._wake.wait()
             self._wake.clear()

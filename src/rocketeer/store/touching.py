@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from rocketeer.record.speed import COMPILED
 from rocketeer.store.segment import Segment
+from rocketeer.store.threads import only_when_idle
 
 Touch = Callable[[int, int, int, int, "array[int]"], int]
 touch: Touch | None = None
@@ -54,7 +55,7 @@ class Toucher:
             self._wake.set()
 
     def _run(self, touch: Touch) -> None:
-        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+        only_when_idle()
         while not self._orders[_STOP]:
             self._wake.wait()
             self._wake.clear()

@@ -4,6 +4,8 @@ import logging
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 
+from rocketeer.store.threads import stand_back
+
 log = logging.getLogger(__name__)
 
 
@@ -11,7 +13,9 @@ class Worker:
     """Runs jobs one after the other. A job that fails is logged; nobody waits for it."""
 
     def __init__(self) -> None:
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="rocketeer-store-worker")
+        self._pool = ThreadPoolExecutor(
+            1, thread_name_prefix="rocketeer-store-worker", initializer=stand_back
+        )
 
     def submit(self, name: str, job: Callable[[], object]) -> "Future[bool]":
         """The future says whether the job succeeded."""

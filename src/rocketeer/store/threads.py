@@ -1,0 +1,42 @@
+"""How threads share a core: those who answer requests come first, those who work for the disk stand back.
+
+A thread that got the core keeps it for its slice, 3 ms by default, even if one that answers requests wakes up
+meanwhile. Everything here is a wish: kernels that do not know it go on as before.
+"""
+
+import ctypes
+import os
+import platform
+import struct
+import sys
+
+_LINUX = sys.platform == "linux"
+_SETATTR = {"x86_64": 314, "aarch64": 274}.get(platform.machine(), 0)
+_ATTR = struct.Struct("=IIQiIQQQ")  # size, policy, flags, nice, priority, runtime, deadline, period
+_SLICE_NS = 100_000  # the least the kernel takes
+
+
+def answer_first() -> None:
+    """The calling thread answers requests: short slices let it in at once when it wakes up (Linux 6.12)."""
+    if _LINUX:
+        _set(os.SCHED_OTHER)
+
+
+def stand_back() -> None:
+    """The calling thread works for the disk: it never pushes another aside, and leaves the core soon."""
+    if _LINUX:
+        _set(os.SCHED_BATCH)
+
+
+def only_when_idle() -> None:
+    """The calling thread runs on a core that has nothing else to do."""
+    if _LINUX:
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+
+
+def _set(policy: int) -> None:
+    """What this process or its parent set for itself, another policy or another nice value, stays."""
+    if _SETATTR and os.sched_getscheduler(0) == os.SCHED_OTHER:
+        nice = os.getpriority(os.PRIO_PROCESS, 0)
+        attr = _ATTR.pack(_ATTR.size, policy, 0, nice, 0, _SLICE_NS, 0, 0)
+        ctypes.CDLL(None).syscall(_SETATTR, 0, attr, 0)
