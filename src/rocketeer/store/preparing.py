@@ -1,10 +1,12 @@
 """Keeps the log's writer from ever waiting: a thread allocates what the next writes will need.
 
-It works ahead of the end of the log in steps, and makes the next file before the current one is full. When it
-lags behind, the writer does the least it needs itself; nothing depends on this thread but speed.
+It works ahead of the end of the log in steps, and makes the next file before the current one is full. The more this
+process has written, the further ahead, so that a second thread (`touching.py`) can bring the pages into memory while
+there is time. When they lag behind, the writer does the least it needs itself; nothing depends on them but speed.
 """
 
 import logging
+import shutil
 from pathlib import Path
 from threading import Event, Lock, Thread
 
@@ -17,7 +19,7 @@ from rocketeer.store.touching import Toucher
 log = logging.getLogger(__name__)
 
 AHEAD_BYTES = 32 << 20  # what is ready for stores beyond the end of the log
-TOUCHED_BYTES_MAX = min(1 << 30, physical_memory_bytes() // 16)
+AHEAD_BYTES_MAX = min(1 << 30, physical_memory_bytes() // 16)
 STEP_BYTES = 4 << 20
 
 
@@ -38,7 +40,7 @@ class Preparer:
         self._refused = False
         self._thread: Thread | None = None
         self._toucher = Toucher()
-        self._first: int | None = None
+        self._first_end: int | None = None
 
     def start(self) -> None:
         self._toucher.start()
@@ -61,7 +63,6 @@ class Preparer:
         """Tell where the writer is now; the thread keeps `AHEAD_BYTES` ready from there."""
         self._segment = segment
         self._position = position
-        self._toucher.writer_at(segment.base + position)
         self._wake.set()
 
     def take(self, base: int) -> Segment:
@@ -90,26 +91,33 @@ class Preparer:
             segment, position = self._segment, self._position
             assert segment is not None
             try:
-                end = segment.base + position
-                if self._first is None:
-                    self._first = end
-                ahead = AHEAD_BYTES if self._prewrite else max(AHEAD_BYTES, min(end - self._first, TOUCHED_BYTES_MAX))
-                self._ready(segment, position, position + ahead)
-                left = segment.size - position
-                if left <= max(segment.size // 4, ahead):
-                    self._make_next(segment, ahead - left)
-                following = self._next
-                parts = [(segment, segment.reserved)]
-                if following is not None:
-                    self._ready(following, 0, ahead - left)
-                    parts.append((following, following.reserved))
-                if not self._prewrite:
-                    self._toucher.want(parts)
+                self._prepare(segment, position)
                 self._refused = False
             except (StoreRefused, OSError) as error:
                 if not self._refused:  # said once; the writer meets the same error and refuses messages
                     log.warning("log not prepared ahead path=%s error=%s", segment.path, error)
                 self._refused = True
+
+    def _prepare(self, segment: Segment, position: int) -> None:
+        ahead = AHEAD_BYTES if self._prewrite else self._bytes_ahead(segment.base + position)
+        self._ready(segment, position, position + ahead)
+        left = segment.size - position
+        if left <= max(segment.size // 4, ahead):
+            self._make_next(segment)
+        following = self._next
+        if following is not None:
+            self._ready(following, 0, max(ahead - left, STEP_BYTES))
+        if not self._prewrite:  # else they are in memory already
+            self._toucher.want(segment)
+            if following is not None:
+                self._toucher.want(following)
+
+    def _bytes_ahead(self, end: int) -> int:
+        """As much as was written since the start, within bounds that leave memory and disk to others."""
+        if self._first_end is None:
+            self._first_end = end
+        free_bytes = shutil.disk_usage(self._folder).free
+        return max(AHEAD_BYTES, min(end - self._first_end, AHEAD_BYTES_MAX, free_bytes // 8))
 
     def _ready(self, segment: Segment, position: int, end: int) -> None:
         end = min(end, segment.size)
@@ -122,11 +130,10 @@ class Preparer:
                 segment.sync(start, upto)
             start = upto
 
-    def _make_next(self, after: Segment, ready_bytes: int) -> None:
+    def _make_next(self, after: Segment) -> None:
         with self._making:
             if self._segment is not after or self._next is not None or not self._running:
                 return  # the writer was faster
             base = after.base + after.size
             self._next = following = Segment.create(self._folder, base, self._segment_bytes)
         following.sync_name()
-        self._ready(following, 0, max(ready_bytes, STEP_BYTES))

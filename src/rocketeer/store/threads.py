@@ -28,12 +28,6 @@ def stand_back() -> None:
         _set(os.SCHED_BATCH)
 
 
-def only_when_idle() -> None:
-    """The calling thread runs on a core that has nothing else to do."""
-    if _LINUX:
-        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-
-
 def _set(policy: int) -> None:
     """What this process or its parent set for itself, another policy or another nice value, stays."""
     if _SETATTR and os.sched_getscheduler(0) == os.SCHED_OTHER:

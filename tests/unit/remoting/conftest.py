@@ -1,0 +1,18 @@
+"""Everything about servers holds for our own transports and for asyncio's."""
+
+import pytest
+
+from rocketeer.remoting import server
+
+SERVERS = ("test_server", "test_backpressure", "test_client")
+
+
+@pytest.fixture(autouse=True)
+def transports(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if getattr(request, "param", "ours") == "asyncio":
+        monkeypatch.setattr(server, "Turns", None)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if metafunc.module.__name__.rpartition(".")[2] in SERVERS and server.Turns is not None:
+        metafunc.parametrize("transports", ["ours", "asyncio"], indirect=True)
