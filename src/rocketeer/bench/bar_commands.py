@@ -69,7 +69,7 @@ def bars(
     results: list[BarResult] = []
     with TemporaryDirectory() as build:
         try:
-            program = None if ours_only else compiled(Path(build))
+            program = compiled(Path(build))
         except ServerFailed as why:
             console.print(f"[yellow]{why}; only `rocketeer bench` itself measures[/yellow]")
             program = None

@@ -1,32 +1,63 @@
-"""The independent measuring stick: tools/loadgen.c, compiled and run on the same servers as our own generator."""
+"""The independent measuring stick: tools/loadgen.c, compiled and run on the same servers as our own generator.
 
+With it comes tools/bare.c, a server that stores nothing: what it cannot do, the machine does not allow.
+"""
+
+import contextlib
 import json
 import os
 import shutil
+import socket
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from rocketeer.bench.control import split_address
-from rocketeer.bench.processes import ServerFailed
-from rocketeer.bench.session import Plan, Server, prepare
+from rocketeer.bench.processes import ServerFailed, ServerProcess
+from rocketeer.bench.session import Plan, Server, broker_cores, prepare
+from rocketeer.config.ports import free_ports
 
-_SOURCE = Path(__file__).parents[3] / "tools" / "loadgen.c"
+_SOURCES = Path(__file__).parents[3] / "tools"
+_BARE = "a server that stores nothing"
 
 
-def compiled(folder: Path) -> Path:
-    """The program, built with the machine's C compiler."""
+def compiled(folder: Path, name: str = "loadgen") -> Path:
+    """A program of tools/, built with the machine's C compiler."""
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
-    if compiler is None or not _SOURCE.exists():
-        raise ServerFailed(f"loadgen needs a C compiler and {_SOURCE}")
-    program = folder / "loadgen"
-    subprocess.run([compiler, "-O2", "-w", "-o", str(program), str(_SOURCE)], check=True)
+    source = _SOURCES / f"{name}.c"
+    if compiler is None or not source.exists():
+        raise ServerFailed(f"{name} needs a C compiler and {source}")
+    program = folder / name
+    subprocess.run([compiler, "-O2", "-w", "-o", str(program), str(source)], check=True)
     return program
+
+
+@contextlib.contextmanager
+def bare_server(folder: Path) -> Iterator[Server]:
+    """A server that answers sends and does nothing else, on the core that our broker has."""
+    core, load_cores = broker_cores()
+    port, _ = free_ports()
+    program = compiled(folder, "bare")
+    process = ServerProcess([str(program), str(port)], log=folder / "bare.log", cores=core)
+    try:
+        process.wait_until(lambda: _answers(port), timeout_s=10, what=_BARE)
+        yield Server(
+            label=_BARE, make=None, address=f"127.0.0.1:{port}", pid=process.pid, load_cores=load_cores
+        )
+    finally:
+        process.kill()
+
+
+def _answers(port: int) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+        return True
+    return False
 
 
 def run_loadgen(program: Path, server: Server, plan: Plan, mode: str) -> dict[str, Any]:
     """One run with the figures loadgen prints; mode is send, batch or pull."""
-    topic = prepare(server, plan).topics[0]
+    topic = "bare" if server.label == _BARE else prepare(server, plan).topics[0]
     _, port = split_address(server.address)
     words = ["-p", port, "-t", topic, "-q", plan.queues, "-c", plan.connections, "-w", plan.in_flight]
     words += [
@@ -37,6 +68,7 @@ def run_loadgen(program: Path, server: Server, plan: Plan, mode: str) -> dict[st
         "-m",
         mode,
         *(["-P", server.pid] if server.pid else []),
+        *(["-r", plan.rate] if plan.rate else []),
     ]
     cores = server.load_cores
     done = subprocess.run(

@@ -13,6 +13,7 @@ from typing import Final, Literal
 from rocketeer.bench.control import Control
 from rocketeer.bench.frames import Target
 from rocketeer.bench.load import Load
+from rocketeer.bench.processes import cpu_seconds
 from rocketeer.bench.run import Measured, measure
 from rocketeer.bench.servers import Cluster, Make, make_label
 from rocketeer.errors import RequestRefused
@@ -20,6 +21,11 @@ from rocketeer.errors import RequestRefused
 Flush = Literal["async", "sync"]
 
 _PRIME_MAX: Final = 6
+_FILL_MESSAGES: Final = 400_000
+_REST_S_MAX: Final = 15.0
+_REST_LOOK_S: Final = 0.25
+_REST_SHARE: Final = 0.05
+"""A server that uses less of a core than this rests; a JVM never quite does."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,9 +181,23 @@ def run_end_to_end(server: Server, plan: Plan, mode: str = "e2e") -> Measured:
     return measure(load, mode=mode, server=server.label, pid=server.pid, processes=1, puller=True)
 
 
-def fill(server: Server, plan: Plan) -> None:
-    """Messages of the plan's size to pull later: a batch load of two seconds."""
-    run_batch(server, replace(plan, warmup_s=0.2, seconds=2.0, connections=4, in_flight=4, rate=None))
+def fill(server: Server, plan: Plan, messages: int = _FILL_MESSAGES) -> None:
+    """Messages of the plan's size to pull later, as many for every server."""
+    short = replace(plan, warmup_s=0.0, seconds=0.2, connections=2, in_flight=2, rate=None)
+    while sum(load_of(server, plan, "pull").queue_ends.values()) < messages:
+        run_batch(server, short)
+
+
+def rest(servers: list[Server]) -> None:
+    """Wait until all of them have done what their last load left to do: it must not cost the next one."""
+    pids = [server.pid for server in servers if server.pid is not None]
+    give_up_s = time.monotonic() + _REST_S_MAX
+    while time.monotonic() < give_up_s:
+        before = [cpu_seconds(pid) for pid in pids]
+        time.sleep(_REST_LOOK_S)
+        used = [cpu_seconds(pid) - cpu for pid, cpu in zip(pids, before, strict=True)]
+        if all(cpu_s < _REST_SHARE * _REST_LOOK_S for cpu_s in used):
+            return
 
 
 def prime(servers: list[Server], plan: Plan, measure: Callable[[Server, Plan], Measured] = run_send) -> None:
