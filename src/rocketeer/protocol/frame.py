@@ -45,6 +45,9 @@ def pack_prefix(kind: int, header_bytes: int, body_bytes: int) -> bytes:
     return PREFIX.pack(size, kind << 24 | header_bytes)
 
 
+_SMALL_BYTES = 4096
+
+
 class FrameSplitter:
     """Bytes in, whole frames out.
 
@@ -55,18 +58,15 @@ class FrameSplitter:
     wrong with the bytes behind them, and the next `feed` raises it. With nothing to deliver it raises now.
     """
 
-    __slots__ = ("_limit", "_need", "_pending", "error")
+    __slots__ = ("_limit", "_need", "_pending", "error", "pending_bytes")
 
     def __init__(self, limit: int = FRAME_BYTES_MAX) -> None:
         self._limit = limit
-        self._pending = bytearray()
+        self._pending: list[bytes] = []  # joined once, when they are enough
         self._need = 0  # bytes the pending frame needs before parsing is worth while
-        self.error: ProtocolError | None = None
-
-    @property
-    def pending_bytes(self) -> int:
+        self.pending_bytes = 0
         """How much of an incomplete frame waits."""
-        return len(self._pending)
+        self.error: ProtocolError | None = None
 
     def feed(self, data: bytes | bytearray | memoryview) -> list[Frame]:
         """Return every whole frame; an incomplete tail waits for the next call."""
@@ -77,20 +77,30 @@ class FrameSplitter:
         """What waited with `data` behind it, for `split`; None as long as no whole frame is there."""
         if self.error is not None:
             raise self.error
-        pending = self._pending
-        if not pending:
-            return data if type(data) is bytes else bytes(data)
-        pending += data
-        if len(pending) < self._need:
+        if type(data) is not bytes:
+            data = bytes(data)
+        if not self.pending_bytes:
+            return data
+        self._keep(data)
+        if self.pending_bytes < self._need:
             return None
-        whole = bytes(pending)
-        pending.clear()
+        whole = b"".join(self._pending)
+        self._pending.clear()
+        self.pending_bytes = 0
         return whole
+
+    def _keep(self, data: bytes) -> None:
+        """Of a frame that comes byte by byte not every byte may cost an object."""
+        pending = self._pending
+        if pending and len(data) < _SMALL_BYTES and len(pending[-1]) < _SMALL_BYTES:
+            pending[-1] += data
+        else:
+            pending.append(data)
+        self.pending_bytes += len(data)
 
     def split(self, data: bytes) -> list[Frame]:
         """Every whole frame of what `gather` gave, or of its end; an incomplete tail waits."""
-        assert not self._pending
-        pending = self._pending
+        assert not self.pending_bytes
         frames: list[Frame] = []
         at = 0
         end = len(data)
@@ -119,7 +129,7 @@ class FrameSplitter:
                 self._need = size + 4 if left >= 8 else 8
             else:
                 self._need = 4
-            pending += data[at:]
+            self._keep(data[at:])
         return frames
 
     def _fail(self, frames: list[Frame], size: int, kind: int, header_bytes: int) -> list[Frame]:

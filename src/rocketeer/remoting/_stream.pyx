@@ -10,6 +10,7 @@ import socket
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.ref cimport PyObject
 from libc.errno cimport EAGAIN, EINTR, errno
 from libc.stdint cimport uint32_t
 from libc.stdlib cimport free, malloc
@@ -43,9 +44,17 @@ cdef extern from "<sys/epoll.h>" nogil:
     int EPOLL_CLOEXEC, EPOLL_CTL_ADD, EPOLL_CTL_MOD, EPOLL_CTL_DEL
     uint32_t EPOLLIN, EPOLLOUT, EPOLLERR, EPOLLHUP
 
+cdef extern from "Python.h":
+    # Under other names: an object that is being filled is not yet for anybody to count references of.
+    PyObject *PyBytes_FromStringAndSize_ "PyBytes_FromStringAndSize"(const char *data, Py_ssize_t size)
+    char *PyBytes_AS_STRING_ "PyBytes_AS_STRING"(PyObject *data)
+    int _PyBytes_Resize(PyObject **data, Py_ssize_t size)
+    void Py_DECREF_ "Py_DECREF"(PyObject *data)
+
 cdef enum:
     EVENTS_MAX = 256
     READ_BYTES = 256 << 10
+    MUCH_BYTES = 32 << 10
     PARTS_MAX = 64
 
 
@@ -142,6 +151,7 @@ cdef class Stream:
     cdef bint _closing
     cdef bint _lost
     cdef bint _told_to_pause
+    cdef bint _brings_much
     cdef list _unsent
     cdef Py_ssize_t _unsent_bytes
     cdef Py_ssize_t _high
@@ -196,9 +206,19 @@ cdef class Stream:
         return 0
 
     cdef int _read(self) except -1:
-        cdef ssize_t size = recv(self._fd, self._turns._buffer, READ_BYTES, 0)
+        cdef PyObject *whole = NULL
+        cdef ssize_t size
         cdef Py_ssize_t taken = -1
         cdef bytes data
+        if self._brings_much:  # it will again: spare the copy
+            whole = PyBytes_FromStringAndSize_(NULL, READ_BYTES)
+            if whole == NULL:
+                raise MemoryError
+            size = recv(self._fd, PyBytes_AS_STRING_(whole), READ_BYTES, 0)
+            if size <= 0:
+                Py_DECREF_(whole)
+        else:
+            size = recv(self._fd, self._turns._buffer, READ_BYTES, 0)
         if size < 0:
             if errno != EAGAIN and errno != EINTR:
                 self._lose(last_error())
@@ -207,7 +227,14 @@ cdef class Stream:
             self.close()
             return 0
         self.last_read_s = self._turns._now_s
-        data = PyBytes_FromStringAndSize(self._turns._buffer, size)
+        if whole != NULL:
+            if _PyBytes_Resize(&whole, size) < 0:
+                raise MemoryError
+            data = <bytes> whole
+            Py_DECREF_(whole)
+        else:
+            data = PyBytes_FromStringAndSize(self._turns._buffer, size)
+        self._brings_much = size >= MUCH_BYTES
         if self.between_frames and self._take is not None:
             taken = self._take(data, self._protocol)
             if taken == size:
