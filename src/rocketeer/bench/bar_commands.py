@@ -29,7 +29,7 @@ from rocketeer.bench.options import (
     flush_mode,
 )
 from rocketeer.bench.processes import ServerFailed, anonymous_bytes
-from rocketeer.bench.session import Plan, Server, existing, fill, prime, started
+from rocketeer.bench.session import Plan, Server, existing, fill, prime, rest, started
 from rocketeer.errors import RocketeerError
 
 
@@ -117,6 +117,7 @@ def loadgen(
             fill(server, plan)
         for _ in range(plan.rounds):
             for server in servers:
+                rest(servers)
                 console.print_json(data=run_loadgen(program, server, plan, mode), indent=None)
 
     try:

@@ -226,6 +226,7 @@ class Bars:
             rates: dict[str, list[float]] = {"1 topic": [], "1,000 topics": []}
             for _ in range(self._plan.rounds):
                 for mode, plan in (("1 topic", one), ("1,000 topics", many)):
+                    rest(servers)
                     run = run_send(servers[0], plan, mode)
                     self._say(f"{mode} x 8 queues: {run.messages_per_s:,.0f}/s")
                     rates[mode].append(run.messages_per_s)

@@ -10,7 +10,7 @@ from rich.console import Console
 from rocketeer.bench import report
 from rocketeer.bench.options import MAKES, FlushChoice, Where, flush_mode
 from rocketeer.bench.run import Measured
-from rocketeer.bench.session import Plan, Server, existing, fill, prime, started
+from rocketeer.bench.session import Plan, Server, existing, fill, prime, rest, started
 from rocketeer.errors import RocketeerError
 
 console = Console()
@@ -40,7 +40,9 @@ def compare(
             prime(servers, plan, step)  # so that its topics and their files exist before it counts
         for _ in range(first_plan.rounds):
             for step, plan in steps:
-                runs.extend(step(server, plan) for server in servers)
+                for server in servers:
+                    rest(servers)
+                    runs.append(step(server, plan))
 
     try:
         if where.target is not None:

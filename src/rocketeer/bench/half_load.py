@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rocketeer.bench.loadgen import bare_server, run_loadgen
-from rocketeer.bench.session import Plan, Server
+from rocketeer.bench.session import Plan, Server, rest
 
 _FIXED_IN_FLIGHT = 64  # more than are ever under way unless the server stalls
 _TRY_S = 1.0
@@ -35,6 +35,7 @@ def half_load(program: Path, build: Path, server: Server, plan: Plan, say: Calla
     fewer = _half_of(program, server, plan, most)
     shares, rates = [], []
     for _ in range(plan.rounds):
+        rest([server])
         figures = run_loadgen(program, server, fewer, "send")
         shares.append(figures["under_1ms"])
         rates.append(figures["messages_per_s"])
@@ -43,6 +44,7 @@ def half_load(program: Path, build: Path, server: Server, plan: Plan, say: Calla
     ours, bares = [], []
     with bare_server(build) as bare:
         for _ in range(plan.rounds):
+            rest([server])
             ours.append(run_loadgen(program, server, fixed, "send")["under_1ms"])
             bares.append(run_loadgen(program, bare, fixed, "send")["under_1ms"])
             say(f"  {most / 2:,.0f}/s at fixed times: {ours[-1]:.2%}, {bare.label}: {bares[-1]:.2%}")
@@ -65,4 +67,5 @@ def _half_of(program: Path, server: Server, plan: Plan, most: float) -> Plan:
 
 
 def _rate(program: Path, server: Server, plan: Plan) -> float:
+    rest([server])
     return float(run_loadgen(program, server, plan, "send")["messages_per_s"])
