@@ -11,13 +11,18 @@ from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyBy
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.errno cimport EINTR, errno
-from libc.stdlib cimport free, malloc, realloc
+from cpython.ref cimport PyObject
+from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.string cimport memset
 
 include "_bytes.pxi"
 include "_send_header.pxi"
 
 cdef extern from "_crc32.h":
     uint32_t crc32_of(const char *data, size_t size) noexcept nogil
+
+cdef extern from *:
+    void prefetch "__builtin_prefetch"(const void *address) noexcept nogil
 
 cdef extern from "unistd.h":
     ssize_t pwrite(int fd, const void *data, size_t size, long long at) noexcept nogil
@@ -26,6 +31,7 @@ cdef enum:
     FRAME_PREFIX_BYTES = 8
     PROPERTIES_BYTES_MAX = 0x7FFF
     SENDS_MAX = 4096  # messages of one run
+    RECENT_LANES = 65536  # places for lanes by hash: thousands of queues seldom share one
     ROOM_BYTES_MIN = 4 << 20  # enough for what many sockets bring at a time
     FLAG_RESPONSE = 1
     FLAG_ONEWAY = 2
@@ -73,6 +79,8 @@ cdef class Lane:
     cdef uint32_t key_prefix
     cdef int64_t run  # the last one that came this way
     cdef int64_t next_offset  # within it
+    cdef int64_t reading  # the last run that was read this way
+    cdef int32_t place  # among the lanes of that one
 
     def __init__(self, str topic not None, int32_t queue_id, QueueTail queue not None):
         cdef bytes name = topic.encode()
@@ -86,7 +94,35 @@ cdef class Lane:
         self.key = (topic, queue_id)
         self.topic_part = len(name).to_bytes(1, "big") + name
         self.key_prefix = value
-        self.run = -1
+        self.run = self.reading = -1
+
+
+cdef inline bint is_lane_of(Lane lane, SendHeader *header) noexcept:
+    return (
+        lane.queue_id == header.queue_id
+        and PyBytes_GET_SIZE(lane.topic_part) - 1 == header.topic.size
+        and memcmp(PyBytes_AS_STRING(lane.topic_part) + 1, header.topic.at, header.topic.size) == 0
+    )
+
+
+cdef inline uint32_t lane_hash(SendHeader *header) noexcept nogil:
+    cdef uint32_t value = 2166136261U ^ <uint32_t> header.queue_id
+    cdef Py_ssize_t i
+    for i in range(header.topic.size):
+        value = (value ^ <uint8_t> header.topic.at[i]) * 16777619U
+    return value ^ (value >> 15)
+
+
+cdef void prefetch_queues(list lanes) noexcept:
+    """With thousands of queues none is in the cache: ask for all of them before the first is needed."""
+    cdef QueueTail queue
+    for lane in lanes:
+        prefetch(<PyObject *> (<Lane> lane).queue)
+    for lane in lanes:
+        prefetch(<PyObject *> (<Lane> lane).queue._tail)
+    for lane in lanes:
+        queue = (<Lane> lane).queue
+        prefetch(PyByteArray_AS_STRING(queue._tail) + PyByteArray_GET_SIZE(queue._tail))
 
 
 cdef struct Send:
@@ -187,7 +223,8 @@ cdef class SendRuns:
     cdef bytes _id_start
     cdef tuple _pieces
     cdef list _listeners
-    cdef dict _topics
+    cdef dict _topics  # the lanes of each, by queue
+    cdef PyObject **_recent  # some of the same lanes, by hash
     cdef Py_ssize_t _message_bytes_max
     cdef int64_t _runs
     cdef Send *_sends
@@ -208,6 +245,7 @@ cdef class SendRuns:
     cdef readonly bint is_open
     cdef list _parts  # (owner, its bytes, its first message)
     cdef list _lanes
+    cdef int64_t _reading  # its number
     cdef Py_ssize_t _count
     cdef Py_ssize_t _total
     cdef Py_ssize_t _data_bytes
@@ -218,7 +256,8 @@ cdef class SendRuns:
         self._hashes = <uint32_t *> malloc(self._hashes_room * sizeof(uint32_t))
         self._room_bytes = ROOM_BYTES_MIN
         self._room = <char *> malloc(self._room_bytes)
-        if self._sends == NULL or self._hashes == NULL or self._room == NULL:
+        self._recent = <PyObject **> calloc(RECENT_LANES, sizeof(PyObject *))
+        if self._sends == NULL or self._hashes == NULL or self._room == NULL or self._recent == NULL:
             raise MemoryError
 
     def __dealloc__(self):
@@ -226,6 +265,7 @@ cdef class SendRuns:
         free(self._hashes)
         free(self._room)
         free(self._records)
+        free(self._recent)
 
     def __init__(
         self,
@@ -267,11 +307,13 @@ cdef class SendRuns:
         self._parts = []
         self._lanes = []
         self.is_open = False
+        self._reading += 1
         self._count = self._total = self._data_bytes = self._keys = self._room_used = 0
         return 0
 
     def forget(self):
         """A topic changed: ask again."""
+        memset(self._recent, 0, RECENT_LANES * sizeof(PyObject *))
         self._topics.clear()
 
     def take(self, bytes data not None, object owner):
@@ -387,32 +429,35 @@ cdef class SendRuns:
 
     cdef int32_t _lane(self, SendHeader *header, list lanes) except -2:
         """Where in `lanes` the message's lane is; -1 if plain sends may not go to its queue."""
-        cdef bytes topic
-        cdef object known
         cdef Lane lane
-        cdef Py_ssize_t count = len(lanes)
-        if count:  # mostly the same topic again
-            lane = <Lane> lanes[count - 1]
-            if (
-                lane.queue_id == header.queue_id
-                and PyBytes_GET_SIZE(lane.topic_part) - 1 == header.topic.size
-                and memcmp(PyBytes_AS_STRING(lane.topic_part) + 1, header.topic.at, header.topic.size) == 0
-            ):
-                return <int32_t> (count - 1)
-        topic = PyBytes_FromStringAndSize(header.topic.at, header.topic.size)
+        cdef PyObject **recent = self._recent + lane_hash(header) % RECENT_LANES
+        if recent[0] == NULL or not is_lane_of(<Lane> recent[0], header):
+            found = self._find_lane(header)
+            if found is None:
+                return -1
+            recent[0] = <PyObject *> found  # `_topics` holds it until it is forgotten
+        lane = <Lane> recent[0]
+        if lane.reading != self._reading:
+            lane.reading = self._reading
+            lane.place = <int32_t> len(lanes)
+            lanes.append(lane)
+        return lane.place
+
+    cdef Lane _find_lane(self, SendHeader *header):
+        cdef bytes topic = PyBytes_FromStringAndSize(header.topic.at, header.topic.size)
+        cdef object known
         known = self._topics.get(topic)
         if known is None:
             queues = self._qualify(topic.decode())
             if queues is None:
-                return -1
+                return None
             known = self._topics[topic] = [None] * queues
         if not 0 <= header.queue_id < len(<list> known):
-            return -1
+            return None
         found = (<list> known)[header.queue_id]
         if found is None:
             found = (<list> known)[header.queue_id] = self._lane_of(topic.decode(), header.queue_id)
-        lanes.append(found)
-        return <int32_t> count
+        return found
 
     cdef Py_ssize_t _read_send(
         self, SendHeader *header, const char *body, Py_ssize_t body_bytes, Lane lane, int32_t lane_at, Send *send,
@@ -687,6 +732,7 @@ cdef class SendRuns:
             self._records = to
             self._records_room = total
         to = self._records
+        prefetch_queues(lanes)
         for i in range(count):
             send = self._sends + i
             lane = <Lane> lanes[send.lane]
@@ -764,6 +810,7 @@ cdef class SendRuns:
     cdef int _tell(self, list lanes) except -1:
         """Let those know who wait for messages in these queues, and write out tails that are long enough."""
         cdef Lane lane
+        cdef list awaited = [listening for listening in self._listeners if listening[0]]
         for item in lanes:
             lane = <Lane> item
             if lane.next_offset < 0:
@@ -771,7 +818,7 @@ cdef class SendRuns:
             lane.next_offset = -1
             if lane.queue.max_offset > lane.queue._due:
                 lane.queue._write_out_due()
-            for queues, listener in <list> self._listeners:
+            for queues, listener in awaited:
                 if lane.key in queues:
                     listener(lane.topic, lane.queue_id, lane.queue.max_offset)
         return 0

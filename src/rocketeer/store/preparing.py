@@ -19,7 +19,7 @@ from rocketeer.store.touching import Toucher
 log = logging.getLogger(__name__)
 
 AHEAD_BYTES = 32 << 20  # what is ready for stores beyond the end of the log
-AHEAD_BYTES_MAX = min(1 << 30, physical_memory_bytes() // 16)
+AHEAD_BYTES_MAX = min(2 << 30, physical_memory_bytes() // 8)
 STEP_BYTES = 4 << 20
 
 
@@ -63,6 +63,8 @@ class Preparer:
         """Tell where the writer is now; the thread keeps `AHEAD_BYTES` ready from there."""
         self._segment = segment
         self._position = position
+        if self._first_end is None:
+            self._first_end = segment.base + position
         self._wake.set()
 
     def take(self, base: int) -> Segment:
@@ -114,8 +116,7 @@ class Preparer:
 
     def _bytes_ahead(self, end: int) -> int:
         """As much as was written since the start, within bounds that leave memory and disk to others."""
-        if self._first_end is None:
-            self._first_end = end
+        assert self._first_end is not None
         free_bytes = shutil.disk_usage(self._folder).free
         return max(AHEAD_BYTES, min(end - self._first_end, AHEAD_BYTES_MAX, free_bytes // 8))
 
