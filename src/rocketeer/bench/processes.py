@@ -118,6 +118,13 @@ def anonymous_bytes(pid: int) -> int:
     raise ServerFailed(f"/proc/{pid}/smaps_rollup has no line 'Anonymous:'")
 
 
+def unwritten_bytes() -> int:
+    """What the machine's memory holds for its disks and they do not have yet."""
+    with open("/proc/meminfo", encoding="ascii") as lines:
+        sizes = {name: int(rest.split()[0]) for name, _, rest in (line.partition(":") for line in lines)}
+    return (sizes["Dirty"] + sizes["Writeback"]) * 1024
+
+
 def open_files(pid: int) -> int:
     """How many file descriptors the process holds."""
     return len(os.listdir(f"/proc/{pid}/fd"))

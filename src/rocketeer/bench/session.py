@@ -13,7 +13,7 @@ from typing import Final, Literal
 from rocketeer.bench.control import Control
 from rocketeer.bench.frames import Target
 from rocketeer.bench.load import Load
-from rocketeer.bench.processes import cpu_seconds
+from rocketeer.bench.processes import cpu_seconds, unwritten_bytes
 from rocketeer.bench.run import Measured, measure
 from rocketeer.bench.servers import Cluster, Make, make_label
 from rocketeer.errors import RequestRefused
@@ -26,6 +26,8 @@ _REST_S_MAX: Final = 15.0
 _REST_LOOK_S: Final = 0.25
 _REST_SHARE: Final = 0.05
 """A server that uses less of a core than this rests; a JVM never quite does."""
+_REST_BYTES: Final = 32 << 20
+"""So much may wait to be written to disk."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,7 +198,7 @@ def rest(servers: list[Server]) -> None:
         before = [cpu_seconds(pid) for pid in pids]
         time.sleep(_REST_LOOK_S)
         used = [cpu_seconds(pid) - cpu for pid, cpu in zip(pids, before, strict=True)]
-        if all(cpu_s < _REST_SHARE * _REST_LOOK_S for cpu_s in used):
+        if all(cpu_s < _REST_SHARE * _REST_LOOK_S for cpu_s in used) and unwritten_bytes() < _REST_BYTES:
             return
 
 

@@ -7,6 +7,7 @@ there is time. When they lag behind, the writer does the least it needs itself; 
 
 import logging
 import shutil
+from collections import deque
 from pathlib import Path
 from threading import Event, Lock, Thread
 
@@ -19,8 +20,9 @@ from rocketeer.store.touching import Toucher
 log = logging.getLogger(__name__)
 
 AHEAD_BYTES = 32 << 20  # what is ready for stores beyond the end of the log
-AHEAD_BYTES_MAX = min(2 << 30, physical_memory_bytes() // 8)
+AHEAD_BYTES_MAX = min(4 << 30, physical_memory_bytes() // 8)
 STEP_BYTES = 4 << 20
+SEGMENTS_AHEAD_MAX = 4
 
 
 class Preparer:
@@ -33,7 +35,8 @@ class Preparer:
         self._prewrite = prewrite
         self._wake = Event()
         self._making = Lock()  # one segment is made at a time
-        self._next: Segment | None = None
+        self._next: deque[Segment] = deque()
+        """Made and not yet used, in the order of the log."""
         self._segment: Segment | None = None
         self._position = 0
         self._running = True
@@ -48,16 +51,16 @@ class Preparer:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop; a segment that was made and never used is deleted."""
+        """Stop; segments that were made and never used are deleted."""
         self._running = False
         self._wake.set()
         if self._thread is not None:
             self._thread.join()
         self._toucher.close()
-        if self._next is not None:
-            self._next.let_go()
-            self._next.path.unlink(missing_ok=True)
-            self._next = None
+        while self._next:
+            segment = self._next.pop()  # the last one first: a crash now leaves no gap
+            segment.let_go()
+            segment.path.unlink(missing_ok=True)
 
     def look_ahead(self, segment: Segment, position: int) -> None:
         """Tell where the writer is now; the thread keeps `AHEAD_BYTES` ready from there."""
@@ -70,9 +73,8 @@ class Preparer:
     def take(self, base: int) -> Segment:
         """The segment that starts at `base`; made now if the thread has not. Raises StoreRefused."""
         with self._making:
-            segment, self._next = self._next, None
-            if segment is None:
-                segment = Segment.create(self._folder, base, self._segment_bytes)
+            made = self._next.popleft() if self._next else None
+            segment = made or Segment.create(self._folder, base, self._segment_bytes)
             assert segment.base == base, "the log only ever asks for the next segment"
             self._segment, self._position = segment, 0
             return segment
@@ -80,8 +82,7 @@ class Preparer:
     def give_back(self, segment: Segment) -> None:
         """The writer could not use what it took."""
         with self._making:
-            assert self._next is None
-            self._next = segment
+            self._next.appendleft(segment)
 
     def _run(self) -> None:
         stand_back()
@@ -102,17 +103,19 @@ class Preparer:
 
     def _prepare(self, segment: Segment, position: int) -> None:
         ahead = AHEAD_BYTES if self._prewrite else self._bytes_ahead(segment.base + position)
-        self._ready(segment, position, position + ahead)
-        left = segment.size - position
-        if left <= max(segment.size // 4, ahead):
-            self._make_next(segment)
-        following = self._next
-        if following is not None:
-            self._ready(following, 0, max(ahead - left, STEP_BYTES))
-        if not self._prewrite:  # else they are in memory already
-            self._toucher.want(segment)
-            if following is not None:
-                self._toucher.want(following)
+        end = segment.base + position + ahead
+        self._ready(segment, position, end)
+        if segment.size - position > max(segment.size // 4, ahead):
+            return
+        last = segment
+        for _ in range(SEGMENTS_AHEAD_MAX if segment.size >= AHEAD_BYTES else 1):
+            following = self._after(last)
+            if following is None:
+                return
+            self._ready(following, 0, max(end, following.base + STEP_BYTES))
+            last = following
+            if last.base + last.size > end:
+                return
 
     def _bytes_ahead(self, end: int) -> int:
         """As much as was written since the start, within bounds that leave memory and disk to others."""
@@ -121,20 +124,29 @@ class Preparer:
         return max(AHEAD_BYTES, min(end - self._first_end, AHEAD_BYTES_MAX, free_bytes // 8))
 
     def _ready(self, segment: Segment, position: int, end: int) -> None:
-        end = min(end, segment.size)
+        """Allocate the segment from `position` on, up to log offset `end`, and have it brought into memory."""
+        upto = min(end - segment.base, segment.size)
         start = max(segment.reserved, position)
-        while start < end and self._running:
-            upto = min(start + STEP_BYTES, end)
-            segment.reserve(upto)
+        while start < upto and self._running:
+            step = min(start + STEP_BYTES, upto)
+            segment.reserve(step)
             if self._prewrite:
-                segment.populate(start, upto)
-                segment.sync(start, upto)
-            start = upto
+                segment.populate(start, step)
+                segment.sync(start, step)
+            start = step
+        if not self._prewrite:
+            self._toucher.want(segment)
 
-    def _make_next(self, after: Segment) -> None:
+    def _after(self, last: Segment) -> Segment | None:
+        """The segment behind `last`, made now if it was not; None if the writer was faster, or wants no more."""
+        base = last.base + last.size
         with self._making:
-            if self._segment is not after or self._next is not None or not self._running:
-                return  # the writer was faster
-            base = after.base + after.size
-            self._next = following = Segment.create(self._folder, base, self._segment_bytes)
+            for made in self._next:
+                if made.base == base:
+                    return made
+            if self._segment is None or self._segment.base >= base or not self._running:
+                return None
+            following = Segment.create(self._folder, base, self._segment_bytes)
+            self._next.append(following)
         following.sync_name()
+        return following

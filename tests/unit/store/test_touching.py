@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import os
+import shutil
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,7 +14,7 @@ from rocketeer.store import preparing, touching
 from rocketeer.store.kernel import address_of
 from rocketeer.store.segment import Segment
 from rocketeer.store.touching import Toucher
-from support.stores import message, open_store
+from support.stores import bodies, message, open_store
 
 WAIT_S = 60
 SIZE = 8 << 20
@@ -139,3 +140,33 @@ def test_the_more_is_written_the_further_ahead(tmp_path: Path, monkeypatch: pyte
     assert first.reserved <= written + (12 << 20)
     until(lambda: in_memory(first, first.reserved))
     store.close()
+
+
+def test_several_files_are_ready_for_a_log_that_grows_fast(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(preparing, "AHEAD_BYTES", 1 << 20)
+    segment_bytes = 2 << 20
+    store, _ = open_store(tmp_path / "store", segment_bytes=segment_bytes, message_bytes_max=1 << 20)
+    count = 0
+    while len(store.log.segments) < 5:
+        store.append(message(b"%d" % count * 20_000))
+        count += 1
+    files = tmp_path / "store" / "commitlog"
+    used = len(store.log.segments)
+    until(lambda: len(list(files.iterdir())) == used + preparing.SEGMENTS_AHEAD_MAX)
+    names = sorted(path.name for path in files.iterdir())
+    assert names == [f"{number * segment_bytes:020d}" for number in range(len(names))]
+
+    shutil.copytree(tmp_path / "store", tmp_path / "crashed")  # as it would be found after kill -9
+    again, _ = open_store(tmp_path / "crashed", segment_bytes=segment_bytes, message_bytes_max=1 << 20)
+    assert len(bodies(again)) == count
+    assert again.log.max_offset == store.log.max_offset
+    again.append(message(b"more"))
+    assert bodies(again)[-1] == b"more"
+    again.close()
+
+    while len(store.log.segments) < used + 2:  # they are taken in their order
+        store.append(message(b"x" * 50_000))
+    store.close()
+    assert len(list(files.iterdir())) == used + 2, "what was not used is gone"
