@@ -1,8 +1,8 @@
 """At half of its maximum: how many of a broker's replies come within a millisecond.
 
 The maximum is what it reaches with the plan's connections and requests in flight. With fewer in flight it is less:
-the first number that gives half of it, or more, is what is measured. Beside that the same load is sent at times fixed
-beforehand, to the broker and in turns to a server that stores nothing: there every pause of the machine counts too.
+the number that comes nearest to half of it is what is measured. Beside that half of the maximum is sent at fixed
+times, to the broker and in turns to a server that stores nothing: there every pause of the machine counts too.
 """
 
 import statistics
@@ -59,11 +59,13 @@ def half_load(program: Path, build: Path, server: Server, plan: Plan, say: Calla
 
 
 def _half_of(program: Path, server: Server, plan: Plan, most: float) -> Plan:
-    for in_flight in range(1, plan.in_flight):
-        fewer = replace(plan, in_flight=in_flight)
-        if _rate(program, server, replace(fewer, seconds=min(plan.seconds, _TRY_S))) >= most / 2:
-            return fewer
-    return plan
+    tried: dict[int, float] = {}
+    for in_flight in range(1, plan.in_flight + 1):
+        short = replace(plan, in_flight=in_flight, seconds=min(plan.seconds, _TRY_S))
+        tried[in_flight] = _rate(program, server, short)
+        if tried[in_flight] >= most / 2:
+            break
+    return replace(plan, in_flight=min(tried, key=lambda count: abs(tried[count] - most / 2)))
 
 
 def _rate(program: Path, server: Server, plan: Plan) -> float:
