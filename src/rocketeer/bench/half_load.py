@@ -1,20 +1,21 @@
 """At half of its maximum: how many of a broker's replies come within a millisecond.
 
 The maximum is what it reaches with the plan's connections and requests in flight. With fewer in flight it is less:
-the number that comes nearest to half of it is what is measured. Beside that half of the maximum is sent at fixed
-times, to the broker and in turns to a server that stores nothing: there every pause of the machine counts too.
+the number that comes nearest to half of it, in the same round, is what counts. Beside that half of the maximum is
+sent at fixed times, to the broker and in turns to a server that stores nothing: there every pause of the machine
+counts too.
 """
 
 import statistics
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from rocketeer.bench.loadgen import bare_server, run_loadgen
 from rocketeer.bench.session import Plan, Server, rest
 
 _FIXED_IN_FLIGHT = 64  # more than are ever under way unless the server stalls
-_TRY_S = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,44 +31,42 @@ class HalfLoad:
 
 
 def half_load(program: Path, build: Path, server: Server, plan: Plan, say: Callable[[str], None]) -> HalfLoad:
-    most = statistics.median(_rate(program, server, plan) for _ in range(plan.rounds))
-    say(f"  loadgen send, {plan.connections} x {plan.in_flight}: {most:,.0f}/s")
-    fewer = _half_of(program, server, plan, most)
-    shares, rates = [], []
+    mosts, halves = [], []
     for _ in range(plan.rounds):
-        rest([server])
-        figures = run_loadgen(program, server, fewer, "send")
-        shares.append(figures["under_1ms"])
-        rates.append(figures["messages_per_s"])
-        say(f"  {fewer.connections} x {fewer.in_flight}: {rates[-1]:,.0f}/s, {shares[-1]:.2%} within 1 ms")
+        mosts.append(float(_send(program, server, plan)["messages_per_s"]))
+        halves.append(_nearest(program, server, plan, mosts[-1] / 2))
+        say(
+            f"  {plan.connections} x {plan.in_flight}: {mosts[-1]:,.0f}/s; x {halves[-1]['window']}:"
+            f" {halves[-1]['messages_per_s']:,.0f}/s, {halves[-1]['under_1ms']:.2%} within 1 ms"
+        )
+    most = statistics.median(mosts)
     fixed = replace(plan, in_flight=_FIXED_IN_FLIGHT, rate=most / 2)
     ours, bares = [], []
     with bare_server(build) as bare:
         for _ in range(plan.rounds):
-            rest([server])
-            ours.append(run_loadgen(program, server, fixed, "send")["under_1ms"])
-            bares.append(run_loadgen(program, bare, fixed, "send")["under_1ms"])
+            ours.append(float(_send(program, server, fixed)["under_1ms"]))
+            bares.append(float(_send(program, bare, fixed)["under_1ms"]))
             say(f"  {most / 2:,.0f}/s at fixed times: {ours[-1]:.2%}, {bare.label}: {bares[-1]:.2%}")
     return HalfLoad(
         most=most,
-        in_flight=fewer.in_flight,
-        rate=statistics.median(rates),
-        within_1ms=statistics.median(shares),
+        in_flight=statistics.median_low(half["window"] for half in halves),
+        rate=statistics.median(half["messages_per_s"] for half in halves),
+        within_1ms=statistics.median(half["under_1ms"] for half in halves),
         at_fixed_times=statistics.median(ours),
         bare_at_fixed_times=statistics.median(bares),
     )
 
 
-def _half_of(program: Path, server: Server, plan: Plan, most: float) -> Plan:
-    tried: dict[int, float] = {}
+def _nearest(program: Path, server: Server, plan: Plan, wanted: float) -> dict[str, Any]:
+    """The run whose rate is nearest to `wanted`, of those with more and more in flight."""
+    tried = []
     for in_flight in range(1, plan.in_flight + 1):
-        short = replace(plan, in_flight=in_flight, seconds=min(plan.seconds, _TRY_S))
-        tried[in_flight] = _rate(program, server, short)
-        if tried[in_flight] >= most / 2:
+        tried.append(_send(program, server, replace(plan, in_flight=in_flight)))
+        if tried[-1]["messages_per_s"] >= wanted:
             break
-    return replace(plan, in_flight=min(tried, key=lambda count: abs(tried[count] - most / 2)))
+    return min(tried, key=lambda figures: abs(figures["messages_per_s"] - wanted))
 
 
-def _rate(program: Path, server: Server, plan: Plan) -> float:
+def _send(program: Path, server: Server, plan: Plan) -> dict[str, Any]:
     rest([server])
-    return float(run_loadgen(program, server, plan, "send")["messages_per_s"])
+    return run_loadgen(program, server, plan, "send")
