@@ -4,11 +4,13 @@
 calls made here cost the event loop nothing.
 """
 
+import contextlib
 import ctypes
 import errno
 import mmap
 import os
 import sys
+from pathlib import Path
 
 PAGE_BYTES = mmap.PAGESIZE
 _MADV_POPULATE_WRITE = 23  # Linux 5.14
@@ -77,8 +79,20 @@ def sync_folder(folder: str) -> None:
         os.close(fd)
 
 
-def physical_memory_bytes() -> int:
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+def physical_memory_bytes(
+    groups: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")
+) -> int:
+    """The machine's memory, or what of it the process and its files may have (a container's limit)."""
+    least = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    limits = [groups / "memory.max", groups / "memory" / "memory.limit_in_bytes"]
+    with contextlib.suppress(OSError):
+        for line in own.read_text().splitlines():
+            if line.startswith("0::/"):
+                limits.append(groups / line[4:] / "memory.max")
+    for limit in limits:
+        with contextlib.suppress(OSError, ValueError):  # not there, or "max"
+            least = min(least, int(limit.read_text()))
+    return least
 
 
 def data_ranges(fd: int, start: int, end: int) -> list[tuple[int, int]]:
