@@ -64,7 +64,7 @@ class Sending:
         self.store.open()
         self.waiting: list[Any] = []
         self.soon: list[Callable[[], None]] = []
-        topics = TopicTable(config, clock)
+        self.topics = topics = TopicTable(config, clock)
         for name, queues in (("Known", 4), ("Other", 1)):
             topics.put(TopicConfig(name, read_queues=queues, write_queues=queues))
         plain = PlainParser(config.cluster_name, [CLAIMED])
@@ -138,7 +138,7 @@ class Sending:
         return {"log": bytes(records), "queues": queues, "keys": keys or [b"", b"", b""]}
 
 
-def header(code: int, ext: dict[str, Any], **outer: Any) -> bytes:
+def header(code: int, ext: dict[str, Any], /, **outer: Any) -> bytes:
     command = {
         "code": code,
         "extFields": ext,

@@ -192,6 +192,8 @@ class FastPath:
     def _forget_topics(self) -> None:
         self._plain_queues.clear()
         if self._runs is not None:
+            if self._runs.is_open:  # the lanes of its messages go
+                self._store_turn()
             self._runs.forget()
 
     def process(self, frames: list[Frame], connection: Connection) -> None:

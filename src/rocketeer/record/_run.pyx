@@ -4,7 +4,7 @@
 What `broker.fast_path` does message by message and `store.append` run by run, this does without making a Python
 object for a message. It takes plain sends and plain batches from the front of what a socket brought, and stops at
 the first request that is anything else; whoever calls it leads that one the general way. Both give the same bytes
-(tested). What several sockets brought at about the same time may be one run: `add` reads, `store` does the rest.
+(tested). What several sockets brought at about the same time may be one run: `take` reads, `store` does the rest.
 """
 
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
@@ -312,14 +312,16 @@ cdef class SendRuns:
         return 0
 
     def forget(self):
-        """A topic changed: ask again."""
+        """A topic changed: ask again. Not while a run is open: it may have lanes that are made anew then."""
+        assert not self.is_open
         memset(self._recent, 0, RECENT_LANES * sizeof(PyObject *))
         self._topics.clear()
 
     def take(self, bytes data not None, object owner):
-        """`add` for what a peer sent, whose `remote_host` it has. Says `on_open` when it begins a run.
+        """Read the plain sends at the front of `data` into the run; how many bytes they have.
 
-        A run that is full is stored by `on_full` first.
+        `owner` is whom `store` answers; its `remote_host` is where they were born. Says `on_open` when it begins a
+        run; one that is full is stored by `on_full` first.
         """
         cdef Py_ssize_t taken
         if not self.enabled:
@@ -333,14 +335,8 @@ cdef class SendRuns:
             self.on_open()
         return taken
 
-    def add(self, bytes data not None, bytes born_host not None, object owner):
-        """Read the plain sends at the front of `data` into the run; how many bytes they have.
-
-        -1 if the run must be stored before more fits into it. `owner` is whom `store` answers.
-        """
-        return self._add(data, born_host, owner)
-
     cdef Py_ssize_t _add(self, bytes data, bytes born_host, object owner) except -2:
+        """-1 if the run must be stored before more fits into it."""
         cdef Py_ssize_t before = self._count, room_before = self._room_used, taken, i
         if PyBytes_GET_SIZE(born_host) != 8:
             return 0

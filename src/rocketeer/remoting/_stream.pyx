@@ -6,7 +6,6 @@ all that are ready; asyncio's way costs some calls in Python for each of them.
 """
 
 import os
-import socket
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize

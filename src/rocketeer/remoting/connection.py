@@ -84,7 +84,7 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._stream: Stream | None = None
         """The transport, if it is one of ours."""
-        self.answer: Callable[[bytes], None] = self.write
+        self.answer: Callable[[bytes], None] = _drop
         """Write replies that belong to no run of `Process`."""
         self._corked = False
         self._reading_paused = False
@@ -109,6 +109,8 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport = cast(asyncio.Transport, transport)  # uvloop's are of another class
         self._transport = transport
+        if self._stream is None:
+            self.answer = self.write
         peer = transport.get_extra_info("peername")
         if peer is None:  # gone before we looked
             transport.abort()
@@ -220,7 +222,7 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self._transport = self._stream = None
-        self.answer = self.write
+        self.answer = _drop
         for waiter in self._calls.values():
             if not waiter.done():
                 waiter.set_exception(ConnectionLost(self.remote))
@@ -317,6 +319,10 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
         else:
             self._transport.close()
+
+
+def _drop(data: bytes) -> None:
+    """For a peer that is not there (any more)."""
 
 
 def address_text(name: tuple[Any, ...]) -> str:

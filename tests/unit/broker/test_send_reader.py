@@ -1,5 +1,6 @@
 """The compiled reader of send headers: it agrees with the typed decoder, or leaves the header to it."""
 
+import functools
 import json
 from typing import Any
 
@@ -11,7 +12,9 @@ from rocketeer.broker.fast_path import SendCommand
 from rocketeer.protocol.headers.base import raw_decoder
 from rocketeer.protocol.reply_template import ReplyTemplate
 from rocketeer.record import speed_plain
+from support import sending
 
+header = functools.partial(sending.header, 310)
 compiled: Any = pytest.importorskip("rocketeer.record._speed", reason="installed without a C compiler")
 
 CLAIMS = frozenset({"DELAY"})
@@ -20,18 +23,6 @@ PLAIN = {
     "a": "group", "b": "Topic", "c": "TBW102", "d": "4", "e": "1", "f": "0", "g": "1700000000000", "h": "0",
     "i": "KEYS\x01k\x02UNIQ_KEY\x01u\x02WAIT\x01true\x02TAGS\x01t\x02", "j": "0", "k": "false", "m": "false",
 }  # fmt: skip
-
-
-def header(ext: dict[str, Any], **outer: Any) -> bytes:
-    whole = {
-        "code": 310,
-        "extFields": ext,
-        "flag": 0,
-        "language": "JAVA",
-        "opaque": 7,
-        "version": 409,
-    } | outer
-    return json.dumps(whole, separators=(",", ":")).encode()
 
 
 def by_decoder(raw: bytes) -> Any:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from rocketeer.clock import ManualClock
 from rocketeer.errors import StoreRefused
+from rocketeer.model.topic import TopicConfig
 from rocketeer.protocol.codes import ResponseCode
 from rocketeer.protocol.frame import JSON, FrameSplitter, pack_frame
 from rocketeer.record import speed
@@ -126,3 +127,17 @@ def test_a_bug_costs_the_turn_and_its_connections_and_nothing_else(tmp_path: Pat
     assert (second.is_shut, first.told) == (False, b"")
     assert sending.store.max_queue_offset("Known", 1) == 1, "nothing of the broken turn comes later"
     sending.store.close()
+
+
+def test_a_topic_that_changes_in_the_middle_of_a_turn(tmp_path: Path) -> None:
+    """What came before the change is stored with what was known then; no offset is given twice."""
+    sending = Sending(tmp_path, [])
+    peers = [Peer(port) for port in PORTS]
+    for at, peer in enumerate(peers):
+        sending.read(plain(at), peer)
+        sending.topics.put(TopicConfig(f"New{at}", read_queues=1, write_queues=1))
+    sending.read(plain(7), peers[0])
+    sending.end_turn()
+    offsets = [command.ext["queueOffset"] for peer in peers for command in peer.commands()]
+    assert offsets == ["0", "3", "1", "2"]
+    assert sending.store.queue_table.by_key["Known", 1].max_offset == 4

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import logging
 import socket
 import struct
@@ -247,3 +248,25 @@ async def test_a_connections_buffers_have_the_sizes_asked_for() -> None:
     finally:
         await server.stop()
     assert seen == [(100_000, 120_000)], "Linux doubles them"
+
+
+def living_connections() -> int:
+    return sum(isinstance(each, Connection) for each in gc.get_objects())
+
+
+async def test_a_connection_that_ended_leaves_no_cycle_behind() -> None:
+    """Peers come and go by the thousand; nobody should have to look for what they left."""
+    gc.collect()
+    before = living_connections()
+    gc.disable()
+    try:
+        async with serving() as (_, connect):
+            peer = await connect()
+            assert (await peer.ask(request(ECHO))).code == 0
+            assert living_connections() == before + 1
+            peer.writer.transport.abort()
+            async with asyncio.timeout(30):
+                while living_connections() > before:  # noqa: ASYNC110  # it has no event for that
+                    await asyncio.sleep(0.01)
+    finally:
+        gc.enable()

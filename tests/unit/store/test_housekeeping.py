@@ -53,6 +53,36 @@ def test_a_store_is_idle_when_all_it_took_is_put_away(tmp_path: Path) -> None:
     store.close()
 
 
+def test_a_few_keys_wait_until_nothing_more_comes(tmp_path: Path) -> None:
+    store = make_store(tmp_path, ManualClock())
+    store.open()
+    index = store.index
+    assert index is not None
+    for count in (1, 2, 3):
+        store.append(message(keys="k"))
+        store.tick()
+        store.run_stored()
+        assert index.pending_count == count, "the log has grown since the last tick"
+    for _ in range(100):  # it makes the file ready first, step by step
+        store.tick()
+    assert index.pending_count == 0
+    store.close()
+
+
+def test_enough_keys_for_a_step_wait_for_no_tick(tmp_path: Path) -> None:
+    store = make_store(tmp_path, ManualClock())
+    store.open()
+    index = store.index
+    assert index is not None
+    for _ in range(300):
+        store.append(message(keys="k"))
+        for _ in range(10):
+            store.run_stored()
+        assert index.pending_count < 256
+    assert index.pending_count == 300 - 256
+    store.close()
+
+
 # --- checkpoints ----------------------------------------------------------------------------------
 
 
