@@ -78,7 +78,7 @@ async def test_a_message_that_fails_is_not_sent_back(cluster: Cluster, topic: st
     async with consumer:
         await until(lambda: len(tries) == 3)
         assert {queue.topic for queue in consumer.queues} == {topic}, "no retry topic"
-        held = consumer._running.holdings.held()  # type: ignore[union-attr]
+        held = consumer._running.assigned.held()  # type: ignore[union-attr]
         await until(lambda: held[0].commit_offset == 3)
 
 

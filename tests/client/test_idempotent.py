@@ -50,7 +50,7 @@ async def test_many_sends_at_a_time_are_numbered_without_a_gap(cluster: Cluster,
     assert count == 230
 
 
-def test_threads_share_the_lanes(cluster: Cluster, topic: str) -> None:
+def test_threads_share_the_sequences(cluster: Cluster, topic: str) -> None:
     with Producer(GROUP, nameserver=cluster.namesrv, idempotent=True, send_timeout_s=30) as producer:
         producer.send(Message(topic, b"first"))
         futures = [producer.send_async(Message(topic, b"%d" % number)) for number in range(100)]

@@ -157,7 +157,7 @@ async def test_pulling_waits_while_listeners_are_behind(cluster: Cluster, topic:
         assert running is not None
 
         def held() -> int:
-            return sum(each.count for each in running.holdings.held())
+            return sum(each.count for each in running.assigned.held())
 
         await until(lambda: held() > 20)
         await asyncio.sleep(0.2)
@@ -224,7 +224,7 @@ async def test_a_message_whose_listener_hangs_is_given_to_somebody_else(cluster:
 
     async with consumer:
         await until(lambda: any(each.text == "m0" and each.reconsume_times for each in got))
-        held = [each for each in consumer._running.holdings.held() if each.queue.topic == topic]  # type: ignore[union-attr]
+        held = [each for each in consumer._running.assigned.held() if each.queue.topic == topic]  # type: ignore[union-attr]
         await until(lambda: held[0].commit_offset == 3, "the offset goes on")
         hang.set()
 
@@ -279,7 +279,7 @@ async def test_an_offset_that_does_not_exist_is_corrected(cluster: Cluster, topi
     consumer = PushConsumer(group, **options(cluster))
     consumer.subscribe(topic, lambda message: got.append(message.text))
     async with consumer:
-        held = consumer._running.holdings.table  # type: ignore[union-attr]
+        held = consumer._running.assigned.table  # type: ignore[union-attr]
         await until(lambda: all(each.next_offset <= 3 for each in held.values()))
         await send(cluster, topic, ["new"])
         await until(lambda: "new" in got)

@@ -4,8 +4,8 @@ import pytest
 
 from rocketeer.client.core.config import ProducerConfig
 from rocketeer.client.core.encoding import Encoder, Outgoing
-from rocketeer.client.core.lanes import Lane, Ticket, dedup_id, identified, numbered
 from rocketeer.client.core.nameservers import NameServers
+from rocketeer.client.core.queue_sequence import PendingSend, QueueSequence, dedup_id, identified, numbered
 from rocketeer.client.core.routes import RouteCache
 from rocketeer.client.plans.effects import Plan
 from rocketeer.client.plans.idempotent import IdempotentSends, NotSent
@@ -43,7 +43,7 @@ def refusal(code: int) -> Command:
 
 
 class Bench:
-    """A sender over one broker, and a lane in one of its queues."""
+    """A sender over one broker, and a sequence in one of its queues."""
 
     def __init__(self, *, renewable: bool = True, next_number: int | None = 0) -> None:
         config = ProducerConfig("shop", idempotent=True)
@@ -52,7 +52,7 @@ class Bench:
         routes.put("T", Route((QueueData("a", 2, 2, 6),), (BrokerData("c", "a", {0: "a:10911"}),)))
         self.sender = Sender(config, routes, NameServers(["ns:1"]), self.clock)
         self.encoder = Encoder(config, UniqKeys("127.0.0.1", 1, self.clock))
-        self.lane = Lane("p", renewable, next_number)
+        self.sequence = QueueSequence("p", renewable, next_number)
         self.deadline_s = self.clock.monotonic_s() + 10
 
     def outgoing(self, *bodies: bytes) -> Outgoing:
@@ -62,13 +62,13 @@ class Bench:
     def sends(self) -> IdempotentSends:
         return IdempotentSends(self.sender, QUEUE, self.deadline_s)
 
-    def settle(self, ticket: Ticket, *answers: Answer) -> Script:
+    def settle(self, pending: PendingSend, *answers: Answer) -> Script:
         script = Script([*answers])
-        script.run(self.sends().settle_up_to(self.lane, ticket))
+        script.run(self.sends().settle_up_to(self.sequence, pending))
         return script
 
-    def fly(self, ticket: Ticket, answer: Answer) -> None:
-        Script([answer]).run(self.sends().fly(self.lane, ticket))
+    def attempt_once(self, pending: PendingSend, answer: Answer) -> None:
+        Script([answer]).run(self.sends().attempt_once(self.sequence, pending))
 
     def late(self, plan: Plan[None]) -> None:
         """Run a plan whose calls are never answered, until its time is over."""
@@ -94,8 +94,8 @@ def test_messages_are_numbered_also_in_batches() -> None:
         "\x01p\x02PRODUCER_SEQ\x016",
     ]
     assert [item.body for item in iter_batch(batch.body)] == [b"a", b"b"]
-    first, second = bench.lane.take(bench.outgoing(b"a", b"b")), bench.lane.take(bench.outgoing())
-    assert (first.number, second.number, bench.lane.next) == (0, 2, 3)
+    first, second = bench.sequence.take(bench.outgoing(b"a", b"b")), bench.sequence.take(bench.outgoing())
+    assert (first.number, second.number, bench.sequence.next) == (0, 2, 3)
 
 
 def test_a_batch_has_ids_of_its_own_or_none() -> None:
@@ -111,103 +111,105 @@ def test_a_batch_has_ids_of_its_own_or_none() -> None:
 
 def test_without_an_answer_the_same_bytes_go_to_the_same_queue_again() -> None:
     bench = Bench()
-    ticket = bench.lane.take(bench.outgoing())
-    script = bench.settle(ticket, SILENT, LOST, DOWN, refusal(ResponseCode.SYSTEM_BUSY), stored())
-    assert ticket.result is not None
+    pending = bench.sequence.take(bench.outgoing())
+    script = bench.settle(pending, SILENT, LOST, DOWN, refusal(ResponseCode.SYSTEM_BUSY), stored())
+    assert pending.result is not None
     sent = [(command.ext["e"], command.ext["i"], command.body) for command in script.commands]
     assert len(sent) == 5
     assert len(set(sent)) == 1
-    assert (bench.lane.next, bench.lane.open) == (1, [])
+    assert (bench.sequence.next, bench.sequence.pending) == (1, [])
 
 
 def test_what_never_left_may_go_elsewhere_and_gives_its_number_back() -> None:
     bench = Bench()
     for answer in (DOWN, refusal(ResponseCode.SERVICE_NOT_AVAILABLE)):
-        ticket = bench.lane.take(bench.outgoing())
-        bench.settle(ticket, answer)
-        assert isinstance(ticket.error, NotSent)
-        assert bench.lane.next == 0
+        pending = bench.sequence.take(bench.outgoing())
+        bench.settle(pending, answer)
+        assert isinstance(pending.error, NotSent)
+        assert bench.sequence.next == 0
 
 
 def test_a_refusal_is_the_end_and_gives_the_number_back() -> None:
     bench = Bench()
-    ticket = bench.lane.take(bench.outgoing())
-    bench.settle(ticket, refusal(ResponseCode.MESSAGE_ILLEGAL))
-    assert isinstance(ticket.error, BrokerRefused)
-    assert (bench.lane.next, bench.lane.producer_id) == (0, "p")
+    pending = bench.sequence.take(bench.outgoing())
+    bench.settle(pending, refusal(ResponseCode.MESSAGE_ILLEGAL))
+    assert isinstance(pending.error, BrokerRefused)
+    assert (bench.sequence.next, bench.sequence.producer_id) == (0, "p")
 
 
 def test_a_message_in_doubt_keeps_its_number_and_goes_first() -> None:
     bench = Bench(renewable=False)
-    old = bench.lane.take(bench.outgoing(b"old"))
-    bench.late(bench.sends().settle_up_to(bench.lane, old))
-    assert bench.lane.recovering
+    old = bench.sequence.take(bench.outgoing(b"old"))
+    bench.late(bench.sends().settle_up_to(bench.sequence, old))
+    assert bench.sequence.recovering
     bench.deadline_s += 100
     script = Script([stored()])
-    script.run(bench.sends().settle_all(bench.lane))
-    new = bench.lane.take(bench.outgoing(b"new"))
+    script.run(bench.sends().settle_all(bench.sequence))
+    new = bench.sequence.take(bench.outgoing(b"new"))
     assert [command.body for command in script.commands] == [b"old"]
     assert (old.number, new.number) == (0, 1)
 
 
 def test_one_that_was_cancelled_on_its_way_is_in_doubt() -> None:
     bench = Bench()
-    ticket = bench.lane.take(bench.outgoing())
-    plan = bench.sends().fly(bench.lane, ticket)
+    pending = bench.sequence.take(bench.outgoing())
+    plan = bench.sends().attempt_once(bench.sequence, pending)
     next(plan)  # it has left, and nobody waits for the answer any more
-    assert ticket.in_doubt
-    assert bench.lane.recovering
-    assert bench.lane.open == [ticket]
+    assert pending.in_doubt
+    assert bench.sequence.recovering
+    assert bench.sequence.pending == [pending]
 
 
 def test_many_under_way_are_settled_in_order() -> None:
     bench = Bench()
-    tickets = [bench.lane.take(bench.outgoing(b"%d" % number)) for number in range(4)]
-    bench.fly(tickets[0], stored())
-    bench.fly(tickets[1], LOST)
-    bench.fly(tickets[2], refusal(ResponseCode.SEQUENCE_GAP))
-    bench.fly(tickets[3], refusal(ResponseCode.SEQUENCE_GAP))
-    script = bench.settle(tickets[3], stored(), stored(), stored())
+    sent = [bench.sequence.take(bench.outgoing(b"%d" % number)) for number in range(4)]
+    bench.attempt_once(sent[0], stored())
+    bench.attempt_once(sent[1], LOST)
+    bench.attempt_once(sent[2], refusal(ResponseCode.SEQUENCE_GAP))
+    bench.attempt_once(sent[3], refusal(ResponseCode.SEQUENCE_GAP))
+    script = bench.settle(sent[3], stored(), stored(), stored())
     assert [command.body for command in script.commands] == [b"1", b"2", b"3"]
-    assert all(ticket.result for ticket in tickets)
-    assert [marks(ticket.outgoing) for ticket in tickets] == [("p", str(number)) for number in range(4)]
+    assert all(pending.result for pending in sent)
+    assert [marks(pending.outgoing) for pending in sent] == [("p", str(number)) for number in range(4)]
 
 
 def test_when_one_is_refused_those_behind_it_go_under_a_new_name() -> None:
     """A copy of them may still be on its way with the old number, which would then be another's."""
     bench = Bench()
-    tickets = [bench.lane.take(bench.outgoing(b"%d" % number)) for number in range(3)]
-    bench.fly(tickets[0], refusal(ResponseCode.MESSAGE_ILLEGAL))
-    bench.fly(tickets[1], LOST)
-    bench.fly(tickets[2], refusal(ResponseCode.SEQUENCE_GAP))
-    bench.settle(tickets[2], refusal(ResponseCode.MESSAGE_ILLEGAL), stored(), stored())
-    assert isinstance(tickets[0].error, BrokerRefused)
-    assert bench.lane.producer_id != "p"
-    assert [marks(ticket.outgoing)[1] for ticket in tickets[1:]] == ["0", "1"]
-    assert bench.lane.next == 2
+    sent = [bench.sequence.take(bench.outgoing(b"%d" % number)) for number in range(3)]
+    bench.attempt_once(sent[0], refusal(ResponseCode.MESSAGE_ILLEGAL))
+    bench.attempt_once(sent[1], LOST)
+    bench.attempt_once(sent[2], refusal(ResponseCode.SEQUENCE_GAP))
+    bench.settle(sent[2], refusal(ResponseCode.MESSAGE_ILLEGAL), stored(), stored())
+    assert isinstance(sent[0].error, BrokerRefused)
+    assert bench.sequence.producer_id != "p"
+    assert [marks(pending.outgoing)[1] for pending in sent[1:]] == ["0", "1"]
+    assert bench.sequence.next == 2
 
 
 def test_a_broker_that_has_forgotten_us_is_met_under_a_new_name() -> None:
     bench = Bench(next_number=40)
-    ticket = bench.lane.take(bench.outgoing())
-    script = bench.settle(ticket, refusal(ResponseCode.SEQUENCE_GAP), stored())
-    assert ticket.result is not None
+    pending = bench.sequence.take(bench.outgoing())
+    script = bench.settle(pending, refusal(ResponseCode.SEQUENCE_GAP), stored())
+    assert pending.result is not None
     assert "PRODUCER_SEQ\x010" in script.commands[1].ext["i"]
     ours = Bench(next_number=40, renewable=False)
-    ticket = ours.lane.take(ours.outgoing())
-    ours.settle(ticket, refusal(ResponseCode.SEQUENCE_GAP))
-    assert isinstance(ticket.error, BrokerRefused), "a name the user gave is the user's"
+    pending = ours.sequence.take(ours.outgoing())
+    ours.settle(pending, refusal(ResponseCode.SEQUENCE_GAP))
+    assert isinstance(pending.error, BrokerRefused), "a name the user gave is the user's"
 
 
 def test_a_broker_that_knows_no_numbers_is_not_relied_on() -> None:
     bench = Bench(next_number=None)
     with pytest.raises(BrokerRefused) as caught:
-        Script([refusal(ResponseCode.REQUEST_CODE_NOT_SUPPORTED)]).run(bench.sends().begin(bench.lane))
+        Script([refusal(ResponseCode.REQUEST_CODE_NOT_SUPPORTED)]).run(
+            bench.sends().learn_next(bench.sequence)
+        )
     assert "does not know idempotent producers" in caught.value.__notes__[0]
     Script([Command(code=0, ext={"nextSequence": "7", "oldestSequence": "0"})]).run(
-        bench.sends().begin(bench.lane)
+        bench.sends().learn_next(bench.sequence)
     )
-    assert bench.lane.next == 7
+    assert bench.sequence.next == 7
 
 
 def test_a_message_with_an_id_is_sent_again_until_it_is_answered() -> None:

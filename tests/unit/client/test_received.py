@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocketeer.client.core.lending import Loan, lend
+from rocketeer.client.core.iteration import IterationBuffer, hand_out
 from rocketeer.client.core.process_queue import ProcessQueue
 from rocketeer.client.core.received import ReceivedMessage, split_messages
 from rocketeer.errors import BadRecord
@@ -123,32 +123,32 @@ def held_with(*offsets: int, next_offset: int) -> ProcessQueue:
 
 def test_a_message_counts_when_the_next_one_is_asked_for() -> None:
     held = held_with(3, 5, 6, next_offset=10)
-    loan = Loan()
-    loan.add(lend(held, 2))
-    loan.add(lend(held, 2))
+    iteration = IterationBuffer()
+    iteration.add(hand_out(held, 2))
+    iteration.add(hand_out(held, 2))
     seen = []
     marks = []
-    while (message := loan.next()) is not None:
+    while (message := iteration.next()) is not None:
         seen.append(message.queue_offset)
-        marks.append(loan.done.get(QUEUE))
+        marks.append(iteration.done.get(QUEUE))
     assert seen == [3, 5, 6]
     assert marks == [None, 5, 6], "offsets in between held nothing for us"
-    assert loan.done == {QUEUE: 10}
+    assert iteration.done == {QUEUE: 10}
 
 
 def test_what_the_loop_did_not_take_is_not_consumed() -> None:
-    loan = Loan()
-    loan.add(lend(held_with(0, 1, 2, next_offset=3), 3))
-    loan.next()
-    loan.next()
-    assert loan.done == {QUEUE: 1}, "the last one counts when the next is asked for"
+    iteration = IterationBuffer()
+    iteration.add(hand_out(held_with(0, 1, 2, next_offset=3), 3))
+    iteration.next()
+    iteration.next()
+    assert iteration.done == {QUEUE: 1}, "the last one counts when the next is asked for"
 
 
 def test_messages_of_a_queue_that_was_let_go_are_not_given() -> None:
     held = held_with(0, 1, next_offset=2)
-    loan = Loan()
-    loan.add(lend(held, 2))
-    assert loan.next() is not None
+    iteration = IterationBuffer()
+    iteration.add(hand_out(held, 2))
+    assert iteration.next() is not None
     held.dropped = True
-    assert loan.next() is None
-    assert loan.done == {}
+    assert iteration.next() is None
+    assert iteration.done == {}

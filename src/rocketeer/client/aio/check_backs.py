@@ -1,6 +1,6 @@
 """Answers brokers that ask how a transaction ended (39): the user's `check`, then END_TRANSACTION.
 
-Questions name no group in their header, so one desk per client instance deals them out by the message's PGROUP.
+Questions name no group in their header, so one router per client instance deals them out by the message's PGROUP.
 """
 
 import asyncio
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import ClassVar, Final
 from weakref import WeakKeyDictionary
 
-from rocketeer.client.aio.consuming import Crew, Listener
+from rocketeer.client.aio.consuming import Listener, ListenerPools
 from rocketeer.client.aio.instance import ClientInstance
 from rocketeer.client.core.config import ProducerConfig
 from rocketeer.client.core.hooks import SendHook, TransactionContext, tell_transaction_hooks
@@ -81,18 +81,18 @@ class CheckBacks:
         self._config = config
         self._instance = instance
         self._check = Listener.of(check)
-        self._crew = Crew(concurrency, f"{config.group}-check", self._done)
+        self._pools = ListenerPools(concurrency, f"{config.group}-check", self._done)
         self._waiting = 0
         self._answers: set[asyncio.Task[None]] = set()
-        _Desk.of(instance).producers[config.full_group] = self
+        _CheckRouter.of(instance).producers[config.full_group] = self
 
     async def close(self, timeout_s: float) -> None:
         """Ask for no more, give those under way their time; the broker asks another member for the rest."""
-        desk = _Desk.of(self._instance)
-        if desk.producers.get(self._config.full_group) is self:
-            del desk.producers[self._config.full_group]
-        await self._crew.finish(timeout_s)
-        self._crew.close()
+        router = _CheckRouter.of(self._instance)
+        if router.producers.get(self._config.full_group) is self:
+            del router.producers[self._config.full_group]
+        await self._pools.finish(timeout_s)
+        self._pools.close()
         if self._answers:
             await asyncio.wait(self._answers, timeout=timeout_s)
 
@@ -101,7 +101,7 @@ class CheckBacks:
             log.warning("check left to a later time: %d wait already message=%r", self._waiting, message)
             return
         self._waiting += 1
-        self._crew.submit(self._check.is_async, [CheckJob(self._check, message, header, address)])
+        self._pools.submit(self._check.is_async, [CheckJob(self._check, message, header, address)])
 
     def _done(self, jobs: list[CheckJob]) -> None:
         self._waiting -= len(jobs)
@@ -133,10 +133,10 @@ class CheckBacks:
             log.warning("check not answered message=%r broker=%s reason=%s", job.message, job.address, error)
 
 
-class _Desk:
+class _CheckRouter:
     """Deals out the questions of one client instance."""
 
-    _by_instance: ClassVar[WeakKeyDictionary[ClientInstance, "_Desk"]] = WeakKeyDictionary()
+    _by_instance: ClassVar[WeakKeyDictionary[ClientInstance, "_CheckRouter"]] = WeakKeyDictionary()
 
     def __init__(self, instance: ClientInstance) -> None:
         self.producers: dict[str, CheckBacks] = {}
@@ -145,11 +145,11 @@ class _Desk:
         instance.handle_push(RequestCode.CHECK_TRANSACTION_STATE, self._asked)
 
     @classmethod
-    def of(cls, instance: ClientInstance) -> "_Desk":
-        desk = cls._by_instance.get(instance)
-        if desk is None:
-            desk = cls._by_instance[instance] = cls(instance)
-        return desk
+    def of(cls, instance: ClientInstance) -> "_CheckRouter":
+        router = cls._by_instance.get(instance)
+        if router is None:
+            router = cls._by_instance[instance] = cls(instance)
+        return router
 
     def _asked(self, command: Command, address: str) -> None:
         header = decode_header(CheckTransactionStateHeader, command.ext)

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from rocketeer.client.aio.consuming import Crew, Desk
+from rocketeer.client.aio.consuming import ConsumerState, ListenerPools
 from rocketeer.client.core.outcome import RETRY, Outcome, Retry, as_outcome
 from rocketeer.client.core.process_queue import ProcessQueue
 from rocketeer.client.core.received import ReceivedMessage
@@ -78,16 +78,16 @@ class Consume(msgspec.Struct, gc=False, eq=False):
             self.error = error
 
 
-class Concurrently:
-    """See the module's text; implements `consuming.Service`."""
+class ConcurrentService:
+    """See the module's text; implements `consuming.ConsumeService`."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
-        config = desk.config
+    def __init__(self, state: ConsumerState) -> None:
+        self._state = state
+        config = state.config
         self._batch = config.consume_batch
         self._retries = config.retries if config.retries >= 0 else RETRIES_MAX
         self._broadcasting = config.message_model is MessageModel.BROADCASTING
-        self._crew = Crew(config.concurrency, f"rocketeer-{config.group}", self._settle)
+        self._pools = ListenerPools(config.concurrency, f"rocketeer-{config.group}", self._settle)
         self._going_back: set[asyncio.Task[None]] = set()
         self._later: set[asyncio.TimerHandle] = set()
 
@@ -97,20 +97,20 @@ class Concurrently:
         if not messages:
             return
         batch = self._batch
-        for listener, run in self._desk.runs(messages):
+        for listener, run in self._state.runs(messages):
             call = listener.call
             if batch == 1:
                 jobs = [Consume(held, [message], call, True) for message in run]
             else:
                 jobs = [Consume(held, run[at : at + batch], call, False) for at in range(0, len(run), batch)]
-            self._crew.submit(listener.is_async, jobs)
+            self._pools.submit(listener.is_async, jobs)
 
     async def direct(self, message: ReceivedMessage) -> Consume:
-        listener = self._desk.listener_of(message)
+        listener = self._state.listener_of(message)
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         nowhere = ProcessQueue(message.queue, message.queue_offset)
         job = Consume(nowhere, [message], listener.call, self._batch == 1, done)
-        self._crew.submit(listener.is_async, [job])
+        self._pools.submit(listener.is_async, [job])
         await done
         return job
 
@@ -132,7 +132,7 @@ class Concurrently:
                     job.direct.set_result(None)
             elif not held.dropped:
                 self._failed(job)
-        consumed = self._desk.consumed
+        consumed = self._state.consumed
         for held, messages in finished.items():
             consumed[held.queue.topic] = consumed.get(held.queue.topic, 0) + len(messages)
             self._finish(held, messages)
@@ -141,9 +141,9 @@ class Concurrently:
         offset = held.finish(messages)
         if held.dropped:
             return
-        held.consumed_ms = self._desk.instance.clock.now_ms()
-        self._desk.offsets.table.update(held.queue, offset)
-        self._desk.room(held)
+        held.consumed_ms = self._state.instance.clock.now_ms()
+        self._state.offsets.table.update(held.queue, offset)
+        self._state.room(held)
 
     def _failed(self, job: Consume) -> None:
         how = job.outcome if isinstance(job.outcome, Retry) else RETRY
@@ -155,10 +155,10 @@ class Concurrently:
         if not bad:
             return
         topic = bad[0].origin_topic
-        self._desk.failed[topic] = self._desk.failed.get(topic, 0) + len(bad)
+        self._state.failed[topic] = self._state.failed.get(topic, 0) + len(bad)
         log.warning(
             "listener failed group=%s topic=%s offset=%d id=%s tries=%d reason=%r",
-            self._desk.config.group, topic, bad[0].queue_offset, bad[0].message_id, bad[0].reconsume_times + 1,
+            self._state.config.group, topic, bad[0].queue_offset, bad[0].message_id, bad[0].reconsume_times + 1,
             job.error or "RETRY", exc_info=job.error,
         )  # fmt: skip
         if self._broadcasting:
@@ -169,7 +169,9 @@ class Concurrently:
     async def _send_back(
         self, held: ProcessQueue, messages: list[ReceivedMessage], level: int, job: Consume | None
     ) -> None:
-        taken = await asyncio.gather(*(self._desk.send_back(each, level, self._retries) for each in messages))
+        taken = await asyncio.gather(
+            *(self._state.send_back(each, level, self._retries) for each in messages)
+        )
         self._finish(held, [message for message, ok in zip(messages, taken, strict=True) if ok])
         left = [message for message, ok in zip(messages, taken, strict=True) if not ok]
         if left and job is not None and not held.dropped:
@@ -188,13 +190,13 @@ class Concurrently:
 
     async def send_back_overdue(self, held: Iterable[ProcessQueue]) -> None:
         """Messages whose listener hangs: somebody else shall try them, and the offset can go on."""
-        timeout_s = self._desk.config.consume_timeout_s
+        timeout_s = self._state.config.consume_timeout_s
         for each in held:
             overdue = each.overdue(time.monotonic(), timeout_s)
             if overdue:
                 log.warning(
                     "listener hangs group=%s queue=%s offsets=%s timeout_s=%g",
-                    self._desk.config.group, each.queue, [m.queue_offset for m in overdue], timeout_s,
+                    self._state.config.group, each.queue, [m.queue_offset for m in overdue], timeout_s,
                 )  # fmt: skip
                 await self._send_back(each, overdue, OVERDUE_LEVEL, None)
 
@@ -211,25 +213,25 @@ class Concurrently:
     async def unlock(self, queues: Collection[MessageQueue]) -> None:
         return
 
-    async def settle_down(self, held: ProcessQueue) -> None:
+    async def wait_idle(self, held: ProcessQueue) -> None:
         return  # what is in hand may go on: it does not commit any more
 
     async def let_go(self, held: ProcessQueue) -> None:
-        await self._desk.offsets.store({held.queue})
+        await self._state.offsets.store({held.queue})
 
     def pause(self) -> None:
-        self._crew.pause()
+        self._pools.pause()
 
     def resume(self) -> None:
-        self._crew.resume()
+        self._pools.resume()
 
     async def finish(self, timeout_s: float) -> None:
         for timer in self._later:
             timer.cancel()
-        if not await self._crew.finish(timeout_s):
-            log.warning("listeners still run after %g s group=%s", timeout_s, self._desk.config.group)
+        if not await self._pools.finish(timeout_s):
+            log.warning("listeners still run after %g s group=%s", timeout_s, self._state.config.group)
         if self._going_back:
             await asyncio.wait(self._going_back, timeout=timeout_s)
 
     async def close(self, held: Iterable[ProcessQueue]) -> None:
-        self._crew.close()
+        self._pools.close()

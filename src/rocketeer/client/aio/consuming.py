@@ -65,7 +65,7 @@ class DirectRun(Protocol):
     error: BaseException | None
 
 
-class Desk:
+class ConsumerState:
     """The tools of one push consumer, made when it starts."""
 
     def __init__(
@@ -158,7 +158,7 @@ def _is_final(error: RocketeerError) -> bool:
     )
 
 
-class Crew:
+class ListenerPools:
     """Both kinds of workers, each made when the first listener of its kind has something to do."""
 
     def __init__(self, most: int, name: str, done: Callable[[list[Any]], None]) -> None:
@@ -201,13 +201,13 @@ class Crew:
             workers.close()
 
 
-class Service(Protocol):
+class ConsumeService(Protocol):
     """One way of consuming, as the queues in hand need it."""
 
     def found(self, held: ProcessQueue, messages: Sequence[ReceivedMessage]) -> None:
         """Messages were put into the queue; without any, go on with those that are there."""
 
-    async def settle_down(self, held: ProcessQueue) -> None:
+    async def wait_idle(self, held: ProcessQueue) -> None:
         """The queue was dropped: wait until its offset does not change any more."""
 
     async def lock(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, float]:
@@ -220,7 +220,7 @@ class Service(Protocol):
         """The queue was dropped and its pulling stopped: store its offset, give back its lock."""
 
 
-class DirectService(Protocol):
+class DirectConsumer(Protocol):
     """A way of consuming that has listeners."""
 
     async def direct(self, message: ReceivedMessage) -> DirectRun:

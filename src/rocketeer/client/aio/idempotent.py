@@ -1,6 +1,6 @@
-"""The idempotent producer's sends on asyncio: a lane for each queue, its messages leave in order of their numbers.
+"""The idempotent producer's sends on asyncio: one sequence of numbers per queue, sent in that order.
 
-While all goes well many are under way in a lane: the broker takes them in the order they leave. When one is not
+While all goes well many are in flight to a queue: the broker takes them in the order they leave. When one is not
 answered, nothing more leaves until those under way have ended; then they are settled one after the other.
 """
 
@@ -10,7 +10,13 @@ from collections.abc import AsyncIterator
 from typing import Final, Protocol, TypeVar
 
 from rocketeer.client.core.encoding import Outgoing
-from rocketeer.client.core.lanes import Lane, Ticket, dedup_id, identified, new_producer_id
+from rocketeer.client.core.queue_sequence import (
+    PendingSend,
+    QueueSequence,
+    dedup_id,
+    identified,
+    new_producer_id,
+)
 from rocketeer.client.core.selectors import java_hash_code, next_queue
 from rocketeer.client.core.send_result import SendResult
 from rocketeer.client.plans.effects import Plan
@@ -21,47 +27,47 @@ from rocketeer.model.queue import MessageQueue
 
 T = TypeVar("T")
 
-FLYING_MAX: Final = 128
-"""Sends under way in one lane; far less than the numbers a broker remembers."""
+IN_FLIGHT_MAX: Final = 128
+"""Sends in flight to one queue; far fewer than the numbers a broker remembers."""
 
 
 class PlanRunner(Protocol):
     async def __call__(self, plan: Plan[T]) -> T: ...
 
 
-class Track:
-    """A lane, and who is under way in it."""
+class QueueSends:
+    """The sends of one queue: its sequence and those in flight."""
 
-    def __init__(self, lane: Lane, flying_max: int) -> None:
-        self.lane = lane
-        self.places = asyncio.Semaphore(flying_max)
+    def __init__(self, sequence: QueueSequence, in_flight_max: int) -> None:
+        self.sequence = sequence
+        self.places = asyncio.Semaphore(in_flight_max)
         self._turn = asyncio.Lock()
-        self._flying = 0
-        self._landed = asyncio.Event()
+        self._in_flight = 0
+        self._none_in_flight = asyncio.Event()
 
     async def send(
         self, sends: IdempotentSends, run: PlanRunner, outgoing: Outgoing, timeout_s: float
     ) -> SendResult:
         """Raises TimeoutError when it did not come to its turn."""
-        lane = self.lane
+        sequence = self.sequence
         async with self._turn_of(timeout_s):  # in the order they came
-            if lane.next is None or lane.recovering:
-                await self._all_landed(timeout_s)
-                await run(sends.begin(lane))
-                await run(sends.settle_all(lane))
-            ticket = lane.take(outgoing)
-            self._flying += 1
+            if sequence.next is None or sequence.recovering:
+                await self._wait_none_in_flight(timeout_s)
+                await run(sends.learn_next(sequence))
+                await run(sends.settle_all(sequence))
+            pending = sequence.take(outgoing)
+            self._in_flight += 1
         try:
-            await run(sends.fly(lane, ticket))
+            await run(sends.attempt_once(sequence, pending))
         finally:
-            self._flying -= 1
-            if not self._flying:
-                self._landed.set()
-        if not ticket.settled:
+            self._in_flight -= 1
+            if not self._in_flight:
+                self._none_in_flight.set()
+        if not pending.settled:
             async with self._turn_of(timeout_s):
-                await self._all_landed(timeout_s)
-                await run(sends.settle_up_to(lane, ticket))
-        return _outcome(ticket)
+                await self._wait_none_in_flight(timeout_s)
+                await run(sends.settle_up_to(sequence, pending))
+        return _outcome(pending)
 
     @contextlib.asynccontextmanager
     async def _turn_of(self, timeout_s: float) -> AsyncIterator[None]:
@@ -72,26 +78,26 @@ class Track:
         finally:
             self._turn.release()
 
-    async def _all_landed(self, timeout_s: float) -> None:
+    async def _wait_none_in_flight(self, timeout_s: float) -> None:
         """Whoever has the turn waits so until nobody is under way: nobody else can leave meanwhile."""
         async with asyncio.timeout(timeout_s):
-            while self._flying:
-                self._landed.clear()
-                await self._landed.wait()
+            while self._in_flight:
+                self._none_in_flight.clear()
+                await self._none_in_flight.wait()
 
 
-def _outcome(ticket: Ticket) -> SendResult:
-    if ticket.result is not None:
-        return ticket.result
-    assert ticket.error is not None, "settled"
-    raise ticket.error
+def _outcome(pending: PendingSend) -> SendResult:
+    if pending.result is not None:
+        return pending.result
+    assert pending.error is not None, "settled"
+    raise pending.error
 
 
 def _late(topic: str, queue: MessageQueue) -> SendTimeout:
     return SendTimeout(topic, (), f"those before it in {queue} are unanswered")
 
 
-class Lanes:
+class IdempotentSender:
     """All queues this producer has sent to."""
 
     def __init__(self, sender: Sender, run_plan: PlanRunner, producer_id: str | None) -> None:
@@ -100,7 +106,7 @@ class Lanes:
         self._clock = sender.clock
         self._renewable = producer_id is None
         self.producer_id = producer_id or new_producer_id()
-        self._tracks: dict[MessageQueue, Track] = {}
+        self._by_queue: dict[MessageQueue, QueueSends] = {}
 
     async def send(self, outgoing: Outgoing, choose: Choose | None, timeout_s: float) -> SendResult:
         """Store it once; raises what `Producer.send` does."""
@@ -114,7 +120,7 @@ class Lanes:
                 if own_id is not None:
                     sends = IdempotentSends(self._sender, queue, deadline_s)
                     return await self._run(sends.by_id(identified(outgoing, self.producer_id)))
-                return await self._in_lane(queue, outgoing, deadline_s)
+                return await self._send_numbered(queue, outgoing, deadline_s)
             except NotSent as error:
                 if self._clock.monotonic_s() + pause_s >= deadline_s:
                     raise error.cause from None
@@ -126,28 +132,30 @@ class Lanes:
         """How many messages of this producer the queue's broker has, so: the number of the next one."""
         sends = IdempotentSends(self._sender, queue, self._clock.monotonic_s() + timeout_s)
         try:
-            return await self._run(sends.stands_at(self.producer_id))
+            return await self._run(sends.next_sequence(self.producer_id))
         except NotSent as error:
             raise error.cause from None
 
-    async def _in_lane(self, queue: MessageQueue, outgoing: Outgoing, deadline_s: float) -> SendResult:
-        track = self._tracks.get(queue)
-        if track is None:
-            lane = Lane(self.producer_id, self._renewable)
+    async def _send_numbered(self, queue: MessageQueue, outgoing: Outgoing, deadline_s: float) -> SendResult:
+        queue_sends = self._by_queue.get(queue)
+        if queue_sends is None:
+            sequence = QueueSequence(self.producer_id, self._renewable)
             # Under a name the user gave, numbers cannot be given anew: one at a time.
-            track = self._tracks[queue] = Track(lane, FLYING_MAX if self._renewable else 1)
+            queue_sends = self._by_queue[queue] = QueueSends(
+                sequence, IN_FLIGHT_MAX if self._renewable else 1
+            )
         sends = IdempotentSends(self._sender, queue, deadline_s)
         try:
             async with asyncio.timeout(deadline_s - self._clock.monotonic_s()):
-                await track.places.acquire()
+                await queue_sends.places.acquire()
         except TimeoutError:
             raise _late(outgoing.topic, queue) from None
         try:
-            return await track.send(sends, self._run, outgoing, deadline_s - self._clock.monotonic_s())
+            return await queue_sends.send(sends, self._run, outgoing, deadline_s - self._clock.monotonic_s())
         except TimeoutError:
             raise _late(outgoing.topic, queue) from None
         finally:
-            track.places.release()
+            queue_sends.places.release()
 
     async def _queue(
         self,

@@ -24,8 +24,8 @@ from typing import Any, ClassVar, Final, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
 from rocketeer.client import discovery
-from rocketeer.client.aio.awaited_answers import AwaitedAnswers
 from rocketeer.client.aio.drivers import AsyncDriver
+from rocketeer.client.aio.pending_replies import PendingReplies
 from rocketeer.client.core.config import ClientConfig, client_id
 from rocketeer.client.core.nameservers import NameServers, parse_addresses
 from rocketeer.client.core.routes import RouteCache, TopicRoutes
@@ -46,9 +46,9 @@ T = TypeVar("T")
 REDISCOVER_S: Final = 120.0
 """How often the address server is asked again."""
 PAUSE_S: Final = 0.1
-"""Background work rests at least so long, however often it is woken."""
+"""Shortest pause between two runs of a background job."""
 GOODBYE_S: Final = 1.0
-"""So long may one broker take to hear that we leave."""
+"""Time limit of leaving one broker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +94,10 @@ class ClientInstance:
         self._heartbeat_due = asyncio.Event()
         self._suspects: set[str] = set()
         self._suspect_due = asyncio.Event()
-        self._greeted: set[str] = set()
-        self.answers = AwaitedAnswers(self.clock, self.broker_at)
+        self._registered_at: set[str] = set()
+        self.pending_replies = PendingReplies(self.clock, self.broker_at)
         """Questions of all producers of this id: brokers know the client, not its producers."""
-        self.handle_push(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, self.answers.arrived)
+        self.handle_push(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, self.pending_replies.arrived)
 
     # --- coming and going --------------------------------------------------------------------
 
@@ -137,7 +137,7 @@ class ClientInstance:
         shared = self._running.get(self._loop, {})
         for key in [key for key, instance in shared.items() if instance is self]:
             del shared[key]
-        self.answers.close()
+        self.pending_replies.close()
         for task in self._tasks:
             task.cancel()
         if self._tasks:
@@ -203,7 +203,7 @@ class ClientInstance:
     def join(self, member: Member) -> None:
         """Put a producer or consumer into the heartbeat; `heartbeat_now` tells the brokers at once."""
         self._members.append(member)
-        self._greeted.clear()
+        self._registered_at.clear()
 
     async def leave(self, member: Member) -> None:
         """Take it out again and tell every broker, unless another member has the same group."""
@@ -220,7 +220,7 @@ class ClientInstance:
             consumer = None
         if producer is None and consumer is None:
             return
-        await self._everywhere(
+        await self._run_on_all(
             lambda address: unregister(
                 address, self.client_id, GOODBYE_S, producer_group=producer, consumer_group=consumer
             ),
@@ -237,14 +237,14 @@ class ClientInstance:
         # Producers have nothing to say to slaves.
         addresses = self._addresses(masters_only=not heartbeat.consumers)
         timeout_s = self.config.call_timeout_s
-        answered = await self._everywhere(
+        answered = await self._run_on_all(
             lambda address: send_heartbeat(address, heartbeat, timeout_s), addresses, "heartbeat", timeout_s
         )
-        self._greeted = answered
+        self._registered_at = answered
 
-    async def be_known(self) -> None:
+    async def ensure_registered(self) -> None:
         """Return when every broker of the known routes has heard of us: it can reach us from now on."""
-        if not self._greeted.issuperset(self._addresses(masters_only=True)):
+        if not self._registered_at.issuperset(self._addresses(masters_only=True)):
             await self.heartbeat_now()
 
     def broker_at(self, address: str) -> str:
@@ -270,7 +270,7 @@ class ClientInstance:
             if broker_id == MASTER_ID or not masters_only
         ]
 
-    async def _everywhere(
+    async def _run_on_all(
         self, make: Callable[[str], Plan[Any]], addresses: list[str], what: str, timeout_s: float
     ) -> set[str]:
         """Run one plan per address side by side; the addresses where it worked."""
@@ -343,11 +343,11 @@ class ClientInstance:
 
     def _route_changed(self, topic: str, route: Route) -> None:
         """From any thread: greet brokers not met yet, so that they know us before the next 30 s are over."""
-        if any(broker.master and broker.master not in self._greeted for broker in route.brokers):
+        if any(broker.master and broker.master not in self._registered_at for broker in route.brokers):
             self.wake_heartbeat()
 
     def _connection_closed(self, address: str) -> None:
-        self._greeted.discard(address)
+        self._registered_at.discard(address)
         for listener in tuple(self.on_disconnect):
             listener(address)
 

@@ -157,11 +157,11 @@ class LitePullConsumer:
         return self
 
     async def __anext__(self) -> ReceivedMessage:
-        loan = self.working.loan
-        while (message := loan.next()) is None:
+        iteration = self.working.iteration
+        while (message := iteration.next()) is None:
             if self._work is None:
                 raise StopAsyncIteration
-            loan.add(await self._work.borrow(POLL_S, self.config.pull_batch))
+            iteration.add(await self._work.take_next(POLL_S, self.config.pull_batch))
         return message
 
     # --- places ------------------------------------------------------------------------------
@@ -173,7 +173,7 @@ class LitePullConsumer:
     @property
     def assignment(self) -> list[MessageQueue]:
         """The queues in this member's hands now."""
-        return sorted(self.working.reading.outer(self.working.holdings.queues()))
+        return sorted(self.working.reading.outer(self.working.assigned.queues()))
 
     async def seek(self, queue: MessageQueue, offset: int) -> None:
         """Go on at this offset; raises ClientError for a queue that is not assigned to us."""
@@ -205,7 +205,7 @@ class LitePullConsumer:
         self.working.resume(self._chosen(queues))
 
     def _chosen(self, queues: tuple[MessageQueue, ...]) -> list[MessageQueue]:
-        return [self._full(queue) for queue in queues] or list(self.working.holdings.queues())
+        return [self._full(queue) for queue in queues] or list(self.working.assigned.queues())
 
     async def commit(self) -> None:
         """Store the offsets of everything given so far."""

@@ -7,8 +7,8 @@ from collections.abc import Collection, Coroutine, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from rocketeer.client.aio.assigned_queues import AssignedQueues
 from rocketeer.client.aio.filter_check import check_filters
-from rocketeer.client.aio.holdings import Holdings
 from rocketeer.client.aio.instance import ClientInstance, Member
 from rocketeer.client.aio.offset_keeper import OffsetKeeper
 from rocketeer.client.aio.puller import Puller
@@ -19,7 +19,7 @@ from rocketeer.client.aio.tracing import Tracer
 from rocketeer.client.core.allocate import Strategy
 from rocketeer.client.core.config import ConsumerConfig
 from rocketeer.client.core.flow import Limits
-from rocketeer.client.core.lending import Lent, Loan, lend
+from rocketeer.client.core.iteration import Delivery, IterationBuffer, hand_out
 from rocketeer.client.core.process_queue import ProcessQueue
 from rocketeer.client.core.rebalance import Change
 from rocketeer.client.core.received import ReceivedMessage
@@ -35,7 +35,7 @@ FOREVER_S: Final = float("inf")
 
 
 class LiteWork:
-    """Also the `Service` its Holdings talk to: there are no listeners and no locks here."""
+    """Also the `ConsumeService` its AssignedQueues talk to: there are no listeners and no locks here."""
 
     def __init__(
         self,
@@ -56,7 +56,9 @@ class LiteWork:
         cluster = Cluster(instance.routes, instance.nameservers, config.call_timeout_s)
         self.reading = Reading(config, cluster)
         self._offsets = OffsetKeeper.of(instance, cluster, config, offset_folder)
-        self.holdings = Holdings(config.full_group, self._offsets, lambda: self._rebalancer.soon())
+        self.assigned = AssignedQueues(
+            config.full_group, self._offsets, lambda: self._rebalancer.rebalance_soon()
+        )
         self._puller = Puller(
             instance,
             cluster,
@@ -70,18 +72,18 @@ class LiteWork:
             offset_to_tell=lambda queue: None,
             nothing=self._nothing_found,
             found=self.found,
-            moved=self.holdings.begin_at,
+            moved=self.assigned.restart_at,
         )
-        self.holdings.use(self._puller, self)
+        self.assigned.use(self._puller, self)
         self._rebalancer = Rebalancer(
             instance,
             config,
             strategy,
             subscriptions=lambda: subscriptions.by_topic,
-            held=self.holdings.queues,
-            apply=self.holdings.apply,
+            held=self.assigned.queues,
+            apply=self.assigned.apply,
         )
-        self.loan = Loan()
+        self.iteration = IterationBuffer()
         self._polled: dict[MessageQueue, int] = {}
         """Offsets behind what the last poll gave: consumed when the next one comes."""
         self._ready: deque[ProcessQueue] = deque()
@@ -133,15 +135,15 @@ class LiteWork:
             await self._rebalancer.stop()
         for task in tuple(self._tasks):
             task.cancel()
-        await self.holdings.close()
+        await self.assigned.close()
         if consumed:
-            self.loan.settle()
+            self.iteration.settle()
             self._settle_polled()
         if self._auto_commit:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(STORE_S):
                     await self._store()
-        self.holdings.drop_all()
+        self.assigned.drop_all()
         self._closed = True
         self._arrived.set()  # a poll that waits ends with nothing
         await self.instance.leave(self._member)
@@ -150,9 +152,9 @@ class LiteWork:
 
     async def assign(self, queues: Collection[MessageQueue]) -> None:
         """Exactly these, whoever else reads them; tried again until all brokers have answered."""
-        wanted, held = set(queues), set(self.holdings.queues())
+        wanted, held = set(queues), set(self.assigned.queues())
         change = Change(tuple(sorted(held - wanted)), tuple(sorted(wanted - held)))
-        if not await self.holdings.apply(change):
+        if not await self.assigned.apply(change):
             self._spawn(self._assign_later(queues))
 
     async def _assign_later(self, queues: Collection[MessageQueue]) -> None:
@@ -165,17 +167,17 @@ class LiteWork:
                 await self.instance.route(topic)
         await self.instance.heartbeat_now()
         self._puller.restart(topic)
-        self._rebalancer.soon()
+        self._rebalancer.rebalance_soon()
 
     async def seek(self, queue: MessageQueue, offset: int) -> bool:
         """Go on at this offset; False when the queue is not ours."""
-        held = self.holdings.table.get(queue)
+        held = self.assigned.table.get(queue)
         if held is None:
             return False
         self._polled.pop(queue, None)
-        self.loan.done.pop(queue, None)
+        self.iteration.done.pop(queue, None)
         self._offsets.table.update(queue, offset, only_forward=False)
-        await self.holdings.begin_at(held, offset, store=False)
+        await self.assigned.restart_at(held, offset, store=False)
         return True
 
     def pause(self, queues: Iterable[MessageQueue]) -> None:
@@ -183,53 +185,53 @@ class LiteWork:
 
     def resume(self, queues: Iterable[MessageQueue]) -> None:
         self._paused -= frozenset(queues)
-        for held in self.holdings.held():
+        for held in self.assigned.held():
             self._puller.room(held)
             self.found(held, ())
 
     def _limits(self, held: ProcessQueue) -> Limits:
         if held.queue in self._paused:
             return _PAUSED
-        queues = self.holdings.per_topic.get(held.queue.topic, 1)
+        queues = self.assigned.per_topic.get(held.queue.topic, 1)
         return Limits.of(self._config, ordered=True, queues_of_topic=queues)
 
     # --- messages ----------------------------------------------------------------------------
 
     async def poll(self, timeout_s: float, most: int) -> list[ReceivedMessage]:
         self._settle_polled()
-        lent = await self.borrow(timeout_s, most)
-        for _, message, after in lent:
+        deliveries = await self.take_next(timeout_s, most)
+        for _, message, after in deliveries:
             self._polled[message.queue] = after
-        return [each.message for each in lent]
+        return [each.message for each in deliveries]
 
-    async def borrow(self, timeout_s: float, most: int) -> list[Lent]:
+    async def take_next(self, timeout_s: float, most: int) -> list[Delivery]:
         """Up to `most` messages, waiting for the first."""
-        lent = self._take(most)
-        if not lent and timeout_s > 0:
+        deliveries = self._take(most)
+        if not deliveries and timeout_s > 0:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(timeout_s):
-                    while not lent and not self._closed:
+                    while not deliveries and not self._closed:
                         self._arrived.clear()
                         await self._arrived.wait()
-                        lent = self._take(most)
+                        deliveries = self._take(most)
         if self._tracer is not None:
-            self._tracer.given([each.message for each in lent])
-        return lent
+            self._tracer.given([each.message for each in deliveries])
+        return deliveries
 
-    def _take(self, most: int) -> list[Lent]:
+    def _take(self, most: int) -> list[Delivery]:
         """From the queues in turn, so that a full one does not starve the others."""
-        lent: list[Lent] = []
+        deliveries: list[Delivery] = []
         for _ in range(len(self._ready)):
             held = self._ready.popleft()
             if held.dropped or held.queue in self._paused or not held.waiting:
                 continue
-            lent += lend(held, most - len(lent))
+            deliveries += hand_out(held, most - len(deliveries))
             if held.waiting:
                 self._ready.append(held)
             self._puller.room(held)
-            if len(lent) >= most:
+            if len(deliveries) >= most:
                 break
-        return lent
+        return deliveries
 
     def found(self, held: ProcessQueue, messages: Sequence[ReceivedMessage]) -> None:
         if held.waiting and held not in self._ready:
@@ -239,31 +241,31 @@ class LiteWork:
     def _nothing_found(self, held: ProcessQueue) -> None:
         """Nothing that matches up to here; what was given before must be consumed first."""
         queue = held.queue
-        if not held.count and queue not in self._polled and queue not in self.loan.done:
+        if not held.count and queue not in self._polled and queue not in self.iteration.done:
             self._offsets.table.update(queue, held.next_offset)
 
     # --- offsets -----------------------------------------------------------------------------
 
     def position(self, queue: MessageQueue) -> int | None:
         """The offset of the next message `poll` gives."""
-        held = self.holdings.table.get(queue)
+        held = self.assigned.table.get(queue)
         return held.commit_offset if held is not None else None
 
     async def commit(self) -> None:
         """Store everything given so far."""
-        self.loan.settle()
+        self.iteration.settle()
         self._settle_polled()
         await self._store()
 
     async def _store(self) -> None:
-        for queue in list(self.loan.done):
-            if (offset := self.loan.done.pop(queue, None)) is not None and queue in self.holdings.table:
+        for queue in list(self.iteration.done):
+            if (offset := self.iteration.done.pop(queue, None)) is not None and queue in self.assigned.table:
                 self._offsets.table.update(queue, offset)
         await self._offsets.store()
 
     def _settle_polled(self) -> None:
         for queue, offset in self._polled.items():
-            if queue in self.holdings.table:
+            if queue in self.assigned.table:
                 self._offsets.table.update(queue, offset)
         self._polled.clear()
 
@@ -274,7 +276,7 @@ class LiteWork:
 
     # --- the rest of a service ---------------------------------------------------------------
 
-    async def settle_down(self, held: ProcessQueue) -> None:
+    async def wait_idle(self, held: ProcessQueue) -> None:
         return
 
     async def lock(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, float]:
@@ -286,7 +288,7 @@ class LiteWork:
     async def let_go(self, held: ProcessQueue) -> None:
         """What was consumed for sure is stored; what was given last comes again, to the next owner."""
         self._polled.pop(held.queue, None)
-        if (offset := self.loan.done.pop(held.queue, None)) is not None:
+        if (offset := self.iteration.done.pop(held.queue, None)) is not None:
             self._offsets.table.update(held.queue, offset)
         if self._auto_commit:
             await self._offsets.store({held.queue})

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from rocketeer.client.aio.consuming import Crew, Desk, Listener
+from rocketeer.client.aio.consuming import ConsumerState, Listener, ListenerPools
 from rocketeer.client.aio.queue_locks import QueueLocks
 from rocketeer.client.core.outcome import COMMIT, RETRY, ROLLBACK, TO_DEAD_LETTERS, Outcome, Retry, as_outcome
 from rocketeer.client.core.process_queue import ProcessQueue
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 RUN_MESSAGES: Final = 64
 RUN_S: Final = 0.05
-"""A run of one worker over a queue ends after so many messages or so long, so that offsets go on."""
+"""Limits of one worker's run over a queue, so that offsets are committed in between."""
 PAUSE_S_MIN: Final = 0.01
 PAUSE_S_MAX: Final = 30.0
 FOREVER_S: Final = float("inf")
@@ -41,7 +41,7 @@ class OrderedRun(msgspec.Struct, gc=False, eq=False):
     stopped: Callable[[], bool]
     direct: Any = None
     consumed: int = 0
-    """So many of the messages succeeded; the next `failed` did what `outcome` says."""
+    """How many messages succeeded; the next `failed` ones ended with `outcome`."""
     failed: int = 0
     outcome: Outcome = None
     error: BaseException | None = None
@@ -97,20 +97,22 @@ class OrderedRun(msgspec.Struct, gc=False, eq=False):
                 return
 
 
-class Orderly:
-    """See the module's text; implements `consuming.Service`."""
+class OrderlyService:
+    """See the module's text; implements `consuming.ConsumeService`."""
 
-    def __init__(self, desk: Desk, *, auto_commit: bool, lost: Callable[[ProcessQueue], None]) -> None:
-        self._desk = desk
-        config = desk.config
+    def __init__(
+        self, state: ConsumerState, *, auto_commit: bool, lost: Callable[[ProcessQueue], None]
+    ) -> None:
+        self._state = state
+        config = state.config
         self._auto_commit = auto_commit
         self._lost = lost
         self._locks: QueueLocks | None = None
         """None when broadcasting: every member has all queues."""
         if config.message_model is MessageModel.CLUSTERING:
-            self._locks = QueueLocks(config, desk.instance, desk.cluster)
+            self._locks = QueueLocks(config, state.instance, state.cluster)
         self._batch = config.consume_batch
-        self._crew = Crew(config.concurrency, f"rocketeer-{config.group}", self._settle)
+        self._pools = ListenerPools(config.concurrency, f"rocketeer-{config.group}", self._settle)
         self._paused = False
         self._closing = False
         self._tasks: set[asyncio.Task[None]] = set()
@@ -129,7 +131,7 @@ class Orderly:
         if not held.lock_held(time.monotonic()):
             return  # the next renewal of the lock comes back here
         messages = held.take(RUN_MESSAGES)
-        listener, run = next(iter(self._desk.runs(messages)))
+        listener, run = next(iter(self._state.runs(messages)))
         held.give_back(len(messages) - len(run))
         held.busy = True
         self._submit(listener, OrderedRun(held, run, listener.call, self._batch, self._stopped))
@@ -138,10 +140,10 @@ class Orderly:
         return self._paused or self._closing
 
     def _submit(self, listener: Listener, job: OrderedRun) -> None:
-        self._crew.submit(listener.is_async, [job])
+        self._pools.submit(listener.is_async, [job])
 
     async def direct(self, message: ReceivedMessage) -> OrderedRun:
-        listener = self._desk.listener_of(message)
+        listener = self._state.listener_of(message)
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         nowhere = ProcessQueue(message.queue, message.queue_offset)
         job = OrderedRun(nowhere, [message], listener.call, self._batch, lambda: False, done)
@@ -170,22 +172,22 @@ class Orderly:
 
     def _commit(self, held: ProcessQueue) -> None:
         offset = held.commit()
-        held.consumed_ms = self._desk.instance.clock.now_ms()
+        held.consumed_ms = self._state.instance.clock.now_ms()
         # Also for a queue that is being let go: its lock is still ours, nobody else consumes it. Not for one
         # that was lost: its offset is somebody else's by now.
         if not held.dropped or held.lock_held(time.monotonic()):
-            self._desk.offsets.table.update(held.queue, offset)
-        self._desk.room(held)
+            self._state.offsets.table.update(held.queue, offset)
+        self._state.room(held)
 
     def _count(self, job: OrderedRun, done: int) -> None:
         topic = job.messages[0].origin_topic
-        self._desk.consumed[topic] = self._desk.consumed.get(topic, 0) + done
+        self._state.consumed[topic] = self._state.consumed.get(topic, 0) + done
         if job.failed and job.outcome is not COMMIT:
-            self._desk.failed[topic] = self._desk.failed.get(topic, 0) + job.failed
+            self._state.failed[topic] = self._state.failed.get(topic, 0) + job.failed
             message = job.messages[job.consumed]
             log.warning(
                 "listener failed group=%s topic=%s offset=%d id=%s tries=%d reason=%r",
-                self._desk.config.group, topic, message.queue_offset, message.message_id,
+                self._state.config.group, topic, message.queue_offset, message.message_id,
                 message.reconsume_times + 1, job.error or job.outcome, exc_info=job.error,
             )  # fmt: skip
 
@@ -204,7 +206,7 @@ class Orderly:
         else:
             for message in bad:
                 message.retried += 1
-        pause_s = self._desk.config.suspend_s
+        pause_s = self._state.config.suspend_s
         if isinstance(outcome, Retry) and outcome.suspend_s is not None:
             pause_s = outcome.suspend_s
         if held.dropped or self._closing:
@@ -221,14 +223,14 @@ class Orderly:
 
     async def _buried(self, messages: list[ReceivedMessage], outcome: Outcome) -> bool:
         """True when all of them went to the dead letters."""
-        most = self._desk.config.retries
+        most = self._state.config.retries
         given_up = isinstance(outcome, Retry) and outcome.delay_level == TO_DEAD_LETTERS
         if not given_up and (most < 0 or any(message.reconsume_times < most for message in messages)):
             return False
         if self._locks is None:
             log.warning("message dropped after %d tries message=%r", most, messages[0])
             return True  # broadcasting knows no dead letters
-        back = (self._desk.send_back(each, TO_DEAD_LETTERS, max(most, 0)) for each in messages)
+        back = (self._state.send_back(each, TO_DEAD_LETTERS, max(most, 0)) for each in messages)
         return all(await asyncio.gather(*back))
 
     def _released(self, held: ProcessQueue) -> None:
@@ -269,18 +271,18 @@ class Orderly:
             if until_s:
                 self.go_on(each)
             else:
-                log.warning("lock lost group=%s queue=%s", self._desk.config.full_group, each.queue)
+                log.warning("lock lost group=%s queue=%s", self._state.config.full_group, each.queue)
                 self._lost(each)
 
-    async def settle_down(self, held: ProcessQueue) -> None:
+    async def wait_idle(self, held: ProcessQueue) -> None:
         self._end_pause(held)
         if held.busy:
             free = self._free.setdefault(held, asyncio.get_running_loop().create_future())
             await asyncio.shield(free)
 
     async def let_go(self, held: ProcessQueue) -> None:
-        await self.settle_down(held)
-        await self._desk.offsets.store({held.queue})
+        await self.wait_idle(held)
+        await self._state.offsets.store({held.queue})
         await self.unlock([held.queue])
 
     # --- the rest of a service ---------------------------------------------------------------
@@ -295,8 +297,8 @@ class Orderly:
         self._closing = True
         for held in list(self._pauses):
             self._end_pause(held)
-        if not await self._crew.finish(timeout_s):
-            log.warning("listeners still run after %g s group=%s", timeout_s, self._desk.config.full_group)
+        if not await self._pools.finish(timeout_s):
+            log.warning("listeners still run after %g s group=%s", timeout_s, self._state.config.full_group)
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=timeout_s)
 
@@ -304,4 +306,4 @@ class Orderly:
         """The lock of a queue whose listener still runs is left to run out: nobody may begin beside it."""
         if self._locks is not None:
             await self._locks.give_back_all(but=[each.queue for each in held if each.busy])
-        self._crew.close()
+        self._pools.close()

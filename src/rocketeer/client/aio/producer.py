@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from typing import Any, Protocol, TypeVar, Unpack
 
 from rocketeer.client import discovery
-from rocketeer.client.aio import asking
-from rocketeer.client.aio.gates import AsyncGate
-from rocketeer.client.aio.idempotent import Lanes
+from rocketeer.client.aio import request_reply
+from rocketeer.client.aio.idempotent import IdempotentSender
 from rocketeer.client.aio.instance import ClientInstance, Membership
+from rocketeer.client.aio.send_limit import AsyncSendLimit
 from rocketeer.client.aio.tracing import Tracer
 from rocketeer.client.core.config import ProducerConfig, ProducerOptions
 from rocketeer.client.core.encoding import Encoder, Outgoing
@@ -84,11 +84,13 @@ class Producer(StartedAsync):
                 self._tracer = Tracer(self.config, instance, self._clock, "PRODUCE")
                 hooks = (*hooks, self._tracer.send_hook())
             self.sender = Sender(self.config, instance.routes, instance.nameservers, self._clock, hooks)
-            self._lanes: Lanes | None = None
+            self._idempotent: IdempotentSender | None = None
             if self.config.idempotent:
-                self._lanes = Lanes(self.sender, instance.driver.run, self.config.producer_id)
-            self._gate = AsyncGate(InFlight(self.config.in_flight_max, self.config.in_flight_bytes_max))
-            self._oneway_gate = AsyncGate(oneway_in_flight(self.config))
+                self._idempotent = IdempotentSender(self.sender, instance.driver.run, self.config.producer_id)
+            self._send_limit = AsyncSendLimit(
+                InFlight(self.config.in_flight_max, self.config.in_flight_bytes_max)
+            )
+            self._oneway_limit = AsyncSendLimit(oneway_in_flight(self.config))
             self.run_plan = instance.driver.run
             cluster = Cluster(instance.routes, instance.nameservers, self.config.call_timeout_s)
             self.lookups = Lookups(self.config, cluster, self._clock)
@@ -104,7 +106,9 @@ class Producer(StartedAsync):
             return
         try:
             timeout_s = self.config.close_timeout_s
-            await asyncio.gather(*(gate.wait_empty(timeout_s) for gate in (self._gate, self._oneway_gate)))
+            await asyncio.gather(
+                *(limit.wait_empty(timeout_s) for limit in (self._send_limit, self._oneway_limit))
+            )
             if self._tracer is not None:
                 await self._tracer.close(self.config.close_timeout_s)
             await instance.leave(self)
@@ -129,20 +133,20 @@ class Producer(StartedAsync):
             await self._ready()
         outgoing = self.encoder.encode(message)
         choose = chooser(message, queue, selector, arg)
-        gate = self._gate
+        limit = self._send_limit
         size = outgoing.size
-        if not gate.try_enter(size):
-            await gate.enter(size, self.config.send_timeout_s if timeout_s is None else timeout_s)
+        if not limit.try_enter(size):
+            await limit.enter(size, self.config.send_timeout_s if timeout_s is None else timeout_s)
         try:
             return await self.store(outgoing, choose, timeout_s)
         finally:
-            gate.leave(size)
+            limit.leave(size)
 
     async def store(self, outgoing: Outgoing, choose: Choose | None, timeout_s: float | None) -> SendResult:
-        """Bring a request to a broker, in its lane if there are lanes. (Not for users: `send` makes the request.)"""
-        if self._lanes is not None:
+        """Bring a request to a broker, numbered when idempotent. (Internal: `send` makes the request.)"""
+        if self._idempotent is not None:
             limit_s = self.config.send_timeout_s if timeout_s is None else timeout_s
-            return await self._lanes.send(outgoing, choose, limit_s)
+            return await self._idempotent.send(outgoing, choose, limit_s)
         result = await self.run_plan(self.sender.send(outgoing, choose=choose, timeout_s=timeout_s))
         assert result is not None, "only oneway sends have no result"
         return result
@@ -160,18 +164,18 @@ class Producer(StartedAsync):
         Raises SendTimeout when the broker does not read, TooManyInFlight when too many sends wait for that.
         """
         await self._ready()
-        if self._lanes is not None:
+        if self._idempotent is not None:
             raise ClientError("an idempotent producer waits for every answer: use send")
         outgoing = self.encoder.encode(message)
         choose = chooser(message, queue, selector, arg)
-        gate = self._oneway_gate
+        limit = self._oneway_limit
         size = outgoing.size
-        if not gate.try_enter(size):
-            await gate.enter(size, self.config.send_timeout_s)
+        if not limit.try_enter(size):
+            await limit.enter(size, self.config.send_timeout_s)
         try:
             await self.run_plan(self.sender.send(outgoing, SendMode.ONEWAY, choose=choose))
         finally:
-            gate.leave(size)
+            limit.leave(size)
 
     async def request(
         self,
@@ -187,7 +191,7 @@ class Producer(StartedAsync):
         Raises RequestTimeout when none came in `timeout_s` (`send_timeout_s` unless given), or what `send` does.
         """
         instance = await self._ready()
-        return await asking.ask(
+        return await request_reply.request(
             instance,
             self.encoder,
             self.sender,
@@ -204,7 +208,9 @@ class Producer(StartedAsync):
         Raises ClientError for a message nobody waits for an answer to, BrokerRefused when who asked has gone.
         """
         instance = await self._ready()
-        return await asking.tell(instance, self.encoder, self.sender, request, body, timeout_s=timeout_s)
+        return await request_reply.reply(
+            instance, self.encoder, self.sender, request, body, timeout_s=timeout_s
+        )
 
     async def view_message(self, message_id: str, topic: str | None = None) -> ReceivedMessage:
         """The message of an id: the broker's (`offset_message_id`), or with `topic` also the sender's (`message_id`).
@@ -224,7 +230,7 @@ class Producer(StartedAsync):
         end_ms: int = FOREVER_MS,
         max_count: int = COUNT_MAX,
     ) -> list[ReceivedMessage]:
-        """The messages with this key stored between the two times, oldest first; at most so many a broker."""
+        """The messages with this key stored between the two times, oldest first; at most `max_count` per broker."""
         await self._ready()
         plan = self.lookups.query(topic, key, begin_ms=begin_ms, end_ms=end_ms, max_count=max_count)
         return await self.run_plan(plan)
@@ -254,11 +260,11 @@ class Producer(StartedAsync):
         first ones, so many.
         """
         await self._ready()
-        if self._lanes is None:
+        if self._idempotent is None:
             raise ClientError("only an idempotent producer numbers its messages: give idempotent=True")
         full = MessageQueue(self.config.full_topic(queue.topic), queue.broker_name, queue.queue_id)
         await self.run_plan(self.sender.publish_route(full.topic, self.config.call_timeout_s))
-        return await self._lanes.next_sequence(full, self.config.send_timeout_s)
+        return await self._idempotent.next_sequence(full, self.config.send_timeout_s)
 
     def heartbeat(self) -> Membership:
         """What brokers learn of us every 30 s (called by the client instance)."""

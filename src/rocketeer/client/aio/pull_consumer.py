@@ -124,7 +124,7 @@ class PullConsumer(StartedAsync):
         end_ms: int = FOREVER_MS,
         max_count: int = COUNT_MAX,
     ) -> list[ReceivedMessage]:
-        """The messages with this key stored between the two times, oldest first; at most so many a broker."""
+        """The messages with this key stored between the two times, oldest first; at most `max_count` per broker."""
         self._started()
         plan = self.lookups.query(topic, key, begin_ms=begin_ms, end_ms=end_ms, max_count=max_count)
         return await self._run(plan)

@@ -66,7 +66,7 @@ class Puller:
         self._moved = moved
         self._tasks: dict[ProcessQueue, asyncio.Task[None]] = {}
         self._full: dict[ProcessQueue, asyncio.Future[None]] = {}
-        self._said: set[str] = set()
+        self._logged: set[str] = set()
         self._going = asyncio.Event()
         self._going.set()
 
@@ -120,12 +120,12 @@ class Puller:
             try:
                 result = await self._pull(held, subscription)
             except RocketeerError as error:
-                self._say(error)
+                self._log_once(error)
                 await self._after(error, held, again_s)
                 again_s = min(again_s * 2, AGAIN_S_MAX)
                 continue
             again_s = AGAIN_S
-            self._said.clear()
+            self._logged.clear()
             if held.dropped:
                 return
             held.broker_id = result.broker_id
@@ -184,11 +184,11 @@ class Puller:
                 self._instance.routes.suspect(held.queue.topic)
         await asyncio.sleep(again_s)
 
-    def _say(self, error: RocketeerError) -> None:
+    def _log_once(self, error: RocketeerError) -> None:
         """Once, however many queues have the same trouble, until a pull succeeds."""
         text = str(error)
-        if text not in self._said:
-            self._said.add(text)
+        if text not in self._logged:
+            self._logged.add(text)
             log.warning("pull failed group=%s reason=%s", self._settings.group, text)
 
     def _ended(self, task: asyncio.Task[None]) -> None:

@@ -180,7 +180,7 @@ class PushConsumer(StartedAsync):
     @property
     def queues(self) -> list[MessageQueue]:
         """The queues in this member's hands now, the retry topic's included."""
-        return sorted(self._running.holdings.queues()) if self._running is not None else []
+        return sorted(self._running.assigned.queues()) if self._running is not None else []
 
     @property
     def client_id(self) -> str:

@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
-from rocketeer.client.aio.concurrently import Concurrently
-from rocketeer.client.aio.consuming import Desk, Listener
+from rocketeer.client.aio.assigned_queues import AssignedQueues
+from rocketeer.client.aio.broker_requests import BrokerRequests
+from rocketeer.client.aio.concurrently import ConcurrentService
+from rocketeer.client.aio.consuming import ConsumerState, Listener
 from rocketeer.client.aio.filter_check import check_filters
-from rocketeer.client.aio.holdings import Holdings
 from rocketeer.client.aio.instance import ClientInstance, Member
 from rocketeer.client.aio.offset_keeper import OffsetKeeper
-from rocketeer.client.aio.orderly import Orderly
+from rocketeer.client.aio.orderly import OrderlyService
 from rocketeer.client.aio.puller import Puller
-from rocketeer.client.aio.questions import Questions
 from rocketeer.client.aio.rebalancer import Rebalancer
 from rocketeer.client.aio.subscriptions import Subscriptions
 from rocketeer.client.aio.tracing import Tracer
@@ -30,7 +30,7 @@ from rocketeer.errors import ClientError, NoRoute
 from rocketeer.model.subscription import MessageModel
 
 STORE_S: Final = 2.0
-"""So long may the last offsets take to be stored."""
+"""Time limit of the final commit."""
 LOOK_S_MAX: Final = 60.0
 
 _groups_of: WeakKeyDictionary[ClientInstance, set[str]] = WeakKeyDictionary()
@@ -75,13 +75,17 @@ class PushWork:
         cluster = Cluster(instance.routes, instance.nameservers, config.call_timeout_s)
         broadcasting = config.message_model is MessageModel.BROADCASTING
         self.offsets = OffsetKeeper.of(instance, cluster, config, offset_folder)
-        self.holdings = Holdings(config.full_group, self.offsets, lambda: self._rebalancer.soon())
-        desk = Desk(config, instance, cluster, self.offsets, listeners, lambda held: self._puller.room(held))
-        self._service: Concurrently | Orderly
+        self.assigned = AssignedQueues(
+            config.full_group, self.offsets, lambda: self._rebalancer.rebalance_soon()
+        )
+        state = ConsumerState(
+            config, instance, cluster, self.offsets, listeners, lambda held: self._puller.room(held)
+        )
+        self._service: ConcurrentService | OrderlyService
         if ordered is None:
-            self._service = Concurrently(desk)
+            self._service = ConcurrentService(state)
         else:
-            self._service = Orderly(desk, auto_commit=ordered[0], lost=self.holdings.lose)
+            self._service = OrderlyService(state, auto_commit=ordered[0], lost=self.assigned.lose)
         self._puller = Puller(
             instance,
             cluster,
@@ -99,19 +103,19 @@ class PushWork:
             offset_to_tell=(lambda queue: None) if broadcasting else self.offsets.table.get,
             nothing=self._nothing_found,
             found=self._service.found,
-            moved=self.holdings.begin_at,
+            moved=self.assigned.restart_at,
         )
-        self.holdings.use(self._puller, self._service)
+        self.assigned.use(self._puller, self._service)
         self._rebalancer = Rebalancer(
             instance,
             config,
             strategy,
             subscriptions=lambda: subscriptions.by_topic,
-            held=self.holdings.queues,
-            apply=self.holdings.apply,
+            held=self.assigned.queues,
+            apply=self.assigned.apply,
         )
-        self._questions = Questions(
-            config, instance, subscriptions, desk, self.holdings, self._service,
+        self._broker_requests = BrokerRequests(
+            config, instance, subscriptions, state, self.assigned, self._service,
             orderly=self._is_ordered, auto_commit=ordered is None or ordered[0],
         )  # fmt: skip
         self._tasks: set[asyncio.Task[None]] = set()
@@ -134,11 +138,11 @@ class PushWork:
                 await self.instance.route(topic)
         await check_filters(self.instance, self._config.full_group, self._subscriptions.by_topic.values())
         self.instance.join(self._member)
-        self._questions.open()
+        self._broker_requests.open()
         await self.instance.heartbeat_now()
         await self._rebalancer.start()
         self._spawn(self.offsets.store_repeatedly(self._config.commit_interval_s))
-        if isinstance(self._service, Orderly):
+        if isinstance(self._service, OrderlyService):
             self._spawn(self._renew_locks(self._service))
         else:
             self._spawn(self._look_for_overdue(self._service))
@@ -165,16 +169,16 @@ class PushWork:
         await self._rebalancer.stop()
         for task in self._tasks:
             task.cancel()
-        await self.holdings.close()
+        await self.assigned.close()
         await self._service.finish(self._config.close_timeout_s)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(STORE_S):
                 await self.offsets.store()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(STORE_S):
-                await self._service.close(self.holdings.held())
-        self.holdings.drop_all()
-        self._questions.close()
+                await self._service.close(self.assigned.held())
+        self.assigned.drop_all()
+        self._broker_requests.close()
         await self.instance.leave(self._member)
 
     # --- while it runs -----------------------------------------------------------------------
@@ -186,7 +190,7 @@ class PushWork:
     def resume(self) -> None:
         self._service.resume()
         self._puller.resume()
-        for held in self.holdings.held():
+        for held in self.assigned.held():
             self._service.found(held, ())
 
     async def subscription_changed(self, topic: str) -> None:
@@ -195,10 +199,10 @@ class PushWork:
                 await self.instance.route(topic)
         await self.instance.heartbeat_now()  # first: a pull with a newer version than the broker's is refused
         self._puller.restart(topic)
-        self._rebalancer.soon()
+        self._rebalancer.rebalance_soon()
 
     def _limits(self, held: ProcessQueue) -> Limits:
-        queues = self.holdings.per_topic.get(held.queue.topic, 1)
+        queues = self.assigned.per_topic.get(held.queue.topic, 1)
         return Limits.of(self._config, ordered=self._is_ordered, queues_of_topic=queues)
 
     def _nothing_found(self, held: ProcessQueue) -> None:
@@ -206,13 +210,13 @@ class PushWork:
         if not held.count:
             self.offsets.table.update(held.queue, held.next_offset)
 
-    async def _renew_locks(self, service: Orderly) -> None:
+    async def _renew_locks(self, service: OrderlyService) -> None:
         while True:
             await asyncio.sleep(self._config.lock_renew_s)
-            await service.renew(self.holdings.held())
+            await service.renew(self.assigned.held())
 
-    async def _look_for_overdue(self, service: Concurrently) -> None:
+    async def _look_for_overdue(self, service: ConcurrentService) -> None:
         every_s = min(self._config.consume_timeout_s / 2, LOOK_S_MAX)
         while True:
             await asyncio.sleep(every_s)
-            await service.send_back_overdue(self.holdings.held())
+            await service.send_back_overdue(self.assigned.held())

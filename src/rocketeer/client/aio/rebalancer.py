@@ -56,7 +56,7 @@ class Rebalancer:
         self._due = asyncio.Event()
         self._soon_s = SOON_S
         self._task: asyncio.Task[None] | None = None
-        self._said: dict[str, str] = {}
+        self._logged: dict[str, str] = {}
         self._loop = asyncio.get_running_loop()
         self._balancing = asyncio.Lock()
 
@@ -75,7 +75,7 @@ class Rebalancer:
             self._task.cancel()
             await asyncio.wait((self._task,), timeout=1)
 
-    def soon(self) -> None:
+    def rebalance_soon(self) -> None:
         """Look again at once; from any thread."""
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._due.set)
@@ -86,7 +86,7 @@ class Rebalancer:
 
     def _route_changed(self, topic: str, route: Route) -> None:
         if topic in self._subscriptions():
-            self.soon()
+            self.rebalance_soon()
 
     async def _repeat(self, wait_s: float) -> None:
         while True:
@@ -109,10 +109,10 @@ class Rebalancer:
                 try:
                     change = await self._change(topic)
                     applied = (not any(change) or await self._apply(change)) and applied
-                    self._said.pop(topic, None)
+                    self._logged.pop(topic, None)
                 except RocketeerError as error:
                     known = False
-                    self._say(topic, error)
+                    self._log_once(topic, error)
             if gone := without_subscription(subscriptions, self._held()):
                 applied = await self._apply(Change(gone, ())) and applied
             if applied and known:
@@ -175,15 +175,15 @@ class Rebalancer:
                 text = f"another member subscribes to {theirs!r}, this one to {ours.expression!r}"
             elif theirs is None and view.expressions:
                 text = "another member does not subscribe to it"
-            if text and self._said.get(f"compare {topic}") != text:
+            if text and self._logged.get(f"compare {topic}") != text:
                 log.warning("group %s is subscribed differently topic=%s: %s", self._group, topic, text)
-            self._said[f"compare {topic}"] = text
+            self._logged[f"compare {topic}"] = text
 
-    def _say(self, topic: str, error: RocketeerError) -> None:
+    def _log_once(self, topic: str, error: RocketeerError) -> None:
         text = str(error)
-        if self._said.get(topic) == text:
+        if self._logged.get(topic) == text:
             return
-        self._said[topic] = text
+        self._logged[topic] = text
         # A retry topic comes into being with the first heartbeat: nothing to worry about.
         level = (
             logging.DEBUG

@@ -115,9 +115,9 @@ class TransactionProducer(Producer):
         await self._ready()
         outgoing = encode_half(self.encoder, message, self.config.full_group, immune_s)
         choose = chooser(message, queue, selector, arg)
-        gate = self._gate
-        if not gate.try_enter(outgoing.size):
-            await gate.enter(outgoing.size, self.config.send_timeout_s if timeout_s is None else timeout_s)
+        limit = self._send_limit
+        if not limit.try_enter(outgoing.size):
+            await limit.enter(outgoing.size, self.config.send_timeout_s if timeout_s is None else timeout_s)
         try:
             sent = await self.store(outgoing, choose, timeout_s)
             if not sent.ok:
@@ -126,7 +126,7 @@ class TransactionProducer(Producer):
                 )
             return await self._finish(outgoing, sent, local, Transaction(sent.message_id, message, arg))
         finally:
-            gate.leave(outgoing.size)
+            limit.leave(outgoing.size)
 
     async def _finish(
         self, outgoing: Outgoing, sent: SendResult, local: Local, transaction: Transaction

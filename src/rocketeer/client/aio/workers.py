@@ -22,9 +22,9 @@ LOOK_S: Final = 0.001
 QUICK_S: Final = 50e-6
 """Jobs shorter than this gain nothing from more threads."""
 PATIENCE_S: Final = 0.005
-"""A thread just woken may need so long until the interpreter lets it run."""
+"""Time a thread just woken may need until the interpreter lets it run."""
 TURN_S: Final = 0.005
-"""So long may jobs that never wait keep the event loop to themselves."""
+"""Longest time jobs that never wait may keep the event loop."""
 
 
 class Job(Protocol):

@@ -87,10 +87,10 @@ class ProducerConfig(ClientConfig):
     create_topic_key: str = _java(AUTO_CREATE_TOPIC, "createTopicKey")
     default_topic_queues: int = _java(4, "defaultTopicQueueNums")
     in_flight_max: int = _java(10_000, "backPressureForAsyncSendNum")
-    """So many sends may wait for their answers at a time; the next one waits for a free place."""
+    """Unanswered sends at a time; the next one waits for a free place."""
     in_flight_bytes_max: int = _java(100 << 20, "backPressureForAsyncSendSize")
     oneway_in_flight_max: int = _java(65_535, "com.rocketmq.remoting.clientOnewaySemaphoreValue")
-    """So many one-way sends may wait for a broker that reads slowly; their bytes have the limit above."""
+    """One-way sends that may wait for a slow broker at a time; their bytes have the limit above."""
 
     def __post_init__(self) -> None:
         ClientConfig.__post_init__(self)  # slots=True makes a new class, which a bare super() does not find

@@ -1,14 +1,14 @@
 """Sending so that nothing is stored twice: the same message to the same queue until its broker has answered.
 
-The broker knows a message by its number in the queue's lane (or by an id of the user's). Only what certainly has not
-left (no connection came about) or was refused may go to another queue.
+The broker knows a message by its number in the queue's sequence (or by an id of the user's). Only what certainly has
+not left (no connection came about) or was refused may go to another queue.
 """
 
 from typing import Final
 
 from rocketeer.client.core.encoding import Outgoing
 from rocketeer.client.core.hooks import SendMode
-from rocketeer.client.core.lanes import Lane, Ticket
+from rocketeer.client.core.queue_sequence import PendingSend, QueueSequence
 from rocketeer.client.core.send_result import SendResult
 from rocketeer.client.plans.effects import Plan, Sleep
 from rocketeer.client.plans.replies import ask
@@ -24,7 +24,7 @@ ATTEMPT_S: Final = 3.0
 """An answer that takes longer is asked for again."""
 PAUSE_S: Final = 0.05
 PAUSE_S_MAX: Final = 1.0
-PASSING: Final = frozenset(
+TRANSIENT: Final = frozenset(
     {
         int(ResponseCode.SYSTEM_ERROR),
         int(ResponseCode.SYSTEM_BUSY),
@@ -52,37 +52,37 @@ class IdempotentSends:
         self._deadline_s = deadline_s
         self._tried: list[tuple[object, Exception]] = []
 
-    def fly(self, lane: Lane, ticket: Ticket) -> Plan[None]:
-        """One attempt, others may be under way; without an answer the ticket is left open, and marked."""
-        ticket.failed = ticket.in_doubt = True  # written down first: this may be cancelled
+    def attempt_once(self, sequence: QueueSequence, pending: PendingSend) -> Plan[None]:
+        """One attempt, others may be under way; without an answer the send stays pending, marked as in doubt."""
+        pending.failed = pending.in_doubt = True  # written down first: this may be cancelled
         try:
-            result = yield from self._attempt(ticket.outgoing)
+            result = yield from self._attempt(pending.outgoing)
         except (ConnectFailed, NoBroker, BrokerRefused, SendTimeout) as error:
             self._failed(error)
-            ticket.in_doubt = False
+            pending.in_doubt = False
         except RemotingError as error:
             self._failed(error)
         except BaseException as error:  # a hook forbids it
             if isinstance(error, Exception):
-                ticket.in_doubt = False
+                pending.in_doubt = False
             raise
         else:
-            lane.stored(ticket, result)
+            sequence.stored(pending, result)
 
-    def settle_up_to(self, lane: Lane, ticket: Ticket) -> Plan[None]:
-        """Nobody else is under way: settle what is open, in order, up to the ticket."""
-        while not ticket.settled:
-            yield from self._settle(lane, lane.open[0])
+    def settle_up_to(self, sequence: QueueSequence, pending: PendingSend) -> Plan[None]:
+        """Nobody else is under way: settle what is open, in order, up to this one."""
+        while not pending.settled:
+            yield from self._settle(sequence, sequence.pending[0])
 
-    def settle_all(self, lane: Lane) -> Plan[None]:
+    def settle_all(self, sequence: QueueSequence) -> Plan[None]:
         """Nobody else is under way: settle what is open."""
-        while lane.open:
-            yield from self._settle(lane, lane.open[0])
+        while sequence.pending:
+            yield from self._settle(sequence, sequence.pending[0])
 
-    def begin(self, lane: Lane) -> Plan[None]:
-        """Learn where the lane stands; raises NotSent when its broker cannot be asked."""
-        if lane.next is None:
-            lane.next = yield from self.stands_at(lane.producer_id)
+    def learn_next(self, sequence: QueueSequence) -> Plan[None]:
+        """Learn where the sequence stands; raises NotSent when its broker cannot be asked."""
+        if sequence.next is None:
+            sequence.next = yield from self.next_sequence(sequence.producer_id)
 
     def by_id(self, outgoing: Outgoing) -> Plan[SendResult]:
         """Store a message that has an id of its own."""
@@ -99,7 +99,7 @@ class IdempotentSends:
                 self._failed(error)
                 in_doubt = True
             except BrokerRefused as error:
-                if error.code not in PASSING:
+                if error.code not in TRANSIENT:
                     raise
                 if not in_doubt:
                     raise NotSent(error) from error
@@ -107,49 +107,49 @@ class IdempotentSends:
             yield Sleep(pause_s)
             pause_s = min(2 * pause_s, PAUSE_S_MAX)
 
-    def _settle(self, lane: Lane, ticket: Ticket) -> Plan[None]:
+    def _settle(self, sequence: QueueSequence, pending: PendingSend) -> Plan[None]:
         """Send the oldest until its fate is known; raises when this send's time is over."""
         pause_s = PAUSE_S
         renewed = False
         while True:
-            was_in_doubt = ticket.in_doubt
-            ticket.failed = ticket.in_doubt = True  # written down first: this may be cancelled
+            was_in_doubt = pending.in_doubt
+            pending.failed = pending.in_doubt = True  # written down first: this may be cancelled
             try:
-                result = yield from self._attempt(ticket.outgoing)
+                result = yield from self._attempt(pending.outgoing)
             except (ConnectFailed, NoBroker) as error:
                 self._failed(error)
-                ticket.in_doubt = was_in_doubt
+                pending.in_doubt = was_in_doubt
                 if not was_in_doubt:
-                    return lane.not_stored(ticket, NotSent(error))
+                    return sequence.not_stored(pending, NotSent(error))
             except RemotingError as error:
                 self._failed(error)
             except BrokerRefused as error:
-                ticket.in_doubt = was_in_doubt
-                if error.code == ResponseCode.SEQUENCE_GAP and lane.renewable and not renewed:
+                pending.in_doubt = was_in_doubt
+                if error.code == ResponseCode.SEQUENCE_GAP and sequence.renewable and not renewed:
                     # The broker has forgotten us (we were silent for days, or its disk was lost).
-                    lane.renew()
+                    sequence.renew()
                     renewed = True
                     continue
                 if error.code == ResponseCode.SEQUENCE_TOO_OLD:
-                    return lane.stored(ticket, None, error)
+                    return sequence.stored(pending, None, error)
                 if not was_in_doubt:
-                    return lane.not_stored(ticket, NotSent(error) if error.code in PASSING else error)
-                if error.code not in PASSING and lane.renewable:
+                    return sequence.not_stored(pending, NotSent(error) if error.code in TRANSIENT else error)
+                if error.code not in TRANSIENT and sequence.renewable:
                     # Nobody will say what became of it: others must not wait for that.
-                    lane.stored(ticket, None, error)
-                    return lane.renew()
-                if error.code not in PASSING:
+                    sequence.stored(pending, None, error)
+                    return sequence.renew()
+                if error.code not in TRANSIENT:
                     raise
                 self._failed(error)
             except Exception as error:
-                ticket.in_doubt = was_in_doubt
+                pending.in_doubt = was_in_doubt
                 if isinstance(error, SendTimeout):
-                    if not was_in_doubt and ticket is lane.open[-1]:
-                        lane.not_stored(ticket, error)
+                    if not was_in_doubt and pending is sequence.pending[-1]:
+                        sequence.not_stored(pending, error)
                     raise
-                return lane.not_stored(ticket, error)  # a hook forbids it
+                return sequence.not_stored(pending, error)  # a hook forbids it
             else:
-                return lane.stored(ticket, result)
+                return sequence.stored(pending, result)
             yield Sleep(pause_s)
             pause_s = min(2 * pause_s, PAUSE_S_MAX)
 
@@ -159,7 +159,7 @@ class IdempotentSends:
         assert result is not None, "only oneway sends have no result"
         return result
 
-    def stands_at(self, producer_id: str) -> Plan[int]:
+    def next_sequence(self, producer_id: str) -> Plan[int]:
         """The number the queue's broker expects next; it also says whether the broker knows of numbers at all."""
         queue = self._queue
         fields = {"producerId": producer_id, "topic": queue.topic, "queueId": str(queue.queue_id)}

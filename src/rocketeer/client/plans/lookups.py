@@ -72,7 +72,7 @@ class Lookups:
         end_ms: int = FOREVER_MS,
         max_count: int = COUNT_MAX,
     ) -> Plan[list[ReceivedMessage]]:
-        """The messages with this key stored between the two times, oldest first; at most so many a broker."""
+        """The messages with this key stored between the two times, oldest first; at most `max_count` per broker."""
         full = self._config.full_topic(topic)
         found = yield from self._ask_all(full, key, begin_ms, end_ms, max_count, unique=False)
         return [each for each in found if each.stored_topic == full and key in each.keys]

@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 CONNECTIONS_MAX: Final = 64
 IDLE_S_MAX: Final = 60.0
-"""A connection not needed for so long is closed."""
+"""Idle connections are closed after this."""
 
 
 class BlockingDriver:

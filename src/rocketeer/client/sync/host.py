@@ -11,7 +11,7 @@ from rocketeer.errors import ClientClosed
 T = TypeVar("T")
 
 START_S: Final = 30.0
-"""So long may a start take: it asks name servers and brokers, each with a time-out of its own."""
+"""Time limit of a start; name servers and brokers have time-outs of their own."""
 SPARE_S: Final = 10.0
 """What closing takes beside waiting for listeners."""
 

@@ -100,13 +100,13 @@ class LitePullConsumer:
 
     def __next__(self) -> ReceivedMessage:
         work = self._hosted.working
-        # Lent in bulk, so that not every message is a trip to the loop thread and back.
-        while (message := work.loan.next()) is None:
+        # Fetched in bulk, so that not every message is a trip to the loop thread and back.
+        while (message := work.iteration.next()) is None:
             try:
-                lent = self._host.call(work.borrow(POLL_S, self.config.pull_batch), POLL_S + SPARE_S)
+                deliveries = self._host.call(work.take_next(POLL_S, self.config.pull_batch), POLL_S + SPARE_S)
             except ClientClosed:
                 raise StopIteration from None
-            work.loan.add(lent)
+            work.iteration.add(deliveries)
         return message
 
     def queues(self, topic: str) -> list[MessageQueue]:

@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 JOIN_S: Final = 2.0
-"""So long may the thread take to end; it is a daemon, so the process ends in any case."""
+"""Time limit of the thread's end; it is a daemon, so the process ends in any case."""
 
 
 class LoopThread:

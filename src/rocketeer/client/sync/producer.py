@@ -31,8 +31,8 @@ from rocketeer.client.plans.queries import FOREVER_MS
 from rocketeer.client.plans.send import chooser
 from rocketeer.client.sync import forking
 from rocketeer.client.sync.driver import BlockingDriver
-from rocketeer.client.sync.gates import ThreadGate
 from rocketeer.client.sync.loop_thread import LoopThread
+from rocketeer.client.sync.send_limit import ThreadSendLimit
 from rocketeer.clock import Clock
 from rocketeer.errors import ClientClosed, ClientError
 from rocketeer.model.message import Message
@@ -41,7 +41,7 @@ from rocketeer.model.queue import MessageQueue
 GOODBYES_S: Final = 3.0
 """Leaving has at least this much time, even when waiting for answers took all there was."""
 START_S: Final = 10.0
-"""So long may the start take: it waits for an HTTP address server at most."""
+"""Time limit of a start, which waits for an HTTP address server at most."""
 
 
 class Producer(Started):
@@ -95,7 +95,7 @@ class Producer(Started):
         Raises BrokerRefused, SendTimeout, SendFailed, NoRoute, NoBroker, NoNameServer.
         """
         link = self._link or self._started()
-        if self.config.idempotent:  # all threads take turns in the lanes, which are on the loop
+        if self.config.idempotent:  # the sequences of numbers are kept on the loop
             sent = link.hosted.send(message, queue=queue, selector=selector, arg=arg, timeout_s=timeout_s)
             return link.thread.call(sent)
         choose = chooser(message, queue, selector, arg)
@@ -124,7 +124,7 @@ class Producer(Started):
             return asyncio.run_coroutine_threadsafe(sent, link.thread.loop)
         choose = chooser(message, queue, selector, arg)
         outgoing = link.encoder.encode(message)
-        link.gate.enter(outgoing.size, self.config.send_timeout_s if timeout_s is None else timeout_s)
+        link.send_limit.enter(outgoing.size, self.config.send_timeout_s if timeout_s is None else timeout_s)
         plan = link.sender.send(outgoing, SendMode.ASYNC, choose=choose, timeout_s=timeout_s)
         return link.begin(plan, outgoing.size)
 
@@ -145,11 +145,11 @@ class Producer(Started):
             raise ClientError("an idempotent producer waits for every answer: use send")
         choose = chooser(message, queue, selector, arg)
         outgoing = link.encoder.encode(message)
-        link.oneway_gate.enter(outgoing.size, self.config.send_timeout_s)
+        link.oneway_limit.enter(outgoing.size, self.config.send_timeout_s)
         try:
             link.driver.run(link.sender.send(outgoing, SendMode.ONEWAY, choose=choose))
         finally:
-            link.oneway_gate.leave(outgoing.size)
+            link.oneway_limit.leave(outgoing.size)
 
     def request(
         self,
@@ -207,7 +207,7 @@ class Producer(Started):
         end_ms: int = FOREVER_MS,
         max_count: int = COUNT_MAX,
     ) -> list[ReceivedMessage]:
-        """The messages with this key stored between the two times, oldest first; at most so many a broker."""
+        """The messages with this key stored between the two times, oldest first; at most `max_count` per broker."""
         link = self._link or self._started()
         return link.driver.run(
             link.hosted.lookups.query(topic, key, begin_ms=begin_ms, end_ms=end_ms, max_count=max_count)
@@ -271,8 +271,8 @@ class _Link:
         self.encoder = hosted.encoder
         self.sender = hosted.sender
         self.driver = BlockingDriver()
-        self.gate = ThreadGate(InFlight(config.in_flight_max, config.in_flight_bytes_max))
-        self.oneway_gate = ThreadGate(oneway_in_flight(config))
+        self.send_limit = ThreadSendLimit(InFlight(config.in_flight_max, config.in_flight_bytes_max))
+        self.oneway_limit = ThreadSendLimit(oneway_in_flight(config))
         self._tasks: set[asyncio.Task[None]] = set()
 
     def begin(self, plan: Plan[SendResult | None], size: int) -> Future[SendResult]:
@@ -281,13 +281,13 @@ class _Link:
         try:
             self.thread.post(lambda: self._create_task(plan, size, future))
         except RuntimeError:
-            self.gate.leave(size)
+            self.send_limit.leave(size)
             raise ClientClosed("the producer is closed") from None
         return future
 
     def _create_task(self, plan: Plan[SendResult | None], size: int, future: Future[SendResult]) -> None:
         if not future.set_running_or_notify_cancel():
-            self.gate.leave(size)
+            self.send_limit.leave(size)
             return
         task = self.thread.loop.create_task(self._finish(plan, size, future))
         self._tasks.add(task)
@@ -297,20 +297,20 @@ class _Link:
         try:
             result = await self.hosted.run_plan(plan)
         except asyncio.CancelledError:
-            self.gate.leave(size)
+            self.send_limit.leave(size)
             future.set_exception(ClientClosed("the producer was closed before the broker answered"))
         except BaseException as error:
-            self.gate.leave(size)
+            self.send_limit.leave(size)
             future.set_exception(error)
         else:
             assert result is not None, "only oneway sends have no result"
-            self.gate.leave(size)
+            self.send_limit.leave(size)
             future.set_result(result)
 
     def close(self, timeout_s: float) -> None:
         deadline_s = time.monotonic() + timeout_s
-        self.gate.close(timeout_s)
-        self.oneway_gate.close(deadline_s - time.monotonic())
+        self.send_limit.close(timeout_s)
+        self.oneway_limit.close(deadline_s - time.monotonic())
         self.driver.close()
         try:
             self.thread.call(self._close_hosted(), max(deadline_s - time.monotonic(), GOODBYES_S))

@@ -109,7 +109,7 @@ class PullConsumer(Started):
         end_ms: int = FOREVER_MS,
         max_count: int = COUNT_MAX,
     ) -> list[ReceivedMessage]:
-        """The messages with this key stored between the two times, oldest first; at most so many a broker."""
+        """The messages with this key stored between the two times, oldest first; at most `max_count` per broker."""
         self._started()
         plan = self._hosted.lookups.query(topic, key, begin_ms=begin_ms, end_ms=end_ms, max_count=max_count)
         return self._run(plan)

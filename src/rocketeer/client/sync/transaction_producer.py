@@ -94,7 +94,7 @@ class TransactionProducer(Producer):
         link = self._link or self._started()
         outgoing = encode_half(link.encoder, message, self.config.full_group, immune_s)
         choose = chooser(message, queue, selector, arg)
-        if self.config.idempotent:  # all threads take turns in the lanes, which are on the loop
+        if self.config.idempotent:  # the sequences of numbers are kept on the loop
             sent = link.thread.call(link.hosted.store(outgoing, choose, timeout_s))
         else:
             result = link.driver.run(link.sender.send(outgoing, choose=choose, timeout_s=timeout_s))

@@ -1,4 +1,4 @@
-"""Where async and one-way sends wait when too many are under way: first come, first in."""
+"""Limits what is in flight: where async and one-way sends wait when too many are under way: first come, first in."""
 
 import asyncio
 from collections import deque
@@ -7,7 +7,7 @@ from rocketeer.client.core.in_flight import InFlight
 from rocketeer.errors import TooManyInFlight
 
 
-class AsyncGate:
+class AsyncSendLimit:
     """`await enter(size, timeout_s)`, then `leave(size)` when the answer is there, or the message has left."""
 
     def __init__(self, in_flight: InFlight) -> None:

@@ -1,4 +1,4 @@
-"""Asking and answering on asyncio: what `request` and `reply` of the producers do."""
+"""Request and reply on asyncio: what `request` and `reply` of the producers do."""
 
 import asyncio
 import contextlib
@@ -8,7 +8,7 @@ from rocketeer.client.aio.instance import ClientInstance
 from rocketeer.client.core.encoding import Encoder
 from rocketeer.client.core.hooks import SendMode
 from rocketeer.client.core.received import ReceivedMessage
-from rocketeer.client.core.requests import answer, on_the_same_broker, question
+from rocketeer.client.core.request_reply import encode_reply, encode_request, queue_of_same_broker
 from rocketeer.client.core.send_result import SendResult
 from rocketeer.client.plans.send import Choose, Sender
 from rocketeer.errors import BrokerRefused, NoBroker, NoRoute, RequestTimeout, SendFailed
@@ -16,7 +16,7 @@ from rocketeer.model.message import Message
 from rocketeer.model.topic import reply_topic
 
 
-async def ask(
+async def request(
     instance: ClientInstance,
     encoder: Encoder,
     sender: Sender,
@@ -25,35 +25,35 @@ async def ask(
     choose: Choose | None,
     timeout_s: float,
 ) -> ReceivedMessage:
-    """Send a question and wait for its answer; raises RequestTimeout, or what sending raises."""
+    """Send a request and wait for its reply; raises RequestTimeout, or what sending raises."""
     correlation_id = str(uuid.uuid4())
-    outgoing = question(
+    outgoing = encode_request(
         encoder, message, client_id=instance.client_id, correlation_id=correlation_id, timeout_s=timeout_s
     )
-    waiter = instance.answers.expect(correlation_id)
+    waiter = instance.pending_replies.expect(correlation_id)
     try:
         async with asyncio.timeout(timeout_s):
-            await _be_reachable(instance, sender, outgoing.topic)
+            await _register_with_reply_brokers(instance, sender, outgoing.topic)
             await instance.run(sender.send(outgoing, SendMode.ASYNC, choose=choose, timeout_s=timeout_s))
             return await waiter
     except TimeoutError:
         raise RequestTimeout(message.topic, correlation_id, timeout_s) from None
     finally:
-        instance.answers.forget(correlation_id)
+        instance.pending_replies.forget(correlation_id)
 
 
-async def _be_reachable(instance: ClientInstance, sender: Sender, topic: str) -> None:
-    """An answer may come through any broker of the cluster: all must know us before the question leaves."""
+async def _register_with_reply_brokers(instance: ClientInstance, sender: Sender, topic: str) -> None:
+    """Register with every broker of the cluster first: the reply may come through any of them."""
     timeout_s = sender.config.call_timeout_s
     known = await instance.run(sender.publish_route(topic, timeout_s))
     for cluster in {broker.cluster for broker in known.route.brokers}:
         if instance.routes.get(reply_topic(cluster)) is None:
             with contextlib.suppress(NoRoute):  # a cluster whose brokers do not answer requests
                 await instance.route(reply_topic(cluster))
-    await instance.be_known()
+    await instance.ensure_registered()
 
 
-async def tell(
+async def reply(
     instance: ClientInstance,
     encoder: Encoder,
     sender: Sender,
@@ -62,10 +62,10 @@ async def tell(
     *,
     timeout_s: float | None,
 ) -> SendResult:
-    """Send the answer to a question; returns when who asked has it. Raises what sending raises."""
-    outgoing = answer(encoder, asked, body)
+    """Send the reply to a request; returns when the requester has it. Raises what sending raises."""
+    outgoing = encode_reply(encoder, asked, body)
     route = await instance.run(sender.publish_route(outgoing.topic, sender.config.call_timeout_s))
-    queue = on_the_same_broker(asked, route.publish)
+    queue = queue_of_same_broker(asked, route.publish)
     if queue is not None:
         try:
             same = sender.send(outgoing, choose=lambda queues: queue, timeout_s=timeout_s)

@@ -21,7 +21,7 @@ _ARRIVE_BYTES: Final = 64
 _NOWHERE: Final = encode_host("0.0.0.0", 0)
 
 
-def question(
+def encode_request(
     encoder: Encoder, message: Message, *, client_id: str, correlation_id: str, timeout_s: float
 ) -> Outgoing:
     """The message as a question of this client; who consumes it can answer it."""
@@ -34,7 +34,7 @@ def question(
     return encoder.raw(message.topic, message.body, properties, message.flag)
 
 
-def answer(encoder: Encoder, asked: ReceivedMessage, body: bytes) -> Outgoing:
+def encode_reply(encoder: Encoder, asked: ReceivedMessage, body: bytes) -> Outgoing:
     """The answer to a message that was received; raises ClientError when it was no question."""
     told = asked.properties
     missing = [
@@ -57,7 +57,7 @@ def answer(encoder: Encoder, asked: ReceivedMessage, body: bytes) -> Outgoing:
     return outgoing
 
 
-def on_the_same_broker(asked: ReceivedMessage, queues: tuple[MessageQueue, ...]) -> MessageQueue | None:
+def queue_of_same_broker(asked: ReceivedMessage, queues: tuple[MessageQueue, ...]) -> MessageQueue | None:
     """A queue for the answer where the question was stored: who asked is certainly known there."""
     for queue in queues:
         if queue.broker_name == asked.broker_name:
@@ -65,9 +65,7 @@ def on_the_same_broker(asked: ReceivedMessage, queues: tuple[MessageQueue, ...])
     return None
 
 
-def received_answer(
-    header: ReplyMessageHeader, body: bytes, broker_name: str, now_ms: int
-) -> ReceivedMessage:
+def received_reply(header: ReplyMessageHeader, body: bytes, broker_name: str, now_ms: int) -> ReceivedMessage:
     """What a broker pushed, as a message like every other."""
     properties = (header.properties or "").rstrip("\x02").encode("utf-8", "replace")
     if len(properties) > PROPERTIES_BYTES_MAX - _ARRIVE_BYTES:

@@ -155,7 +155,7 @@ async def test_one_message_is_consumed_on_demand(cluster: Cluster, topic: str) -
             answer = await ask(cluster, code, ext)
             results[message.text] = json.loads(answer.body)
         assert [message.text for message in got] == ["good", "bad", "good", "bad"]
-        held = consumer._running.holdings.held()  # type: ignore[union-attr]
+        held = consumer._running.assigned.held()  # type: ignore[union-attr]
         assert {each.commit_offset for each in held if each.queue.topic == topic} == {2}, "offsets stay"
     assert results["good"]["consumeResult"] == "CR_SUCCESS"
     assert results["bad"]["consumeResult"] == "CR_THROW_EXCEPTION"

@@ -19,7 +19,7 @@ from rocketeer.record.properties import encode_properties, find_property
 _DEDUP: bytes = DEDUP_ID.encode()
 
 
-class Ticket(msgspec.Struct, eq=False):
+class PendingSend(msgspec.Struct, eq=False):
     """One send on its way: its number, and what became of it."""
 
     plain: Outgoing
@@ -38,38 +38,38 @@ class Ticket(msgspec.Struct, eq=False):
         return self.result is not None or self.error is not None
 
 
-class Lane(msgspec.Struct, eq=False):
+class QueueSequence(msgspec.Struct, eq=False):
     """One queue of one producer. `next` is the number of the next send, None until the broker was asked."""
 
     producer_id: str
     renewable: bool
     """The id is ours: another one may take its place. One the user gave may not."""
     next: int | None = None
-    open: list[Ticket] = msgspec.field(default_factory=list)
+    pending: list[PendingSend] = msgspec.field(default_factory=list)
     """Not settled yet, in the order of their numbers."""
 
     @property
     def recovering(self) -> bool:
-        return any(ticket.failed for ticket in self.open)
+        return any(pending.failed for pending in self.pending)
 
-    def take(self, plain: Outgoing) -> Ticket:
+    def take(self, plain: Outgoing) -> PendingSend:
         assert self.next is not None
-        ticket = Ticket(plain, self.next, numbered(plain, self.producer_id, self.next))
+        pending = PendingSend(plain, self.next, numbered(plain, self.producer_id, self.next))
         self.next += count_of(plain)
-        self.open.append(ticket)
-        return ticket
+        self.pending.append(pending)
+        return pending
 
-    def stored(self, ticket: Ticket, result: SendResult | None, error: Exception | None = None) -> None:
-        ticket.result, ticket.error = result, error
-        self.open.remove(ticket)
+    def stored(self, pending: PendingSend, result: SendResult | None, error: Exception | None = None) -> None:
+        pending.result, pending.error = result, error
+        self.pending.remove(pending)
 
-    def not_stored(self, ticket: Ticket, error: Exception) -> None:
+    def not_stored(self, pending: PendingSend, error: Exception) -> None:
         """It is refused, or never left. Nothing behind it can be stored: the broker leaves no gap."""
-        ticket.error = error
-        place = self.open.index(ticket)
-        self.open.remove(ticket)
-        if place == len(self.open):
-            self.next = ticket.number
+        pending.error = error
+        place = self.pending.index(pending)
+        self.pending.remove(pending)
+        if place == len(self.pending):
+            self.next = pending.number
         else:
             self.renew()
 
@@ -81,11 +81,11 @@ class Lane(msgspec.Struct, eq=False):
         assert self.renewable, "others are sent one at a time"
         self.producer_id = new_producer_id()
         self.next = 0
-        for ticket in self.open:
-            ticket.number = self.next
-            ticket.outgoing = numbered(ticket.plain, self.producer_id, self.next)
-            ticket.in_doubt = False
-            self.next += count_of(ticket.plain)
+        for pending in self.pending:
+            pending.number = self.next
+            pending.outgoing = numbered(pending.plain, self.producer_id, self.next)
+            pending.in_doubt = False
+            self.next += count_of(pending.plain)
 
 
 def new_producer_id() -> str:

@@ -5,9 +5,9 @@ import asyncio
 import logging
 import time
 
-from rocketeer.client.aio import answers
-from rocketeer.client.aio.consuming import Desk, DirectService
-from rocketeer.client.aio.holdings import Holdings
+from rocketeer.client.aio import consumer_info
+from rocketeer.client.aio.assigned_queues import AssignedQueues
+from rocketeer.client.aio.consuming import ConsumerState, DirectConsumer
 from rocketeer.client.aio.instance import ClientInstance
 from rocketeer.client.aio.subscriptions import Subscriptions
 from rocketeer.client.core.config import ConsumerConfig
@@ -30,17 +30,17 @@ from rocketeer.remoting.client import PushHandler
 log = logging.getLogger(__name__)
 
 
-class Questions:
-    """Open while the consumer runs."""
+class BrokerRequests:
+    """The handlers of these requests; registered between `open` and `close`."""
 
     def __init__(
         self,
         config: ConsumerConfig,
         instance: ClientInstance,
         subscriptions: Subscriptions,
-        desk: Desk,
-        holdings: Holdings,
-        service: DirectService,
+        state: ConsumerState,
+        assigned: AssignedQueues,
+        service: DirectConsumer,
         *,
         orderly: bool,
         auto_commit: bool,
@@ -48,8 +48,8 @@ class Questions:
         self._config = config
         self._instance = instance
         self._subscriptions = subscriptions
-        self._desk = desk
-        self._holdings = holdings
+        self._state = state
+        self._assigned = assigned
         self._service = service
         self._orderly = orderly
         self._auto_commit = auto_commit
@@ -76,8 +76,8 @@ class Questions:
         log.info("offsets reset group=%s topic=%s queues=%d", header.group, header.topic, len(wanted))
         await asyncio.gather(
             *(
-                self._holdings.begin_at(held, wanted[held.queue])
-                for held in self._holdings.held()
+                self._assigned.restart_at(held, wanted[held.queue])
+                for held in self._assigned.held()
                 if held.queue.topic == header.topic and held.queue in wanted
             )
         )
@@ -85,22 +85,24 @@ class Questions:
     def _status(self, command: Command, address: str) -> Command:
         """221: the offsets of a topic's queues."""
         header = decode_header(GetConsumerStatusHeader, command.ext)
-        return reply(command, body=answers.consumer_status(self._desk.offsets.table.of_topic(header.topic)))
+        return reply(
+            command, body=consumer_info.consumer_status(self._state.offsets.table.of_topic(header.topic))
+        )
 
     def _info(self, command: Command, address: str) -> Command:
         """307: what we are doing."""
         header = decode_header(GetConsumerRunningInfoHeader, command.ext)
-        body = answers.running_info(
+        body = consumer_info.running_info(
             self._config,
             consume_type=ConsumeType.CONSUME_PASSIVELY,
             orderly=self._orderly,
             nameservers=self._instance.nameservers.addresses,
             started_ms=self._started_ms,
             subscriptions=self._subscriptions.by_topic.values(),
-            held=self._holdings.held(),
-            offsets=self._desk.offsets.table,
-            consumed=self._desk.consumed,
-            failed=self._desk.failed,
+            held=self._assigned.held(),
+            offsets=self._state.offsets.table,
+            consumed=self._state.consumed,
+            failed=self._state.failed,
             stacks=header.jstack_enable,
         )
         return reply(command, body=body)
@@ -116,7 +118,7 @@ class Questions:
         message.queue = MessageQueue(message.stored_topic, broker, message.stored_queue_id)
         began_s = time.monotonic()
         job = await self._service.direct(message)
-        body = answers.direct_result(
+        body = consumer_info.direct_result(
             job,
             orderly=self._orderly,
             auto_commit=self._auto_commit,

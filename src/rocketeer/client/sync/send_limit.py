@@ -1,4 +1,4 @@
-"""Where threads wait when too many of their async sends are unanswered."""
+"""Limits what is in flight: where threads wait when too many of their async sends are unanswered."""
 
 import threading
 import time
@@ -7,7 +7,7 @@ from rocketeer.client.core.in_flight import InFlight
 from rocketeer.errors import ClientClosed, TooManyInFlight
 
 
-class ThreadGate:
+class ThreadSendLimit:
     """`enter(size, timeout_s)`, then `leave(size)` when the answer is there; from any thread."""
 
     def __init__(self, in_flight: InFlight) -> None:

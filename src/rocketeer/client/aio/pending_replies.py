@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable
 
 from rocketeer.client.core.received import ReceivedMessage
-from rocketeer.client.core.requests import received_answer
+from rocketeer.client.core.request_reply import received_reply
 from rocketeer.clock import Clock
 from rocketeer.errors import ClientClosed
 from rocketeer.model.property_names import CORRELATION_ID
@@ -16,7 +16,7 @@ from rocketeer.protocol.headers.send import ReplyMessageHeader
 log = logging.getLogger(__name__)
 
 
-class AwaitedAnswers:
+class PendingReplies:
     """One per client instance."""
 
     def __init__(self, clock: Clock, broker_at: Callable[[str], str]) -> None:
@@ -43,7 +43,7 @@ class AwaitedAnswers:
     def arrived(self, command: Command, address: str) -> Command:
         """An answer came; one that nobody waits for (any more) is taken and logged, as RocketMQ does."""
         header = decode_header(ReplyMessageHeader, command.ext)
-        message = received_answer(header, command.body, self._broker_at(address), self._clock.now_ms())
+        message = received_reply(header, command.body, self._broker_at(address), self._clock.now_ms())
         correlation_id = message.properties.get(CORRELATION_ID, "")
         waiter = self._waiting.pop(correlation_id, None)
         if waiter is None:

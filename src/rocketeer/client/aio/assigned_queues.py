@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from rocketeer.client.aio.consuming import Service
+from rocketeer.client.aio.consuming import ConsumeService
 from rocketeer.client.aio.offset_keeper import OffsetKeeper
 from rocketeer.client.aio.puller import Puller
 from rocketeer.client.core.process_queue import ProcessQueue
@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 LEAVE_S: Final = 2.0
 
 
-class Holdings:
+class AssignedQueues:
     """Invariant: a queue is in `table`, or being let go, or not ours; never two of these."""
 
     def __init__(self, group: str, offsets: OffsetKeeper, changed: Callable[[], None]) -> None:
@@ -31,9 +31,9 @@ class Holdings:
         self._leaving: dict[MessageQueue, asyncio.Task[None]] = {}
         self._closing = False
         self._puller: Puller
-        self._service: Service
+        self._service: ConsumeService
 
-    def use(self, puller: Puller, service: Service) -> None:
+    def use(self, puller: Puller, service: ConsumeService) -> None:
         """These two know us, so they come later."""
         self._puller = puller
         self._service = service
@@ -95,12 +95,12 @@ class Holdings:
             self._leaving.pop(held.queue, None)
             self._changed()
 
-    async def begin_at(self, held: ProcessQueue, offset: int, *, store: bool = True) -> None:
+    async def restart_at(self, held: ProcessQueue, offset: int, *, store: bool = True) -> None:
         """Go on at another offset, and store it: the old one does not exist, or an operator said so."""
         if held.dropped or self.table.get(held.queue) is not held:
             return
         self._drop(held)
-        await self._service.settle_down(held)
+        await self._service.wait_idle(held)
         if store:
             await self._offsets.reset(held.queue, offset)
         if self.table.get(held.queue) is held and not self._closing:
