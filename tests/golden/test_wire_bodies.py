@@ -9,7 +9,23 @@ import pytest
 
 from rocketeer.errors import BadBody
 from rocketeer.protocol import fastjson
+from rocketeer.protocol.bodies.broker_stats import decode_broker_stats, encode_broker_stats
 from rocketeer.protocol.bodies.clients import decode_consumer_list, encode_consumer_list
+from rocketeer.protocol.bodies.connections import (
+    decode_group_connections,
+    decode_producer_connections,
+    encode_group_connections,
+    encode_producer_connections,
+)
+from rocketeer.protocol.bodies.consume_queue import decode_queue_entries, encode_queue_entries
+from rocketeer.protocol.bodies.consume_stats import (
+    decode_broker_consume_stats,
+    decode_consume_stats,
+    decode_topic_stats,
+    encode_broker_consume_stats,
+    encode_consume_stats,
+    encode_topic_stats,
+)
 from rocketeer.protocol.bodies.data_version import decode_data_version, encode_data_version
 from rocketeer.protocol.bodies.groups import (
     decode_group,
@@ -34,12 +50,18 @@ from rocketeer.protocol.bodies.locks import (
 )
 from rocketeer.protocol.bodies.offsets import (
     decode_consumer_offsets,
+    decode_corrections,
     decode_delay_offsets,
+    decode_members_status,
     decode_queue_offsets,
     encode_consumer_offsets,
+    encode_corrections,
     encode_delay_offsets,
+    encode_members_status,
     encode_queue_offsets,
 )
+from rocketeer.protocol.bodies.producers import decode_producer_table, encode_producer_table
+from rocketeer.protocol.bodies.properties import decode_properties, encode_properties
 from rocketeer.protocol.bodies.register import body_crc32, decode_registration, encode_registration
 from rocketeer.protocol.bodies.route import (
     decode_cluster_info,
@@ -47,6 +69,13 @@ from rocketeer.protocol.bodies.route import (
     encode_cluster_info,
     encode_route,
 )
+from rocketeer.protocol.bodies.running_info import (
+    decode_direct_result,
+    decode_running_info,
+    encode_direct_result,
+    encode_running_info,
+)
+from rocketeer.protocol.bodies.time_spans import decode_time_spans, encode_time_spans
 from rocketeer.protocol.bodies.topics import (
     decode_topic_list,
     decode_topic_table,
@@ -80,17 +109,29 @@ REPLIES: dict[int, Recode] = {
     103: lambda body: encode_kv_table(decode_kv_table(body)),
     106: lambda body: encode_cluster_info(*decode_cluster_info(body)),
     201: lambda body: encode_group_table(*decode_group_table(body)),
+    202: lambda body: encode_topic_stats(decode_topic_stats(body)),
+    203: lambda body: encode_group_connections(decode_group_connections(body)),
+    204: lambda body: encode_producer_connections(decode_producer_connections(body)),
     206: lambda body: encode_topic_list(*decode_topic_list(body)),
+    208: lambda body: encode_consume_stats(decode_consume_stats(body)),
     219: lambda body: encode_kv_table(decode_kv_table(body)),
     222: lambda body: encode_queue_offsets(decode_queue_offsets(body)),
+    223: lambda body: encode_members_status(decode_members_status(body)),
     224: lambda body: encode_topic_list(*decode_topic_list(body)),
     300: lambda body: encode_group_list(decode_group_list(body)),
+    303: lambda body: encode_time_spans(decode_time_spans(body)),
     304: lambda body: encode_topic_list(*decode_topic_list(body)),
     305: lambda body: encode_topic_list(*decode_topic_list(body)),
+    307: lambda body: encode_running_info(decode_running_info(body)),
+    308: lambda body: encode_corrections(decode_corrections(body)),
+    309: lambda body: encode_direct_result(decode_direct_result(body)),
     311: lambda body: encode_topic_list(*decode_topic_list(body)),
     312: lambda body: encode_topic_list(*decode_topic_list(body)),
     313: lambda body: encode_topic_list(*decode_topic_list(body)),
+    315: lambda body: encode_broker_stats(decode_broker_stats(body)),
+    321: lambda body: encode_queue_entries(decode_queue_entries(body)),
     322: lambda body: encode_data_version(decode_data_version(body)),
+    328: lambda body: encode_producer_table(decode_producer_table(body)),
 }
 # Composed wrong on purpose; the real broker answered SYSTEM_ERROR.
 MALFORMED = {(34, b"not json"), (41, b"x"), (200, b"{}")}
@@ -142,6 +183,37 @@ def test_a_recorded_reply_body_means_the_same_after_our_encoding(code: int) -> N
             continue
         assert normal(fastjson.loads(REPLIES[code](body))) == normal(fastjson.loads(body))
         seen += 1
+    assert seen
+
+
+def test_the_progress_of_all_groups_means_the_same_after_our_encoding() -> None:
+    with (DATA / "wire" / "admin_raw.jsonl").open() as lines:
+        frames = [json.loads(line) for line in lines]
+    cut = next(
+        bytes.fromhex(each["body_truncated_hex"]) for each in frames if each.get("request_code") == 317
+    )
+    # The recording ends in the middle: cut it behind the last whole group.
+    body = cut[: cut.rindex(b']},{"')] + b']}],"totalDiff":42}'
+    stats = decode_broker_consume_stats(body)
+    assert stats.total_lag == 42
+    assert stats.groups["SELF_TEST_C_GROUP"] == ()
+    assert [sorted({queue.topic for queue in each.queues}) for each in stats.groups["CG_admin"]] == [
+        ["%RETRY%CG_admin"],
+        ["TopicTest"],
+    ]
+    assert sum(each.lag for each in stats.groups["CG_pull"]) == 4 + 3 + 6 + 12
+    assert normal(fastjson.loads(encode_broker_consume_stats(stats))) == normal(fastjson.loads(body))
+
+
+@pytest.mark.parametrize("code", [25, 26, 318, 319])
+def test_recorded_settings_read_back_the_same(code: int) -> None:
+    seen = 0
+    for _, is_reply, _, body in recorded(code):
+        if is_reply == (code in (26, 319)) and body not in (b"x", b"\xff"):
+            settings = decode_properties(body)
+            assert settings
+            assert decode_properties(encode_properties(settings)) == settings
+            seen += 1
     assert seen
 
 

@@ -7,6 +7,7 @@ escapes  = \\t \\n \\r \\f \\uXXXX; before any other character the backslash is 
 """
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -45,6 +46,16 @@ def parse_properties(text: str) -> list[Property]:
             Property(_unescape(key.group(), number), _unescape(line[separator.end() :], number), number)
         )
     return entries
+
+
+def properties_text(properties: Mapping[str, str]) -> str:
+    """A .properties file: one key a line, escaped so that it reads back the same."""
+    return "".join(f"{key}={_escaped(value)}\n" for key, value in sorted(properties.items()))
+
+
+def _escaped(value: str) -> str:
+    text = value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
+    return "\\" + text if text.startswith((" ", "\f")) else text
 
 
 def load_properties(path: Path) -> list[Property]:

@@ -12,10 +12,11 @@ from rocketeer.clock import Clock
 from rocketeer.errors import ConfigError, RequestRefused
 from rocketeer.model.data_version import DataVersion
 from rocketeer.nameserver.kv_table import ORDER_TOPICS, KvTable
-from rocketeer.nameserver.live_config import LiveConfig, read_changes
+from rocketeer.nameserver.live_config import LiveConfig
 from rocketeer.nameserver.route_table import RouteTable
 from rocketeer.protocol.bodies.data_version import decode_data_version, encode_data_version
 from rocketeer.protocol.bodies.kv import encode_kv_table
+from rocketeer.protocol.bodies.properties import decode_properties, encode_properties
 from rocketeer.protocol.bodies.register import Registration, body_crc32, decode_registration
 from rocketeer.protocol.bodies.route import encode_cluster_info, encode_route
 from rocketeer.protocol.bodies.topics import decode_topic_table, encode_topic_list
@@ -255,7 +256,7 @@ def list_kv(desk: Desk, header: GetKvListHeader, command: Command) -> Command:
 async def update_config(desk: Desk, command: Command) -> Command:
     """318: RocketMQ takes any key and any value; here what is unknown or does not fit is refused."""
     try:
-        changes = read_changes(command.body)
+        changes = decode_properties(command.body)
         if any(desk.config.is_locked(key) for key in changes):
             raise RequestRefused(ResponseCode.NO_PERMISSION, "Can not update config in black list.")
         if changes:
@@ -267,5 +268,4 @@ async def update_config(desk: Desk, command: Command) -> Command:
 
 def get_config(desk: Desk, command: Command) -> Command:
     """319: every key with its value, a line each."""
-    text = "".join(f"{key}={value}\n" for key, value in desk.config.properties().items())
-    return reply(command, body=text.encode())
+    return reply(command, body=encode_properties(desk.config.properties()))

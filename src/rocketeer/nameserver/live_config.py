@@ -11,7 +11,7 @@ from typing import Any
 
 from rocketeer.config import NamesrvConfig
 from rocketeer.config.keys import NAMESRV_CLASSES, find_key, nearest_key
-from rocketeer.config.properties import parse_properties
+from rocketeer.config.properties import properties_text
 from rocketeer.config.settings import Role, effective_properties
 from rocketeer.errors import ConfigError, StoreError
 from rocketeer.store.table_file import save_table
@@ -49,14 +49,6 @@ class LiveConfig:
             self._config, self._extras = config, extras
 
 
-def read_changes(body: bytes) -> dict[str, str]:
-    """The keys and values of a properties text; raises ConfigError."""
-    try:
-        return {entry.key: entry.value.rstrip() for entry in parse_properties(body.decode())}
-    except UnicodeDecodeError:
-        raise ConfigError("the properties are not UTF-8 text") from None
-
-
 def changed(
     config: NamesrvConfig, extras: Mapping[str, str], changes: Mapping[str, str]
 ) -> tuple[NamesrvConfig, dict[str, str]]:
@@ -77,11 +69,6 @@ def changed(
             others[name] = text
     server = dataclasses.replace(config.server, **servers)
     return dataclasses.replace(config, server=server, **ours), others
-
-
-def properties_text(properties: Mapping[str, str]) -> str:
-    """A .properties file: one key a line, escaped so that it reads back the same."""
-    return "".join(f"{key}={_escaped(value)}\n" for key, value in sorted(properties.items()))
 
 
 def _check(name: str, text: str, *, is_read: bool) -> None:
@@ -108,8 +95,3 @@ def _value(name: str, text: str, item: "dataclasses.Field[Any]", now: object) ->
         return number
     assert isinstance(now, str), "the other types are paths, whose keys are locked"
     return text
-
-
-def _escaped(value: str) -> str:
-    text = value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
-    return "\\" + text if text.startswith((" ", "\f")) else text

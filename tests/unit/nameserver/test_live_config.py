@@ -8,11 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocketeer.config import NamesrvConfig, ServerConfig
-from rocketeer.config.properties import parse_properties
+from rocketeer.config.properties import parse_properties, properties_text
 from rocketeer.config.reading import read_config
 from rocketeer.config.settings import Role
 from rocketeer.errors import ConfigError
-from rocketeer.nameserver.live_config import LiveConfig, changed, properties_text, read_changes
+from rocketeer.nameserver.live_config import LiveConfig, changed
+from rocketeer.protocol.bodies.properties import decode_properties
 
 
 def config_in(folder: Path) -> NamesrvConfig:
@@ -79,5 +80,5 @@ def test_locked_keys_are_rocketmqs_and_those_of_the_black_list(tmp_path: Path) -
 
 def test_a_body_that_is_no_text_is_refused() -> None:
     with pytest.raises(ConfigError):
-        read_changes(b"\xff\xfe=1")
-    assert read_changes(b"a = b \n# c\n") == {"a": "b"}
+        decode_properties(b"\xff\xfe=1")
+    assert decode_properties(b"a = b \n# c\n") == {"a": "b"}

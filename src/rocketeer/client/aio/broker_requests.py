@@ -15,7 +15,7 @@ from rocketeer.client.core.received import split_messages
 from rocketeer.errors import RequestRefused
 from rocketeer.model.queue import MessageQueue
 from rocketeer.model.subscription import ConsumeType
-from rocketeer.protocol.bodies.offsets import decode_queue_offsets
+from rocketeer.protocol.bodies.offsets import decode_queue_offsets, encode_member_status
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, reply
 from rocketeer.protocol.headers import (
@@ -85,9 +85,7 @@ class BrokerRequests:
     def _status(self, command: Command, address: str) -> Command:
         """221: the offsets of a topic's queues."""
         header = decode_header(GetConsumerStatusHeader, command.ext)
-        return reply(
-            command, body=consumer_info.consumer_status(self._state.offsets.table.of_topic(header.topic))
-        )
+        return reply(command, body=encode_member_status(self._state.offsets.table.of_topic(header.topic)))
 
     def _info(self, command: Command, address: str) -> Command:
         """307: what we are doing."""

@@ -7,32 +7,22 @@ import time
 import traceback
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
-from typing import Any
-
-import msgspec
 
 from rocketeer.client.aio.consuming import DirectRun
 from rocketeer.client.core.config import ConsumerConfig
 from rocketeer.client.core.offsets import OffsetTable
 from rocketeer.client.core.outcome import COMMIT, ROLLBACK
 from rocketeer.client.core.process_queue import ProcessQueue
-from rocketeer.model.queue import MessageQueue
 from rocketeer.model.subscription import ConsumeType, Subscription
-from rocketeer.protocol import fastjson
-from rocketeer.protocol.bodies.subscription import subscription_to_wire
+from rocketeer.protocol.bodies.running_info import (
+    ConsumeDirectResult,
+    HeldQueue,
+    RunningInfo,
+    TopicConsumption,
+    encode_direct_result,
+    encode_running_info,
+)
 from rocketeer.protocol.codes import VERSION
-
-
-def _key(queue: MessageQueue) -> fastjson.Bare:
-    """A queue as a key of a JSON object, which Java's side reads and writes."""
-    wire = {"brokerName": queue.broker_name, "queueId": queue.queue_id, "topic": queue.topic}
-    return fastjson.Bare(msgspec.json.encode(wire).decode())
-
-
-def consumer_status(offsets: Mapping[MessageQueue, int]) -> bytes:
-    """The body for 221: offsets of one topic's queues in this member's hands."""
-    table = {_key(queue): offset for queue, offset in offsets.items()}
-    return fastjson.dumps_bare({"consumerTable": {}, "messageQueueTable": table})
 
 
 def direct_result(job: DirectRun, *, orderly: bool, auto_commit: bool, spent_ms: int) -> bytes:
@@ -47,15 +37,8 @@ def direct_result(job: DirectRun, *, orderly: bool, auto_commit: bool, spent_ms:
         result = "CR_ROLLBACK"
     else:
         result = "CR_LATER"
-    value: dict[str, Any] = {
-        "autoCommit": auto_commit,
-        "consumeResult": result,
-        "order": orderly,
-        "spentTimeMills": spent_ms,
-    }
-    if job.error is not None:
-        value["remark"] = f"{type(job.error).__name__}: {job.error}"
-    return fastjson.dumps(value)
+    remark = None if job.error is None else f"{type(job.error).__name__}: {job.error}"
+    return encode_direct_result(ConsumeDirectResult(result, orderly, auto_commit, remark, spent_ms))
 
 
 def running_info(
@@ -77,53 +60,48 @@ def running_info(
     now_ms = time.time_ns() // 1_000_000
     up_s = max((now_ms - started_ms) / 1000, 0.001)
     now_s = time.monotonic()
-    value: dict[str, Any] = {
-        "mqTable": {_key(each.queue): _queue_info(each, offsets, now_s, now_ms) for each in held},
-        "properties": {
-            **_settings(config),
-            "PROP_CONSUME_TYPE": str(consume_type),
-            "PROP_CONSUMEORDERLY": _text(orderly),
-            "PROP_NAMESERVER_ADDR": "".join(f"{address};" for address in nameservers),
-            "PROP_CONSUMER_START_TIMESTAMP": str(started_ms),
-            "PROP_THREADPOOL_CORE_SIZE": str(config.concurrency),
-            "PROP_CLIENT_VERSION": f"V{VERSION}",
-        },
-        "statusTable": {
-            each.topic: {
-                "consumeFailedMsgs": failed.get(each.topic, 0),
-                "consumeFailedTPS": failed.get(each.topic, 0) / up_s,
-                "consumeOKTPS": consumed.get(each.topic, 0) / up_s,
-                "consumeRT": 0.0,
-                "pullRT": 0.0,
-                "pullTPS": (consumed.get(each.topic, 0) + failed.get(each.topic, 0)) / up_s,
-            }
-            for each in subscriptions
-        },
-        "subscriptionSet": [msgspec.to_builtins(subscription_to_wire(each)) for each in subscriptions],
-    }
-    if stacks:
-        value["jstack"] = stack_traces()
-    return fastjson.dumps_bare(value)
+    return encode_running_info(
+        RunningInfo(
+            {
+                **_settings(config),
+                "PROP_CONSUME_TYPE": str(consume_type),
+                "PROP_CONSUMEORDERLY": _text(orderly),
+                "PROP_NAMESERVER_ADDR": "".join(f"{address};" for address in nameservers),
+                "PROP_CONSUMER_START_TIMESTAMP": str(started_ms),
+                "PROP_THREADPOOL_CORE_SIZE": str(config.concurrency),
+                "PROP_CLIENT_VERSION": f"V{VERSION}",
+            },
+            tuple(subscriptions),
+            {each.queue: _held(each, offsets, now_s, now_ms) for each in held},
+            {
+                each.topic: TopicConsumption(
+                    pull_tps=(consumed.get(each.topic, 0) + failed.get(each.topic, 0)) / up_s,
+                    consume_ok_tps=consumed.get(each.topic, 0) / up_s,
+                    consume_failed_tps=failed.get(each.topic, 0) / up_s,
+                    consume_failed_count=failed.get(each.topic, 0),
+                )
+                for each in subscriptions
+            },
+            stack_traces() if stacks else None,
+        )
+    )
 
 
-def _queue_info(held: ProcessQueue, offsets: OffsetTable, now_s: float, now_ms: int) -> dict[str, Any]:
+def _held(held: ProcessQueue, offsets: OffsetTable, now_s: float, now_ms: int) -> HeldQueue:
     offset = offsets.get(held.queue)
-    return {
-        "cachedMsgCount": held.count,
-        "cachedMsgMaxOffset": held.max_offset,
-        "cachedMsgMinOffset": held.min_offset,
-        "cachedMsgSizeInMiB": held.bytes >> 20,
-        "commitOffset": held.commit_offset if offset is None else offset,
-        "droped": held.dropped,
-        "lastConsumeTimestamp": held.consumed_ms,
-        "lastLockTimestamp": now_ms,
-        "lastPullTimestamp": held.pulled_ms,
-        "locked": held.lock_held(now_s),
-        "transactionMsgCount": held.taken,
-        "transactionMsgMaxOffset": 0,
-        "transactionMsgMinOffset": 0,
-        "tryUnlockTimes": 0,
-    }
+    return HeldQueue(
+        held.commit_offset if offset is None else offset,
+        held.min_offset,
+        held.max_offset,
+        held.count,
+        held.bytes >> 20,
+        in_transaction_count=held.taken,
+        locked=held.lock_held(now_s),
+        last_lock_ms=now_ms,
+        dropped=held.dropped,
+        last_pull_ms=held.pulled_ms,
+        last_consume_ms=held.consumed_ms,
+    )
 
 
 def _settings(config: ConsumerConfig) -> dict[str, str]:

@@ -1,6 +1,6 @@
-"""Who is connected in a consumer group, and how the group consumes (203), as JSON."""
+"""Who is connected in a consumer group, and how the group consumes (203); in a producer group (204), as JSON."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from rocketeer.model.subscription import Subscription
@@ -49,14 +49,16 @@ class _GroupWire(Wire):
     subscription_table: dict[str, SubscriptionWire] | None = None
 
 
+class _ProducersWire(Wire):
+    connection_set: list[_ConnectionWire] | None = None
+
+
 _decoder = decoder(_GroupWire)
+_producers_decoder = decoder(_ProducersWire)
 
 
 def encode_group_connections(group: GroupConnections) -> bytes:
-    connections = [
-        _ConnectionWire(each.address, each.client_id, each.language, each.version)
-        for each in group.connections
-    ]
+    connections = _to_wire(group.connections)
     table = {topic: subscription_to_wire(each) for topic, each in group.subscriptions.items()}
     wire = _GroupWire(connections, group.consume_from_where, group.consume_type, group.message_model, table)
     return encode(wire)
@@ -65,12 +67,31 @@ def encode_group_connections(group: GroupConnections) -> bytes:
 def decode_group_connections(data: bytes) -> GroupConnections:
     wire = load_as(_decoder, data)
     return GroupConnections(
-        tuple(
-            ClientConnection(each.client_addr or "", each.client_id or "", each.language or "", each.version)
-            for each in wire.connection_set or ()
-        ),
+        _from_wire(wire.connection_set),
         wire.consume_from_where,
         wire.consume_type,
         wire.message_model,
         {topic: subscription_from_wire(each) for topic, each in (wire.subscription_table or {}).items()},
+    )
+
+
+def encode_producer_connections(connections: Iterable[ClientConnection]) -> bytes:
+    """The answer to 204."""
+    return encode(_ProducersWire(_to_wire(connections)))
+
+
+def decode_producer_connections(data: bytes) -> tuple[ClientConnection, ...]:
+    return _from_wire(load_as(_producers_decoder, data).connection_set)
+
+
+def _to_wire(connections: Iterable[ClientConnection]) -> list[_ConnectionWire]:
+    return [
+        _ConnectionWire(each.address, each.client_id, each.language, each.version) for each in connections
+    ]
+
+
+def _from_wire(wires: list[_ConnectionWire] | None) -> tuple[ClientConnection, ...]:
+    return tuple(
+        ClientConnection(wire.client_addr or "", wire.client_id or "", wire.language or "", wire.version)
+        for wire in wires or ()
     )

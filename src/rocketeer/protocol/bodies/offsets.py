@@ -1,13 +1,10 @@
-"""Tables of offsets as JSON: all consumers' (43), the delay levels' (45), a group's by queue (220-223)."""
+"""Tables of offsets as JSON: all consumers' (43), the delay levels' (45), a group's by queue (220-223, 308)."""
 
 from collections.abc import Mapping
 
-import msgspec
-
-from rocketeer.errors import BadBody
 from rocketeer.model.queue import MessageQueue
 from rocketeer.protocol import fastjson
-from rocketeer.protocol.bodies.locks import QueueWire
+from rocketeer.protocol.bodies.queue_keys import encode_queue_keyed, load_queue_keyed, queue_of
 from rocketeer.protocol.bodies.wire import Wire, decoder, encode, load_as
 from rocketeer.protocol.java_types import I32, I64
 
@@ -27,13 +24,18 @@ class _QueuesWire(Wire):
 
 class _StatusWire(Wire):
     message_queue_table: dict[str, I64] | None = None
+    consumer_table: dict[str, dict[str, I64]] | None = None
+
+
+class _CorrectionsWire(Wire):
+    correction_offsets: dict[I32, I64] | None = None
 
 
 _consumers_decoder = decoder(_ConsumersWire)
 _levels_decoder = decoder(_LevelsWire)
 _queues_decoder = decoder(_QueuesWire)
-_queue_decoder = decoder(QueueWire)
 _status_decoder = decoder(_StatusWire)
+_corrections_decoder = decoder(_CorrectionsWire)
 
 
 def encode_consumer_offsets(table: Mapping[str, Mapping[int, int]]) -> bytes:
@@ -62,40 +64,45 @@ def decode_delay_log_offset(data: bytes) -> int | None:
 
 def encode_queue_offsets(table: Mapping[MessageQueue, int]) -> bytes:
     """Queue -> offset; the queues stand as keys, which only fastjson reads."""
-    return fastjson.dumps_bare({"offsetTable": _by_key(table)})
+    return b'{"offsetTable":%b}' % _by_queue(table)
 
 
 def decode_queue_offsets(data: bytes) -> dict[MessageQueue, int]:
-    table = load_as(_queues_decoder, data).offset_table or {}
-    return {_queue(key): offset for key, offset in table.items()}
+    return _queues(load_queue_keyed(_queues_decoder, data).offset_table)
 
 
 def encode_member_status(table: Mapping[MessageQueue, int]) -> bytes:
     """The answer to 221: how far one member is in its queues."""
-    return fastjson.dumps_bare({"consumerTable": {}, "messageQueueTable": _by_key(table)})
+    return b'{"consumerTable":{},"messageQueueTable":%b}' % _by_queue(table)
 
 
 def decode_member_status(data: bytes) -> dict[MessageQueue, int]:
-    table = load_as(_status_decoder, data).message_queue_table or {}
-    return {_queue(key): offset for key, offset in table.items()}
+    return _queues(load_queue_keyed(_status_decoder, data).message_queue_table)
 
 
 def encode_members_status(members: Mapping[str, Mapping[MessageQueue, int]]) -> bytes:
     """The answer to 223: client id -> how far it is."""
-    table = {client_id: _by_key(offsets) for client_id, offsets in members.items()}
-    return fastjson.dumps_bare({"consumerTable": table, "messageQueueTable": {}})
+    table = b",".join(b"%b:%b" % (encode(client_id), _by_queue(each)) for client_id, each in members.items())
+    return b'{"consumerTable":{%b},"messageQueueTable":{}}' % table
 
 
-def _by_key(table: Mapping[MessageQueue, int]) -> dict[fastjson.Bare, int]:
-    return {
-        fastjson.Bare(encode(QueueWire(queue.broker_name, queue.queue_id, queue.topic)).decode()): offset
-        for queue, offset in table.items()
-    }
+def decode_members_status(data: bytes) -> dict[str, dict[MessageQueue, int]]:
+    table = load_queue_keyed(_status_decoder, data).consumer_table or {}
+    return {client_id: _queues(offsets) for client_id, offsets in table.items()}
 
 
-def _queue(key: str) -> MessageQueue:
-    try:
-        wire = _queue_decoder.decode(key)
-    except msgspec.DecodeError as why:
-        raise BadBody(f"{key[:200]!r} is no message queue: {why}") from None
-    return MessageQueue(wire.topic, wire.broker_name, wire.queue_id)
+def encode_corrections(table: Mapping[int, int]) -> bytes:
+    """The answer to 308: queue id -> how far back other groups are."""
+    return fastjson.dumps_bare({"correctionOffsets": table})
+
+
+def decode_corrections(data: bytes) -> dict[int, int]:
+    return load_as(_corrections_decoder, data).correction_offsets or {}
+
+
+def _by_queue(table: Mapping[MessageQueue, int]) -> bytes:
+    return encode_queue_keyed((queue, b"%d" % offset) for queue, offset in table.items())
+
+
+def _queues(table: Mapping[str, int] | None) -> dict[MessageQueue, int]:
+    return {queue_of(key): offset for key, offset in (table or {}).items()}

@@ -1,0 +1,167 @@
+"""How far queues and their consumers are, as JSON: a topic's queues (202), a group's (208), all groups' (317)."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from msgspec import field as wire_field
+
+from rocketeer.model.queue import MessageQueue
+from rocketeer.protocol.bodies.queue_keys import encode_queue_keyed, load_queue_keyed, queue_of
+from rocketeer.protocol.bodies.wire import Wire, decoder, encode
+from rocketeer.protocol.java_types import I64
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRange:
+    """What a queue holds; `last_ms` is when its newest message was stored, 0 for an empty queue."""
+
+    min_offset: int
+    max_offset: int
+    last_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueueProgress:
+    """How far a group is in a queue; `last_ms` is when the message before its place was stored, 0 if unknown."""
+
+    broker_offset: int
+    consumer_offset: int
+    last_ms: int
+
+    @property
+    def lag(self) -> int:
+        return self.broker_offset - self.consumer_offset
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumeStats:
+    """A group's progress by queue; `tps` is what it consumes a second."""
+
+    tps: float
+    queues: Mapping[MessageQueue, QueueProgress] = field(default_factory=dict)
+
+    @property
+    def lag(self) -> int:
+        return sum(each.lag for each in self.queues.values())
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerConsumeStats:
+    """The progress of every group of one broker: a ConsumeStats for each topic of the group."""
+
+    broker_address: str
+    total_lag: int
+    groups: Mapping[str, Sequence[ConsumeStats]]
+
+
+class _RangeWire(Wire):
+    last_update_timestamp: I64 = 0
+    max_offset: I64 = 0
+    min_offset: I64 = 0
+
+
+class _TopicStatsWire(Wire):
+    offset_table: dict[str, _RangeWire] | None = None
+
+
+class _ProgressWire(Wire):
+    broker_offset: I64 = 0
+    consumer_offset: I64 = 0
+    last_timestamp: I64 = 0
+
+
+class _ConsumeStatsWire(Wire):
+    consume_tps: float = 0.0
+    offset_table: dict[str, _ProgressWire] | None = None
+
+
+class _BrokerConsumeStatsWire(Wire):
+    broker_address: str | None = wire_field(default=None, name="brokerAddr")
+    consume_stats_list: list[dict[str, list[_ConsumeStatsWire]]] | None = None
+    total_diff: I64 = 0
+
+
+_topic_decoder = decoder(_TopicStatsWire)
+_group_decoder = decoder(_ConsumeStatsWire)
+_broker_decoder = decoder(_BrokerConsumeStatsWire)
+
+
+def encode_topic_stats(queues: Mapping[MessageQueue, QueueRange]) -> bytes:
+    """The answer to 202."""
+    return b'{"offsetTable":%b}' % encode_queue_keyed(
+        (
+            queue,
+            b'{"lastUpdateTimestamp":%d,"maxOffset":%d,"minOffset":%d}'
+            % (each.last_ms, each.max_offset, each.min_offset),
+        )
+        for queue, each in queues.items()
+    )
+
+
+def decode_topic_stats(data: bytes) -> dict[MessageQueue, QueueRange]:
+    table = load_queue_keyed(_topic_decoder, data).offset_table or {}
+    return {
+        queue_of(key): QueueRange(wire.min_offset, wire.max_offset, wire.last_update_timestamp)
+        for key, wire in table.items()
+    }
+
+
+def encode_consume_stats(stats: ConsumeStats) -> bytes:
+    """The answer to 208."""
+    return b'{"consumeTps":%b,"offsetTable":%b}' % (
+        encode(float(stats.tps)),
+        encode_queue_keyed(
+            (
+                queue,
+                b'{"brokerOffset":%d,"consumerOffset":%d,"lastTimestamp":%d}'
+                % (each.broker_offset, each.consumer_offset, each.last_ms),
+            )
+            for queue, each in stats.queues.items()
+        ),
+    )
+
+
+def decode_consume_stats(data: bytes) -> ConsumeStats:
+    return _stats(load_queue_keyed(_group_decoder, data))
+
+
+def encode_broker_consume_stats(stats: BrokerConsumeStats) -> bytes:
+    """The answer to 317."""
+    groups = b",".join(
+        b"{%b:[%b]}" % (encode(group), b",".join(map(encode_consume_stats, each)))
+        for group, each in stats.groups.items()
+    )
+    return b'{"brokerAddr":%b,"consumeStatsList":[%b],"totalDiff":%d}' % (
+        encode(stats.broker_address),
+        groups,
+        stats.total_lag,
+    )
+
+
+def decode_broker_consume_stats(data: bytes) -> BrokerConsumeStats:
+    wire = load_queue_keyed(_broker_decoder, data)
+    groups: dict[str, tuple[ConsumeStats, ...]] = {}
+    for entry in wire.consume_stats_list or ():
+        for group, topics in entry.items():
+            groups[group] = groups.get(group, ()) + tuple(map(_stats, topics))
+    return BrokerConsumeStats(wire.broker_address or "", wire.total_diff, groups)
+
+
+def merge(parts: Iterable[ConsumeStats]) -> ConsumeStats:
+    """One group's progress from several brokers' answers, or from several topics'."""
+    tps = 0.0
+    queues: dict[MessageQueue, QueueProgress] = {}
+    for part in parts:
+        tps += part.tps
+        queues.update(part.queues)
+    return ConsumeStats(tps, queues)
+
+
+def _stats(wire: _ConsumeStatsWire) -> ConsumeStats:
+    return ConsumeStats(
+        wire.consume_tps,
+        {
+            queue_of(key): QueueProgress(each.broker_offset, each.consumer_offset, each.last_timestamp)
+            for key, each in (wire.offset_table or {}).items()
+        },
+    )

@@ -1,0 +1,82 @@
+"""The times of what a group still has to consume, by queue (303), as JSON."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from rocketeer.model.queue import MessageQueue
+from rocketeer.protocol.bodies.locks import QueueWire
+from rocketeer.protocol.bodies.wire import Wire, decoder, encode, load_as
+from rocketeer.protocol.java_types import I64
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumeTimeSpan:
+    """One queue: when its oldest and newest message and the one the group is at were stored.
+
+    `delay_ms` is how long the group is behind: 0 when it has consumed all. The texts are the broker's local time.
+    """
+
+    queue: MessageQueue
+    min_ms: int
+    max_ms: int
+    consume_ms: int
+    delay_ms: int
+    min_text: str = ""
+    max_text: str = ""
+    consume_text: str = ""
+
+
+class _SpanWire(Wire):
+    message_queue: QueueWire
+    consume_time_stamp: I64 = 0
+    consume_time_stamp_str: str | None = None
+    delay_time: I64 = 0
+    max_time_stamp: I64 = 0
+    max_time_stamp_str: str | None = None
+    min_time_stamp: I64 = 0
+    min_time_stamp_str: str | None = None
+
+
+class _SpansWire(Wire):
+    consume_time_span_set: list[_SpanWire] | None = None
+
+
+_decoder = decoder(_SpansWire)
+
+
+def encode_time_spans(spans: Iterable[ConsumeTimeSpan]) -> bytes:
+    return encode(
+        _SpansWire(
+            [
+                _SpanWire(
+                    QueueWire(each.queue.broker_name, each.queue.queue_id, each.queue.topic),
+                    each.consume_ms,
+                    each.consume_text,
+                    each.delay_ms,
+                    each.max_ms,
+                    each.max_text,
+                    each.min_ms,
+                    each.min_text,
+                )
+                for each in spans
+            ]
+        )
+    )
+
+
+def decode_time_spans(data: bytes) -> list[ConsumeTimeSpan]:
+    return [
+        ConsumeTimeSpan(
+            MessageQueue(
+                wire.message_queue.topic, wire.message_queue.broker_name, wire.message_queue.queue_id
+            ),
+            wire.min_time_stamp,
+            wire.max_time_stamp,
+            wire.consume_time_stamp,
+            wire.delay_time,
+            wire.min_time_stamp_str or "",
+            wire.max_time_stamp_str or "",
+            wire.consume_time_stamp_str or "",
+        )
+        for wire in load_as(_decoder, data).consume_time_span_set or ()
+    ]
