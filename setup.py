@@ -49,7 +49,7 @@ def extensions() -> list[Extension]:
             "record/_walk",
             "record/_columns",
             "store/_index",
-            "store/_touch",
+            "store/_page_prefault",
             "remoting/_stream",
             "filter/_scan",
             "bench/_steps",

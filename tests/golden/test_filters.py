@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from rocketeer.broker.features.filtering import Filtering
-from rocketeer.broker.filter_data import FilterTable
+from rocketeer.broker.features.filtering.feature import Filtering
+from rocketeer.broker.features.filtering.filter_data import FilterTable
 from rocketeer.clock import ManualClock
 from rocketeer.errors import BadSqlExpression
 from rocketeer.filter.bloom import BloomFilter, mask_of

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from rocketeer.broker.feature import Replay
-from rocketeer.broker.idempotence import Idempotence, Window
-from rocketeer.broker.idempotence_snapshot import FILE_NAME, Snapshots
-from rocketeer.broker.replaying import replay_log
+from rocketeer.broker.features.idempotence.resends import Idempotence, Window
+from rocketeer.broker.features.idempotence.snapshot import FILE_NAME, Snapshots
+from rocketeer.broker.replay import replay_log
 from rocketeer.broker.writer import Put, Writer
 from rocketeer.clock import ManualClock
 from rocketeer.protocol.codes import ResponseCode

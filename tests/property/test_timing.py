@@ -8,9 +8,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from rocketeer.broker.timing.restoring import Restoring, key_hash
-from rocketeer.broker.timing.snapshot import read_snapshot, write_snapshot
-from rocketeer.broker.timing.wheel import SET_BACK_MS, Timer, Wheel
+from rocketeer.broker.features.timer.restore import Restoring, key_hash
+from rocketeer.broker.features.timer.snapshot import read_snapshot, write_snapshot
+from rocketeer.broker.features.timer.wheel import SET_BACK_MS, Timer, Wheel
 from rocketeer.model.topic import TIMER_TOPIC
 from rocketeer.record.dispatch_entry import DispatchEntry
 

@@ -10,11 +10,11 @@ from typing import Any, cast
 
 from rocketeer.broker.clients import ClientIdentity, ClientTable
 from rocketeer.broker.feature import Feature
-from rocketeer.broker.features.transaction import transaction_feature
-from rocketeer.broker.features.transaction_check import CheckRules
-from rocketeer.broker.features.transaction_table import HalfTable
+from rocketeer.broker.features.transaction.check_back import CheckRules
+from rocketeer.broker.features.transaction.feature import transaction_feature
+from rocketeer.broker.features.transaction.half_table import HalfTable
 from rocketeer.broker.offsets import ConsumerOffsets
-from rocketeer.broker.replaying import replay_log
+from rocketeer.broker.replay import replay_log
 from rocketeer.broker.topics import TopicTable
 from rocketeer.broker.writer import Put, Writer
 from rocketeer.clock import ManualClock

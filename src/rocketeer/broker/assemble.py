@@ -6,28 +6,28 @@ ground (store, tables, clients) -> features, in the order they apply in -> the p
 from collections.abc import Awaitable, Callable
 
 from rocketeer.broker.feature import Feature, Periodic, Rest
-from rocketeer.broker.features.delay import delay_feature
+from rocketeer.broker.features.delay.feature import delay_feature
 from rocketeer.broker.features.disk import disk_durability
-from rocketeer.broker.features.filtering import filtering_feature
+from rocketeer.broker.features.filtering.feature import filtering_feature
 from rocketeer.broker.features.flow import FlowControl, WaitLimits, flow_feature
-from rocketeer.broker.features.idempotence import idempotence_feature
+from rocketeer.broker.features.idempotence.feature import idempotence_feature
+from rocketeer.broker.features.idempotence.resends import Window
+from rocketeer.broker.features.idempotence.snapshot import FILE_NAME, Snapshots
 from rocketeer.broker.features.management import management_features
 from rocketeer.broker.features.members import MemberCalls, members_feature
-from rocketeer.broker.features.retry import SendBack, retry_feature
-from rocketeer.broker.features.timer import timer_feature
-from rocketeer.broker.features.transaction import transaction_feature
-from rocketeer.broker.features.transaction_check import CheckRules
-from rocketeer.broker.ground import Ground
-from rocketeer.broker.idempotence import Window
-from rocketeer.broker.idempotence_snapshot import FILE_NAME, Snapshots
-from rocketeer.broker.life import Life, Parts
+from rocketeer.broker.features.retry.feature import SendBack, retry_feature
+from rocketeer.broker.features.retry.sent_back import SentBack
+from rocketeer.broker.features.timer.admission import TimerRules
+from rocketeer.broker.features.timer.feature import timer_feature
+from rocketeer.broker.features.timer.recall import RecallRules
+from rocketeer.broker.features.transaction.check_back import CheckRules
+from rocketeer.broker.features.transaction.feature import transaction_feature
+from rocketeer.broker.lifecycle import Life, Parts
 from rocketeer.broker.locks import QueueLocks
 from rocketeer.broker.message_path import MessagePath
-from rocketeer.broker.sent_back import SentBack
 from rocketeer.broker.services import Services
+from rocketeer.broker.state import Ground
 from rocketeer.broker.tables import TableKeeper
-from rocketeer.broker.timing.admission import TimerRules
-from rocketeer.broker.timing.recall import RecallRules
 from rocketeer.broker.watchdog import CHECK_S, LoopWatchdog
 from rocketeer.broker.writer import Writer
 from rocketeer.clock import Clock

@@ -7,14 +7,14 @@ from rocketeer.broker.fast_path import FastPath
 from rocketeer.broker.feature import Feature, Periodic
 from rocketeer.broker.features.offset_moved import OffsetMovedEvents
 from rocketeer.broker.features.reply import Replies, reply_feature
-from rocketeer.broker.ground import Ground
 from rocketeer.broker.handlers.pull import PullHandler
 from rocketeer.broker.handlers.query import QueryHandler
 from rocketeer.broker.handlers.send import SendHandler
-from rocketeer.broker.holds import HeldPulls
+from rocketeer.broker.held_pulls import HeldPulls
 from rocketeer.broker.plain_properties import PlainParser
 from rocketeer.broker.pull import PullService
 from rocketeer.broker.send import SendRules, SendService
+from rocketeer.broker.state import Ground
 from rocketeer.broker.writer import Writer
 from rocketeer.config import BrokerConfig, StoreConfig
 from rocketeer.model.topic import Perm

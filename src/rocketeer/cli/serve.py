@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Protocol
 
-from rocketeer.store.threads import answer_first
+from rocketeer.store.scheduling import answer_first
 
 # Thousands of tuples live for a few milliseconds each: looking for cycles among them often finds nothing.
 GC_THRESHOLDS = (50_000, 20, 20)

@@ -16,7 +16,6 @@ from rocketeer.store.commit_log import CommitLog
 from rocketeer.store.disk import UNKNOWN_PERCENT, used_percent
 from rocketeer.store.dispatch import Dispatch
 from rocketeer.store.file_cache import delete_paths
-from rocketeer.store.keeping import Keeping
 from rocketeer.store.retention import (
     RetentionPlan,
     RetentionRules,
@@ -24,6 +23,7 @@ from rocketeer.store.retention import (
     follow_log,
     nears_its_end,
 )
+from rocketeer.store.retention_guard import Keeping
 from rocketeer.store.worker import Worker
 
 log = logging.getLogger(__name__)

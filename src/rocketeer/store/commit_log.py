@@ -16,8 +16,8 @@ from rocketeer.errors import StoreError, StoreRefused
 from rocketeer.record.layout import BLANK, BLANK_MAGIC, MAGIC
 from rocketeer.store.file_cache import files_share
 from rocketeer.store.kernel import sync_folder
-from rocketeer.store.preparing import AHEAD_BYTES, Preparer
 from rocketeer.store.segment import NAME_DIGITS, Segment, no_room
+from rocketeer.store.segment_preparer import AHEAD_BYTES, Preparer
 
 log = logging.getLogger(__name__)
 

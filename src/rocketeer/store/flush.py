@@ -13,8 +13,8 @@ from threading import Event, Thread
 
 from rocketeer.clock import Clock
 from rocketeer.store.commit_log import CommitLog
+from rocketeer.store.scheduling import stand_back
 from rocketeer.store.segment import Segment
-from rocketeer.store.threads import stand_back
 
 log = logging.getLogger(__name__)
 

@@ -19,15 +19,15 @@ from rocketeer.store.extended_queue import QueueExtension
 from rocketeer.store.flush import Flusher
 from rocketeer.store.get import Fetched, GetStatus, Reader
 from rocketeer.store.index import Index
-from rocketeer.store.keeping import Keeping, Need, Roll
 from rocketeer.store.kernel import sync_folder
 from rocketeer.store.lock import StoreLock
 from rocketeer.store.log_scan import LogScan
 from rocketeer.store.lookup import Found, Lookup
+from rocketeer.store.quarantine import SetAside
 from rocketeer.store.queue_table import QueueTable
 from rocketeer.store.recovery import Recovery, RecoveryReport
 from rocketeer.store.replica import Replica
-from rocketeer.store.setting_aside import SetAside
+from rocketeer.store.retention_guard import Keeping, Need, Roll
 from rocketeer.store.worker import Worker
 
 __all__ = [

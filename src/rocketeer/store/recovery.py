@@ -21,7 +21,7 @@ from rocketeer.store.dispatch import Dispatch
 from rocketeer.store.file_cache import delete_paths
 from rocketeer.store.index import Index
 from rocketeer.store.log_scan import LogScan
-from rocketeer.store.setting_aside import SetAside, set_aside
+from rocketeer.store.quarantine import SetAside, set_aside
 from rocketeer.store.summary import Summary, last_indexed
 
 log = logging.getLogger(__name__)

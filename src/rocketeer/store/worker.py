@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 
-from rocketeer.store.threads import stand_back
+from rocketeer.store.scheduling import stand_back
 
 log = logging.getLogger(__name__)
 

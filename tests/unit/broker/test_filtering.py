@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rocketeer.broker.filter_data import FilterTable
+from rocketeer.broker.features.filtering.filter_data import FilterTable
 from rocketeer.clock import ManualClock
 from rocketeer.filter.bloom import BloomFilter
 from rocketeer.model.subscription import SQL92, ConsumeFromWhere, ConsumeType, MessageModel, Subscription

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from rocketeer.broker.idempotence import Idempotence, Window
-from rocketeer.broker.idempotence_snapshot import FILE_NAME, Snapshots
+from rocketeer.broker.features.idempotence.resends import Idempotence, Window
+from rocketeer.broker.features.idempotence.snapshot import FILE_NAME, Snapshots
 from rocketeer.broker.writer import Put, Writer
 from rocketeer.clock import ManualClock
 from rocketeer.errors import StoreRefused

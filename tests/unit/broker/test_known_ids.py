@@ -5,8 +5,8 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rocketeer.broker.known_ids import KnownIds
-from rocketeer.broker.sequences import Sequences
+from rocketeer.broker.features.idempotence.known_ids import KnownIds
+from rocketeer.broker.features.idempotence.sequences import Sequences
 from rocketeer.store.snapshot_file import load_snapshot, save_snapshot
 
 # Few hashes, equal in their low bits: chains, wrap-around and repeats all the time.

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from rocketeer.broker.feature import Feature
-from rocketeer.broker.features.delay import delay_feature
-from rocketeer.broker.features.timer import timer_feature
-from rocketeer.broker.replaying import replay_log
-from rocketeer.broker.timing.admission import TimerRules
-from rocketeer.broker.timing.recall import RecallRules
+from rocketeer.broker.features.delay.feature import delay_feature
+from rocketeer.broker.features.timer.admission import TimerRules
+from rocketeer.broker.features.timer.feature import timer_feature
+from rocketeer.broker.features.timer.recall import RecallRules
+from rocketeer.broker.replay import replay_log
 from rocketeer.broker.topics import TopicTable
 from rocketeer.broker.writer import Put, Writer
 from rocketeer.clock import ManualClock

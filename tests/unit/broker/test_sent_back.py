@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rocketeer.broker.sent_back import KEEP_MS
+from rocketeer.broker.features.retry.sent_back import KEEP_MS
 from rocketeer.clock import ManualClock
 from rocketeer.errors import StoreError
 from rocketeer.protocol.codes import RequestCode
@@ -163,7 +163,7 @@ async def test_a_table_that_cannot_be_understood_stops_the_start(tmp_path: Path)
 
 
 async def test_the_oldest_is_forgotten_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rocketeer.broker.sent_back.COUNT_MAX", 2)
+    monkeypatch.setattr("rocketeer.broker.features.retry.sent_back.COUNT_MAX", 2)
     async with running(tmp_path, ManualClock()) as broker:
         messages = [await first(broker, b"%d" % number) for number in range(3)]
         for message in (*messages, *reversed(messages)):

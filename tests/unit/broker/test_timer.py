@@ -252,7 +252,7 @@ def _flip(path: Path) -> None:
 
 
 def _of_a_longer_log(path: Path) -> None:
-    from rocketeer.broker.timing.snapshot import write_snapshot
+    from rocketeer.broker.features.timer.snapshot import write_snapshot
 
     write_snapshot(path, 1 << 40, [])
 

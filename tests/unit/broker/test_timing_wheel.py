@@ -7,7 +7,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from rocketeer.broker.timing.wheel import MOVE_SLICE, ROW, SHIFTS, Timer, Wheel
+from rocketeer.broker.features.timer.wheel import MOVE_SLICE, ROW, SHIFTS, Timer, Wheel
 
 NOW = 1_700_000_000_000
 DAY_MS = 86_400_000

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from rocketeer.broker.features.transaction_table import HalfTable
+from rocketeer.broker.features.transaction.half_table import HalfTable
 from rocketeer.errors import BadBody
 from support.transactions import ENDED, Rig, ok
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from rocketeer.broker.holds import HeldPulls
+from rocketeer.broker.held_pulls import HeldPulls
 from rocketeer.broker.offsets import ConsumerOffsets
 from rocketeer.broker.pull import FLAG_COMMIT_OFFSET, FLAG_SUSPEND, PreparedPull, Pulled, PullService
 from rocketeer.clock import Clock

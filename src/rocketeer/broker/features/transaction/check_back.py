@@ -15,8 +15,8 @@ from enum import Enum, auto
 from typing import Final
 
 from rocketeer.broker.clients import ClientTable
-from rocketeer.broker.features import transaction_forms as forms
-from rocketeer.broker.features.transaction_ledger import Ledger
+from rocketeer.broker.features.transaction import messages as forms
+from rocketeer.broker.features.transaction.ledger import Ledger
 from rocketeer.broker.topics import TopicTable
 from rocketeer.clock import Clock
 from rocketeer.model.property_names import PGROUP, TRAN_PREPARED_QUEUE_OFFSET, TRANSACTION_CHECK_TIMES

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from rocketeer.broker.known_ids import KnownIds
-from rocketeer.broker.producer_marks import Mark, counts, read_mark, read_sent
-from rocketeer.broker.sequences import Key, Sequences
+from rocketeer.broker.features.idempotence.known_ids import KnownIds
+from rocketeer.broker.features.idempotence.producer_marks import Mark, counts, read_mark, read_sent
+from rocketeer.broker.features.idempotence.sequences import Key, Sequences
 from rocketeer.clock import Clock
 from rocketeer.errors import RequestRefused
 from rocketeer.model.topic import TIMER_TOPIC

@@ -12,8 +12,8 @@ import pytest
 
 from rocketeer.store import preparing, touching
 from rocketeer.store.kernel import address_of
+from rocketeer.store.page_prefault import Toucher
 from rocketeer.store.segment import Segment
-from rocketeer.store.touching import Toucher
 from support.stores import bodies, message, open_store
 
 WAIT_S = 60

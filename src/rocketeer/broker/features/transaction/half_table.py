@@ -11,7 +11,7 @@ import logging
 from collections.abc import Iterator
 from typing import Final, Protocol
 
-from rocketeer.broker.features.transaction_forms import QUEUE_ID, identity, settled_offsets
+from rocketeer.broker.features.transaction.messages import QUEUE_ID, identity, settled_offsets
 from rocketeer.broker.offsets import ConsumerOffsets
 from rocketeer.errors import BadBody
 from rocketeer.model.topic import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC

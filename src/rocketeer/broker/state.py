@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Callable
 
 from rocketeer.broker.clients import ClientTable
-from rocketeer.broker.features.filtering import Filtering
-from rocketeer.broker.filter_data import FilterTable
+from rocketeer.broker.features.filtering.feature import Filtering
+from rocketeer.broker.features.filtering.filter_data import FilterTable
 from rocketeer.broker.groups import GroupTable
 from rocketeer.broker.handlers.clients import ClientService
 from rocketeer.broker.offsets import ConsumerOffsets

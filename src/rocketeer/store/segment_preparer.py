@@ -13,9 +13,9 @@ from threading import Event, Lock, Thread
 
 from rocketeer.errors import StoreRefused
 from rocketeer.store.kernel import physical_memory_bytes
+from rocketeer.store.page_prefault import Toucher
+from rocketeer.store.scheduling import stand_back
 from rocketeer.store.segment import Segment
-from rocketeer.store.threads import stand_back
-from rocketeer.store.touching import Toucher
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from rocketeer.store import threads
-from rocketeer.store.threads import answer_first, stand_back
+from rocketeer.store.scheduling import answer_first, stand_back
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or not threads._SETATTR, reason="only where the kernel is asked"

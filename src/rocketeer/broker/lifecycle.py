@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from rocketeer.broker.feature import Feature
-from rocketeer.broker.ground import Ground
-from rocketeer.broker.holds import HeldPulls
-from rocketeer.broker.replaying import replay_log
+from rocketeer.broker.held_pulls import HeldPulls
+from rocketeer.broker.replay import replay_log
 from rocketeer.broker.services import Services
+from rocketeer.broker.state import Ground
 from rocketeer.broker.tables import TableKeeper
 from rocketeer.broker.watchdog import LoopWatchdog
 from rocketeer.model.topic import TopicConfig

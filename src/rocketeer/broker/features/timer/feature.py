@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Final
 
 from rocketeer.broker.feature import Feature, Periodic, Replay, Rest
-from rocketeer.broker.timing.admission import CLAIMS, TimerAdmission, TimerRules
-from rocketeer.broker.timing.delivery import TimerDelivery, TimerLog
-from rocketeer.broker.timing.recall import Recall, RecallRules
-from rocketeer.broker.timing.restoring import Restoring
-from rocketeer.broker.timing.snapshot import read_snapshot, write_snapshot
-from rocketeer.broker.timing.wheel import Wheel
+from rocketeer.broker.features.timer.admission import CLAIMS, TimerAdmission, TimerRules
+from rocketeer.broker.features.timer.delivery import TimerDelivery, TimerLog
+from rocketeer.broker.features.timer.recall import Recall, RecallRules
+from rocketeer.broker.features.timer.restore import Restoring
+from rocketeer.broker.features.timer.snapshot import read_snapshot, write_snapshot
+from rocketeer.broker.features.timer.wheel import Wheel
 from rocketeer.broker.topics import TopicTable
 from rocketeer.broker.writer import Writer
 from rocketeer.clock import Clock

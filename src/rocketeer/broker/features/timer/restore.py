@@ -5,8 +5,8 @@ from zlib import crc32
 
 import numpy as np
 
-from rocketeer.broker.timing.snapshot import NOTHING, Snapshot
-from rocketeer.broker.timing.wheel import ROW, Rows, Timer
+from rocketeer.broker.features.timer.snapshot import NOTHING, Snapshot
+from rocketeer.broker.features.timer.wheel import ROW, Rows, Timer
 from rocketeer.model.topic import TIMER_TOPIC
 from rocketeer.record.entry import DispatchEntry
 from rocketeer.record.timers import ended_by

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Protocol
 
 from rocketeer.broker.feature import Feature, Replay
+from rocketeer.broker.features.retry.sent_back import SentBack
 from rocketeer.broker.groups import GroupTable
-from rocketeer.broker.sent_back import SentBack
 from rocketeer.broker.topics import TopicTable
 from rocketeer.broker.writer import Put, Writer
 from rocketeer.errors import RequestRefused

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Final, Protocol
 
-from rocketeer.broker.features import transaction_forms as forms
-from rocketeer.broker.features.transaction_table import HalfTable
+from rocketeer.broker.features.transaction import messages as forms
+from rocketeer.broker.features.transaction.half_table import HalfTable
 from rocketeer.broker.topics import TopicTable
 from rocketeer.broker.writer import Done, Put, Writer
 from rocketeer.clock import Clock

@@ -10,10 +10,10 @@ import logging
 from collections.abc import Callable
 from typing import Protocol
 
-from rocketeer.broker.delay_offsets import DelayOffsets
-from rocketeer.broker.delay_recovery import DelayRecovery
 from rocketeer.broker.feature import Feature, Periodic, Replay, Rest
-from rocketeer.broker.features.delay_roll import DelayRoll
+from rocketeer.broker.features.delay.offsets import DelayOffsets
+from rocketeer.broker.features.delay.recovery import DelayRecovery
+from rocketeer.broker.features.delay.roll import DelayRoll
 from rocketeer.broker.writer import Put, Writer
 from rocketeer.clock import Clock
 from rocketeer.errors import RequestRefused

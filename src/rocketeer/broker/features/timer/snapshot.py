@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from isal import isal_zlib
 
-from rocketeer.broker.timing.wheel import ENTRY, ROW, Rows
+from rocketeer.broker.features.timer.wheel import ENTRY, ROW, Rows
 
 log = logging.getLogger(__name__)
 

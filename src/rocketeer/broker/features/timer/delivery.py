@@ -7,8 +7,8 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
-from rocketeer.broker.timing.restoring import key_hash, timer_of
-from rocketeer.broker.timing.wheel import Timer, Wheel
+from rocketeer.broker.features.timer.restore import key_hash, timer_of
+from rocketeer.broker.features.timer.wheel import Timer, Wheel
 from rocketeer.broker.writer import Done, Put, Writer
 from rocketeer.clock import Clock
 from rocketeer.model.topic import TIMER_TOPIC

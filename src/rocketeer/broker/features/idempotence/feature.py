@@ -6,8 +6,8 @@
 from typing import Final
 
 from rocketeer.broker.feature import Feature, Periodic, Replay
-from rocketeer.broker.idempotence import Idempotence
-from rocketeer.broker.idempotence_snapshot import Snapshots
+from rocketeer.broker.features.idempotence.resends import Idempotence
+from rocketeer.broker.features.idempotence.snapshot import Snapshots
 from rocketeer.model.property_names import PRODUCER_ID
 from rocketeer.protocol.codes import RequestCode
 from rocketeer.protocol.command import Command, reply

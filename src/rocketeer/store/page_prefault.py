@@ -18,7 +18,7 @@ _ORDER = struct.Struct("=qqq")  # descriptor, start, end
 _start: Callable[[int], None] | None = None
 
 if not TYPE_CHECKING and COMPILED and hasattr(os, "SCHED_IDLE"):
-    from rocketeer.store._touch import start as _start
+    from rocketeer.store._page_prefault import start as _start
 
 
 class Toucher:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from rocketeer.broker.feature import Feature
-from rocketeer.broker.filter_data import FilterData, FilterTable
+from rocketeer.broker.features.filtering.filter_data import FilterData, FilterTable
 from rocketeer.errors import RequestRefused
 from rocketeer.filter.records import RecordFilter, properties_of, record_filter
 from rocketeer.filter.sql import BadSqlExpression, SqlFilter, sql_filter

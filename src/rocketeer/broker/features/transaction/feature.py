@@ -12,10 +12,10 @@ from typing import Final, Protocol
 
 from rocketeer.broker.clients import ClientTable
 from rocketeer.broker.feature import Feature, Periodic, Replay
-from rocketeer.broker.features import transaction_forms as forms
-from rocketeer.broker.features.transaction_check import CheckRules, Checks
-from rocketeer.broker.features.transaction_ledger import Ledger
-from rocketeer.broker.features.transaction_table import HalfLog, HalfTable
+from rocketeer.broker.features.transaction import messages as forms
+from rocketeer.broker.features.transaction.check_back import CheckRules, Checks
+from rocketeer.broker.features.transaction.half_table import HalfLog, HalfTable
+from rocketeer.broker.features.transaction.ledger import Ledger
 from rocketeer.broker.offsets import ConsumerOffsets
 from rocketeer.broker.topics import TopicTable
 from rocketeer.broker.writer import Put, Writer

@@ -5,9 +5,9 @@ The note of it is a record of the log, so it outlives a crash; the message's own
 
 from dataclasses import dataclass
 
-from rocketeer.broker.timing.delivery import TimerDelivery, TimerLog
-from rocketeer.broker.timing.restoring import key_hash
-from rocketeer.broker.timing.wheel import Timer
+from rocketeer.broker.features.timer.delivery import TimerDelivery, TimerLog
+from rocketeer.broker.features.timer.restore import key_hash
+from rocketeer.broker.features.timer.wheel import Timer
 from rocketeer.broker.topics import TopicTable
 from rocketeer.broker.writer import Put
 from rocketeer.clock import Clock

@@ -18,9 +18,9 @@ from typing import Final, Protocol
 
 import msgspec
 
-from rocketeer.broker.idempotence import Idempotence, Window
-from rocketeer.broker.producer_marks import read_sent
-from rocketeer.broker.sequences import SavedLane
+from rocketeer.broker.features.idempotence.producer_marks import read_sent
+from rocketeer.broker.features.idempotence.resends import Idempotence, Window
+from rocketeer.broker.features.idempotence.sequences import SavedLane
 from rocketeer.clock import Clock
 from rocketeer.record.entry import DispatchEntry
 from rocketeer.record.layout import StoredMessage

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Iterator
 from typing import Final, Protocol
 
-from rocketeer.broker.delay_offsets import DelayOffsets
+from rocketeer.broker.features.delay.offsets import DelayOffsets
 from rocketeer.model.topic import SCHEDULE_TOPIC
 from rocketeer.record.delay_levels import DelayLevels
 from rocketeer.record.entry import DispatchEntry

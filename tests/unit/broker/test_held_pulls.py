@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from rocketeer.broker.holds import HeldPulls
+from rocketeer.broker.held_pulls import HeldPulls
 
 
 class Scheduled:

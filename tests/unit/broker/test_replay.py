@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from rocketeer.broker.feature import Replay
-from rocketeer.broker.replaying import replay_log
+from rocketeer.broker.replay import replay_log
 from rocketeer.record.entry import DispatchEntry
 
 

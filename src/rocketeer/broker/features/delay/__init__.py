@@ -1,0 +1,1 @@
+"""Delayed messages: the 18 levels, each delivered once."""

@@ -1,0 +1,1 @@
+"""Filters on the broker: SQL92 expressions and bloom filters."""

@@ -1,0 +1,1 @@
+"""Idempotent producers: a message that is sent again is stored once."""

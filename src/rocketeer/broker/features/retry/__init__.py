@@ -1,0 +1,1 @@
+"""Messages that consumers send back: retries and dead letters."""

@@ -1,0 +1,1 @@
+"""Transactional messages: halves, their ends, and checks of those nobody ended."""
