@@ -34,7 +34,7 @@ def as_sent(record: StoredMessage) -> PendingMessage:
     )
 
 
-def as_it_is(record: StoredMessage) -> PendingMessage:
+def internal(record: StoredMessage) -> PendingMessage:
     return PendingMessage(
         topic=record.topic,
         queue_id=record.queue_id,
@@ -81,7 +81,7 @@ class Replayed:
         elif record.topic == TRANS_OP_HALF_TOPIC:
             self.end(self.halves[int(record.body)], ROLLBACK)
         else:
-            assert self.rig.put(as_it_is(record), as_it_is=True).stored
+            assert self.rig.put(internal(record), internal=True).stored
 
     def end(self, half: StoredMessage, verdict: int) -> None:
         header = {

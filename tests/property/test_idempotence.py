@@ -46,7 +46,7 @@ class Producers(RuleBasedStateMachine):
             self._store, rewrites=(), durability=(), clock=self._clock, message_bytes_max=1 << 20,
             resends=(self._table.examine,),
         )  # fmt: skip
-        self._lanes: dict[tuple[str, int], list[int]] = {}
+        self._sequences: dict[tuple[str, int], list[int]] = {}
         self._ids: list[tuple[tuple[str, str], int]] = []
         self._stored = 0
 
@@ -56,7 +56,7 @@ class Producers(RuleBasedStateMachine):
 
     def _load(self) -> Snapshots:
         path = self._path / "config" / FILE_NAME
-        window = Window(ids=IDS, sequences=NUMBERS)
+        window = Window(ids=IDS, numbers=NUMBERS)
         snapshots = Snapshots(window, self._store, self._clock, path=path, segment_bytes=SEGMENT_BYTES)
         replay_log(self._store, [Replay(snapshots.load, snapshots.see)])
         return snapshots
@@ -65,7 +65,7 @@ class Producers(RuleBasedStateMachine):
 
     @rule(producer=PRODUCERS, queue_id=QUEUES, back=st.integers(-2, 6))
     def send_a_number(self, producer: str, queue_id: int, back: int) -> None:
-        sent = len(self._lanes.get((producer, queue_id), ())) - back
+        sent = len(self._sequences.get((producer, queue_id), ())) - back
         if sent >= 0:
             self._put(queue_id, [(producer, sent)])
 
@@ -75,7 +75,7 @@ class Producers(RuleBasedStateMachine):
 
     @rule(producer=PRODUCERS, queue_id=QUEUES, back=st.integers(-1, 5), count=st.integers(1, 6))
     def send_a_batch_of_numbers(self, producer: str, queue_id: int, back: int, count: int) -> None:
-        first = max(len(self._lanes.get((producer, queue_id), ())) - back, 0)
+        first = max(len(self._sequences.get((producer, queue_id), ())) - back, 0)
         self._put(queue_id, [(producer, first + step) for step in range(count)])
 
     @rule(queue_id=QUEUES, names=st.lists(st.tuples(PRODUCERS, st.integers(0, 9)), min_size=1, max_size=4))
@@ -103,7 +103,7 @@ class Producers(RuleBasedStateMachine):
     def a_start_now_would_know_the_same(self) -> None:
         again = self._load().table
         again_ids, ids = Counted(again), Counted(self._table)
-        assert again.lanes.dump() == self._table.lanes.dump()
+        assert again.sequences.dump() == self._table.sequences.dump()
         assert again_ids == ids
 
     def _put(self, queue_id: int, marks: list[Mark]) -> None:
@@ -141,32 +141,34 @@ class Producers(RuleBasedStateMachine):
             if isinstance(name, str):
                 places.append(dict(self._ids[-IDS:]).get((producer, name)))
                 continue
-            lane = self._lanes.get((producer, queue_id), [])
-            expected = len(lane) + new_numbers.get(producer, 0)
+            sent_before = self._sequences.get((producer, queue_id), [])
+            expected = len(sent_before) + new_numbers.get(producer, 0)
             if name > expected:
                 return ResponseCode.SEQUENCE_GAP
             if name == expected:
                 new_numbers[producer] = new_numbers.get(producer, 0) + 1
                 places.append(None)
-            elif name < len(lane) - NUMBERS:
+            elif name < len(sent_before) - NUMBERS:
                 return ResponseCode.SEQUENCE_TOO_OLD
             else:
-                places.append(lane[name])
+                places.append(sent_before[name])
         return places
 
     def _places(self) -> set[int]:
-        return {place for lane in self._lanes.values() for place in lane} | {place for _, place in self._ids}
+        return {place for sent_before in self._sequences.values() for place in sent_before} | {
+            place for _, place in self._ids
+        }
 
     def _note(self, mark: Mark, queue_id: int, log_offset: int) -> None:
         producer, name = mark
         if isinstance(name, int):
-            self._lanes.setdefault((producer, queue_id), []).append(log_offset)
+            self._sequences.setdefault((producer, queue_id), []).append(log_offset)
         else:
             self._ids.append(((producer, name), log_offset))
 
     def _append(self, properties: bytes) -> None:
         message = PendingMessage("T", 0, 0, 0, 1, BORN_HOST, b"x", properties)
-        self._writer.put(message, lambda put: None, as_it_is=True)
+        self._writer.put(message, lambda put: None, internal=True)
 
 
 class Counted:

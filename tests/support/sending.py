@@ -93,7 +93,7 @@ class Sending:
             reply_ext=sends.ext,
             clock=clock,
             broker_writable=True,
-            soon=self.soon.append,
+            after_reads=self.soon.append,
         )
         self.peer = Peer()
 

@@ -149,9 +149,9 @@ class Rig:
     def leave(self, peer: Peer, group: str = GROUP) -> None:
         self.clients.unregister_producer(group, cast(Connection, peer))
 
-    def put(self, message: PendingMessage, *, as_it_is: bool = False) -> Put:
+    def put(self, message: PendingMessage, *, internal: bool = False) -> Put:
         outcome: list[Put] = []
-        self.writer.put(message, outcome.append, as_it_is=as_it_is)
+        self.writer.put(message, outcome.append, internal=internal)
         return outcome[0]
 
     def prepare(self, body: bytes = b"half", key: str = "K", **properties: str) -> DispatchEntry:

@@ -1,6 +1,6 @@
 """The composition root: the only file that knows every part of the broker, and the order they stand in.
 
-ground (store, tables, clients) -> features, in the order they apply in -> the path of messages -> what runs
+state (store, tables, clients) -> features, in the order they apply in -> the path of messages -> what runs
 """
 
 from collections.abc import Awaitable, Callable
@@ -22,11 +22,11 @@ from rocketeer.broker.features.timer.feature import timer_feature
 from rocketeer.broker.features.timer.recall import RecallRules
 from rocketeer.broker.features.transaction.check_back import CheckRules
 from rocketeer.broker.features.transaction.feature import transaction_feature
-from rocketeer.broker.lifecycle import Life, Parts
+from rocketeer.broker.lifecycle import Components, Lifecycle
 from rocketeer.broker.locks import QueueLocks
 from rocketeer.broker.message_path import MessagePath
 from rocketeer.broker.services import Services
-from rocketeer.broker.state import Ground
+from rocketeer.broker.state import BrokerState
 from rocketeer.broker.tables import TableKeeper
 from rocketeer.broker.watchdog import CHECK_S, LoopWatchdog
 from rocketeer.broker.writer import Writer
@@ -47,27 +47,27 @@ class Broker:
         self._store_config = store
         self._server_config = server
         self._clock = clock
-        self._life: Life | None = None
+        self._lifecycle: Lifecycle | None = None
 
     async def start(self) -> None:
         """Raises PortInUse, StoreLocked, StoreError ... and leaves nothing behind."""
-        life = Life(_assemble(self._broker, self._store_config, self._server_config, self._clock))
-        await life.start()
-        self._life = life
+        lifecycle = Lifecycle(_assemble(self._broker, self._store_config, self._server_config, self._clock))
+        await lifecycle.start()
+        self._lifecycle = lifecycle
 
     async def stop(self) -> None:
-        if self._life is not None:
-            await self._life.stop()
-            self._life = None
+        if self._lifecycle is not None:
+            await self._lifecycle.stop()
+            self._lifecycle = None
 
 
-def _assemble(broker: BrokerConfig, store: StoreConfig, server: ServerConfig, clock: Clock) -> Parts:
-    ground = Ground(broker, store, server, clock)
+def _assemble(broker: BrokerConfig, store: StoreConfig, server: ServerConfig, clock: Clock) -> Components:
+    state = BrokerState(broker, store, server, clock)
     features = _features(
-        ground, broker, store, writer=lambda: path.writer, persist=lambda: tables.save_changed()
+        state, broker, store, writer=lambda: path.writer, persist=lambda: tables.save_changed()
     )
     if store.flush_mode is FlushMode.SYNC_FLUSH:
-        features.append(disk_durability(ground.store))
+        features.append(disk_durability(state.store))
     flow = FlowControl(
         WaitLimits(
             send_ms=broker.send_wait_ms_max,
@@ -80,15 +80,15 @@ def _assemble(broker: BrokerConfig, store: StoreConfig, server: ServerConfig, cl
     )
     if broker.fast_failure_enable:
         features.append(flow_feature(flow))
-    path = MessagePath(ground, broker, store, features)
+    path = MessagePath(state, broker, store, features)
     features.extend(path.features)
 
     router = Router(_all_handlers(features), [guard for feature in features for guard in feature.guards])
-    fast_path = path.fast(router, lambda callback: remoting.soon(callback))
+    fast_path = path.fast(router, lambda callback: remoting.after_reads(callback))
 
     def closed(connection: Connection) -> None:
         path.holds.forget(connection)
-        ground.client_service.connection_closed(connection)
+        state.client_service.connection_closed(connection)
 
     remoting = RemotingServer(
         fast_path.process,
@@ -100,11 +100,11 @@ def _assemble(broker: BrokerConfig, store: StoreConfig, server: ServerConfig, cl
     tables = TableKeeper(
         store.store_path / "config", [table for feature in features for table in feature.state]
     )
-    ground.store.needs.extend(need for feature in features for need in feature.needs)
-    ground.store.rolls.extend(roll for feature in features for roll in feature.rolls)
+    state.store.needs.extend(need for feature in features for need in feature.needs)
+    state.store.rolls.extend(roll for feature in features for roll in feature.rolls)
     watchdog = LoopWatchdog(storing_stalled=flow.storing_stalled)
-    return Parts(
-        ground=ground,
+    return Components(
+        state=state,
         features=features,
         holds=path.holds,
         server=remoting,
@@ -114,7 +114,7 @@ def _assemble(broker: BrokerConfig, store: StoreConfig, server: ServerConfig, cl
         watchdog=watchdog,
         services=Services(
             [
-                Periodic("store", STORE_TICK_S, ground.store.tick, Rest(ground.store.is_idle, STORE_REST_S)),
+                Periodic("store", STORE_TICK_S, state.store.tick, Rest(state.store.is_idle, STORE_REST_S)),
                 Periodic("tables", broker.flush_consumer_offset_ms / 1000, tables.save_changed),
                 Periodic("watchdog", CHECK_S, watchdog.beat),
                 *(service for feature in features for service in feature.services),
@@ -124,7 +124,7 @@ def _assemble(broker: BrokerConfig, store: StoreConfig, server: ServerConfig, cl
 
 
 def _features(
-    ground: Ground,
+    state: BrokerState,
     broker: BrokerConfig,
     store: StoreConfig,
     *,
@@ -133,34 +133,34 @@ def _features(
 ) -> list[Feature]:
     """In the order their guards, resends and rewrites apply in."""
     send_back = SendBack(
-        topics=ground.topics,
-        groups=ground.groups,
-        store=ground.store,
+        topics=state.topics,
+        groups=state.groups,
+        store=state.store,
         writer=writer,
-        sent=SentBack(ground.store, ground.offsets, ground.clock),
+        sent=SentBack(state.store, state.offsets, state.clock),
         broker_ip=broker.host,
         broker_perm=broker.permission,
     )
-    ground.offsets.on_back.append(send_back.sent.set_back)
+    state.offsets.on_back.append(send_back.sent.set_back)
     return [
         *management_features(
-            clients=ground.client_service,
-            topics=ground.topics,
-            groups=ground.groups,
-            offsets=ground.offsets,
+            clients=state.client_service,
+            topics=state.topics,
+            groups=state.groups,
+            offsets=state.offsets,
             locks=QueueLocks(),
-            store=ground.store,
-            clock=ground.clock,
+            store=state.store,
+            clock=state.clock,
             role=store.broker_role,
-            announce=ground.registration.announce,
+            announce=state.registration.announce,
             persist=persist,
         ),
         members_feature(
             MemberCalls(
-                ground.clients,
-                topics=ground.topics,
-                offsets=ground.offsets,
-                store=ground.store,
+                state.clients,
+                topics=state.topics,
+                offsets=state.offsets,
+                store=state.store,
                 broker_name=broker.broker_name,
             )
         ),
@@ -168,31 +168,31 @@ def _features(
             Snapshots(
                 Window(
                     ids=broker.idempotent_ids_max,
-                    sequences=broker.idempotent_window,
+                    numbers=broker.idempotent_window,
                     idle_ms=broker.idempotent_idle_hours * 3_600_000,
                 ),
-                ground.store,
-                ground.clock,
+                state.store,
+                state.clock,
                 path=store.store_path / "config" / FILE_NAME,
                 segment_bytes=store.segment_bytes,
             ),
             follows=store.broker_role is BrokerRole.SLAVE,
         ),
         retry_feature(send_back),
-        filtering_feature(ground.filtering),
+        filtering_feature(state.filtering),
         transaction_feature(
-            store=ground.store,
-            clients=ground.clients,
-            topics=ground.topics,
-            offsets=ground.offsets,
+            store=state.store,
+            clients=state.clients,
+            topics=state.topics,
+            offsets=state.offsets,
             writer=writer,
-            clock=ground.clock,
+            clock=state.clock,
             rules=CheckRules(
                 timeout_ms=broker.transaction_timeout_ms,
                 times_max=broker.transaction_checks_max,
                 interval_ms=broker.transaction_check_interval_ms,
             ),
-            store_host=ground.store_host,
+            store_host=state.store_host,
             broker_ip=broker.host,
             rejected=broker.reject_transactions,
             persist=persist,
@@ -202,13 +202,13 @@ def _features(
             RecallRules(broker.recall_enable, broker.broker_name, broker.region_id),
             folder=store.store_path / "timer",
             flush_ms=store.timer_flush_ms,
-            store=ground.store,
-            topics=ground.topics,
+            store=state.store,
+            topics=state.topics,
             writer=writer,
-            clock=ground.clock,
+            clock=state.clock,
         ),
-        delay_feature(DelayLevels.parse(store.delay_levels), ground.clock, ground.store, writer),
-        ground.registration.feature(),
+        delay_feature(DelayLevels.parse(store.delay_levels), state.clock, state.store, writer),
+        state.registration.feature(),
     ]
 
 

@@ -108,11 +108,11 @@ class FastPath:
         reply_ext: Mapping[str, str],
         clock: Clock,
         broker_writable: bool,
-        soon: Callable[[Callable[[], None]], object],
+        after_reads: Callable[[Callable[[], None]], object],
     ) -> None:
-        """`soon` has something run when the sockets that are ready now have been read."""
+        """`after_reads` has something run when the sockets that are ready now have been read."""
         self._router = router
-        self._soon = soon
+        self._after_reads = after_reads
         self._topics = topics
         self._store = store
         msg_id = store_host.hex().upper().encode() + b"%016X"
@@ -140,7 +140,7 @@ class FastPath:
                 pieces=self._templates[_SUCCESS].pieces,
             )
         if self._runs is not None:
-            self._runs.on_open = lambda: self._soon(self._end_turn)
+            self._runs.on_open = lambda: self._after_reads(self._end_turn)
             self._runs.on_full = self._store_turn
             self._runs.enabled = True
         self.take = None if self._runs is None else self._runs.take

@@ -1,4 +1,4 @@
-"""One life of a broker: the order in which its parts start, and in which they stop."""
+"""From start to stop: the order in which a broker's components start, and in which they stop."""
 
 import asyncio
 import logging
@@ -9,7 +9,7 @@ from rocketeer.broker.feature import Feature
 from rocketeer.broker.held_pulls import HeldPulls
 from rocketeer.broker.replay import replay_log
 from rocketeer.broker.services import Services
-from rocketeer.broker.state import Ground
+from rocketeer.broker.state import BrokerState
 from rocketeer.broker.tables import TableKeeper
 from rocketeer.broker.watchdog import LoopWatchdog
 from rocketeer.model.topic import TopicConfig
@@ -22,10 +22,10 @@ STOP_FLUSH_S = 30.0
 
 
 @dataclass(frozen=True)
-class Parts:
+class Components:
     """What `assemble.py` has put together."""
 
-    ground: Ground
+    state: BrokerState
     features: Sequence[Feature]
     holds: HeldPulls
     server: RemotingServer
@@ -36,55 +36,55 @@ class Parts:
     services: Services
 
 
-class Life:
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
-        self._store = parts.ground.store
+class Lifecycle:
+    def __init__(self, components: Components) -> None:
+        self._components = components
+        self._store = components.state.store
         self._saving: asyncio.Future[None] | None = None
         self._unsaved = False
 
     async def start(self) -> None:
         """Open the store, learn from it what the tables do not know yet, listen, register; or leave nothing."""
-        parts, store = self._parts, self._store
+        components, store = self._components, self._store
         undo: list[Callable[[], None]] = []
         try:
             report = await asyncio.to_thread(store.open)
             undo.append(store.close)
-            parts.tables.load()
-            if store.extension is not None and parts.ground.filter_bits is not None:
+            components.tables.load()
+            if store.extension is not None and components.state.filter_bits is not None:
                 # Not earlier: recovery knows no filters yet, and units without bits rule nothing out.
-                store.extension.filter_bits = parts.ground.filter_bits
+                store.extension.filter_bits = components.state.filter_bits
             self._restore_topics(report)
-            replays = [replay for feature in parts.features for replay in feature.replays]
+            replays = [replay for feature in components.features for replay in feature.replays]
             await asyncio.to_thread(replay_log, store, replays)
-            # Only now: what was stored before this life came through the replays.
-            store.dispatchers.extend(each for feature in parts.features for each in feature.dispatchers)
-            await parts.server.start(parts.host, parts.ports)
+            # Only now: what was stored before this start came through the replays.
+            store.dispatchers.extend(each for feature in components.features for each in feature.dispatchers)
+            await components.server.start(components.host, components.ports)
         except BaseException:
             for step in reversed(undo):
                 step()
             raise
-        parts.ground.topics.on_change.append(lambda change: self._save_soon())
-        parts.watchdog.start()
-        parts.services.start()
-        await parts.ground.registration.start()
+        components.state.topics.on_change.append(lambda change: self._save_soon())
+        components.watchdog.start()
+        components.services.start()
+        await components.state.registration.start()
 
     async def stop(self) -> None:
         """Say goodbye first, so that nobody is sent here any more; then finish, then close."""
-        parts = self._parts
+        components = self._components
         try:
-            await parts.ground.registration.stop()
-            parts.holds.wake_all()
-            await parts.server.stop()
-            await parts.services.stop()
-            parts.watchdog.stop()
+            await components.state.registration.stop()
+            components.holds.wake_all()
+            await components.server.stop()
+            await components.services.stop()
+            components.watchdog.stop()
             await self._log_durable()
-            await parts.tables.save_all()
-            for close in (close for feature in parts.features for close in feature.closers):
+            await components.tables.save_all()
+            for close in (close for feature in components.features for close in feature.closers):
                 await asyncio.to_thread(close)
         finally:  # whatever failed before: the log must reach the disk
             self._store.close()
-            parts.ground.remoting.close()
+            components.state.remoting.close()
 
     async def _log_durable(self) -> None:
         """What tables say must be true of the log on disk."""
@@ -103,13 +103,13 @@ class Life:
     async def _save_changes(self) -> None:
         while self._unsaved:
             self._unsaved = False
-            await self._parts.tables.save_changed()
+            await self._components.tables.save_changed()
 
     def _restore_topics(self, report: RecoveryReport) -> None:
         """After a crash a topic may have messages, but its configuration may not have reached the disk."""
         if not report.after_crash:
             return
-        topics = self._parts.ground.topics
+        topics = self._components.state.topics
         queues: dict[str, int] = {}
         for topic, queue_id in self._store.queues():
             queues[topic] = max(queues.get(topic, 0), queue_id + 1)

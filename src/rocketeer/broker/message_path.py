@@ -1,4 +1,4 @@
-"""The way messages go, in and out: `assemble.py` makes it from the ground and from what the features add."""
+"""The way messages go, in and out: `assemble.py` makes it from the state and from what the features add."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ from rocketeer.broker.held_pulls import HeldPulls
 from rocketeer.broker.plain_properties import PlainParser
 from rocketeer.broker.pull import PullService
 from rocketeer.broker.send import SendRules, SendService
-from rocketeer.broker.state import Ground
+from rocketeer.broker.state import BrokerState
 from rocketeer.broker.writer import Writer
 from rocketeer.config import BrokerConfig, StoreConfig
 from rocketeer.model.topic import Perm
@@ -27,14 +27,14 @@ class MessagePath:
     """Sends, pulls and queries; `features` are two more, which need the path itself."""
 
     def __init__(
-        self, ground: Ground, broker: BrokerConfig, store: StoreConfig, features: Sequence[Feature]
+        self, state: BrokerState, broker: BrokerConfig, store: StoreConfig, features: Sequence[Feature]
     ) -> None:
-        clock = ground.clock
-        self._ground = ground
+        clock = state.clock
+        self._state = state
         self._writable = bool(broker.permission & Perm.WRITE)
         self._plain = PlainParser(broker.cluster_name, [name for each in features for name in each.claims])
         self.writer = Writer(
-            ground.store,
+            state.store,
             resends=[examine for feature in features for examine in feature.resends],
             rewrites=[rewrite for feature in features for rewrite in feature.rewrites],
             durability=[durable for feature in features for durable in feature.durability],
@@ -43,45 +43,45 @@ class MessagePath:
         )
         service = SendService(
             SendRules(broker.cluster_name, broker.host, broker.permission, store.message_bytes_max),
-            topics=ground.topics,
-            groups=ground.groups,
+            topics=state.topics,
+            groups=state.groups,
             writer=self.writer,
             plain=self._plain,
         )
         self._sends = SendHandler(
             service,
-            store_host=ground.store_host,
+            store_host=state.store_host,
             region=broker.region_id,
             trace_on=broker.trace_on,
             fields=[field for feature in features for field in feature.reply_fields],
         )
         self.holds = HeldPulls(asyncio.get_running_loop().call_soon)
-        ground.store.listeners.append((self.holds.waiting, self.holds.arrived))
+        state.store.listeners.append((self.holds.waiting, self.holds.arrived))
         events = OffsetMovedEvents(
             writer=lambda: self.writer,
             clock=clock,
             broker_name=broker.broker_name,
-            store_host=ground.store_host,
+            store_host=state.store_host,
         )
         self._pulls = PullHandler(
             PullService(
-                ground.store,
-                topics=ground.topics,
-                groups=ground.groups,
-                clients=ground.clients,
-                filters=ground.filtering,
+                state.store,
+                topics=state.topics,
+                groups=state.groups,
+                clients=state.clients,
+                filters=state.filtering,
                 broker_ip=broker.host,
                 broker_perm=broker.permission,
             ),
             holds=self.holds,
-            offsets=ground.offsets,
+            offsets=state.offsets,
             clock=clock,
             offset_moved=events.record,
             long_polling=broker.long_polling_enable,
             short_polling_ms=broker.short_polling_ms,
             broker_id=broker.broker_id,
         )
-        queries = QueryHandler(ground.store, unique_key_count_max=store.query_count_max)
+        queries = QueryHandler(state.store, unique_key_count_max=store.query_count_max)
         self.features = (
             Feature(
                 "messages",
@@ -92,29 +92,29 @@ class MessagePath:
             ),
             reply_feature(
                 Replies(
-                    ground.clients,
+                    state.clients,
                     admit=service.admit,
                     writer=lambda: self.writer,
                     clock=clock,
-                    store_host=ground.store_host,
+                    store_host=state.store_host,
                     reply_ext=self._sends.ext,
                     stored=broker.store_reply_enable,
                 )
             ),
         )
 
-    def fast(self, router: Router, soon: Callable[[Callable[[], None]], object]) -> FastPath:
+    def fast(self, router: Router, after_reads: Callable[[Callable[[], None]], object]) -> FastPath:
         """The short way for plain sends and pulls; all else goes to the router."""
         return FastPath(
             router,
-            topics=self._ground.topics,
-            store=self._ground.store,
-            store_host=self._ground.store_host,
+            topics=self._state.topics,
+            store=self._state.store,
+            store_host=self._state.store_host,
             writer=self.writer,
             plain=self._plain,
             pulls=self._pulls,
             reply_ext=self._sends.ext,
-            clock=self._ground.clock,
+            clock=self._state.clock,
             broker_writable=self._writable,
-            soon=soon,
+            after_reads=after_reads,
         )

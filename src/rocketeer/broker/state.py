@@ -22,8 +22,8 @@ from rocketeer.remoting.server import Connection
 from rocketeer.store.message_store import MessageStore
 
 
-class Ground:
-    """Nothing is opened yet and nothing runs: that is the business of a `Life`."""
+class BrokerState:
+    """Nothing is opened yet and nothing runs: that is the business of a `Lifecycle`."""
 
     def __init__(self, broker: BrokerConfig, store: StoreConfig, server: ServerConfig, clock: Clock) -> None:
         loop = asyncio.get_running_loop()

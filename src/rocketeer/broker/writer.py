@@ -61,19 +61,19 @@ class Writer:
         self._durability = tuple(durability)
         self._message_bytes_max = message_bytes_max
 
-    def put(self, message: PendingMessage, done: Done, *, wait: bool = True, as_it_is: bool = False) -> None:
+    def put(self, message: PendingMessage, done: Done, *, wait: bool = True, internal: bool = False) -> None:
         """Store one message, unless it is a resend of one that is stored.
 
-        `as_it_is` for what the broker itself puts back (a delayed message now due): neither resend nor rewritten.
+        `internal` for what the broker itself puts back (a delayed message now due): neither resend nor rewritten.
         """
         try:
             examined = None
-            if not as_it_is:
+            if not internal:
                 examined = self._examine(
                     message.topic, message.queue_id, ((message.properties, message.body),)
                 )
             if examined is None or examined.fresh:
-                if not as_it_is:
+                if not internal:
                     for rewrite in self._rewrites:
                         rewrite(message)
                 appended: Sequence[DispatchEntry] = (self._log.append(message),)

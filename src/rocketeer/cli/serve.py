@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Protocol
 
-from rocketeer.store.scheduling import answer_first
+from rocketeer.store.scheduling import use_latency_scheduling
 
 # Thousands of tuples live for a few milliseconds each: looking for cycles among them often finds nothing.
 GC_THRESHOLDS = (50_000, 20, 20)
@@ -46,7 +46,7 @@ async def serve(
     When one cannot start, those before it are stopped again and its error is raised. A second signal ends
     the process at once: for the store that is a crash, and it recovers from crashes.
     """
-    answer_first()
+    use_latency_scheduling()
     _keep_memory()
     stop = asyncio.Event()
     _stop_on_signals(stop, on_force)

@@ -54,7 +54,7 @@ VERSION_REGISTRATION = 37
 
 
 @dataclass(frozen=True)
-class Desk:
+class NameServerState:
     """What the handlers work on."""
 
     routes: RouteTable
@@ -67,40 +67,42 @@ class Desk:
         return int(self.clock.monotonic_s() * 1000)
 
 
-def handlers(desk: Desk) -> dict[int, Handler]:
+def handlers(state: NameServerState) -> dict[int, Handler]:
     """Every code the name server answers; the rest is refused by the router."""
     topic_lists: dict[int, Callable[[], list[str]]] = {
-        RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: desk.routes.topics,
-        RequestCode.GET_UNIT_TOPIC_LIST: desk.routes.unit_topics,
-        RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST: desk.routes.unit_sub_topics,
-        RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: desk.routes.unit_sub_topics_outside_units,
+        RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: state.routes.topics,
+        RequestCode.GET_UNIT_TOPIC_LIST: state.routes.unit_topics,
+        RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST: state.routes.unit_sub_topics,
+        RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: state.routes.unit_sub_topics_outside_units,
     }
     return {
-        RequestCode.PUT_KV_CONFIG: _typed(PutKvConfigHeader, desk, put_kv),
-        RequestCode.GET_KV_CONFIG: _typed(GetKvConfigHeader, desk, get_kv),
-        RequestCode.DELETE_KV_CONFIG: _typed(DeleteKvConfigHeader, desk, delete_kv),
-        RequestCode.GET_KVLIST_BY_NAMESPACE: _typed(GetKvListHeader, desk, list_kv),
-        RequestCode.REGISTER_BROKER: lambda command, connection: register(desk, command, connection),
-        RequestCode.UNREGISTER_BROKER: _typed(UnregisterBrokerHeader, desk, unregister),
-        RequestCode.QUERY_DATA_VERSION: _typed(QueryDataVersionHeader, desk, query_data_version),
-        RequestCode.GET_ROUTEINFO_BY_TOPIC: lambda command, connection: get_route(desk, command),
-        RequestCode.GET_BROKER_CLUSTER_INFO: lambda command, connection: cluster_info(desk, command),
-        RequestCode.WIPE_WRITE_PERM_OF_BROKER: _typed(WipeWritePermHeader, desk, wipe_write_perm),
-        RequestCode.ADD_WRITE_PERM_OF_BROKER: _typed(AddWritePermHeader, desk, add_write_perm),
-        RequestCode.DELETE_TOPIC_IN_NAMESRV: _typed(DeleteTopicInNamesrvHeader, desk, delete_topic),
-        RequestCode.GET_TOPICS_BY_CLUSTER: _typed(GetTopicsByClusterHeader, desk, topics_of_cluster),
-        RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS: lambda command, connection: system_topics(desk, command),
-        RequestCode.UPDATE_NAMESRV_CONFIG: lambda command, connection: update_config(desk, command),
-        RequestCode.GET_NAMESRV_CONFIG: lambda command, connection: get_config(desk, command),
+        RequestCode.PUT_KV_CONFIG: _typed(PutKvConfigHeader, state, put_kv),
+        RequestCode.GET_KV_CONFIG: _typed(GetKvConfigHeader, state, get_kv),
+        RequestCode.DELETE_KV_CONFIG: _typed(DeleteKvConfigHeader, state, delete_kv),
+        RequestCode.GET_KVLIST_BY_NAMESPACE: _typed(GetKvListHeader, state, list_kv),
+        RequestCode.REGISTER_BROKER: lambda command, connection: register(state, command, connection),
+        RequestCode.UNREGISTER_BROKER: _typed(UnregisterBrokerHeader, state, unregister),
+        RequestCode.QUERY_DATA_VERSION: _typed(QueryDataVersionHeader, state, query_data_version),
+        RequestCode.GET_ROUTEINFO_BY_TOPIC: lambda command, connection: get_route(state, command),
+        RequestCode.GET_BROKER_CLUSTER_INFO: lambda command, connection: cluster_info(state, command),
+        RequestCode.WIPE_WRITE_PERM_OF_BROKER: _typed(WipeWritePermHeader, state, wipe_write_perm),
+        RequestCode.ADD_WRITE_PERM_OF_BROKER: _typed(AddWritePermHeader, state, add_write_perm),
+        RequestCode.DELETE_TOPIC_IN_NAMESRV: _typed(DeleteTopicInNamesrvHeader, state, delete_topic),
+        RequestCode.GET_TOPICS_BY_CLUSTER: _typed(GetTopicsByClusterHeader, state, topics_of_cluster),
+        RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS: lambda command, connection: system_topics(state, command),
+        RequestCode.UPDATE_NAMESRV_CONFIG: lambda command, connection: update_config(state, command),
+        RequestCode.GET_NAMESRV_CONFIG: lambda command, connection: get_config(state, command),
         **{code: _listing(topics) for code, topics in topic_lists.items()},
     }
 
 
 def _typed(
-    kind: type[H], desk: Desk, answer: Callable[[Desk, H, Command], Command | Awaitable[Command]]
+    kind: type[H],
+    state: NameServerState,
+    answer: Callable[[NameServerState, H, Command], Command | Awaitable[Command]],
 ) -> Handler:
     def handle(command: Command, connection: Connection) -> Command | Awaitable[Command]:
-        return answer(desk, decode_header(kind, command.ext), command)
+        return answer(state, decode_header(kind, command.ext), command)
 
     return handle
 
@@ -112,16 +114,16 @@ def _listing(topics: Callable[[], list[str]]) -> Handler:
 # --- brokers -----------------------------------------------------------------------------------
 
 
-def register(desk: Desk, command: Command, connection: Connection) -> Command:
+def register(state: NameServerState, command: Command, connection: Connection) -> Command:
     """103: a broker, its topics, its heartbeat. It hears the order topics, and a slave its master."""
     header = decode_header(RegisterBrokerHeader, command.ext)
     if header.body_crc32 and header.body_crc32 != body_crc32(command.body):
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, "crc32 not match")
     told = _registration(command, header)
-    if desk.routes.version_of(header.broker_address) is None:
+    if state.routes.version_of(header.broker_address) is None:
         place = header.cluster_name, header.broker_name, header.broker_id, header.broker_address
         log.info("broker registered cluster=%s name=%s id=%d address=%s", *place)
-    master = desk.routes.register(
+    master = state.routes.register(
         cluster=header.cluster_name,
         broker_name=header.broker_name,
         broker_id=header.broker_id,
@@ -130,12 +132,12 @@ def register(desk: Desk, command: Command, connection: Connection) -> Command:
         version=told.version,
         topics=told.configs.values(),
         connection=connection,
-        now_ms=desk.now_ms(),
+        now_ms=state.now_ms(),
     )
     answer = RegisterBrokerReplyHeader()
     if master is not None:
         answer = RegisterBrokerReplyHeader(ha_address=master.ha_address, master_address=master.address)
-    order_topics = desk.kv.namespace(ORDER_TOPICS)
+    order_topics = state.kv.namespace(ORDER_TOPICS)
     return reply(command, ext=answer, body=b"" if order_topics is None else encode_kv_table(order_topics))
 
 
@@ -148,19 +150,19 @@ def _registration(command: Command, header: RegisterBrokerHeader) -> Registratio
     return decode_registration(command.body, compressed=header.compressed)
 
 
-def unregister(desk: Desk, header: UnregisterBrokerHeader, command: Command) -> Command:
+def unregister(state: NameServerState, header: UnregisterBrokerHeader, command: Command) -> Command:
     """104: a broker says goodbye."""
     name, broker_id, address = header.broker_name, header.broker_id, header.broker_address
-    if desk.routes.unregister(broker_name=name, broker_id=broker_id, address=address):
+    if state.routes.unregister(broker_name=name, broker_id=broker_id, address=address):
         log.info("broker unregistered name=%s id=%d address=%s", name, broker_id, address)
     return reply(command)
 
 
-def query_data_version(desk: Desk, header: QueryDataVersionHeader, command: Command) -> Command:
+def query_data_version(state: NameServerState, header: QueryDataVersionHeader, command: Command) -> Command:
     """322: a broker asks whether it must register again; if not, this was its heartbeat."""
     version = decode_data_version(command.body)
-    is_known = desk.routes.refresh(header.broker_address, version, desk.now_ms())
-    held = desk.routes.version_of(header.broker_address)
+    is_known = state.routes.refresh(header.broker_address, version, state.now_ms())
+    held = state.routes.version_of(header.broker_address)
     return reply(
         command,
         ext=QueryDataVersionReplyHeader(changed=not is_known),
@@ -171,101 +173,101 @@ def query_data_version(desk: Desk, header: QueryDataVersionHeader, command: Comm
 # --- routes and topics ---------------------------------------------------------------------------
 
 
-def get_route(desk: Desk, command: Command) -> Command:
+def get_route(state: NameServerState, command: Command) -> Command:
     """105: where a topic lives."""
     # RocketMQ checks nothing when a request has no fields at all: it looks for the topic "null".
     header = decode_header(GetRouteHeader, command.ext or {"topic": "null"})
-    route = desk.routes.route(header.topic)
+    route = state.routes.route(header.topic)
     if route is None:
         remark = f"No topic route info in name server for the topic: {header.topic}{FAQ}"
         raise RequestRefused(ResponseCode.TOPIC_NOT_EXIST, remark)
-    if desk.config.value.order_message_enable:
-        route = replace(route, order_conf=desk.kv.get(ORDER_TOPICS, header.topic))
+    if state.config.value.order_message_enable:
+        route = replace(route, order_conf=state.kv.get(ORDER_TOPICS, header.topic))
     strict = header.strict_json or command.version >= VERSION_STRICT_JSON
     return reply(command, body=encode_route(route, strict=strict))
 
 
-def cluster_info(desk: Desk, command: Command) -> Command:
+def cluster_info(state: NameServerState, command: Command) -> Command:
     """106: every broker and cluster. Broker ids are bare numbers for everyone here, as clients know it."""
-    return reply(command, body=encode_cluster_info(desk.routes.brokers(), desk.routes.clusters()))
+    return reply(command, body=encode_cluster_info(state.routes.brokers(), state.routes.clusters()))
 
 
-def topics_of_cluster(desk: Desk, header: GetTopicsByClusterHeader, command: Command) -> Command:
+def topics_of_cluster(state: NameServerState, header: GetTopicsByClusterHeader, command: Command) -> Command:
     """224."""
-    return reply(command, body=encode_topic_list(desk.routes.topics_of_cluster(header.cluster)))
+    return reply(command, body=encode_topic_list(state.routes.topics_of_cluster(header.cluster)))
 
 
-def system_topics(desk: Desk, command: Command) -> Command:
+def system_topics(state: NameServerState, command: Command) -> Command:
     """304: every cluster and broker name is a topic too; and a broker that knows the other system topics."""
     names: dict[str, None] = {}
-    for cluster, brokers in desk.routes.clusters().items():
+    for cluster, brokers in state.routes.clusters().items():
         names.update(dict.fromkeys([cluster, *brokers]))
-    return reply(command, body=encode_topic_list(names, desk.routes.any_address()))
+    return reply(command, body=encode_topic_list(names, state.routes.any_address()))
 
 
-def delete_topic(desk: Desk, header: DeleteTopicInNamesrvHeader, command: Command) -> Command:
+def delete_topic(state: NameServerState, header: DeleteTopicInNamesrvHeader, command: Command) -> Command:
     """216."""
-    desk.routes.delete_topic(header.topic, header.cluster_name)
+    state.routes.delete_topic(header.topic, header.cluster_name)
     return reply(command)
 
 
-def wipe_write_perm(desk: Desk, header: WipeWritePermHeader, command: Command) -> Command:
+def wipe_write_perm(state: NameServerState, header: WipeWritePermHeader, command: Command) -> Command:
     """205."""
     return reply(
-        command, ext=WipeWritePermReplyHeader(topics=desk.routes.wipe_write_perm(header.broker_name))
+        command, ext=WipeWritePermReplyHeader(topics=state.routes.wipe_write_perm(header.broker_name))
     )
 
 
-def add_write_perm(desk: Desk, header: AddWritePermHeader, command: Command) -> Command:
+def add_write_perm(state: NameServerState, header: AddWritePermHeader, command: Command) -> Command:
     """327."""
-    return reply(command, ext=AddWritePermReplyHeader(topics=desk.routes.add_write_perm(header.broker_name)))
+    return reply(command, ext=AddWritePermReplyHeader(topics=state.routes.add_write_perm(header.broker_name)))
 
 
 # --- KV and settings -------------------------------------------------------------------------------
 
 
-async def put_kv(desk: Desk, header: PutKvConfigHeader, command: Command) -> Command:
+async def put_kv(state: NameServerState, header: PutKvConfigHeader, command: Command) -> Command:
     """100."""
-    await desk.kv.put(header.namespace, header.key, header.value)
+    await state.kv.put(header.namespace, header.key, header.value)
     return reply(command)
 
 
-def get_kv(desk: Desk, header: GetKvConfigHeader, command: Command) -> Command:
+def get_kv(state: NameServerState, header: GetKvConfigHeader, command: Command) -> Command:
     """101."""
-    value = desk.kv.get(header.namespace, header.key)
+    value = state.kv.get(header.namespace, header.key)
     if value is None:
         remark = f"No config item, Namespace: {header.namespace} Key: {header.key}"
         raise RequestRefused(ResponseCode.QUERY_NOT_FOUND, remark)
     return reply(command, ext=GetKvConfigReplyHeader(value=value))
 
 
-async def delete_kv(desk: Desk, header: DeleteKvConfigHeader, command: Command) -> Command:
+async def delete_kv(state: NameServerState, header: DeleteKvConfigHeader, command: Command) -> Command:
     """102: also for a key that is not there."""
-    await desk.kv.delete(header.namespace, header.key)
+    await state.kv.delete(header.namespace, header.key)
     return reply(command)
 
 
-def list_kv(desk: Desk, header: GetKvListHeader, command: Command) -> Command:
+def list_kv(state: NameServerState, header: GetKvListHeader, command: Command) -> Command:
     """219."""
-    table = desk.kv.namespace(header.namespace)
+    table = state.kv.namespace(header.namespace)
     if table is None:
         raise RequestRefused(ResponseCode.QUERY_NOT_FOUND, f"No config item, Namespace: {header.namespace}")
     return reply(command, body=encode_kv_table(table))
 
 
-async def update_config(desk: Desk, command: Command) -> Command:
+async def update_config(state: NameServerState, command: Command) -> Command:
     """318: RocketMQ takes any key and any value; here what is unknown or does not fit is refused."""
     try:
         changes = decode_properties(command.body)
-        if any(desk.config.is_locked(key) for key in changes):
+        if any(state.config.is_locked(key) for key in changes):
             raise RequestRefused(ResponseCode.NO_PERMISSION, "Can not update config in black list.")
         if changes:
-            await desk.config.update(changes)
+            await state.config.update(changes)
     except ConfigError as error:
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, str(error)) from None
     return reply(command)
 
 
-def get_config(desk: Desk, command: Command) -> Command:
+def get_config(state: NameServerState, command: Command) -> Command:
     """319: every key with its value, a line each."""
-    return reply(command, body=encode_properties(desk.config.properties()))
+    return reply(command, body=encode_properties(state.config.properties()))

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from rocketeer.clock import Clock, SystemClock
 from rocketeer.config import NamesrvConfig
-from rocketeer.nameserver.handlers import Desk, handlers
+from rocketeer.nameserver.handlers import NameServerState, handlers
 from rocketeer.nameserver.kv_table import KvTable
 from rocketeer.nameserver.live_config import LiveConfig
 from rocketeer.nameserver.route_table import RouteTable
@@ -37,7 +37,9 @@ class NameServer:
         self.routes = RouteTable()
         self._config = config
         self._kv = KvTable(config.kv_config_path)
-        self._desk = Desk(self.routes, self._kv, LiveConfig(config, extras), clock or SystemClock())
+        self._desk = NameServerState(
+            self.routes, self._kv, LiveConfig(config, extras), clock or SystemClock()
+        )
         server = config.server
         self._remoting = RemotingServer(
             Router(handlers(self._desk)).process,

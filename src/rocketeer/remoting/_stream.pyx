@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
 """Plain connections of a server, read and written in compiled code: see `streams.py` and ADR 12.
 
-The sockets are in an epoll set of their own, whose descriptor the event loop watches. One call of `Turns.read` serves
+The sockets are in an epoll set of their own, whose descriptor the event loop watches. One call of `SocketPoller.read` serves
 all that are ready; asyncio's way costs some calls in Python for each of them.
 """
 
@@ -67,7 +67,7 @@ cdef object last_error():
     return OSError(errno, os.strerror(errno))
 
 
-cdef class Turns:
+cdef class SocketPoller:
     """Reads every socket that is ready, once; then does what was put off until that is done."""
 
     cdef object _loop
@@ -104,7 +104,7 @@ cdef class Turns:
             close(self._epoll)
             self._epoll = -1
 
-    def soon(self, callback):
+    def after_reads(self, callback):
         """Have something run when the sockets that are ready now have been read."""
         if self._reading:
             self._after.append(callback)
@@ -139,7 +139,7 @@ cdef class Turns:
 cdef class Stream:
     """A transport in the sense of asyncio, for one accepted socket."""
 
-    cdef Turns _turns
+    cdef SocketPoller _poller
     cdef object _protocol
     cdef object _take
     cdef object _sock
@@ -158,10 +158,10 @@ cdef class Stream:
     cdef public bint between_frames
     """Set by the protocol: nothing of what came before waits for what comes next."""
 
-    def __init__(self, Turns turns not None, sock, protocol, take):
+    def __init__(self, SocketPoller poller not None, sock, protocol, take):
         """`take(data, protocol)` is asked first, between frames; the protocol gets what it does not take."""
         cdef epoll_event event
-        self._turns = turns
+        self._poller = poller
         self._sock = sock
         self._fd = sock.fileno()
         self._protocol = protocol
@@ -176,11 +176,11 @@ cdef class Stream:
             self._extra["peername"] = sock.getpeername()
         except OSError:
             pass  # gone already: the protocol sees that there is no name
-        turns._streams.add(self)
+        poller._streams.add(self)
         self._watched = event.events = EPOLLIN
         event.data.ptr = <void *> self
-        if epoll_ctl(turns._epoll, EPOLL_CTL_ADD, self._fd, &event) < 0:
-            turns._streams.discard(self)
+        if epoll_ctl(poller._epoll, EPOLL_CTL_ADD, self._fd, &event) < 0:
+            poller._streams.discard(self)
             raise last_error()
         protocol.stream_made(self)
 
@@ -197,7 +197,7 @@ cdef class Stream:
                 else:
                     self._read()
         except Exception as error:
-            self._turns._loop.call_exception_handler(
+            self._poller._loop.call_exception_handler(
                 {"message": "Fatal error on a connection", "exception": error, "transport": self,
                  "protocol": self._protocol}
             )
@@ -217,7 +217,7 @@ cdef class Stream:
             if size <= 0:
                 Py_DECREF_(whole)
         else:
-            size = recv(self._fd, self._turns._buffer, READ_BYTES, 0)
+            size = recv(self._fd, self._poller._buffer, READ_BYTES, 0)
         if size < 0:
             if errno != EAGAIN and errno != EINTR:
                 self._lose(last_error())
@@ -225,14 +225,14 @@ cdef class Stream:
         if size == 0:
             self.close()
             return 0
-        self.last_read_s = self._turns._now_s
+        self.last_read_s = self._poller._now_s
         if whole != NULL:
             if _PyBytes_Resize(&whole, size) < 0:
                 raise MemoryError
             data = <bytes> whole
             Py_DECREF_(whole)
         else:
-            data = PyBytes_FromStringAndSize(self._turns._buffer, size)
+            data = PyBytes_FromStringAndSize(self._poller._buffer, size)
         self._brings_much = size >= MUCH_BYTES
         if self.between_frames and self._take is not None:
             taken = self._take(data, self._protocol)
@@ -255,11 +255,11 @@ cdef class Stream:
         event.events = 0 if self._paused or self._closing else EPOLLIN
         if self._unsent:
             event.events |= EPOLLOUT
-        if event.events == self._watched or self._lost or self._turns._epoll < 0:
+        if event.events == self._watched or self._lost or self._poller._epoll < 0:
             return 0
         self._watched = event.events
         event.data.ptr = <void *> self
-        if epoll_ctl(self._turns._epoll, EPOLL_CTL_MOD, self._fd, &event) < 0:
+        if epoll_ctl(self._poller._epoll, EPOLL_CTL_MOD, self._fd, &event) < 0:
             raise last_error()
         return 0
 
@@ -402,13 +402,13 @@ cdef class Stream:
         self._closing = self._lost = True
         self._unsent.clear()
         self._unsent_bytes = 0
-        if self._turns._epoll >= 0:
-            epoll_ctl(self._turns._epoll, EPOLL_CTL_DEL, self._fd, NULL)
-        self._turns._loop.call_soon(self._end, error)
+        if self._poller._epoll >= 0:
+            epoll_ctl(self._poller._epoll, EPOLL_CTL_DEL, self._fd, NULL)
+        self._poller._loop.call_soon(self._end, error)
         return 0
 
     def _end(self, error):
-        self._turns._streams.discard(self)
+        self._poller._streams.discard(self)
         try:
             self._protocol.connection_lost(error)
         finally:

@@ -22,7 +22,7 @@ READ_BYTES = 256 << 10
 
 
 class BlockingConnection:
-    """Calls one address; connects when needed, and again after a loss. Threads that share it take turns.
+    """Calls one address; connects when needed, and again after a loss. Threads that share it take poller.
 
     Raises as the asyncio client does: ConnectFailed, CallTimeout, ConnectionLost. After a CallTimeout the
     connection goes on; the late answer is recognised by its opaque and dropped.

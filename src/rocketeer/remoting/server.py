@@ -19,7 +19,7 @@ from rocketeer.protocol.codes import ResponseCode
 from rocketeer.protocol.command import Command, decode_frame, reply
 from rocketeer.protocol.frame import Frame
 from rocketeer.remoting.connection import Connection, Process, Take, address_text
-from rocketeer.remoting.streams import Stream, Turns
+from rocketeer.remoting.streams import SocketPoller, Stream
 
 __all__ = ["Connection", "Handler", "RemotingServer", "Router", "SocketSizes"]
 
@@ -149,7 +149,7 @@ class RemotingServer:
         self._greeting: dict[socket.socket, float] = {}
         self._opening: set[asyncio.Task[None]] = set()
         self._sweeper: asyncio.Task[None] | None = None
-        self._turns: Turns | None = None
+        self._poller: SocketPoller | None = None
         self._all_closed = asyncio.Event()
         self.connections: set[Connection] = set()
 
@@ -168,8 +168,8 @@ class RemotingServer:
                 raise PortInUse(host, port) from None
             raise
         loop = asyncio.get_running_loop()
-        if Turns is not None:
-            self._turns = Turns(loop)
+        if SocketPoller is not None:
+            self._poller = SocketPoller(loop)
         for listener in self._listeners:
             loop.add_reader(listener.fileno(), self._accept, listener)
         self._sweeper = asyncio.create_task(self._sweep_forever())
@@ -194,13 +194,13 @@ class RemotingServer:
             await asyncio.wait_for(self._all_closed.wait(), CLOSE_S)
         for connection in list(self.connections):
             connection.shut(abort=True)
-        if self._turns is not None:
-            self._turns.close()
+        if self._poller is not None:
+            self._poller.close()
 
-    def soon(self, callback: Callable[[], None]) -> None:
+    def after_reads(self, callback: Callable[[], None]) -> None:
         """Have something run when the sockets that are ready now have been read."""
-        if self._turns is not None:
-            self._turns.soon(callback)
+        if self._poller is not None:
+            self._poller.after_reads(callback)
         else:
             asyncio.get_running_loop().call_soon(callback)
 
@@ -263,16 +263,16 @@ class RemotingServer:
                 sock.close()
                 return
             tls = self._tls
-        elif self._turns is not None:
-            self._adopt_plain(sock, self._turns)
+        elif self._poller is not None:
+            self._adopt_plain(sock, self._poller)
             return
         task = asyncio.ensure_future(self._adopt(sock, tls))
         self._opening.add(task)
         task.add_done_callback(self._opening.discard)
 
-    def _adopt_plain(self, sock: socket.socket, turns: Turns) -> None:
+    def _adopt_plain(self, sock: socket.socket, poller: SocketPoller) -> None:
         try:
-            Stream(turns, sock, self._new_connection(), self._take)
+            Stream(poller, sock, self._new_connection(), self._take)
         except OSError as error:
             log.warning("connection closed reason=%s", error)
             sock.close()

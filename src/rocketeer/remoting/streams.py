@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 from rocketeer.record.speed import COMPILED
 
 if TYPE_CHECKING:
-    from rocketeer.remoting._stream import Stream, Turns
+    from rocketeer.remoting._stream import SocketPoller, Stream
 
-__all__ = ["Stream", "Turns"]
+__all__ = ["SocketPoller", "Stream"]
 
 if not TYPE_CHECKING:
     if COMPILED and sys.platform == "linux":
-        from rocketeer.remoting._stream import Stream, Turns
+        from rocketeer.remoting._stream import SocketPoller, Stream
     else:
-        Stream = Turns = None
+        Stream = SocketPoller = None

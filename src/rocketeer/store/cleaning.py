@@ -23,7 +23,7 @@ from rocketeer.store.retention import (
     follow_log,
     nears_its_end,
 )
-from rocketeer.store.retention_guard import Keeping
+from rocketeer.store.retention_guard import RetentionGuard
 from rocketeer.store.worker import Worker
 
 log = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ class Cleaner:
         worker: Worker,
         clock: Clock,
         *,
-        keeping: Keeping,
+        keeping: RetentionGuard,
         on_disk_full: Callable[[str | None], None],
         before_deleting: Callable[[], None],
     ) -> None:

@@ -13,7 +13,7 @@ from threading import Event, Thread
 
 from rocketeer.clock import Clock
 from rocketeer.store.commit_log import CommitLog
-from rocketeer.store.scheduling import stand_back
+from rocketeer.store.scheduling import use_batch_scheduling
 from rocketeer.store.segment import Segment
 
 log = logging.getLogger(__name__)
@@ -107,7 +107,7 @@ class Flusher:
     # --- the thread --------------------------------------------------------------------------
 
     def _run(self) -> None:
-        stand_back()
+        use_batch_scheduling()
         while self._running:
             self._wake.wait(self._interval_s)
             self._wake.clear()

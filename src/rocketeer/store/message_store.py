@@ -23,11 +23,11 @@ from rocketeer.store.kernel import sync_folder
 from rocketeer.store.lock import StoreLock
 from rocketeer.store.log_scan import LogScan
 from rocketeer.store.lookup import Found, Lookup
-from rocketeer.store.quarantine import SetAside
+from rocketeer.store.quarantine import QuarantinedBytes
 from rocketeer.store.queue_table import QueueTable
 from rocketeer.store.recovery import Recovery, RecoveryReport
 from rocketeer.store.replica import Replica
-from rocketeer.store.retention_guard import Keeping, Need, Roll
+from rocketeer.store.retention_guard import Need, RetentionGuard, Roll
 from rocketeer.store.worker import Worker
 
 __all__ = [
@@ -35,8 +35,8 @@ __all__ = [
     "Found",
     "GetStatus",
     "MessageStore",
+    "QuarantinedBytes",
     "RecoveryReport",
-    "SetAside",
 ]
 
 log = logging.getLogger(__name__)
@@ -106,7 +106,7 @@ class MessageStore:
             last_store_ms=self._last_store_ms,
             on_failure=self._flush_failed,
         )
-        self._keeping = Keeping(lambda: self.log.max_offset, lambda: self._flusher.flushed)
+        self._keeping = RetentionGuard(lambda: self.log.max_offset, lambda: self._flusher.flushed)
         self.needs: list[Need] = self._keeping.needs
         self.rolls: list[Roll] = self._keeping.rolls
         # The inner loops are the parts' own methods: no call in between.

@@ -21,7 +21,7 @@ if not TYPE_CHECKING and COMPILED and hasattr(os, "SCHED_IDLE"):
     from rocketeer.store._page_prefault import start as _start
 
 
-class Toucher:
+class PagePrefault:
     """Told what is allocated, it sees to it that it is in memory. Belongs to the thread that allocates."""
 
     def __init__(self) -> None:

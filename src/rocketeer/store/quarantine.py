@@ -14,7 +14,7 @@ _COPY_BYTES = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class SetAside:
+class QuarantinedBytes:
     """A file with bytes of the log from `offset` on."""
 
     path: Path
@@ -22,10 +22,10 @@ class SetAside:
     size: int
 
 
-def set_aside(commit_log: CommitLog, start: int, folder: Path) -> list[SetAside]:
+def quarantine(commit_log: CommitLog, start: int, folder: Path) -> list[QuarantinedBytes]:
     """Copy everything from `start` to the last byte that is not zero, one file per segment; durable on return."""
     folder.mkdir(parents=True, exist_ok=True)
-    copies: list[SetAside] = []
+    copies: list[QuarantinedBytes] = []
     for segment in commit_log.segments:
         low = max(start - segment.base, 0)
         if low >= segment.size:
@@ -43,7 +43,7 @@ def set_aside(commit_log: CommitLog, start: int, folder: Path) -> list[SetAside]
             os.fsync(file.fileno())
         temporary.rename(path)
         log.error("log bytes set aside offset=%d bytes=%d path=%s", segment.base + low, high - low, path)
-        copies.append(SetAside(path, segment.base + low, high - low))
+        copies.append(QuarantinedBytes(path, segment.base + low, high - low))
     sync_folder(str(folder))
     return copies
 

@@ -21,7 +21,7 @@ from rocketeer.store.dispatch import Dispatch
 from rocketeer.store.file_cache import delete_paths
 from rocketeer.store.index import Index
 from rocketeer.store.log_scan import LogScan
-from rocketeer.store.quarantine import SetAside, set_aside
+from rocketeer.store.quarantine import QuarantinedBytes, quarantine
 from rocketeer.store.summary import Summary, last_indexed
 
 log = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ class RecoveryReport:
     scanned_bytes: int
     redone_messages: int
     torn_bytes: int
-    set_aside: tuple[SetAside, ...]
+    set_aside: tuple[QuarantinedBytes, ...]
     actions: tuple[str, ...]
     seconds: float
 
@@ -68,7 +68,7 @@ class Recovery:
     index_safe: bool = False
     last_store_ms: int = 0
     _actions: list[str] = field(default_factory=list, init=False)
-    _copies: list[SetAside] = field(default_factory=list, init=False)
+    _copies: list[QuarantinedBytes] = field(default_factory=list, init=False)
     _torn_bytes: int = field(default=0, init=False)
     _redone: int = field(default=0, init=False)
     _scanned_bytes: int = field(default=0, init=False)
@@ -261,7 +261,7 @@ class Recovery:
     def _cut(self, scan: LogScan, end: int) -> None:
         follower = scan.valid_record_after(scan.position)
         if follower is not None:
-            self._copies = set_aside(self.log, end, self.corrupt_folder)
+            self._copies = quarantine(self.log, end, self.corrupt_folder)
             size = sum(copy.size for copy in self._copies)
             self._did(
                 f"the log is damaged at {end} ({scan.problem or 'zeros'}) and has whole records from {follower} "

@@ -12,7 +12,7 @@ Roll = Callable[[int], bool]
 """Appends again what is needed below a log offset, a bounded slice; True when nothing there is needed any more."""
 
 
-class Keeping:
+class RetentionGuard:
     """The two lists are open: features add themselves."""
 
     def __init__(self, log_max: Callable[[], int], flushed: Callable[[], int]) -> None:

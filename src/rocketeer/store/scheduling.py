@@ -16,13 +16,13 @@ _ATTR = struct.Struct("=IIQiIQQQ")  # size, policy, flags, nice, priority, runti
 _SLICE_NS = 100_000  # the least the kernel takes
 
 
-def answer_first() -> None:
+def use_latency_scheduling() -> None:
     """The calling thread answers requests: short slices let it in at once when it wakes up (Linux 6.12)."""
     if _LINUX:
         _set(os.SCHED_OTHER)
 
 
-def stand_back() -> None:
+def use_batch_scheduling() -> None:
     """The calling thread works for the disk: it never pushes another aside, and leaves the core soon."""
     if _LINUX:
         _set(os.SCHED_BATCH)

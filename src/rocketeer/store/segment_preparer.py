@@ -13,8 +13,8 @@ from threading import Event, Lock, Thread
 
 from rocketeer.errors import StoreRefused
 from rocketeer.store.kernel import physical_memory_bytes
-from rocketeer.store.page_prefault import Toucher
-from rocketeer.store.scheduling import stand_back
+from rocketeer.store.page_prefault import PagePrefault
+from rocketeer.store.scheduling import use_batch_scheduling
 from rocketeer.store.segment import Segment
 
 log = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ class Preparer:
         self._running = True
         self._refused = False
         self._thread: Thread | None = None
-        self._toucher = Toucher()
+        self._toucher = PagePrefault()
         self._first_end: int | None = None
 
     def start(self) -> None:
@@ -85,7 +85,7 @@ class Preparer:
             self._next.appendleft(segment)
 
     def _run(self) -> None:
-        stand_back()
+        use_batch_scheduling()
         while True:
             self._wake.wait()
             self._wake.clear()

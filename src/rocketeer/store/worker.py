@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 
-from rocketeer.store.scheduling import stand_back
+from rocketeer.store.scheduling import use_batch_scheduling
 
 log = logging.getLogger(__name__)
 
@@ -14,7 +14,7 @@ class Worker:
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(
-            1, thread_name_prefix="rocketeer-store-worker", initializer=stand_back
+            1, thread_name_prefix="rocketeer-store-worker", initializer=use_batch_scheduling
         )
 
     def submit(self, name: str, job: Callable[[], object]) -> "Future[bool]":

@@ -304,7 +304,7 @@ async def test_a_running_broker_saves_its_tables_now_and_then(tmp_path: Path) ->
     await running.keep()
     again = started()
     assert again.load() == store.max_log_offset
-    assert again.table.lanes.expected(("p", "T", 0)) == 1
+    assert again.table.sequences.expected(("p", "T", 0)) == 1
     store.close()
 
 

@@ -59,38 +59,38 @@ LANES = st.sampled_from([("p", "T", 0), ("p", "T", 1), ("q", "T", 0)])
 
 @given(st.lists(st.tuples(LANES, st.integers(0, 3), st.booleans())), st.integers(1, 4))
 @settings(max_examples=300, deadline=None)
-def test_a_lane_knows_its_next_number_and_its_last_places(
+def test_a_sequence_knows_its_next_number_and_its_last_places(
     steps: list[tuple[tuple[str, str, int], int, bool]], window: int
 ) -> None:
-    lanes = Sequences(window=window, lanes_max=100, idle_ms=1000)
+    sequences = Sequences(window=window, sequences_max=100, idle_ms=1000)
     stored: dict[tuple[str, str, int], list[int]] = {}
     for offset, (key, back, saved) in enumerate(steps):
         numbers = stored.setdefault(key, [])
         sequence = max(len(numbers) - back, 0)
-        lanes.add(key, sequence, offset, offset)
+        sequences.add(key, sequence, offset, offset)
         if sequence == len(numbers):
             numbers.append(offset)
-        assert lanes.expected(key) == len(numbers)
+        assert sequences.expected(key) == len(numbers)
         for number in range(len(numbers) + 2):
             known = len(numbers) - window <= number < len(numbers)
-            assert lanes.place(key, number) == (numbers[number] if known else None)
+            assert sequences.place(key, number) == (numbers[number] if known else None)
         if saved:
-            again = Sequences(window=window, lanes_max=100, idle_ms=1000)
-            again.load(lanes.dump())
-            assert again.dump() == lanes.dump()
-            lanes = again
+            again = Sequences(window=window, sequences_max=100, idle_ms=1000)
+            again.load(sequences.dump())
+            assert again.dump() == sequences.dump()
+            sequences = again
 
 
-def test_idle_lanes_go_and_the_one_used_longest_ago_makes_room() -> None:
-    lanes = Sequences(window=4, lanes_max=2, idle_ms=1000)
-    lanes.add(("a", "T", 0), 0, 10, 0)
-    lanes.add(("b", "T", 0), 0, 20, 500)
-    lanes.add(("a", "T", 0), 1, 30, 600)
-    lanes.add(("c", "T", 0), 0, 40, 700)
-    assert [lanes.expected((name, "T", 0)) for name in "abc"] == [2, 0, 1]
-    assert lanes.expire(1600) == 0
-    assert lanes.expire(1601) == 1
-    assert lanes.expected(("a", "T", 0)) == 0
+def test_idle_sequences_go_and_the_one_used_longest_ago_makes_room() -> None:
+    sequences = Sequences(window=4, sequences_max=2, idle_ms=1000)
+    sequences.add(("a", "T", 0), 0, 10, 0)
+    sequences.add(("b", "T", 0), 0, 20, 500)
+    sequences.add(("a", "T", 0), 1, 30, 600)
+    sequences.add(("c", "T", 0), 0, 40, 700)
+    assert [sequences.expected((name, "T", 0)) for name in "abc"] == [2, 0, 1]
+    assert sequences.expire(1600) == 0
+    assert sequences.expire(1601) == 1
+    assert sequences.expected(("a", "T", 0)) == 0
 
 
 def test_a_broken_snapshot_is_no_snapshot(tmp_path: Path) -> None:

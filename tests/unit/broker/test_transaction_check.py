@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from rocketeer.broker.features import transaction_check
+from rocketeer.broker.features.transaction import check_back
 from rocketeer.record.layout import decode_record
 from support.stores import message
 from support.transactions import COMMIT, ENDED, ROLLBACK, TOPIC, Rig, ok, times_asked
@@ -118,7 +118,7 @@ def test_one_that_waits_does_not_hold_up_the_others(rig: Rig, tmp_path: Path) ->
 
 
 def test_one_that_waits_too_far_behind_is_appended_anew(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transaction_check, "BEHIND_MAX", 10)
+    monkeypatch.setattr(check_back, "BEHIND_MAX", 10)
     waits = rig.prepare(b"waits", "K")
     for n in range(10):
         assert ok(rig.end(rig.prepare(b"", f"K{n}"), ROLLBACK))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketeer.broker.features import transaction_forms
+from rocketeer.broker.features.transaction import messages
 from rocketeer.clock import ManualClock
 from rocketeer.model.topic import TRANS_HALF_TOPIC
 from rocketeer.record.layout import decode_record
@@ -39,7 +39,7 @@ def test_a_commit_whose_op_message_is_missing_was_a_commit(rig: Rig, tmp_path: P
         rig.save()
     stored = rig.store.message_at(half.log_offset)
     assert stored is not None
-    rig.put(transaction_forms.committed(stored, half.log_offset), as_it_is=True)
+    rig.put(messages.committed(stored, half.log_offset), internal=True)
     rig = rig.reopened(tmp_path / "copy")
     peer = rig.join()
     assert rig.end(half) == ENDED
@@ -163,7 +163,7 @@ def lived_on(folder: Path, clock: ManualClock) -> list[bytes]:
                 }
                 assert ok(rig.ask(37, header))
     assert not rig.table.pending
-    assert not rig.table.owed
+    assert not rig.table.pending_ops
     delivered = rig.delivered()
     assert rig.aside() == []
     rig.close()
@@ -187,9 +187,9 @@ def test_one_set_aside_is_set_aside_once(tmp_path: Path) -> None:
 def test_op_messages_of_rocketmq_5_name_several_halves(rig: Rig, tmp_path: Path) -> None:
     for n in range(4):
         rig.prepare(b"%d" % n, f"K{n}")
-    op = transaction_forms.settled(0, now_ms=0, store_host=BORN_HOST)
+    op = messages.settled(0, now_ms=0, store_host=BORN_HOST)
     op.body = b"0,1,3,"
-    rig.put(op, as_it_is=True)
+    rig.put(op, internal=True)
     rig = rig.reopened(tmp_path / "copy")
     assert list(rig.table.pending.values()) == [2]
     rig.join()

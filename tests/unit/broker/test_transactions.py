@@ -85,7 +85,7 @@ def test_what_the_store_does_not_take_now_is_still_pending(rig: Rig) -> None:
     assert isinstance(answer, Command)
     assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
     assert rig.delivered() == []
-    assert ok(rig.end(second, ROLLBACK)), "the verdict stands, its op message is owed"
+    assert ok(rig.end(second, ROLLBACK)), "the verdict stands, its op message is pending_ops"
     rig.round()
     rig.store.log.refuse(None)
     assert rig.end(second) == ENDED
@@ -98,7 +98,7 @@ def test_what_the_store_does_not_take_now_is_still_pending(rig: Rig) -> None:
 def test_a_half_that_does_not_say_where_it_belongs_is_not_committed(rig: Rig) -> None:
     strange = rig.half()
     strange.topic, strange.queue_id, strange.sys_flag = TRANS_HALF_TOPIC, 0, 0
-    entry: DispatchEntry = rig.put(strange, as_it_is=True).appended[0]
+    entry: DispatchEntry = rig.put(strange, internal=True).appended[0]
     assert "REAL_TOPIC is None" in str(rig.end(entry))
     assert ok(rig.end(entry, ROLLBACK))
     assert rig.delivered() == []

@@ -13,7 +13,7 @@ from rocketeer.config import NamesrvConfig, ServerConfig
 from rocketeer.errors import ConfigError, PortInUse
 from rocketeer.model.data_version import DataVersion
 from rocketeer.model.topic import TopicConfig
-from rocketeer.nameserver.handlers import Desk, handlers
+from rocketeer.nameserver.handlers import NameServerState, handlers
 from rocketeer.nameserver.kv_table import KvTable
 from rocketeer.nameserver.live_config import LiveConfig
 from rocketeer.nameserver.route_table import RouteTable
@@ -100,9 +100,9 @@ async def until(condition: Callable[[], bool]) -> None:
 
 def test_the_table_of_handlers_is_what_4_9_8_answers(tmp_path: Path) -> None:
     config = config_in(tmp_path)
-    desk = Desk(RouteTable(), KvTable(config.kv_config_path), LiveConfig(config), ManualClock())
+    state = NameServerState(RouteTable(), KvTable(config.kv_config_path), LiveConfig(config), ManualClock())
     expected = [*range(100, 107), 205, 206, 216, 219, 224, 304, 311, 312, 313, 318, 319, 322, 327]
-    assert sorted(handlers(desk)) == expected
+    assert sorted(handlers(state)) == expected
 
 
 async def test_a_broker_is_forgotten_at_once_when_its_connection_closes(tmp_path: Path) -> None:

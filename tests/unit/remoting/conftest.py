@@ -10,9 +10,9 @@ SERVERS = ("test_server", "test_backpressure", "test_client")
 @pytest.fixture(autouse=True)
 def transports(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if getattr(request, "param", "ours") == "asyncio":
-        monkeypatch.setattr(server, "Turns", None)
+        monkeypatch.setattr(server, "SocketPoller", None)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if metafunc.module.__name__.rpartition(".")[2] in SERVERS and server.Turns is not None:
+    if metafunc.module.__name__.rpartition(".")[2] in SERVERS and server.SocketPoller is not None:
         metafunc.parametrize("transports", ["ours", "asyncio"], indirect=True)

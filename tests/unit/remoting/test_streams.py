@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from rocketeer.remoting import streams
 from rocketeer.remoting.connection import Connection
-from rocketeer.remoting.streams import Stream, Turns
+from rocketeer.remoting.streams import SocketPoller, Stream
 
-pytestmark = pytest.mark.skipif(streams.Turns is None, reason="only where it is compiled")
+pytestmark = pytest.mark.skipif(streams.SocketPoller is None, reason="only where it is compiled")
 WAIT_S = 30
 SMALL_BUFFER = 4096
 
@@ -57,14 +57,14 @@ class Seen:
 class Pair:
     """A stream and its peer's end of the socket."""
 
-    def __init__(self, turns: Turns, take: Callable[[bytes, Any], int] | None = None) -> None:
+    def __init__(self, poller: SocketPoller, take: Callable[[bytes, Any], int] | None = None) -> None:
         served, self.peer = socket.socketpair()
         for sock in (served, self.peer):
             sock.setblocking(False)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SMALL_BUFFER)
         self.seen = Seen()
         self.served = served
-        self.stream = Stream(turns, served, cast(Connection, self.seen), take)
+        self.stream = Stream(poller, served, cast(Connection, self.seen), take)
         self.loop = asyncio.get_running_loop()
 
     async def read(self, size: int) -> bytes:
@@ -88,13 +88,13 @@ class Pair:
 
 
 @contextlib.asynccontextmanager
-async def turns() -> AsyncIterator[Turns]:
-    all_turns = Turns(asyncio.get_running_loop())
+async def turns() -> AsyncIterator[SocketPoller]:
+    poller = SocketPoller(asyncio.get_running_loop())
     try:
-        yield all_turns
+        yield poller
     finally:
-        all_turns.close()
-        all_turns.close()
+        poller.close()
+        poller.close()
 
 
 async def until(holds: Callable[[], object]) -> None:
@@ -104,8 +104,8 @@ async def until(holds: Callable[[], object]) -> None:
 
 
 async def test_what_comes_is_given_to_the_protocol() -> None:
-    async with turns() as all_turns:
-        pair = Pair(all_turns)
+    async with turns() as poller:
+        pair = Pair(poller)
         data = random.Random(1).randbytes(1_000_000)
         await pair.write(data)
         await until(lambda: len(pair.seen.data) == len(data))
@@ -123,8 +123,8 @@ async def test_between_frames_the_taker_is_asked_first() -> None:
         asked.append(data)
         return data.find(b"!") + 1
 
-    async with turns() as all_turns:
-        pair = Pair(all_turns, take)
+    async with turns() as poller:
+        pair = Pair(poller, take)
         await pair.write(b"all!")
         await until(lambda: asked == [b"all!"])
         assert pair.seen.data == b""
@@ -149,8 +149,8 @@ def test_all_that_is_written_arrives_in_order(writes: list[list[int]], seed: int
 
     async def run() -> None:
         chance = random.Random(seed)
-        async with turns() as all_turns:
-            pair = Pair(all_turns)
+        async with turns() as poller:
+            pair = Pair(poller)
             sent = b""
             for sizes in writes:
                 parts: list[bytes | memoryview] = []
@@ -175,8 +175,8 @@ def test_all_that_is_written_arrives_in_order(writes: list[list[int]], seed: int
 
 
 async def test_one_who_does_not_read_is_said_once_and_so_is_the_end_of_it() -> None:
-    async with turns() as all_turns:
-        pair = Pair(all_turns)
+    async with turns() as poller:
+        pair = Pair(poller)
         pair.stream.set_write_buffer_limits(high=100_000)
         for _ in range(10):
             pair.stream.write(b"x" * 50_000)
@@ -191,8 +191,8 @@ async def test_one_who_does_not_read_is_said_once_and_so_is_the_end_of_it() -> N
 
 
 async def test_reading_can_be_stopped_for_a_while() -> None:
-    async with turns() as all_turns:
-        pair = Pair(all_turns)
+    async with turns() as poller:
+        pair = Pair(poller)
         pair.stream.pause_reading()
         await pair.write(b"wait")
         for _ in range(20):
@@ -206,8 +206,8 @@ async def test_reading_can_be_stopped_for_a_while() -> None:
 
 async def test_a_peer_that_goes_while_it_is_not_read_is_noticed() -> None:
     """The kernel reports it again and again, asked or not: the loop must not spin."""
-    async with turns() as all_turns:
-        pair = Pair(all_turns)
+    async with turns() as poller:
+        pair = Pair(poller)
         await pair.write(b"unread")
         pair.stream.pause_reading()
         pair.peer.close()
@@ -215,8 +215,8 @@ async def test_a_peer_that_goes_while_it_is_not_read_is_noticed() -> None:
 
 
 async def test_writing_to_one_who_is_gone() -> None:
-    async with turns() as all_turns:
-        pair = Pair(all_turns)
+    async with turns() as poller:
+        pair = Pair(poller)
         pair.stream.pause_reading()
         pair.peer.close()
         pair.stream.write(b"hello?")
@@ -227,8 +227,8 @@ async def test_writing_to_one_who_is_gone() -> None:
 
 
 async def test_abort_drops_what_is_unsent() -> None:
-    async with turns() as all_turns:
-        pair = Pair(all_turns)
+    async with turns() as poller:
+        pair = Pair(poller)
         pair.stream.write(b"x" * 1_000_000)
         assert pair.stream.get_write_buffer_size()
         pair.stream.abort()
@@ -240,10 +240,10 @@ async def test_abort_drops_what_is_unsent() -> None:
 
 
 async def test_a_bug_costs_its_connection_and_no_other() -> None:
-    async with turns() as all_turns:
+    async with turns() as poller:
         reported: list[dict[str, Any]] = []
         asyncio.get_running_loop().set_exception_handler(lambda loop, context: reported.append(context))
-        broken, other = Pair(all_turns), Pair(all_turns)
+        broken, other = Pair(poller), Pair(poller)
 
         def fail(data: bytes) -> None:
             raise ZeroDivisionError
@@ -259,25 +259,25 @@ async def test_a_bug_costs_its_connection_and_no_other() -> None:
 
 
 async def test_what_is_put_off_runs_when_all_that_were_ready_are_read() -> None:
-    async with turns() as all_turns:
+    async with turns() as poller:
         reported: list[dict[str, Any]] = []
         asyncio.get_running_loop().set_exception_handler(lambda loop, context: reported.append(context))
         order: list[str] = []
-        pairs = [Pair(all_turns) for _ in range(3)]
+        pairs = [Pair(poller) for _ in range(3)]
         for number, pair in enumerate(pairs):
 
             def came(data: bytes, number: int = number) -> None:
                 order.append(f"read {number}")
-                all_turns.soon(lambda: order.append(f"after {number}"))
+                poller.after_reads(lambda: order.append(f"after {number}"))
                 if number == 1:
-                    all_turns.soon(lambda: [][1])
+                    poller.after_reads(lambda: [][1])
 
             pair.seen.on_data = came
             pair.peer.send(b"x")
         await until(lambda: len(order) == 6)
         assert [entry.split()[0] for entry in order] == ["read"] * 3 + ["after"] * 3
         assert [type(context["exception"]) for context in reported] == [IndexError]
-        all_turns.soon(lambda: order.append("outside of a turn"))
+        poller.after_reads(lambda: order.append("outside of a turn"))
         assert len(order) == 6
         await until(lambda: order[-1] == "outside of a turn")
         for pair in pairs:
@@ -286,8 +286,8 @@ async def test_what_is_put_off_runs_when_all_that_were_ready_are_read() -> None:
 
 
 async def test_one_connection_may_end_another_in_the_same_turn() -> None:
-    async with turns() as all_turns:
-        first, second = Pair(all_turns), Pair(all_turns)
+    async with turns() as poller:
+        first, second = Pair(poller), Pair(poller)
         for pair, other in ((first, second), (second, first)):
             pair.seen.on_data = lambda data, other=other: other.stream.abort()  # type: ignore[misc]
             pair.peer.send(b"x")
@@ -299,8 +299,8 @@ async def test_one_connection_may_end_another_in_the_same_turn() -> None:
 
 
 async def test_nothing_stays_behind() -> None:
-    async with turns() as all_turns:
-        pair = Pair(all_turns)
+    async with turns() as poller:
+        pair = Pair(poller)
         pair.stream.write(memoryview(b"x" * 1_000_000))
         gone = weakref.ref(pair.seen)
         pair.peer.close()
@@ -312,11 +312,11 @@ async def test_nothing_stays_behind() -> None:
 
 
 async def test_a_socket_that_cannot_be_watched() -> None:
-    async with turns() as all_turns:
+    async with turns() as poller:
         served, peer = socket.socketpair()
-        all_turns.close()
+        poller.close()
         with pytest.raises(OSError, match="descriptor") as caught:
-            Stream(all_turns, served, cast(Connection, Seen()), None)
+            Stream(poller, served, cast(Connection, Seen()), None)
         assert caught.value.errno == errno.EBADF
         served.close()
         peer.close()

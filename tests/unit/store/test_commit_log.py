@@ -10,7 +10,7 @@ import pytest
 
 from rocketeer.errors import StoreError, StoreLocked, StoreRefused
 from rocketeer.store import commit_log as commit_log_module
-from rocketeer.store import preparing, segment
+from rocketeer.store import segment, segment_preparer
 from rocketeer.store.kernel import address_of, data_ranges, populate
 from rocketeer.store.message_store import GetStatus, MessageStore
 from rocketeer.store.segment import Segment
@@ -37,7 +37,7 @@ def test_the_next_file_is_there_before_it_is_needed(tmp_path: Path) -> None:
 
 
 def test_a_thread_that_lags_costs_nothing_but_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(preparing.Preparer, "start", lambda self: None)
+    monkeypatch.setattr(segment_preparer.Preparer, "start", lambda self: None)
     store, _ = open_store(tmp_path)
     for number in range(60):
         store.append(message(b"%d" % number * 4000))
@@ -49,7 +49,7 @@ def test_a_thread_that_lags_costs_nothing_but_time(tmp_path: Path, monkeypatch: 
 def test_blocks_are_allocated_before_they_are_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(preparing, "AHEAD_BYTES", 1 << 20)
+    monkeypatch.setattr(segment_preparer, "AHEAD_BYTES", 1 << 20)
     monkeypatch.setattr(commit_log_module, "AHEAD_BYTES", 1 << 20)
     store, _ = open_store(tmp_path, segment_bytes=8 << 20, message_bytes_max=1 << 20)
     for _ in range(40):

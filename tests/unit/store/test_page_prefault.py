@@ -10,21 +10,21 @@ from pathlib import Path
 
 import pytest
 
-from rocketeer.store import preparing, touching
+from rocketeer.store import page_prefault, segment_preparer
 from rocketeer.store.kernel import address_of
-from rocketeer.store.page_prefault import Toucher
+from rocketeer.store.page_prefault import PagePrefault
 from rocketeer.store.segment import Segment
 from support.stores import bodies, message, open_store
 
 WAIT_S = 60
 SIZE = 8 << 20
 
-pytestmark = pytest.mark.skipif(touching._start is None, reason="without a compiler nothing is touched")
+pytestmark = pytest.mark.skipif(page_prefault._start is None, reason="without a compiler nothing is touched")
 
 
 @pytest.fixture
-def toucher() -> Iterator[Toucher]:
-    toucher = Toucher()
+def toucher() -> Iterator[PagePrefault]:
+    toucher = PagePrefault()
     toucher.start()
     yield toucher
     toucher.close()
@@ -64,7 +64,7 @@ def descriptors(path: Path) -> int:
     return count
 
 
-def test_what_is_allocated_comes_into_memory(tmp_path: Path, toucher: Toucher) -> None:
+def test_what_is_allocated_comes_into_memory(tmp_path: Path, toucher: PagePrefault) -> None:
     segment = new_segment(tmp_path)
     assert not in_memory(segment, SIZE)
     own = descriptors(segment.path)
@@ -74,7 +74,7 @@ def test_what_is_allocated_comes_into_memory(tmp_path: Path, toucher: Toucher) -
     segment.let_go()
 
 
-def test_nothing_is_ordered_twice(tmp_path: Path, toucher: Toucher) -> None:
+def test_nothing_is_ordered_twice(tmp_path: Path, toucher: PagePrefault) -> None:
     first, second = new_segment(tmp_path), new_segment(tmp_path, SIZE)
     for _ in range(3):
         toucher.want(first)
@@ -88,7 +88,9 @@ def test_nothing_is_ordered_twice(tmp_path: Path, toucher: Toucher) -> None:
     second.let_go()
 
 
-def test_a_file_that_is_gone_and_a_pipe_that_is_full_cost_nothing(tmp_path: Path, toucher: Toucher) -> None:
+def test_a_file_that_is_gone_and_a_pipe_that_is_full_cost_nothing(
+    tmp_path: Path, toucher: PagePrefault
+) -> None:
     segment = new_segment(tmp_path)
     segment.path.unlink()
     toucher.want(segment)
@@ -113,7 +115,7 @@ def test_a_file_that_is_gone_and_a_pipe_that_is_full_cost_nothing(tmp_path: Path
 def test_it_ends_in_the_middle_of_its_work(tmp_path: Path) -> None:
     """Orders that it did not get to leave no descriptor open."""
     segments = [new_segment(tmp_path, number * SIZE) for number in range(40)]
-    toucher = Toucher()
+    toucher = PagePrefault()
     toucher.start()
     own = [descriptors(segment.path) for segment in segments]
     for segment in segments:
@@ -126,8 +128,8 @@ def test_it_ends_in_the_middle_of_its_work(tmp_path: Path) -> None:
 
 
 def test_the_more_is_written_the_further_ahead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(preparing, "AHEAD_BYTES", 1 << 20)
-    monkeypatch.setattr(preparing, "AHEAD_BYTES_MAX", 12 << 20)
+    monkeypatch.setattr(segment_preparer, "AHEAD_BYTES", 1 << 20)
+    monkeypatch.setattr(segment_preparer, "AHEAD_BYTES_MAX", 12 << 20)
     store, _ = open_store(tmp_path, segment_bytes=32 << 20, message_bytes_max=1 << 20)
     store.append(message(b"x"))
     first = store.log.segments[0]
@@ -145,7 +147,7 @@ def test_the_more_is_written_the_further_ahead(tmp_path: Path, monkeypatch: pyte
 def test_several_files_are_ready_for_a_log_that_grows_fast(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(preparing, "AHEAD_BYTES", 1 << 20)
+    monkeypatch.setattr(segment_preparer, "AHEAD_BYTES", 1 << 20)
     segment_bytes = 2 << 20
     store, _ = open_store(tmp_path / "store", segment_bytes=segment_bytes, message_bytes_max=1 << 20)
     count = 0
@@ -154,7 +156,7 @@ def test_several_files_are_ready_for_a_log_that_grows_fast(
         count += 1
     files = tmp_path / "store" / "commitlog"
     used = len(store.log.segments)
-    until(lambda: len(list(files.iterdir())) == used + preparing.SEGMENTS_AHEAD_MAX)
+    until(lambda: len(list(files.iterdir())) == used + segment_preparer.SEGMENTS_AHEAD_MAX)
     names = sorted(path.name for path in files.iterdir())
     assert names == [f"{number * segment_bytes:020d}" for number in range(len(names))]
 

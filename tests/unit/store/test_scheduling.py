@@ -9,11 +9,11 @@ from collections.abc import Callable
 
 import pytest
 
-from rocketeer.store import threads
-from rocketeer.store.scheduling import answer_first, stand_back
+from rocketeer.store import scheduling
+from rocketeer.store.scheduling import use_batch_scheduling, use_latency_scheduling
 
 pytestmark = pytest.mark.skipif(
-    sys.platform != "linux" or not threads._SETATTR, reason="only where the kernel is asked"
+    sys.platform != "linux" or not scheduling._SETATTR, reason="only where the kernel is asked"
 )
 GETATTR = {314: 315, 274: 275}
 
@@ -25,8 +25,8 @@ def settings_after(*steps: Callable[[], object]) -> tuple[int, int, int]:
     def run() -> None:
         for step in steps:
             step()
-        attr = ctypes.create_string_buffer(threads._ATTR.size)
-        assert ctypes.CDLL(None).syscall(GETATTR[threads._SETATTR], 0, attr, len(attr), 0) == 0
+        attr = ctypes.create_string_buffer(scheduling._ATTR.size)
+        assert ctypes.CDLL(None).syscall(GETATTR[scheduling._SETATTR], 0, attr, len(attr), 0) == 0
         _, policy, _, nice, _, slice_ns, _, _ = struct.unpack("=IIQiIQQQ", attr.raw)
         found.append((policy, nice, slice_ns))
 
@@ -42,14 +42,14 @@ def knows_slices() -> bool:
 
 
 def test_threads_of_the_disk_stand_back() -> None:
-    policy, nice, slice_ns = settings_after(answer_first, stand_back)
+    policy, nice, slice_ns = settings_after(use_latency_scheduling, use_batch_scheduling)
     assert (policy, nice) == (os.SCHED_BATCH, os.getpriority(os.PRIO_PROCESS, 0))
     if knows_slices():
         assert slice_ns == 100_000
 
 
 def test_who_answers_requests_has_short_slices_and_the_usual_policy() -> None:
-    policy, nice, slice_ns = settings_after(answer_first)
+    policy, nice, slice_ns = settings_after(use_latency_scheduling)
     assert (policy, nice) == (os.SCHED_OTHER, os.getpriority(os.PRIO_PROCESS, 0))
     if knows_slices():
         assert slice_ns == 100_000
@@ -62,5 +62,5 @@ def test_what_somebody_chose_for_the_process_stays() -> None:
     def be_idle() -> None:
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 
-    assert settings_after(be_nice, stand_back)[:2] == (os.SCHED_BATCH, 7)
-    assert settings_after(be_idle, stand_back)[0] == os.SCHED_IDLE
+    assert settings_after(be_nice, use_batch_scheduling)[:2] == (os.SCHED_BATCH, 7)
+    assert settings_after(be_idle, use_batch_scheduling)[0] == os.SCHED_IDLE

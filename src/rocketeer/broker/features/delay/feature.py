@@ -168,7 +168,7 @@ def _put_back(message: StoredMessage, writer: Writer) -> bool:
         return True
     outcome: list[Put] = []
     due = message.pending(topic, int(queue), message.properties)
-    writer.put(due, outcome.append, wait=False, as_it_is=True)
+    writer.put(due, outcome.append, wait=False, internal=True)
     (put,) = outcome
     if put.code == ResponseCode.MESSAGE_ILLEGAL:
         log.error("delayed message not delivered topic=%r log_offset=%d reason=%s",

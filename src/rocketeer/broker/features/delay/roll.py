@@ -105,7 +105,7 @@ class DelayRoll:
         # A clock that was set back, or shorter levels than when it was stored, must not hold it longer.
         due_ms = min(due_ms, self._clock.now_ms() + self._levels.delay_ms(level))
         outcome: list[Put] = []
-        self._writer().put(handed_over(message, due_ms), outcome.append, wait=False, as_it_is=True)
+        self._writer().put(handed_over(message, due_ms), outcome.append, wait=False, internal=True)
         (put,) = outcome
         if put.code == ResponseCode.MESSAGE_ILLEGAL:
             log.error("delayed message not rolled forward level=%d log_offset=%d reason=%s",

@@ -40,8 +40,8 @@ def _tell_sequence(table: Idempotence) -> Handler:
         header = decode_header(GetProducerSequenceHeader, command.ext)
         key = (header.producer_id, header.topic, header.queue_id)
         ext = {
-            "nextSequence": str(table.lanes.expected(key)),
-            "oldestSequence": str(table.lanes.oldest_known(key)),
+            "nextSequence": str(table.sequences.expected(key)),
+            "oldestSequence": str(table.sequences.oldest_known(key)),
         }
         return reply(command, ext=ext)
 

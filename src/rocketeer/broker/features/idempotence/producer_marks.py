@@ -25,7 +25,7 @@ _COMMITTED: Final = 0x8
 
 
 class Mark(NamedTuple):
-    """Either a number in the producer's lane to the queue, or an id of its own: the other is None."""
+    """Either a number in the producer's sequence to the queue, or an id of its own: the other is None."""
 
     producer: str
     sequence: int | None

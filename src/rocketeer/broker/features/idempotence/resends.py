@@ -29,8 +29,9 @@ class Window:
     """How much is remembered."""
 
     ids: int = 4_000_000
-    sequences: int = 1_000
-    lanes: int = 200_000
+    numbers: int = 1_000
+    """Of each sequence, the last ones."""
+    sequences: int = 200_000
     idle_ms: int = 72 * 3_600_000
 
 
@@ -50,11 +51,13 @@ class Idempotence:
         self.reset(salt)
 
     def reset(self, salt: bytes) -> None:
-        """Know nothing."""
+        """Reset to empty."""
         window = self._window
         self.salt = salt
         self.ids = KnownIds(window.ids)
-        self.lanes = Sequences(window=window.sequences, lanes_max=window.lanes, idle_ms=window.idle_ms)
+        self.sequences = Sequences(
+            window=window.numbers, sequences_max=window.sequences, idle_ms=window.idle_ms
+        )
         self.changed = False
 
     # --- sends -------------------------------------------------------------------------------
@@ -80,7 +83,7 @@ class Idempotence:
             else:
                 key = (mark.producer, topic, queue_id)
                 assert mark.sequence is not None
-                expected = next_of.setdefault(key, self.lanes.expected(key))
+                expected = next_of.setdefault(key, self.sequences.expected(key))
                 if mark.sequence == expected:
                     next_of[key] = expected + 1
                     found.note(place, None)
@@ -100,13 +103,13 @@ class Idempotence:
                 ResponseCode.SEQUENCE_GAP,
                 f"{where}: sequence {expected} expected, got {mark.sequence}: those before it are not stored",
             )
-        at = self.lanes.place(key, mark.sequence)
+        at = self.sequences.place(key, mark.sequence)
         message = None if at is None else self._store.message_at(at)
         if message is None or not _carries(message, mark):
             raise RequestRefused(
                 ResponseCode.SEQUENCE_TOO_OLD,
                 f"{where}: sequence {expected} expected, got {mark.sequence}: it was stored, but too long ago to "
-                f"say where (known from {self.lanes.oldest_known(key)} on)",
+                f"say where (known from {self.sequences.oldest_known(key)} on)",
             )
         if message.body != body:
             raise RequestRefused(
@@ -131,7 +134,9 @@ class Idempotence:
         if mark.sequence is None:
             self.ids.add(self.hashed(mark), entry.log_offset)
         else:
-            self.lanes.add((mark.producer, topic, queue_id), mark.sequence, entry.log_offset, entry.store_ms)
+            self.sequences.add(
+                (mark.producer, topic, queue_id), mark.sequence, entry.log_offset, entry.store_ms
+            )
 
     # --- the log at start --------------------------------------------------------------------
 
@@ -145,16 +150,16 @@ class Idempotence:
         if mark.sequence is None:
             known = sent.put_back or self.find_id(mark) is not None
         else:
-            expected = self.lanes.expected((mark.producer, sent.topic, sent.queue_id))
+            expected = self.sequences.expected((mark.producer, sent.topic, sent.queue_id))
             known = mark.sequence < expected or (sent.put_back and not expected)
         if not known:
             self.remember(mark, sent.topic, sent.queue_id, entry)
 
     def expire(self) -> None:
-        gone = self.lanes.expire(self._clock.now_ms())
+        gone = self.sequences.expire(self._clock.now_ms())
         if gone:
             self.changed = True
-            log.info("idle producers forgotten lanes=%d", gone)
+            log.info("idle producers forgotten sequences=%d", gone)
 
 
 class Resends:

@@ -1,6 +1,6 @@
 """Who has sent what, in order: the table behind producers' sequence numbers.
 
-A lane is what one producer sends to one queue, numbered from 0 without a gap. Of each lane the next number is
+A sequence is what one producer sends to one queue, numbered from 0 without a gap. Of each the next number is
 known, and where its last messages lie in the log.
 """
 
@@ -20,7 +20,7 @@ def batched(items: Sequence[T], count: int) -> Iterator[Sequence[T]]:
     return (items[start : start + count] for start in range(0, len(items), count))
 
 
-class Lane(msgspec.Struct):
+class ProducerSequence(msgspec.Struct):
     """Numbers up to `next` are stored; `places` has the log offsets of the last of them."""
 
     next: int
@@ -28,8 +28,8 @@ class Lane(msgspec.Struct):
     places: array  # type: ignore[type-arg]
 
 
-class SavedLane(msgspec.Struct, array_like=True):
-    """A lane as snapshots hold it."""
+class SavedSequence(msgspec.Struct, array_like=True):
+    """A sequence as snapshots hold it."""
 
     producer: str
     topic: str
@@ -40,35 +40,35 @@ class SavedLane(msgspec.Struct, array_like=True):
 
 
 class Sequences:
-    """All lanes, the one used longest ago first."""
+    """All sequences, the one used longest ago first."""
 
-    def __init__(self, *, window: int, lanes_max: int, idle_ms: int) -> None:
+    def __init__(self, *, window: int, sequences_max: int, idle_ms: int) -> None:
         assert window > 0
-        assert lanes_max > 0
+        assert sequences_max > 0
         self.window = window
-        self._lanes_max = lanes_max
+        self._sequences_max = sequences_max
         self._idle_ms = idle_ms
-        self._lanes: dict[Key, Lane] = {}
+        self._sequences: dict[Key, ProducerSequence] = {}
 
     def __len__(self) -> int:
-        return len(self._lanes)
+        return len(self._sequences)
 
     def expected(self, key: Key) -> int:
-        """The number the lane's next message must have."""
-        lane = self._lanes.get(key)
-        return 0 if lane is None else lane.next
+        """The number the sequence's next message must have."""
+        known = self._sequences.get(key)
+        return 0 if known is None else known.next
 
     def oldest_known(self, key: Key) -> int:
         """From this number on a resend can be answered."""
-        lane = self._lanes.get(key)
-        return 0 if lane is None else lane.next - min(len(lane.places), self.window)
+        known = self._sequences.get(key)
+        return 0 if known is None else known.next - min(len(known.places), self.window)
 
     def place(self, key: Key, sequence: int) -> int | None:
         """The log offset of a message; None if it is not stored, or too long ago to know."""
-        lane = self._lanes.get(key)
-        if lane is None or not self.oldest_known(key) <= sequence < lane.next:
+        known = self._sequences.get(key)
+        if known is None or not self.oldest_known(key) <= sequence < known.next:
             return None
-        place: int = lane.places[sequence - lane.next]
+        place: int = known.places[sequence - known.next]
         return place
 
     def add(self, key: Key, sequence: int, log_offset: int, now_ms: int) -> None:
@@ -78,53 +78,55 @@ class Sequences:
         """
         if sequence < self.expected(key):
             return
-        lane = self._lanes.pop(key, None)
-        if lane is None:
-            lane = Lane(sequence, now_ms, array("q"))
-            if len(self._lanes) >= self._lanes_max:
-                del self._lanes[next(iter(self._lanes))]
-        self._lanes[key] = lane
-        if sequence > lane.next:
-            lane.places = array("q")
-        lane.next = sequence + 1
-        lane.last_ms = now_ms
-        lane.places.append(log_offset)
-        if len(lane.places) >= 2 * self.window:
-            del lane.places[: -self.window]
+        known = self._sequences.pop(key, None)
+        if known is None:
+            known = ProducerSequence(sequence, now_ms, array("q"))
+            if len(self._sequences) >= self._sequences_max:
+                del self._sequences[next(iter(self._sequences))]
+        self._sequences[key] = known
+        if sequence > known.next:
+            known.places = array("q")
+        known.next = sequence + 1
+        known.last_ms = now_ms
+        known.places.append(log_offset)
+        if len(known.places) >= 2 * self.window:
+            del known.places[: -self.window]
 
     def expire(self, now_ms: int) -> int:
-        """Forget lanes that were not used for long; returns how many."""
+        """Forget sequences that were not used for long; returns how many."""
         idle = []
-        for key, lane in self._lanes.items():
-            if now_ms - lane.last_ms <= self._idle_ms:
+        for key, known in self._sequences.items():
+            if now_ms - known.last_ms <= self._idle_ms:
                 break
             idle.append(key)
         for key in idle:
-            del self._lanes[key]
+            del self._sequences[key]
         return len(idle)
 
     def newest_first(self) -> Iterator[tuple[Key, int, int]]:
-        """Of each lane its last message, number and log offset; the lane used last first."""
-        for key, lane in reversed(self._lanes.items()):
-            if lane.places:
-                yield key, lane.next - 1, lane.places[-1]
+        """The last message of each sequence, number and log offset; the one used last first."""
+        for key, known in reversed(self._sequences.items()):
+            if known.places:
+                yield key, known.next - 1, known.places[-1]
 
-    def dump_slices(self, lanes_max: int = 500) -> Iterator[list[SavedLane]]:
-        """All lanes; those that go on meanwhile as they are now or as they were."""
-        for some in batched(list(self._lanes.items()), lanes_max):
+    def dump_slices(self, sequences_max: int = 500) -> Iterator[list[SavedSequence]]:
+        """All sequences; those that go on meanwhile as they are now or as they were."""
+        for some in batched(list(self._sequences.items()), sequences_max):
             yield [
-                SavedLane(*key, lane.next, lane.last_ms, lane.places[-self.window :].tobytes())
-                for key, lane in some
+                SavedSequence(*key, known.next, known.last_ms, known.places[-self.window :].tobytes())
+                for key, known in some
             ]
 
-    def dump(self) -> list[SavedLane]:
+    def dump(self) -> list[SavedSequence]:
         """All at once."""
-        return [lane for some in self.dump_slices() for lane in some]
+        return [known for some in self.dump_slices() for known in some]
 
-    def load(self, saved: Iterable[SavedLane]) -> None:
-        for lane in saved:
+    def load(self, saved: Iterable[SavedSequence]) -> None:
+        for known in saved:
             places = array("q")
-            places.frombytes(lane.places)
-            self._lanes[lane.producer, lane.topic, lane.queue_id] = Lane(lane.next, lane.last_ms, places)
-        while len(self._lanes) > self._lanes_max:
-            del self._lanes[next(iter(self._lanes))]
+            places.frombytes(known.places)
+            self._sequences[known.producer, known.topic, known.queue_id] = ProducerSequence(
+                known.next, known.last_ms, places
+            )
+        while len(self._sequences) > self._sequences_max:
+            del self._sequences[next(iter(self._sequences))]

@@ -1,6 +1,7 @@
 """The tables of idempotent producers on disk: config/producers.bin, and how they are brought up to the log at start.
 
-Content: length of the head u32 | head (msgpack) | slices of lanes (msgpack) | slices of ids (hashes u64, offsets i64)
+Content: length of the head u32 | head (msgpack) | slices of sequences (msgpack) | slices of ids
+(hashes u64, offsets i64)
 
 It is taken slice by slice, so that the loop is never held up; what is stored meanwhile is in it or in the log behind.
 
@@ -20,7 +21,7 @@ import msgspec
 
 from rocketeer.broker.features.idempotence.producer_marks import read_sent
 from rocketeer.broker.features.idempotence.resends import Idempotence, Window
-from rocketeer.broker.features.idempotence.sequences import SavedLane
+from rocketeer.broker.features.idempotence.sequences import SavedSequence
 from rocketeer.clock import Clock
 from rocketeer.record.entry import DispatchEntry
 from rocketeer.record.layout import StoredMessage
@@ -57,8 +58,8 @@ class _Head(msgspec.Struct, array_like=True):
     version: int
     log_offset: int
     salt: bytes
-    lanes: list[int]
-    """Bytes of each slice of lanes."""
+    sequences: list[int]
+    """Bytes of each slice of sequences."""
     ids: list[int]
     """How many ids each slice has."""
 
@@ -121,8 +122,8 @@ class Snapshots:
         table = self.table
         table.salt = head.salt
         at = 0
-        for size in head.lanes:
-            table.lanes.load(msgspec.msgpack.decode(slices[at : at + size], type=list[SavedLane]))
+        for size in head.sequences:
+            table.sequences.load(msgspec.msgpack.decode(slices[at : at + size], type=list[SavedSequence]))
             at += size
         hashes, offsets = [], []
         for count in head.ids:
@@ -136,7 +137,7 @@ class Snapshots:
         low, high = self._store.min_log_offset, self._store.max_log_offset
         if log_offset > high:
             return False
-        for number, (key, sequence, at) in enumerate(self.table.lanes.newest_first()):
+        for number, (key, sequence, at) in enumerate(self.table.sequences.newest_first()):
             if number == _NEWEST_CHECKED:
                 break
             if at < low:
@@ -183,15 +184,15 @@ class Snapshots:
 
     def _slices(self) -> Iterator[bytes]:
         """Lanes, then ids; a slice with its kind in front takes well below a millisecond."""
-        for lanes in self.table.lanes.dump_slices():
-            yield b"L" + msgspec.msgpack.encode(lanes)
+        for sequences in self.table.sequences.dump_slices():
+            yield b"L" + msgspec.msgpack.encode(sequences)
         for hashes, offsets in self.table.ids.dump_slices():
             yield b"I" + hashes + offsets
 
     def _write(self, at: int, slices: list[bytes]) -> None:
-        lanes = [len(piece) - 1 for piece in slices if piece[:1] == b"L"]
+        sequences = [len(piece) - 1 for piece in slices if piece[:1] == b"L"]
         ids = [(len(piece) - 1) // 16 for piece in slices if piece[:1] == b"I"]
-        head = msgspec.msgpack.encode(_Head(VERSION, at, self.table.salt, lanes, ids))
+        head = msgspec.msgpack.encode(_Head(VERSION, at, self.table.salt, sequences, ids))
         parts: list[bytes | memoryview] = [_LENGTH.pack(len(head)), head]
         parts += [memoryview(piece)[1:] for piece in slices]
         try:

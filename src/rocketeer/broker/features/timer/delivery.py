@@ -66,7 +66,7 @@ class TimerDelivery:
     def store_end(self, message: PendingMessage, done: Done, *, wait: bool = False) -> None:
         """Store a record that ends a timer, which has left the wheel already."""
         self._ending = message.prepared_offset
-        self._writer().put(message, done, wait=wait, as_it_is=True)
+        self._writer().put(message, done, wait=wait, internal=True)
         self._ending = 0
 
     def _ended_elsewhere(self, log_offset: int) -> None:

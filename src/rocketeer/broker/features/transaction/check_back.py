@@ -15,7 +15,7 @@ from enum import Enum, auto
 from typing import Final
 
 from rocketeer.broker.clients import ClientTable
-from rocketeer.broker.features.transaction import messages as forms
+from rocketeer.broker.features.transaction import messages
 from rocketeer.broker.features.transaction.ledger import Ledger
 from rocketeer.broker.topics import TopicTable
 from rocketeer.clock import Clock
@@ -92,7 +92,7 @@ class Checks:
         table.catch_up()
         if table.read_to:  # there is one to speak of
             self._topics.create_in_send_back(TRANS_HALF_TOPIC, 1)
-        self._ledger.pay()
+        self._ledger.flush_ops()
         began_ms = self._clock.now_ms()
         self._waiting.clear()
         some_wait = False
@@ -119,26 +119,26 @@ class Checks:
             self._ledger.table.forget(log_offset)
             return _Look.DONE
         properties = half.properties_dict()
-        times = forms.check_times(properties)
+        times = messages.check_times(properties)
         if TRANSACTION_CHECK_TIMES in properties and times >= self._rules.times_max:
             return _Look.DONE if self._ledger.set_aside(half, passed_by=some_wait) else _Look.STOP
         if half.store_ms >= began_ms:
             return _Look.STOP
         age_ms = self._clock.now_ms() - half.born_ms
-        immunity_ms = forms.immunity_ms(properties, self._rules.timeout_ms)
+        immunity_ms = messages.immunity_ms(properties, self._rules.timeout_ms)
         if immunity_ms is None:
             if 0 <= age_ms < self._rules.timeout_ms:
                 return _Look.STOP
         elif age_ms < immunity_ms:
             if TRAN_PREPARED_QUEUE_OFFSET in properties:
                 return self._wait(half, some_wait)
-            return self._move(half, forms.immune_again(half), some_wait)
+            return self._move(half, messages.immune_again(half), some_wait)
         group = properties.get(PGROUP, "")
         member = self._member(group)
         if member is None:
             self._waiting[group] += 1
             return self._wait(half, some_wait)
-        copy = self._ledger.append_again(half, forms.asked_again(half), passed_by=some_wait)
+        copy = self._ledger.append_again(half, messages.asked_again(half), passed_by=some_wait)
         if copy is None:
             return _Look.STOP
         member.send(_question(half, copy))
@@ -147,7 +147,7 @@ class Checks:
     def _wait(self, half: StoredMessage, some_wait: bool) -> _Look:
         if self._ledger.table.read_to - half.queue_offset < BEHIND_MAX:
             return _Look.WAITS
-        return self._move(half, forms.moved(half), some_wait)
+        return self._move(half, messages.moved(half), some_wait)
 
     def _move(self, half: StoredMessage, copy: PendingMessage, some_wait: bool) -> _Look:
         entry = self._ledger.append_again(half, copy, passed_by=some_wait)
@@ -172,5 +172,5 @@ def _question(half: StoredMessage, copy: DispatchEntry) -> Command:
         transaction_id=half.uniq_key,
         offset_msg_id=offset_msg_id(half.store_host, copy.log_offset),
     )
-    body = forms.question(half, copy)
+    body = messages.question(half, copy)
     return request(RequestCode.CHECK_TRANSACTION_STATE, header, body=body, oneway=True)

@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 from rocketeer.broker.clients import ClientTable
 from rocketeer.broker.feature import Feature, Periodic, Replay
-from rocketeer.broker.features.transaction import messages as forms
+from rocketeer.broker.features.transaction import messages
 from rocketeer.broker.features.transaction.check_back import CheckRules, Checks
 from rocketeer.broker.features.transaction.half_table import HalfLog, HalfTable
 from rocketeer.broker.features.transaction.ledger import Ledger
@@ -50,7 +50,7 @@ class HalfSends:
         self._rejected = rejected
 
     def rewrite(self, message: PendingMessage) -> None:
-        if not forms.is_half(message):
+        if not messages.is_half(message):
             return
         if self._rejected:
             raise RequestRefused(
@@ -69,7 +69,7 @@ class HalfSends:
                 ResponseCode.MESSAGE_ILLEGAL,
                 f"a transaction message cannot have a {DEDUP_ID}: give it a number, {PRODUCER_SEQ}",
             )
-        forms.make_half(message)
+        messages.make_half(message)
 
 
 class Verdicts:

@@ -48,7 +48,7 @@ class HalfLog(Protocol):
 class HalfTable:
     """Pending halves by their place in the log, in the order of their queue. Belongs to the loop thread.
 
-    `owed` are queue offsets of settled halves whose op message is not written yet.
+    `pending_ops` are queue offsets of settled halves whose op message is not written yet.
     """
 
     file_name = "transactionProgress.json"
@@ -58,7 +58,7 @@ class HalfTable:
         self._offsets = offsets
         self.pending: dict[int, int] = {}
         """Log offset to queue offset."""
-        self.owed: list[int] = []
+        self.pending_ops: list[int] = []
         self.op_offset = 0
         self._copies: dict[int, int] = {}
         """Identity to log offset, of halves that were appended anew."""
@@ -148,7 +148,7 @@ class HalfTable:
 
     def _read_pending(self, start: int) -> None:
         self._read_to = start
-        self.pending, self._copies, self.owed = {}, {}, []
+        self.pending, self._copies, self.pending_ops = {}, {}, []
         ended = {target for _, targets in self._ops(self.op_offset) for target in targets if target >= start}
         for offset, log_offset in self._halves(start):
             self._read_to = offset + 1
@@ -160,7 +160,7 @@ class HalfTable:
             name = identity(half)
             before = self._copies.pop(name, None)
             if before is not None:  # appended anew later; progress had not been saved when the process died
-                self.owed.append(self.pending.pop(before))
+                self.pending_ops.append(self.pending.pop(before))
             if offset not in ended:
                 self._copies[name] = log_offset
                 self.pending[log_offset] = offset
@@ -180,13 +180,13 @@ class HalfTable:
             return
         log_offset = None if half is None else self.find(half)
         if half is not None and log_offset is not None and log_offset < entry.log_offset:
-            self.owed.append(self.settle(log_offset, half))
+            self.pending_ops.append(self.settle(log_offset, half))
 
     # --- the file ----------------------------------------------------------------------------
 
     def encode(self) -> str:
-        """With op messages owed the file stays behind: the next start has to find them again."""
-        if not self.owed:
+        """With op messages pending the file stays behind: the next start has to find them again."""
+        if not self.pending_ops:
             self._saved = (self._store.max_log_offset, self.half_offset, self.op_offset)
         self._written = self._saved
         log_offset, half, op = self._saved
@@ -207,7 +207,7 @@ class HalfTable:
             return bool(self._read_to)
         log_offset, half, op = self._written
         if (half, op) != (self.half_offset, self.op_offset):
-            return not self.owed
+            return not self.pending_ops
         return bool(self.pending) and self._store.max_log_offset - log_offset > SAVE_BYTES
 
     # --- reading the queues ------------------------------------------------------------------

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Final, Protocol
 
-from rocketeer.broker.features.transaction import messages as forms
+from rocketeer.broker.features.transaction import messages
 from rocketeer.broker.features.transaction.half_table import HalfTable
 from rocketeer.broker.topics import TopicTable
 from rocketeer.broker.writer import Done, Put, Writer
@@ -56,7 +56,7 @@ class Ledger:
 
         Raises ValueError for a half that does not say where it belongs.
         """
-        put = self._put(forms.committed(half, half.log_offset))
+        put = self._put(messages.committed(half, half.log_offset))
         if put.stored:
             self._settled(self.table.settle(log_offset, half), done)
         else:
@@ -84,7 +84,7 @@ class Ledger:
     def set_aside(self, half: StoredMessage, *, passed_by: bool) -> bool:
         """Nobody knows how it ended: it is kept where operators find it."""
         self._topics.create_in_send_back(TRANS_CHECK_MAX_TIME_TOPIC, 1)
-        put = self._put(forms.set_aside(half))
+        put = self._put(messages.set_aside(half))
         if not put.stored:
             log.warning("half message not set aside log_offset=%d reason=%s", half.log_offset, put.remark)
             return False
@@ -102,13 +102,13 @@ class Ledger:
             half = self.store.message_at(log_offset)
             if half is None:
                 self.table.forget(log_offset)
-            elif self.append_again(half, forms.moved(half), passed_by=False) is None:
+            elif self.append_again(half, messages.moved(half), passed_by=False) is None:
                 return False
         return next(iter(pending), below) >= below
 
     def resume(self, message: StoredMessage) -> Put:
         """Ask after it from the beginning, pending or set aside."""
-        put = self._put(forms.resumed(message))
+        put = self._put(messages.resumed(message))
         if put.stored:
             self.table.catch_up()
             pending = self.table.find(message)
@@ -120,21 +120,21 @@ class Ledger:
     # --- op messages -------------------------------------------------------------------------
 
     def write_op(self, half_offset: int, done: Done | None = None) -> None:
-        """Say that the half there is settled; owed when the store takes nothing now."""
+        """Say that the half there is settled; kept pending when the store takes nothing now."""
 
         def written(put: Put) -> None:
             if not put.stored:
-                self.table.owed.append(half_offset)
+                self.table.pending_ops.append(half_offset)
             if done is not None:
                 done(put)
 
-        op = forms.settled(half_offset, now_ms=self._clock.now_ms(), store_host=self._store_host)
-        self._writer().put(op, written, wait=done is not None, as_it_is=True)
+        op = messages.settled(half_offset, now_ms=self._clock.now_ms(), store_host=self._store_host)
+        self._writer().put(op, written, wait=done is not None, internal=True)
 
-    def pay(self) -> None:
-        """Write the op messages that are owed."""
-        owed, self.table.owed = self.table.owed, []
-        for half_offset in owed:
+    def flush_ops(self) -> None:
+        """Write the pending op messages."""
+        pending_ops, self.table.pending_ops = self.table.pending_ops, []
+        for half_offset in pending_ops:
             self.write_op(half_offset)
 
     def _settled(self, half_offset: int, done: Done) -> None:
@@ -147,6 +147,6 @@ class Ledger:
 
     def _put(self, message: PendingMessage) -> Put:
         outcome: list[Put] = []
-        self._writer().put(message, outcome.append, wait=False, as_it_is=True)
+        self._writer().put(message, outcome.append, wait=False, internal=True)
         (put,) = outcome
         return put
