@@ -42,10 +42,8 @@ class Producers(RuleBasedStateMachine):
         self._store.open()
         self._snapshots = self._load()
         self._table = self._snapshots.table
-        self._writer = Writer(
-            self._store, rewrites=(), durability=(), clock=self._clock, message_bytes_max=1 << 20,
-            resends=(self._table.examine,),
-        )  # fmt: skip
+        self._writer = Writer(self._store, clock=self._clock, message_bytes_max=1 << 20)
+        self._writer.resends.append(self._table.examine)
         self._sequences: dict[tuple[str, int], list[int]] = {}
         self._ids: list[tuple[tuple[str, str], int]] = []
         self._stored = 0

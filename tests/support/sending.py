@@ -68,7 +68,8 @@ class Sending:
         for name, queues in (("Known", 4), ("Other", 1)):
             topics.put(TopicConfig(name, read_queues=queues, write_queues=queues))
         plain = PlainParser(config.cluster_name, [CLAIMED])
-        writer = Writer(self.store, rewrites=[], durability=durability, clock=clock, message_bytes_max=4096)
+        writer = Writer(self.store, clock=clock, message_bytes_max=4096)
+        writer.durability.extend(durability)
         sends = SendHandler(
             SendService(
                 SendRules(config.cluster_name, "127.0.0.1", 6, 4096),

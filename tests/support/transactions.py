@@ -85,12 +85,15 @@ class Rig:
         self.topics = TopicTable(BrokerConfig(), self.clock)
         self.offsets = ConsumerOffsets()
         self.clients: ClientTable[Connection] = ClientTable()
+        self.writer = Writer(
+            self.store, clock=self.clock, message_bytes_max=self.store.config.message_bytes_max
+        )
         self.feature: Feature = transaction_feature(
             store=self.store,
             clients=self.clients,
             topics=self.topics,
             offsets=self.offsets,
-            writer=lambda: self.writer,
+            writer=self.writer,
             clock=self.clock,
             rules=CheckRules(timeout_ms=timeout_ms, times_max=times_max, interval_ms=60_000),
             store_host=STORE_HOST,
@@ -98,13 +101,7 @@ class Rig:
             rejected=rejected,
             persist=self._persist,
         )
-        self.writer = Writer(
-            self.store,
-            rewrites=self.feature.rewrites,
-            durability=(),
-            clock=self.clock,
-            message_bytes_max=self.store.config.message_bytes_max,
-        )
+        self.writer.rewrites.extend(self.feature.rewrites)
         (table,) = self.feature.state
         self.table = cast(HalfTable, table)
         for each in (self.offsets, self.table):

@@ -3,8 +3,6 @@
 state (store, tables, clients) -> features, in the order they apply in -> the path of messages -> what runs
 """
 
-from collections.abc import Awaitable, Callable
-
 from rocketeer.broker.feature import Feature, Periodic, Rest
 from rocketeer.broker.features.delay.feature import delay_feature
 from rocketeer.broker.features.disk import disk_durability
@@ -27,9 +25,7 @@ from rocketeer.broker.locks import QueueLocks
 from rocketeer.broker.message_path import MessagePath
 from rocketeer.broker.services import Services
 from rocketeer.broker.state import BrokerState
-from rocketeer.broker.tables import TableKeeper
 from rocketeer.broker.watchdog import CHECK_S, LoopWatchdog
-from rocketeer.broker.writer import Writer
 from rocketeer.clock import Clock
 from rocketeer.config import BrokerConfig, BrokerRole, FlushMode, ServerConfig, StoreConfig
 from rocketeer.record.delay_levels import DelayLevels
@@ -63,11 +59,14 @@ class Broker:
 
 def _assemble(broker: BrokerConfig, store: StoreConfig, server: ServerConfig, clock: Clock) -> Components:
     state = BrokerState(broker, store, server, clock)
-    features = _features(
-        state, broker, store, writer=lambda: path.writer, persist=lambda: tables.save_changed()
-    )
+    features = _features(state, broker, store)
     if store.flush_mode is FlushMode.SYNC_FLUSH:
         features.append(disk_durability(state.store))
+    path = MessagePath(state, broker, store, features)
+    features.extend(path.features)
+
+    router = Router(_all_handlers(features), [guard for feature in features for guard in feature.guards])
+    fast_path = path.fast(router, lambda callback: remoting.after_reads(callback))
     flow = FlowControl(
         WaitLimits(
             send_ms=broker.send_wait_ms_max,
@@ -76,15 +75,10 @@ def _assemble(broker: BrokerConfig, store: StoreConfig, server: ServerConfig, cl
             transaction_ms=broker.transaction_wait_ms_max,
         ),
         page_cache_busy_ms=store.os_page_cache_busy_ms,
-        brake=lambda guard: fast_path.brake(guard),
+        brake=fast_path.brake,
     )
     if broker.fast_failure_enable:
         features.append(flow_feature(flow))
-    path = MessagePath(state, broker, store, features)
-    features.extend(path.features)
-
-    router = Router(_all_handlers(features), [guard for feature in features for guard in feature.guards])
-    fast_path = path.fast(router, lambda callback: remoting.after_reads(callback))
 
     def closed(connection: Connection) -> None:
         path.holds.forget(connection)
@@ -97,9 +91,7 @@ def _assemble(broker: BrokerConfig, store: StoreConfig, server: ServerConfig, cl
         idle_s=server.idle_s,
         sizes=SocketSizes(server.backlog, server.send_buffer_bytes, server.receive_buffer_bytes),
     )
-    tables = TableKeeper(
-        store.store_path / "config", [table for feature in features for table in feature.state]
-    )
+    state.tables.add(table for feature in features for table in feature.state)
     state.store.needs.extend(need for feature in features for need in feature.needs)
     state.store.rolls.extend(roll for feature in features for roll in feature.rolls)
     watchdog = LoopWatchdog(storing_stalled=flow.storing_stalled)
@@ -110,12 +102,11 @@ def _assemble(broker: BrokerConfig, store: StoreConfig, server: ServerConfig, cl
         server=remoting,
         host=server.bind_host,
         ports=[server.listen_port, server.fast_port],
-        tables=tables,
         watchdog=watchdog,
         services=Services(
             [
                 Periodic("store", STORE_TICK_S, state.store.tick, Rest(state.store.is_idle, STORE_REST_S)),
-                Periodic("tables", broker.flush_consumer_offset_ms / 1000, tables.save_changed),
+                Periodic("tables", broker.flush_consumer_offset_ms / 1000, state.tables.save_changed),
                 Periodic("watchdog", CHECK_S, watchdog.beat),
                 *(service for feature in features for service in feature.services),
             ]
@@ -123,20 +114,13 @@ def _assemble(broker: BrokerConfig, store: StoreConfig, server: ServerConfig, cl
     )
 
 
-def _features(
-    state: BrokerState,
-    broker: BrokerConfig,
-    store: StoreConfig,
-    *,
-    writer: Callable[[], Writer],
-    persist: Callable[[], Awaitable[None]],
-) -> list[Feature]:
+def _features(state: BrokerState, broker: BrokerConfig, store: StoreConfig) -> list[Feature]:
     """In the order their guards, resends and rewrites apply in."""
     send_back = SendBack(
         topics=state.topics,
         groups=state.groups,
         store=state.store,
-        writer=writer,
+        writer=state.writer,
         sent=SentBack(state.store, state.offsets, state.clock),
         broker_ip=broker.host,
         broker_perm=broker.permission,
@@ -153,7 +137,7 @@ def _features(
             clock=state.clock,
             role=store.broker_role,
             announce=state.registration.announce,
-            persist=persist,
+            persist=state.tables.save_changed,
         ),
         members_feature(
             MemberCalls(
@@ -185,7 +169,7 @@ def _features(
             clients=state.clients,
             topics=state.topics,
             offsets=state.offsets,
-            writer=writer,
+            writer=state.writer,
             clock=state.clock,
             rules=CheckRules(
                 timeout_ms=broker.transaction_timeout_ms,
@@ -195,7 +179,7 @@ def _features(
             store_host=state.store_host,
             broker_ip=broker.host,
             rejected=broker.reject_transactions,
-            persist=persist,
+            persist=state.tables.save_changed,
         ),
         timer_feature(
             TimerRules(store.timer_enable, store.timer_delay_s_max * 1000, store.timer_precision_ms),
@@ -204,10 +188,10 @@ def _features(
             flush_ms=store.timer_flush_ms,
             store=state.store,
             topics=state.topics,
-            writer=writer,
+            writer=state.writer,
             clock=state.clock,
         ),
-        delay_feature(DelayLevels.parse(store.delay_levels), state.clock, state.store, writer),
+        delay_feature(DelayLevels.parse(store.delay_levels), state.clock, state.store, state.writer),
         state.registration.feature(),
     ]
 

@@ -10,7 +10,6 @@ from rocketeer.broker.held_pulls import HeldPulls
 from rocketeer.broker.replay import replay_log
 from rocketeer.broker.services import Services
 from rocketeer.broker.state import BrokerState
-from rocketeer.broker.tables import TableKeeper
 from rocketeer.broker.watchdog import LoopWatchdog
 from rocketeer.model.topic import TopicConfig
 from rocketeer.remoting.server import RemotingServer
@@ -31,7 +30,6 @@ class Components:
     server: RemotingServer
     host: str
     ports: Sequence[int]
-    tables: TableKeeper
     watchdog: LoopWatchdog
     services: Services
 
@@ -50,7 +48,7 @@ class Lifecycle:
         try:
             report = await asyncio.to_thread(store.open)
             undo.append(store.close)
-            components.tables.load()
+            components.state.tables.load()
             if store.extension is not None and components.state.filter_bits is not None:
                 # Not earlier: recovery knows no filters yet, and units without bits rule nothing out.
                 store.extension.filter_bits = components.state.filter_bits
@@ -79,7 +77,7 @@ class Lifecycle:
             await components.services.stop()
             components.watchdog.stop()
             await self._log_durable()
-            await components.tables.save_all()
+            await components.state.tables.save_all()
             for close in (close for feature in components.features for close in feature.closers):
                 await asyncio.to_thread(close)
         finally:  # whatever failed before: the log must reach the disk
@@ -103,7 +101,7 @@ class Lifecycle:
     async def _save_changes(self) -> None:
         while self._unsaved:
             self._unsaved = False
-            await self._components.tables.save_changed()
+            await self._components.state.tables.save_changed()
 
     def _restore_topics(self, report: RecoveryReport) -> None:
         """After a crash a topic may have messages, but its configuration may not have reached the disk."""

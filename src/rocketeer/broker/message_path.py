@@ -15,7 +15,6 @@ from rocketeer.broker.plain_properties import PlainParser
 from rocketeer.broker.pull import PullService
 from rocketeer.broker.send import SendRules, SendService
 from rocketeer.broker.state import BrokerState
-from rocketeer.broker.writer import Writer
 from rocketeer.config import BrokerConfig, StoreConfig
 from rocketeer.model.topic import Perm
 from rocketeer.remoting.server import Router
@@ -33,19 +32,16 @@ class MessagePath:
         self._state = state
         self._writable = bool(broker.permission & Perm.WRITE)
         self._plain = PlainParser(broker.cluster_name, [name for each in features for name in each.claims])
-        self.writer = Writer(
-            state.store,
-            resends=[examine for feature in features for examine in feature.resends],
-            rewrites=[rewrite for feature in features for rewrite in feature.rewrites],
-            durability=[durable for feature in features for durable in feature.durability],
-            clock=clock,
-            message_bytes_max=store.message_bytes_max,
-        )
+        writer = state.writer
+        for feature in features:
+            writer.resends.extend(feature.resends)
+            writer.rewrites.extend(feature.rewrites)
+            writer.durability.extend(feature.durability)
         service = SendService(
             SendRules(broker.cluster_name, broker.host, broker.permission, store.message_bytes_max),
             topics=state.topics,
             groups=state.groups,
-            writer=self.writer,
+            writer=writer,
             plain=self._plain,
         )
         self._sends = SendHandler(
@@ -58,7 +54,7 @@ class MessagePath:
         self.holds = HeldPulls(asyncio.get_running_loop().call_soon)
         state.store.listeners.append((self.holds.waiting, self.holds.arrived))
         events = OffsetMovedEvents(
-            writer=lambda: self.writer,
+            writer=writer,
             clock=clock,
             broker_name=broker.broker_name,
             store_host=state.store_host,
@@ -94,7 +90,7 @@ class MessagePath:
                 Replies(
                     state.clients,
                     admit=service.admit,
-                    writer=lambda: self.writer,
+                    writer=writer,
                     clock=clock,
                     store_host=state.store_host,
                     reply_ext=self._sends.ext,
@@ -110,7 +106,7 @@ class MessagePath:
             topics=self._state.topics,
             store=self._state.store,
             store_host=self._state.store_host,
-            writer=self.writer,
+            writer=self._state.writer,
             plain=self._plain,
             pulls=self._pulls,
             reply_ext=self._sends.ext,

@@ -10,7 +10,9 @@ from rocketeer.broker.groups import GroupTable
 from rocketeer.broker.handlers.clients import ClientService
 from rocketeer.broker.offsets import ConsumerOffsets
 from rocketeer.broker.registration import BrokerIdentity, Registration
+from rocketeer.broker.tables import TableKeeper
 from rocketeer.broker.topics import TopicTable
+from rocketeer.broker.writer import Writer
 from rocketeer.clock import Clock
 from rocketeer.config import BrokerConfig, ServerConfig, StoreConfig
 from rocketeer.filter.bloom import BloomFilter
@@ -35,6 +37,8 @@ class BrokerState:
         self.clock = clock
         self.store_host = encode_host(host, server.listen_port)
         self.store = MessageStore(store, clock=clock, store_host=self.store_host, post=post)
+        self.writer = Writer(self.store, clock=clock, message_bytes_max=store.message_bytes_max)
+        self.tables = TableKeeper(store.store_path / "config")
         self.topics = TopicTable(broker, clock)
         self.groups = GroupTable(broker, clock)
         self.offsets = ConsumerOffsets()

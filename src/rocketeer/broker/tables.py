@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 from rocketeer.broker.feature import Table
@@ -15,13 +15,17 @@ log = logging.getLogger(__name__)
 class TableKeeper:
     """One file a table. Encoding happens on the loop (it is the tables' owner), writing in a thread."""
 
-    def __init__(self, folder: Path, tables: Sequence[Table]) -> None:
-        names = [table.file_name for table in tables]
-        assert len(set(names)) == len(names), "two tables, one file"
+    def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._tables = tuple(tables)
+        self._tables: list[Table] = []
         self._writing = asyncio.Lock()
         self._unsaved: set[str] = set()
+
+    def add(self, tables: Iterable[Table]) -> None:
+        """Keep these as well; before `load`."""
+        self._tables.extend(tables)
+        names = [table.file_name for table in self._tables]
+        assert len(set(names)) == len(names), "two tables, one file"
 
     def load(self) -> None:
         """Read every table that has a file; one that cannot be understood stops the start, and stays as it is."""

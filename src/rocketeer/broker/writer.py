@@ -42,24 +42,18 @@ _ILLEGAL = (StoreRefused.TOO_LARGE, StoreRefused.PROPERTIES_TOO_LONG, StoreRefus
 
 
 class Writer:
-    """Appends messages and calls `done` once: at once, or when every durability feature has answered."""
+    """Appends messages and calls `done` once: at once, or when every durability feature has answered.
 
-    def __init__(
-        self,
-        log: Log,
-        *,
-        rewrites: Sequence[Rewrite],
-        durability: Sequence[Durability],
-        clock: Clock,
-        message_bytes_max: int,
-        resends: Sequence[Examine] = (),
-    ) -> None:
+    The three lists are open: features that write need the writer before all of them are known.
+    """
+
+    def __init__(self, log: Log, *, clock: Clock, message_bytes_max: int) -> None:
         self._log = log
-        self._resends = tuple(resends)
         self._clock = clock
-        self._rewrites = tuple(rewrites)
-        self._durability = tuple(durability)
         self._message_bytes_max = message_bytes_max
+        self.resends: list[Examine] = []
+        self.rewrites: list[Rewrite] = []
+        self.durability: list[Durability] = []
 
     def put(self, message: PendingMessage, done: Done, *, wait: bool = True, internal: bool = False) -> None:
         """Store one message, unless it is a resend of one that is stored.
@@ -74,7 +68,7 @@ class Writer:
                 )
             if examined is None or examined.fresh:
                 if not internal:
-                    for rewrite in self._rewrites:
+                    for rewrite in self.rewrites:
                         rewrite(message)
                 appended: Sequence[DispatchEntry] = (self._log.append(message),)
             else:
@@ -104,34 +98,34 @@ class Writer:
 
     def when_durable(self, end: int, done: Callable[[int], None]) -> None:
         """Call back with the worst answer of all durability features for the log below `end`."""
-        if not self._durability:
+        if not self.durability:
             done(ResponseCode.SUCCESS)
             return
         answers: list[int] = []
 
         def answered(code: int) -> None:
             answers.append(code)
-            if len(answers) == len(self._durability):
+            if len(answers) == len(self.durability):
                 done(next((code for code in answers if code != ResponseCode.SUCCESS), ResponseCode.SUCCESS))
 
-        for durable in self._durability:
+        for durable in self.durability:
             durable(end, answered)
 
     @property
     def waits(self) -> bool:
         """Whether a message may have to wait at all after it was appended."""
-        return bool(self._durability)
+        return bool(self.durability)
 
     def _examine(self, topic: str, queue_id: int, messages: Sequence[tuple[bytes, bytes]]) -> Examined | None:
         """The first feature that knows the send's messages speaks for them."""
-        for examine in self._resends:
+        for examine in self.resends:
             examined = examine(topic, queue_id, messages)
             if examined is not None:
                 return examined
         return None
 
     def _settle(self, appended: Sequence[DispatchEntry], done: Done, wait: bool) -> None:
-        if not wait or not self._durability:
+        if not wait or not self.durability:
             done(Put(ResponseCode.SUCCESS, None, appended))
             return
         # A resend may come while the original is not on disk yet: it waits for it, too.

@@ -40,6 +40,7 @@ class Life:
             folder, clock, reserved_hours=KEPT_HOURS, delete_when=EVERY_HOUR, delay_levels=LEVELS, **config
         )
         self.store.open()
+        self.writer = Writer(self.store, clock=clock, message_bytes_max=16 * 1024)
         self.features: list[Feature] = [
             timer_feature(
                 TimerRules(enabled=True, delay_ms_max=40 * DAY_MS, precision_ms=1),
@@ -48,18 +49,12 @@ class Life:
                 flush_ms=1_000,
                 store=self.store,
                 topics=TopicTable(BrokerConfig(), clock),
-                writer=lambda: self.writer,
+                writer=self.writer,
                 clock=clock,
             ),
-            delay_feature(DelayLevels.parse(LEVELS), clock, self.store, lambda: self.writer),
+            delay_feature(DelayLevels.parse(LEVELS), clock, self.store, self.writer),
         ]
-        self.writer = Writer(
-            self.store,
-            rewrites=[each for feature in self.features for each in feature.rewrites],
-            durability=[],
-            clock=clock,
-            message_bytes_max=16 * 1024,
-        )
+        self.writer.rewrites.extend(each for feature in self.features for each in feature.rewrites)
         self.tables = [each for feature in self.features for each in feature.state]
         for table in self.tables:
             if table.file_name in saved:

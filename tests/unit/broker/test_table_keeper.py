@@ -15,7 +15,8 @@ async def test_what_a_full_disk_refused_is_saved_when_there_is_room(
     folder = tmp_path / "config"
     folder.write_text("where the folder should be")  # every write fails, as on a full disk
     offsets = ConsumerOffsets()
-    keeper = TableKeeper(folder, [offsets])
+    keeper = TableKeeper(folder)
+    keeper.add([offsets])
     offsets.commit("G", "T", 0, 5)
     for _ in range(3):
         await keeper.save_changed()

@@ -1,7 +1,5 @@
 """Leaves a message in OFFSET_MOVED_EVENT whenever a consumer asked for an offset that does not exist (any more)."""
 
-from collections.abc import Callable
-
 import msgspec
 
 from rocketeer.broker.pull import PreparedPull
@@ -15,9 +13,7 @@ from rocketeer.record.properties import DELAY, KEYS, TAGS, encode_properties
 class OffsetMovedEvents:
     """What `offset_moved` of the pull handler calls."""
 
-    def __init__(
-        self, *, writer: Callable[[], Writer], clock: Clock, broker_name: str, store_host: bytes
-    ) -> None:
+    def __init__(self, *, writer: Writer, clock: Clock, broker_name: str, store_host: bytes) -> None:
         self._writer = writer
         self._clock = clock
         self._broker_name = broker_name
@@ -40,4 +36,4 @@ class OffsetMovedEvents:
             body=msgspec.json.encode(event),
             properties=encode_properties({KEYS: pull.group, DELAY: "0", TAGS: pull.group}),
         )
-        self._writer().put(message, lambda put: None, wait=False)
+        self._writer.put(message, lambda put: None, wait=False)

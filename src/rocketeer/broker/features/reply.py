@@ -43,7 +43,7 @@ class Replies:
         clients: ClientTable[Connection],
         *,
         admit: Admit,
-        writer: Callable[[], Writer],
+        writer: Writer,
         clock: Clock,
         store_host: bytes,
         reply_ext: Mapping[str, str],
@@ -160,7 +160,7 @@ class Replies:
             reconsume_times=header.reconsume_times or 0,
         )
         done: asyncio.Future[Put] = asyncio.get_running_loop().create_future()
-        self._writer().put(message, done.set_result)
+        self._writer.put(message, done.set_result)
         return await done
 
 

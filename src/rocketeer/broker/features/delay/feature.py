@@ -7,7 +7,6 @@ Each is delivered once, also over a crash: `delay_recovery` finds in the log wha
 """
 
 import logging
-from collections.abc import Callable
 from typing import Protocol
 
 from rocketeer.broker.feature import Feature, Periodic, Replay, Rest
@@ -177,9 +176,7 @@ def _put_back(message: StoredMessage, writer: Writer) -> bool:
     return put.stored
 
 
-def delay_feature(
-    levels: DelayLevels, clock: Clock, store: ScheduleLog, writer: Callable[[], Writer]
-) -> Feature:
+def delay_feature(levels: DelayLevels, clock: Clock, store: ScheduleLog, writer: Writer) -> Feature:
     """`writer` is asked for at run time: it is made from the features' own rewrites."""
     service = DelayService(levels, clock, store)
     recovery = service.recovery
@@ -192,7 +189,7 @@ def delay_feature(
             Periodic(
                 "deliver delayed messages",
                 TICK_S,
-                lambda: service.deliver(writer()),
+                lambda: service.deliver(writer),
                 Rest(lambda: service.oldest_needed() is None, REST_S),
             ),
         ),

@@ -5,7 +5,7 @@ it keeps its time; the record of it names the one it replaces, as every record d
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from rocketeer.broker.writer import Put, Writer
@@ -62,7 +62,7 @@ class DelayRoll:
         offsets: Delivered,
         progress: Progress,
         store: ScheduleLog,
-        writer: Callable[[], Writer],
+        writer: Writer,
         clock: Clock,
     ) -> None:
         self._levels = levels
@@ -105,7 +105,7 @@ class DelayRoll:
         # A clock that was set back, or shorter levels than when it was stored, must not hold it longer.
         due_ms = min(due_ms, self._clock.now_ms() + self._levels.delay_ms(level))
         outcome: list[Put] = []
-        self._writer().put(handed_over(message, due_ms), outcome.append, wait=False, internal=True)
+        self._writer.put(handed_over(message, due_ms), outcome.append, wait=False, internal=True)
         (put,) = outcome
         if put.code == ResponseCode.MESSAGE_ILLEGAL:
             log.error("delayed message not rolled forward level=%d log_offset=%d reason=%s",

@@ -5,7 +5,6 @@ the group's dead letters. What went back once is not stored again when it is ask
 """
 
 import random
-from collections.abc import Callable
 from typing import Protocol
 
 from rocketeer.broker.feature import Feature, Replay
@@ -50,7 +49,7 @@ class SendBack:
         topics: TopicTable,
         groups: GroupTable,
         store: Messages,
-        writer: Callable[[], Writer],
+        writer: Writer,
         sent: SentBack,
         broker_ip: str,
         broker_perm: int,
@@ -111,7 +110,7 @@ class SendBack:
             else:
                 connection.send(reply(command, ResponseCode.SYSTEM_ERROR, put.remark))
 
-        self._writer().put(again(message, target, level), done, wait=False)
+        self._writer.put(again(message, target, level), done, wait=False)
         return None
 
 

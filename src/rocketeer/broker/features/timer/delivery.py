@@ -4,7 +4,7 @@ A slice at a time, a few milliseconds each, so that fifty thousand messages due 
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final, Protocol
 
 from rocketeer.broker.features.timer.restore import key_hash, timer_of
@@ -44,7 +44,7 @@ class TimerLog(Protocol):
 class TimerDelivery:
     """The loop thread's: `tick` delivers, `roll` saves from deletion."""
 
-    def __init__(self, wheel: Wheel, store: TimerLog, writer: Callable[[], Writer], clock: Clock) -> None:
+    def __init__(self, wheel: Wheel, store: TimerLog, writer: Writer, clock: Clock) -> None:
         self.wheel = wheel
         self.changes = 0
         """Timers that began or ended since the last snapshot."""
@@ -66,7 +66,7 @@ class TimerDelivery:
     def store_end(self, message: PendingMessage, done: Done, *, wait: bool = False) -> None:
         """Store a record that ends a timer, which has left the wheel already."""
         self._ending = message.prepared_offset
-        self._writer().put(message, done, wait=wait, internal=True)
+        self._writer.put(message, done, wait=wait, internal=True)
         self._ending = 0
 
     def _ended_elsewhere(self, log_offset: int) -> None:

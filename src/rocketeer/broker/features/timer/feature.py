@@ -6,7 +6,7 @@ then, so that a start need not read the whole log.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from pathlib import Path
 from typing import Final
 
@@ -38,7 +38,7 @@ SNAPSHOT_LOG_BYTES: Final = 256 << 20
 class Timers:
     """The wheel's life: restored at start, run by ticks, noted on disk when enough has changed."""
 
-    def __init__(self, path: Path, store: TimerLog, writer: Callable[[], Writer], clock: Clock) -> None:
+    def __init__(self, path: Path, store: TimerLog, writer: Writer, clock: Clock) -> None:
         self._path = path
         self._store = store
         self._clock = clock
@@ -112,7 +112,7 @@ def timer_feature(
     flush_ms: int,
     store: TimerLog,
     topics: TopicTable,
-    writer: Callable[[], Writer],
+    writer: Writer,
     clock: Clock,
 ) -> Feature:
     """`writer` is asked for at run time: it is made from the features' own rewrites."""

@@ -158,7 +158,7 @@ def transaction_feature(
     clients: ClientTable[Connection],
     topics: TopicTable,
     offsets: ConsumerOffsets,
-    writer: Callable[[], Writer],
+    writer: Writer,
     clock: Clock,
     rules: CheckRules,
     store_host: bytes,

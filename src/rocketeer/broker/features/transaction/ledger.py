@@ -4,7 +4,6 @@ What ends a half before an earlier one is settled is also said by an op message:
 """
 
 import logging
-from collections.abc import Callable
 from itertools import islice
 from typing import Final, Protocol
 
@@ -38,7 +37,7 @@ class Ledger:
         *,
         store: Messages,
         topics: TopicTable,
-        writer: Callable[[], Writer],
+        writer: Writer,
         clock: Clock,
         store_host: bytes,
     ) -> None:
@@ -129,7 +128,7 @@ class Ledger:
                 done(put)
 
         op = messages.settled(half_offset, now_ms=self._clock.now_ms(), store_host=self._store_host)
-        self._writer().put(op, written, wait=done is not None, internal=True)
+        self._writer.put(op, written, wait=done is not None, internal=True)
 
     def flush_ops(self) -> None:
         """Write the pending op messages."""
@@ -147,6 +146,6 @@ class Ledger:
 
     def _put(self, message: PendingMessage) -> Put:
         outcome: list[Put] = []
-        self._writer().put(message, outcome.append, wait=False, internal=True)
+        self._writer.put(message, outcome.append, wait=False, internal=True)
         (put,) = outcome
         return put
