@@ -44,9 +44,9 @@ async def test_a_message_its_broker_does_not_take_back_is_sent_to_the_retry_topi
         large = b"abc" * 5000
         sent = await producer.send(Message(topic, large, tags="t", keys="k", properties={"colour": "red"}))
         await until(lambda: len(got) == 1)
-        desk = consumer._running._service._desk  # type: ignore[union-attr]
+        state = consumer._running._service._state  # type: ignore[union-attr]
         with caplog.at_level(logging.WARNING):
-            assert await desk.send_back(lost(got[0]), 1, 16)
+            assert await state.send_back(lost(got[0]), 1, 16)
         assert "look message by offset failed" in caplog.text
         await until(lambda: len(got) == 2)
         again = got[1]
@@ -57,7 +57,7 @@ async def test_a_message_its_broker_does_not_take_back_is_sent_to_the_retry_topi
         assert again.properties["RETRY_TOPIC"] == topic
         for level, limit in ((-1, 16), (1, 0)):
             before = dead_letters(cluster, group)
-            assert await desk.send_back(lost(got[0]), level, limit)
+            assert await state.send_back(lost(got[0]), level, limit)
             await until(lambda before=before: dead_letters(cluster, group) == before + 1)  # type: ignore[misc]
     assert len(got) == 2
 

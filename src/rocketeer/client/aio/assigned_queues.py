@@ -1,8 +1,8 @@
-"""The queues in a push consumer's hands: taken up, let go, and begun anew at another offset."""
+"""The queues assigned to a consumer: taken up, let go, and begun anew at another offset."""
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from rocketeer.client.aio.consuming import ConsumeService
@@ -10,6 +10,7 @@ from rocketeer.client.aio.offset_keeper import OffsetKeeper
 from rocketeer.client.aio.puller import Puller
 from rocketeer.client.core.process_queue import ProcessQueue
 from rocketeer.client.core.rebalance import Change
+from rocketeer.client.core.received import ReceivedMessage
 from rocketeer.errors import RocketeerError
 from rocketeer.model.queue import MessageQueue
 
@@ -21,22 +22,23 @@ LEAVE_S: Final = 2.0
 class AssignedQueues:
     """Invariant: a queue is in `table`, or being let go, or not ours; never two of these."""
 
-    def __init__(self, group: str, offsets: OffsetKeeper, changed: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        group: str,
+        offsets: OffsetKeeper,
+        puller: Puller,
+        service: ConsumeService,
+        changed: Callable[[], None],
+    ) -> None:
         self.table: dict[MessageQueue, ProcessQueue] = {}
-        self.per_topic: dict[str, int] = {}
         self._group = group
         self._offsets = offsets
+        self._puller = puller
+        self._service = service
         self._changed = changed
         """Told when a queue that was being let go can be had again."""
         self._leaving: dict[MessageQueue, asyncio.Task[None]] = {}
         self._closing = False
-        self._puller: Puller
-        self._service: ConsumeService
-
-    def use(self, puller: Puller, service: ConsumeService) -> None:
-        """These two know us, so they come later."""
-        self._puller = puller
-        self._service = service
 
     def queues(self) -> tuple[MessageQueue, ...]:
         return tuple(self.table)
@@ -53,10 +55,7 @@ class AssignedQueues:
                 self._drop(held)
                 task = asyncio.create_task(self._let_go(held), name=f"let go {queue}")
                 self._leaving[queue] = task
-        self._count()
-        complete = await self._take(change.take)
-        self._count()
-        return complete
+        return await self._take(change.take)
 
     async def _take(self, wanted: tuple[MessageQueue, ...]) -> bool:
         queues = [queue for queue in wanted if queue not in self._leaving and queue not in self.table]
@@ -81,7 +80,7 @@ class AssignedQueues:
 
     def _hold(self, held: ProcessQueue) -> None:
         self.table[held.queue] = held
-        self._puller.start(held)
+        self._puller.start(held, self)
 
     def _drop(self, held: ProcessQueue) -> None:
         held.dropped = True
@@ -94,6 +93,19 @@ class AssignedQueues:
             self._offsets.table.forget(held.queue)
             self._leaving.pop(held.queue, None)
             self._changed()
+
+    # --- what pulling brings (puller.PullTarget) ---------------------------------------------
+
+    def found(self, held: ProcessQueue, messages: Sequence[ReceivedMessage]) -> None:
+        self._service.found(held, messages)
+
+    def nothing_found(self, held: ProcessQueue) -> None:
+        self._service.nothing_found(held)
+
+    async def offset_moved(self, held: ProcessQueue, offset: int) -> None:
+        await self.restart_at(held, offset)
+
+    # --- other offsets, other owners ---------------------------------------------------------
 
     async def restart_at(self, held: ProcessQueue, offset: int, *, store: bool = True) -> None:
         """Go on at another offset, and store it: the old one does not exist, or an operator said so."""
@@ -112,7 +124,6 @@ class AssignedQueues:
             del self.table[held.queue]
             self._drop(held)
             self._offsets.table.forget(held.queue)
-            self._count()
             self._changed()
 
     async def close(self) -> None:
@@ -126,8 +137,3 @@ class AssignedQueues:
         for held in self.table.values():
             held.dropped = True
         self.table.clear()
-
-    def _count(self) -> None:
-        self.per_topic = {}
-        for queue in self.table:
-            self.per_topic[queue.topic] = self.per_topic.get(queue.topic, 0) + 1

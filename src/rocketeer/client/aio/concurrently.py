@@ -105,6 +105,9 @@ class ConcurrentService:
                 jobs = [Consume(held, run[at : at + batch], call, False) for at in range(0, len(run), batch)]
             self._pools.submit(listener.is_async, jobs)
 
+    def nothing_found(self, held: ProcessQueue) -> None:
+        self._state.nothing_found(held)
+
     async def direct(self, message: ReceivedMessage) -> Consume:
         listener = self._state.listener_of(message)
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -143,7 +146,7 @@ class ConcurrentService:
             return
         held.consumed_ms = self._state.instance.clock.now_ms()
         self._state.offsets.table.update(held.queue, offset)
-        self._state.room(held)
+        self._state.finished(held)
 
     def _failed(self, job: Consume) -> None:
         how = job.outcome if isinstance(job.outcome, Retry) else RETRY

@@ -75,7 +75,7 @@ class ConsumerState:
         cluster: Cluster,
         offsets: OffsetKeeper,
         listeners: Mapping[str, Listener],
-        room: Callable[[ProcessQueue], None],
+        finished: Callable[[ProcessQueue], None],
     ) -> None:
         self.config = config
         self.instance = instance
@@ -83,12 +83,18 @@ class ConsumerState:
         self.offsets = offsets
         self.listeners = listeners
         """By topic with its namespace; changes when subscriptions do."""
-        self.room = room
+        self.finished = finished
+        """Told when messages of a queue were finished: its pulling may go on."""
         self.consumed: dict[str, int] = {}
         self.failed: dict[str, int] = {}
         """Messages by topic, for the running info."""
         self._in_doubt: set[tuple[str, int]] = set()
         """By broker and log offset: no answer came when they were sent back."""
+
+    def nothing_found(self, held: ProcessQueue) -> None:
+        """The group is through as far as the broker looked, unless messages are unfinished."""
+        if not held.count:
+            self.offsets.table.update(held.queue, held.next_offset)
 
     def listener_of(self, message: ReceivedMessage) -> Listener:
         return self.listeners.get(message.origin_topic, NOBODY)
@@ -206,6 +212,9 @@ class ConsumeService(Protocol):
 
     def found(self, held: ProcessQueue, messages: Sequence[ReceivedMessage]) -> None:
         """Messages were put into the queue; without any, go on with those that are there."""
+
+    def nothing_found(self, held: ProcessQueue) -> None:
+        """The broker looked further than the last message that matched."""
 
     async def wait_idle(self, held: ProcessQueue) -> None:
         """The queue was dropped: wait until its offset does not change any more."""

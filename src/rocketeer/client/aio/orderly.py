@@ -100,13 +100,10 @@ class OrderedRun(msgspec.Struct, gc=False, eq=False):
 class OrderlyService:
     """See the module's text; implements `consuming.ConsumeService`."""
 
-    def __init__(
-        self, state: ConsumerState, *, auto_commit: bool, lost: Callable[[ProcessQueue], None]
-    ) -> None:
+    def __init__(self, state: ConsumerState, *, auto_commit: bool) -> None:
         self._state = state
         config = state.config
         self._auto_commit = auto_commit
-        self._lost = lost
         self._locks: QueueLocks | None = None
         """None when broadcasting: every member has all queues."""
         if config.message_model is MessageModel.CLUSTERING:
@@ -141,6 +138,9 @@ class OrderlyService:
 
     def _submit(self, listener: Listener, job: OrderedRun) -> None:
         self._pools.submit(listener.is_async, [job])
+
+    def nothing_found(self, held: ProcessQueue) -> None:
+        self._state.nothing_found(held)
 
     async def direct(self, message: ReceivedMessage) -> OrderedRun:
         listener = self._state.listener_of(message)
@@ -177,7 +177,7 @@ class OrderlyService:
         # that was lost: its offset is somebody else's by now.
         if not held.dropped or held.lock_held(time.monotonic()):
             self._state.offsets.table.update(held.queue, offset)
-        self._state.room(held)
+        self._state.finished(held)
 
     def _count(self, job: OrderedRun, done: int) -> None:
         topic = job.messages[0].origin_topic
@@ -258,10 +258,11 @@ class OrderlyService:
         if self._locks is not None and queues:
             await self._locks.give_back(queues)
 
-    async def renew(self, held: Sequence[ProcessQueue]) -> None:
-        """Keep the locks; a queue somebody else has locked is lost, one whose broker is silent runs out."""
+    async def renew(self, held: Sequence[ProcessQueue]) -> list[ProcessQueue]:
+        """Keep the locks; those of the answer are lost to somebody else. One whose broker is silent runs out."""
+        lost: list[ProcessQueue] = []
         if self._locks is None or not held:
-            return
+            return lost
         answers = await self._locks.take(each.queue for each in held if not each.dropped)
         for each in held:
             until_s = answers.get(each.queue)
@@ -272,7 +273,8 @@ class OrderlyService:
                 self.go_on(each)
             else:
                 log.warning("lock lost group=%s queue=%s", self._state.config.full_group, each.queue)
-                self._lost(each)
+                lost.append(each)
+        return lost
 
     async def wait_idle(self, held: ProcessQueue) -> None:
         self._end_pause(held)

@@ -2,10 +2,12 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Final
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, Protocol
 
 from rocketeer.client.aio.instance import ClientInstance
+from rocketeer.client.core.config import ConsumerConfig
 from rocketeer.client.core.flow import Limits
 from rocketeer.client.core.process_queue import ProcessQueue
 from rocketeer.client.core.received import ReceivedMessage
@@ -31,87 +33,118 @@ _TELL_WHO_WE_ARE: Final = frozenset(
     }
 )
 
-Found = Callable[[ProcessQueue, Sequence[ReceivedMessage]], None]
-Moved = Callable[[ProcessQueue, int], Awaitable[None]]
+
+class PullTarget(Protocol):
+    """Who gets what the pulling of a queue brings."""
+
+    def found(self, held: ProcessQueue, messages: Sequence[ReceivedMessage]) -> None:
+        """Messages were put into the queue."""
+
+    def nothing_found(self, held: ProcessQueue) -> None:
+        """The broker looked as far as `held.next_offset`, and nothing matched."""
+
+    async def offset_moved(self, held: ProcessQueue, offset: int) -> None:
+        """The offset does not exist; the broker says where to go on."""
 
 
 class Puller:
-    """`found` gets messages that were put into their queue; `moved` an offset the broker led us to."""
+    """Pulls any number of queues, each for its target. `ordered` queues have no limit of their span.
+
+    `offset_to_commit` is told to the broker with each pull; None leaves it as it is.
+    """
 
     def __init__(
         self,
         instance: ClientInstance,
         cluster: Cluster,
+        config: ConsumerConfig,
         settings: PullSettings,
         *,
-        timeout_s: float,
-        interval_s: float,
+        ordered: bool,
         subscription: Callable[[str], Subscription | None],
-        limits: Callable[[ProcessQueue], Limits],
-        offset_to_tell: Callable[[MessageQueue], int | None],
-        nothing: Callable[[ProcessQueue], None],
-        found: Found,
-        moved: Moved,
+        offset_to_commit: Callable[[MessageQueue], int | None],
     ) -> None:
         self._instance = instance
         self._cluster = cluster
+        self._config = config
         self._settings = settings
-        self._timeout_s = timeout_s
-        self._interval_s = interval_s
+        self._ordered = ordered
         self._subscription = subscription
-        self._limits = limits
-        self._offset_to_tell = offset_to_tell
-        self._nothing = nothing
-        self._found = found
-        self._moved = moved
-        self._tasks: dict[ProcessQueue, asyncio.Task[None]] = {}
-        self._full: dict[ProcessQueue, asyncio.Future[None]] = {}
+        self._offset_to_commit = offset_to_commit
+        self._pulling: dict[ProcessQueue, tuple[asyncio.Task[None], PullTarget]] = {}
+        self._queues_of_topic: Counter[str] = Counter()
+        self._paused: frozenset[MessageQueue] = frozenset()
+        self._waiting: dict[ProcessQueue, asyncio.Future[None]] = {}
         self._logged: set[str] = set()
         self._going = asyncio.Event()
         self._going.set()
 
     # --- which queues ------------------------------------------------------------------------
 
-    def start(self, held: ProcessQueue) -> None:
-        task = asyncio.create_task(self._pull_on(held), name=f"pull {held.queue}")
-        self._tasks[held] = task
+    def start(self, held: ProcessQueue, target: PullTarget) -> None:
+        task = asyncio.create_task(self._pull_on(held, target), name=f"pull {held.queue}")
+        self._pulling[held] = task, target
+        self._queues_of_topic[held.queue.topic] += 1
         task.add_done_callback(self._ended)
 
-    def stop(self, held: ProcessQueue) -> None:
-        task = self._tasks.pop(held, None)
-        if task is not None and task is not asyncio.current_task():
+    def stop(self, held: ProcessQueue) -> PullTarget | None:
+        """Pull it no more; the target it was pulled for, None when it was not."""
+        task, target = self._pulling.pop(held, (None, None))
+        if task is None:
+            return None
+        self._queues_of_topic[held.queue.topic] -= 1
+        if task is not asyncio.current_task():
             task.cancel()
+        return target
 
     def restart(self, topic: str) -> None:
         """Pull again at once: the subscription changed, and the broker holds a pull with the old one."""
-        for held in [held for held in self._tasks if held.queue.topic == topic]:
-            self.stop(held)
-            self.start(held)
+        for held in [held for held in self._pulling if held.queue.topic == topic]:
+            if (target := self.stop(held)) is not None:
+                self.start(held, target)
 
     def stop_all(self) -> None:
-        for held in list(self._tasks):
+        for held in list(self._pulling):
             self.stop(held)
 
     def pause(self) -> None:
+        """Begin no more pulls until `resume`."""
         self._going.clear()
 
     def resume(self) -> None:
         self._going.set()
 
-    def room(self, held: ProcessQueue) -> None:
+    def pause_queues(self, queues: Iterable[MessageQueue]) -> None:
+        self._paused |= frozenset(queues)
+
+    def resume_queues(self, queues: Iterable[MessageQueue]) -> None:
+        self._paused -= frozenset(queues)
+        for held in list(self._waiting):
+            self.wake(held)
+
+    def is_paused(self, queue: MessageQueue) -> bool:
+        return queue in self._paused
+
+    def wake(self, held: ProcessQueue) -> None:
         """Messages of the queue were finished: go on if that was what it waited for."""
-        waiting = self._full.get(held)
-        if waiting is not None and not waiting.done() and self._limits(held).reason_to_wait(held) is None:
+        waiting = self._waiting.get(held)
+        if waiting is not None and not waiting.done() and self._reason_to_wait(held) is None:
             waiting.set_result(None)
+
+    def _reason_to_wait(self, held: ProcessQueue) -> str | None:
+        if held.queue in self._paused:
+            return "paused"
+        queues = self._queues_of_topic[held.queue.topic]
+        return Limits.of(self._config, ordered=self._ordered, queues_of_topic=queues).reason_to_wait(held)
 
     # --- the loop of one queue ---------------------------------------------------------------
 
-    async def _pull_on(self, held: ProcessQueue) -> None:
+    async def _pull_on(self, held: ProcessQueue, target: PullTarget) -> None:
         again_s = AGAIN_S
         while not held.dropped:
             if not self._going.is_set():
                 await self._going.wait()
-            if (why := self._limits(held).reason_to_wait(held)) is not None:
+            if (why := self._reason_to_wait(held)) is not None:
                 await self._wait_for_room(held, why)
                 continue
             subscription = self._subscription(held.queue.topic)
@@ -130,7 +163,7 @@ class Puller:
                 return
             held.broker_id = result.broker_id
             held.pulled_ms = self._instance.clock.now_ms()
-            await self._take(held, result)
+            await self._hand_over(held, target, result)
 
     async def _pull(self, held: ProcessQueue, subscription: Subscription) -> PullResult:
         return await self._instance.driver.run(
@@ -141,35 +174,35 @@ class Puller:
                 held.next_offset,
                 subscription,
                 broker_id=held.broker_id,
-                commit_offset=self._offset_to_tell(held.queue),
-                timeout_s=self._timeout_s,
+                commit_offset=self._offset_to_commit(held.queue),
+                timeout_s=self._config.pull_timeout_s,
             )
         )
 
-    async def _take(self, held: ProcessQueue, result: PullResult) -> None:
+    async def _hand_over(self, held: ProcessQueue, target: PullTarget, result: PullResult) -> None:
         if result.status is PullStatus.OFFSET_ILLEGAL:
             log.warning(
                 "offset moved group=%s queue=%s from=%d to=%d min=%d max=%d",
                 self._settings.group, held.queue, held.next_offset, result.next_offset,
                 result.min_offset, result.max_offset,
             )  # fmt: skip
-            await self._moved(held, result.next_offset)
+            await target.offset_moved(held, result.next_offset)
             return
         held.put(result.messages, result.next_offset)
         if result.messages:
-            self._found(held, result.messages)
-            if self._interval_s > 0:
-                await asyncio.sleep(self._interval_s)
+            target.found(held, result.messages)
+            if self._config.pull_interval_s > 0:
+                await asyncio.sleep(self._config.pull_interval_s)
         else:
-            self._nothing(held)
+            target.nothing_found(held)
 
     async def _wait_for_room(self, held: ProcessQueue, why: str) -> None:
         log.debug("pulling waits group=%s queue=%s reason=%s", self._settings.group, held.queue, why)
-        self._full[held] = asyncio.get_running_loop().create_future()
+        self._waiting[held] = asyncio.get_running_loop().create_future()
         try:
-            await self._full[held]
+            await self._waiting[held]
         finally:
-            del self._full[held]
+            del self._waiting[held]
 
     async def _after(self, error: RocketeerError, held: ProcessQueue, again_s: float) -> None:
         """What to do before the next try."""

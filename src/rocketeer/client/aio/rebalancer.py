@@ -8,8 +8,8 @@ import asyncio
 import contextlib
 import logging
 import random
-from collections.abc import Awaitable, Callable, Collection, Mapping
-from typing import Final
+from collections.abc import Callable, Collection, Mapping
+from typing import Final, Protocol
 
 from rocketeer.client.aio.instance import ClientInstance
 from rocketeer.client.core.allocate import Strategy
@@ -33,8 +33,17 @@ LOCKED_S_MAX: Final = 1.0
 """A queue that another member is about to give back is asked for at least so often."""
 
 
+class Assigned(Protocol):
+    """The queues this member has, and the way to change them."""
+
+    def queues(self) -> Collection[MessageQueue]: ...
+
+    async def apply(self, change: Change) -> bool:
+        """Let go and take up queues; False when not all of it could be done yet."""
+
+
 class Rebalancer:
-    """`apply` lets go and takes up queues; False when not all of it could be done yet."""
+    """Looks again when `due` is set."""
 
     def __init__(
         self,
@@ -43,17 +52,16 @@ class Rebalancer:
         strategy: Strategy,
         *,
         subscriptions: Callable[[], Mapping[str, Subscription]],
-        held: Callable[[], Collection[MessageQueue]],
-        apply: Callable[[Change], Awaitable[bool]],
+        assigned: Assigned,
+        due: asyncio.Event,
     ) -> None:
         self._instance = instance
         self._config = config
         self._group = config.full_group
         self._strategy = strategy
         self._subscriptions = subscriptions
-        self._held = held
-        self._apply = apply
-        self._due = asyncio.Event()
+        self._assigned = assigned
+        self._due = due
         self._soon_s = SOON_S
         self._task: asyncio.Task[None] | None = None
         self._logged: dict[str, str] = {}
@@ -108,13 +116,13 @@ class Rebalancer:
             for topic in subscriptions:
                 try:
                     change = await self._change(topic)
-                    applied = (not any(change) or await self._apply(change)) and applied
+                    applied = (not any(change) or await self._assigned.apply(change)) and applied
                     self._logged.pop(topic, None)
                 except RocketeerError as error:
                     known = False
                     self._log_once(topic, error)
-            if gone := without_subscription(subscriptions, self._held()):
-                applied = await self._apply(Change(gone, ())) and applied
+            if gone := without_subscription(subscriptions, self._assigned.queues()):
+                applied = await self._assigned.apply(Change(gone, ())) and applied
             if applied and known:
                 await self._compare(subscriptions)
                 self._soon_s = SOON_S
@@ -129,7 +137,7 @@ class Rebalancer:
         if self._config.message_model is MessageModel.CLUSTERING:
             clients = await self._clients(topic, known)
             mine = share_of(self._instance.client_id, known.subscribe, clients, self._strategy)
-        return difference(topic, mine, self._held())
+        return difference(topic, mine, self._assigned.queues())
 
     async def _clients(self, topic: str, known: TopicRoutes) -> list[str]:
         """The members as a broker of the topic knows them; it is told of us first if it does not know us."""
