@@ -7,10 +7,10 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 READY := $(VENV)/.ready
 READY_DEV := $(VENV)/.ready-dev
 # What is compiled when the checkout is installed: a change in it installs again.
-COMPILED := $(wildcard src/rocketeer/*/_*.pyx src/rocketeer/*/_*.pxi src/rocketeer/*/_*.h)
+COMPILED := $(wildcard src/rocketeer/*/*.pyx src/rocketeer/*/*.pxd src/rocketeer/*/*.pxi src/rocketeer/*/*.h)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup up demo test test-spark check format interop interop-smoke apache memory bench lock clean
+.PHONY: help setup up demo test test-spark check format interop interop-smoke apache memory bench wheel lock clean
 
 help:
 	@echo "make up      run a name server and a broker here   (BROKERS=2 STORE=dir ARGS='--port 20911')"
@@ -22,6 +22,7 @@ help:
 	@echo "make apache  our clients against Apache's own broker; needs Java"
 	@echo "make memory  a million messages through one consumer: its memory stays flat"
 	@echo "make bench   the load generator                    (ARGS='--help')"
+	@echo "make wheel   a wheel for users without a compiler, in dist/"
 	@echo "make setup   only the environment in $(VENV)"
 	@echo "make format  let ruff put the code in order"
 	@echo "make lock    choose dependency versions anew"
@@ -82,6 +83,9 @@ memory: $(READY)
 
 bench: $(READY)
 	@$(BIN)/rocketeer bench $(ARGS)
+
+wheel: $(READY_DEV)
+	@sh tools/make_wheel.sh $(VENV)
 
 lock: $(READY)
 	@$(PIP) install --quiet pip-tools
