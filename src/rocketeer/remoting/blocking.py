@@ -6,7 +6,7 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -19,6 +19,8 @@ from rocketeer.remoting.address import HostPort, split_address
 CONNECT_TIMEOUT_S = 3.0
 CALL_TIMEOUT_S = 3.0
 READ_BYTES = 256 << 10
+UNANSWERED_MAX = 64
+"""Requests of `invoke_all` under way at a time."""
 
 
 class BlockingConnection:
@@ -60,6 +62,29 @@ class BlockingConnection:
                         self._refuse(sock, came, deadline_s)
                     elif came.opaque == opaque:
                         return came
+
+    def invoke_all(self, commands: Sequence[Command], timeout_s: float = CALL_TIMEOUT_S) -> list[Command]:
+        """Send all, then collect the answers, in the order of the requests; `timeout_s` is for all together."""
+        answers: dict[int, Command] = {}
+        opaques = [next_opaque() for _ in commands]
+        code = commands[0].code if commands else 0
+        with self._turn(code, timeout_s) as deadline_s:
+            sock = self._ready_socket(deadline_s)
+            for sent, (command, opaque) in enumerate(zip(commands, opaques, strict=True)):
+                # A server may stop reading from a peer that does not take its answers.
+                if sent - len(answers) >= UNANSWERED_MAX:
+                    self._collect(sock, answers, deadline_s)
+                self._send(sock, encode_call(command, opaque), deadline_s)
+            while not answers.keys() >= set(opaques):
+                self._collect(sock, answers, deadline_s)
+        return [answers[opaque] for opaque in opaques]
+
+    def _collect(self, sock: socket.socket, answers: dict[int, Command], deadline_s: float) -> None:
+        for came in self._receive(sock, deadline_s):
+            if came.is_response:
+                answers[came.opaque] = came
+            else:
+                self._refuse(sock, came, deadline_s)
 
     def oneway(self, command: Command, timeout_s: float = CALL_TIMEOUT_S) -> None:
         """Send a request that gets no answer; returns when the operating system has it."""
@@ -104,59 +129,13 @@ class BlockingConnection:
             self._lock.release()
 
     def _ready_socket(self, deadline_s: float) -> socket.socket:
-        if self._socket is not None and self._left_by_peer(self._socket):
+        if self._socket is not None and closed_by_peer(self._socket):
             self._drop()
         if self._socket is None:
-            self._socket = self._connect(deadline_s)
+            end_s = min(self._monotonic_s() + self._connect_timeout_s, deadline_s)
+            self._socket = connect(self.address, end_s, tls=self._tls, monotonic_s=self._monotonic_s)
             self._splitter = FrameSplitter()
         return self._socket
-
-    def _connect(self, deadline_s: float) -> socket.socket:
-        host_port = split_address(self.address)
-        began_s = self._monotonic_s()
-        end_s = min(began_s + self._connect_timeout_s, deadline_s)
-        try:
-            sock = self._dial(host_port, end_s)
-            try:
-                sock.settimeout(self._left_s(end_s))  # for the TLS handshake
-                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-                if self._tls is not None:
-                    sock = self._tls.wrap_socket(sock, server_hostname=host_port.host)
-            except BaseException:
-                sock.close()
-                raise
-        except TimeoutError:
-            raise ConnectFailed(self.address, f"no connection within {end_s - began_s:.3g} s") from None
-        except (OSError, UnicodeError) as error:
-            raise ConnectFailed(self.address, str(error) or type(error).__name__) from error
-        return sock
-
-    def _dial(self, host_port: HostPort, end_s: float) -> socket.socket:
-        """Connect to the first of the host's addresses that answers; they share the time."""
-        failure = OSError("the host has no address")
-        for family, kind, protocol, _, place in _resolve(host_port, self._left_s(end_s)):
-            sock = socket.socket(family, kind, protocol)
-            try:
-                sock.settimeout(self._left_s(end_s))
-                sock.connect(place)
-                return sock
-            except OSError as error:
-                sock.close()
-                failure = error
-        raise failure
-
-    def _left_by_peer(self, sock: socket.socket) -> bool:
-        """True when the peer closed while nobody looked, as servers do with idle connections."""
-        if isinstance(sock, ssl.SSLSocket):
-            return False  # what arrived is encrypted: no use to peek at it
-        try:
-            sock.settimeout(0)
-            return sock.recv(1, socket.MSG_PEEK) == b""
-        except BlockingIOError:
-            return False
-        except OSError:
-            return True
 
     def _send(self, sock: socket.socket, frame: bytes, deadline_s: float) -> None:
         sock.settimeout(self._left_s(deadline_s))
@@ -186,15 +165,75 @@ class BlockingConnection:
             self._send(sock, encode(refusal), deadline_s)
 
     def _left_s(self, deadline_s: float) -> float:
-        left_s = deadline_s - self._monotonic_s()
-        if left_s <= 0:
-            raise TimeoutError
-        return left_s
+        return _left_s(deadline_s, self._monotonic_s)
 
     def _drop(self) -> None:
         if self._socket is not None:
             self._socket.close()
             self._socket = None
+
+
+def connect(
+    address: str,
+    end_s: float,
+    *,
+    tls: ssl.SSLContext | None = None,
+    monotonic_s: Callable[[], float] = time.monotonic,
+) -> socket.socket:
+    """A blocking socket to the address; raises ConnectFailed when there is none at `end_s` (monotonic)."""
+    host_port = split_address(address)
+    began_s = monotonic_s()
+    try:
+        sock = _dial(host_port, end_s, monotonic_s)
+        try:
+            sock.settimeout(_left_s(end_s, monotonic_s))  # for the TLS handshake
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            if tls is not None:
+                sock = tls.wrap_socket(sock, server_hostname=host_port.host)
+        except BaseException:
+            sock.close()
+            raise
+    except TimeoutError:
+        raise ConnectFailed(address, f"no connection within {end_s - began_s:.3g} s") from None
+    except (OSError, UnicodeError) as error:
+        raise ConnectFailed(address, str(error) or type(error).__name__) from error
+    return sock
+
+
+def closed_by_peer(sock: socket.socket) -> bool:
+    """True when the peer closed while nobody looked, as servers do with idle connections."""
+    if isinstance(sock, ssl.SSLSocket):
+        return False  # what arrived is encrypted: no use to peek at it
+    try:
+        sock.settimeout(0)
+        return sock.recv(1, socket.MSG_PEEK) == b""
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+
+
+def _dial(host_port: HostPort, end_s: float, monotonic_s: Callable[[], float]) -> socket.socket:
+    """Connect to the first of the host's addresses that answers; they share the time."""
+    failure = OSError("the host has no address")
+    for family, kind, protocol, _, place in _resolve(host_port, _left_s(end_s, monotonic_s)):
+        sock = socket.socket(family, kind, protocol)
+        try:
+            sock.settimeout(_left_s(end_s, monotonic_s))
+            sock.connect(place)
+            return sock
+        except OSError as error:
+            sock.close()
+            failure = error
+    raise failure
+
+
+def _left_s(deadline_s: float, monotonic_s: Callable[[], float]) -> float:
+    left_s = deadline_s - monotonic_s()
+    if left_s <= 0:
+        raise TimeoutError
+    return left_s
 
 
 def _resolve(host_port: HostPort, timeout_s: float) -> list[Any]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from rocketeer.errors import RocketeerError
+from rocketeer.record.java_hash import java_hash
 
 VERSION_MIN: Final = 17
 _VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
@@ -89,7 +90,7 @@ def packaged_home() -> Path | None:
 
 def wrapped_home(real: Path) -> Path:
     """A Java home whose `java` is a script; made once per user and Java, in the temporary folder."""
-    home = Path(tempfile.gettempdir()) / f"rocketeer-java-{os.getuid()}-{abs(hash_text(str(real))):x}"
+    home = Path(tempfile.gettempdir()) / f"rocketeer-java-{os.getuid()}-{abs(java_hash(str(real))):x}"
     script = home / "bin" / "java"
     text = _WRAPPER % (real / "bin" / "java")
     if not script.is_file() or script.read_text() != text:
@@ -99,11 +100,3 @@ def wrapped_home(real: Path) -> Path:
         fresh.chmod(fresh.stat().st_mode | stat.S_IXUSR)
         fresh.replace(script)  # another process may be starting it
     return home
-
-
-def hash_text(text: str) -> int:
-    """The same in every process, unlike hash()."""
-    value = 0
-    for byte in text.encode():
-        value = (value * 31 + byte) & 0xFFFFFFFF
-    return value

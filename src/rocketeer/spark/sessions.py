@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Final
 
 import pyspark
 
+from rocketeer.record.java_hash import java_hash
 from rocketeer.spark.datasource import RocketmqDataSource
-from rocketeer.spark.java import hash_text, use_java
+from rocketeer.spark.java import use_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -61,7 +62,7 @@ def lean_home(package: Path) -> Path:
     Python processes that Spark starts would import PySpark from that zip, which Python must compile anew each time:
     1.3 s of CPU for each of the two or three that plan a read, instead of 0.4 s from the installed package.
     """
-    home = Path(tempfile.gettempdir()) / f"rocketeer-spark-{os.getuid()}-{hash_text(str(package)):x}"
+    home = Path(tempfile.gettempdir()) / f"rocketeer-spark-{os.getuid()}-{abs(java_hash(str(package))):x}"
     home.mkdir(mode=0o700, exist_ok=True)
     for part in package.iterdir():
         link = home / part.name

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 import pytest
 
 from rocketeer import Message, Producer
+from rocketeer.client.sync import bulk_connection
 from rocketeer.errors import BrokerRefused, RemotingError
 from rocketeer.model.queue import MessageQueue
 from rocketeer.record.layout import split_records
-from rocketeer.spark.source import wire
+from rocketeer.remoting.blocking import BlockingConnection
 from rocketeer.spark.source.brokers import BrokersView
 from rocketeer.spark.source.fetch import fetch_range
 from rocketeer.spark.source.losses import DataLost
@@ -54,43 +55,39 @@ def _offsets(terms: PullTerms, begin: int, end: int, address: str) -> list[int]:
 
 
 @pytest.mark.parametrize(("begin", "end"), [(0, COUNT), (1, 2), (17, 1017), (COUNT - 1, COUNT)])
-@pytest.mark.parametrize("large_bytes", [4 << 20, 100_000, 1, None])
+@pytest.mark.parametrize("bulk_bytes", [4 << 20, 100_000, 1, None])
 def test_every_message_of_a_range_comes_once_and_in_order(
-    broker: Cluster, begin: int, end: int, large_bytes: int | None
+    broker: Cluster, begin: int, end: int, bulk_bytes: int | None
 ) -> None:
-    if large_bytes == 1 and end - begin > 1000:
+    if bulk_bytes == 1 and end - begin > 1000:
         end = begin + 100
-    terms = dataclasses.replace(_terms(broker), large_bytes=large_bytes)
+    terms = dataclasses.replace(_terms(broker), bulk_bytes=bulk_bytes)
     assert _offsets(terms, begin, end, broker.broker) == list(range(begin, end))
 
 
 def test_a_large_reply_is_large_only_for_those_who_ask_in_our_way(broker: Cluster) -> None:
     bodies = list(fetch_range(_terms(broker), QueueRange(QUEUE, 0, COUNT), broker.broker))
     assert len(bodies) < 10
-    capped = dataclasses.replace(_terms(broker), large_bytes=None)
-    connection = wire.borrow(broker.broker)
-    from rocketeer.spark.source.pulls import pull_command
-
-    [(head, body)] = connection.ask([pull_command(capped, QUEUE, 0, 1000, large_bytes=None)], 10)
-    wire.give_back(connection)
-    assert head.ext["nextBeginOffset"] == "32"
-    assert len(list(split_records(body))) == 32
+    with BlockingConnection(broker.broker) as connection:
+        [reply] = connection.invoke_all([_terms(broker).request(QUEUE, 0, 1000)], 10)
+    assert reply.ext["nextBeginOffset"] == "32"
+    assert len(list(split_records(reply.body))) == 32
 
 
 def test_tags_are_filtered_by_the_broker(broker: Cluster) -> None:
-    for large_bytes in (4 << 20, None):
-        terms = dataclasses.replace(_terms(broker, tags="even"), large_bytes=large_bytes)
+    for bulk_bytes in (4 << 20, None):
+        terms = dataclasses.replace(_terms(broker, tags="even"), bulk_bytes=bulk_bytes)
         found = _offsets(terms, 100, 200, broker.broker)
         assert [offset for offset in found if offset < 200] == list(range(100, 200, 2))
 
 
 def test_connections_are_used_again(broker: Cluster) -> None:
     list(fetch_range(_terms(broker), QueueRange(QUEUE, 0, 10), broker.broker))
-    first = wire.borrow(broker.broker)
-    wire.give_back(first)
+    first = bulk_connection.take(broker.broker)
+    bulk_connection.give_back(first)
     list(fetch_range(_terms(broker), QueueRange(QUEUE, 0, 10), broker.broker))
-    again = wire.borrow(broker.broker)
-    wire.give_back(again)
+    again = bulk_connection.take(broker.broker)
+    bulk_connection.give_back(again)
     assert again is first
 
 
@@ -110,7 +107,7 @@ def test_a_refusal_is_told_in_the_brokers_words(broker: Cluster) -> None:
 
 def test_a_fetch_goes_on_after_the_broker_was_away(broker: Cluster) -> None:
     terms = dataclasses.replace(
-        _terms(broker, fetchRetries="20", fetchRetryInterval="100ms"), large_bytes=50_000
+        _terms(broker, fetchRetries="20", fetchRetryInterval="100ms"), bulk_bytes=50_000
     )
     stream = fetch_range(terms, QueueRange(QUEUE, 0, COUNT), broker.broker)
     found = [record.queue_offset for record in split_records(bytes(next(stream)))]

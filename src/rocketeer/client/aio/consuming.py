@@ -18,13 +18,13 @@ from rocketeer.client.core.outcome import RETRY, Outcome
 from rocketeer.client.core.process_queue import ProcessQueue
 from rocketeer.client.core.received import ReceivedMessage
 from rocketeer.client.core.resending import INNER_GROUP, resent
+from rocketeer.client.core.transient import OVERLOADED_CODES
 from rocketeer.client.plans.brokers import Cluster
 from rocketeer.client.plans.groups import send_back
 from rocketeer.client.plans.send import Sender
 from rocketeer.errors import BrokerRefused, ConnectFailed, RemotingError, RocketeerError
 from rocketeer.model.queue import MessageQueue
 from rocketeer.model.topic import RETRY_PREFIX
-from rocketeer.protocol.codes import ResponseCode
 from rocketeer.record.ids import UniqKeys
 
 log = logging.getLogger(__name__)
@@ -157,11 +157,7 @@ class ConsumerState:
 
 def _is_final(error: RocketeerError) -> bool:
     """Whether the broker has said no, and will say it again."""
-    return isinstance(error, BrokerRefused) and error.code not in (
-        ResponseCode.SYSTEM_BUSY,
-        ResponseCode.SERVICE_NOT_AVAILABLE,
-        ResponseCode.FLOW_CONTROL,
-    )
+    return isinstance(error, BrokerRefused) and error.code not in OVERLOADED_CODES
 
 
 class ListenerPools:

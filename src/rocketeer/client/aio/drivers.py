@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Hashable
 from typing import Any, TypeVar
 
-from rocketeer.client.plans.effects import Call, Effect, Oneway, Plan, Shared, Sleep
+from rocketeer.client.plans.effects import Call, CallAll, Effect, Oneway, Plan, Shared, Sleep
 from rocketeer.errors import RocketeerError
 from rocketeer.remoting.client import RemotingClient
 
@@ -44,6 +44,9 @@ class AsyncDriver:
         match effect:
             case Call(address, command, timeout_s):
                 return await self._remoting.invoke(address, command, timeout_s)
+            case CallAll(address, commands, timeout_s):
+                calls = (self._remoting.invoke(address, command, timeout_s) for command in commands)
+                return await asyncio.gather(*calls)
             case Oneway(address, command, timeout_s):
                 await self._remoting.oneway(address, command, timeout_s)
             case Sleep(seconds):

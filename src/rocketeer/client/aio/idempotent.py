@@ -19,6 +19,7 @@ from rocketeer.client.core.queue_sequence import (
 )
 from rocketeer.client.core.selectors import java_hash_code, next_queue
 from rocketeer.client.core.send_result import SendResult
+from rocketeer.client.core.transient import backoffs
 from rocketeer.client.plans.effects import Plan
 from rocketeer.client.plans.idempotent import PAUSE_S, PAUSE_S_MAX, IdempotentSends, NotSent
 from rocketeer.client.plans.send import Choose, Sender
@@ -113,7 +114,7 @@ class IdempotentSender:
         deadline_s = self._clock.monotonic_s() + timeout_s
         own_id = dedup_id(outgoing)
         failed_broker: str | None = None
-        pause_s = PAUSE_S
+        pauses_s = backoffs(PAUSE_S, PAUSE_S_MAX)
         while True:
             queue = await self._queue(outgoing.topic, choose, own_id, failed_broker, timeout_s)
             try:
@@ -122,11 +123,11 @@ class IdempotentSender:
                     return await self._run(sends.by_id(identified(outgoing, self.producer_id)))
                 return await self._send_numbered(queue, outgoing, deadline_s)
             except NotSent as error:
+                pause_s = next(pauses_s)
                 if self._clock.monotonic_s() + pause_s >= deadline_s:
                     raise error.cause from None
                 failed_broker = queue.broker_name
             await asyncio.sleep(pause_s)
-            pause_s = min(2 * pause_s, PAUSE_S_MAX)
 
     async def next_sequence(self, queue: MessageQueue, timeout_s: float) -> int:
         """How many messages of this producer the queue's broker has, so: the number of the next one."""

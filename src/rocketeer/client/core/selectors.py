@@ -24,7 +24,7 @@ def by_hash(queues: Sequence[MessageQueue], message: Message, arg: Any = None) -
     key = message.sharding_key if arg is None else arg
     if key is None:
         raise ClientError("by_hash needs a key: give arg=..., or the message a sharding_key=")
-    return queues[abs(_java_remainder(java_hash_code(key), len(queues)))]
+    return queues[hash_index(key, len(queues))]
 
 
 def by_random(queues: Sequence[MessageQueue], message: Message, arg: Any = None) -> MessageQueue:
@@ -51,9 +51,10 @@ def java_hash_code(key: object) -> int:
     raise ClientError(f"no hash that Java shares for {key!r}: use a text or a whole number")
 
 
-def _java_remainder(value: int, by: int) -> int:
-    """Java's % takes the sign of the left side, Python's that of the right."""
-    return value % by if value >= 0 else -(-value % by)
+def hash_index(key: object, count: int) -> int:
+    """Which of `count` queues a key's messages go to: as Java's SelectMessageQueueByHash has it."""
+    # Java's % takes the sign of the left side, Python's that of the right.
+    return abs(java_hash_code(key)) % count
 
 
 def next_queue(

@@ -32,6 +32,14 @@ class Call(msgspec.Struct, gc=False):
     timeout_s: float
 
 
+class CallAll(msgspec.Struct, gc=False):
+    """Ask the address several things at once; brings the replies in the order of the commands."""
+
+    address: str
+    commands: list[Command]
+    timeout_s: float
+
+
 class Oneway(msgspec.Struct, gc=False):
     """Tell the address; nothing comes back."""
 
@@ -57,5 +65,5 @@ class Shared(msgspec.Struct):
     plan: Generator[Any, Any, Any]
 
 
-Effect: TypeAlias = Call | Oneway | Sleep | Shared
+Effect: TypeAlias = Call | CallAll | Oneway | Sleep | Shared
 Plan: TypeAlias = Generator[Effect, Any, T]

@@ -10,6 +10,7 @@ from rocketeer.client.core.encoding import Outgoing
 from rocketeer.client.core.hooks import SendMode
 from rocketeer.client.core.queue_sequence import PendingSend, QueueSequence
 from rocketeer.client.core.send_result import SendResult
+from rocketeer.client.core.transient import TRANSIENT_CODES, backoffs
 from rocketeer.client.plans.effects import Plan, Sleep
 from rocketeer.client.plans.replies import ask
 from rocketeer.client.plans.send import Sender
@@ -18,21 +19,12 @@ from rocketeer.model.queue import MessageQueue
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import request
 from rocketeer.protocol.headers.base import decode_header
-from rocketeer.protocol.headers.send import GetProducerSequenceReplyHeader
+from rocketeer.protocol.headers.send import GetProducerSequenceHeader, GetProducerSequenceReplyHeader
 
 ATTEMPT_S: Final = 3.0
 """An answer that takes longer is asked for again."""
 PAUSE_S: Final = 0.05
 PAUSE_S_MAX: Final = 1.0
-TRANSIENT: Final = frozenset(
-    {
-        int(ResponseCode.SYSTEM_ERROR),
-        int(ResponseCode.SYSTEM_BUSY),
-        int(ResponseCode.SERVICE_NOT_AVAILABLE),
-        int(ResponseCode.FLOW_CONTROL),
-    }
-)
-"""A broker that refuses so may take the message a moment later."""
 
 
 class NotSent(ClientError):
@@ -87,7 +79,7 @@ class IdempotentSends:
     def by_id(self, outgoing: Outgoing) -> Plan[SendResult]:
         """Store a message that has an id of its own."""
         in_doubt = False
-        pause_s = PAUSE_S
+        pauses_s = backoffs(PAUSE_S, PAUSE_S_MAX)
         while True:
             try:
                 return (yield from self._attempt(outgoing))
@@ -99,17 +91,16 @@ class IdempotentSends:
                 self._failed(error)
                 in_doubt = True
             except BrokerRefused as error:
-                if error.code not in TRANSIENT:
+                if error.code not in TRANSIENT_CODES:
                     raise
                 if not in_doubt:
                     raise NotSent(error) from error
                 self._failed(error)
-            yield Sleep(pause_s)
-            pause_s = min(2 * pause_s, PAUSE_S_MAX)
+            yield Sleep(next(pauses_s))
 
     def _settle(self, sequence: QueueSequence, pending: PendingSend) -> Plan[None]:
         """Send the oldest until its fate is known; raises when this send's time is over."""
-        pause_s = PAUSE_S
+        pauses_s = backoffs(PAUSE_S, PAUSE_S_MAX)
         renewed = False
         while True:
             was_in_doubt = pending.in_doubt
@@ -133,12 +124,14 @@ class IdempotentSends:
                 if error.code == ResponseCode.SEQUENCE_TOO_OLD:
                     return sequence.stored(pending, None, error)
                 if not was_in_doubt:
-                    return sequence.not_stored(pending, NotSent(error) if error.code in TRANSIENT else error)
-                if error.code not in TRANSIENT and sequence.renewable:
+                    return sequence.not_stored(
+                        pending, NotSent(error) if error.code in TRANSIENT_CODES else error
+                    )
+                if error.code not in TRANSIENT_CODES and sequence.renewable:
                     # Nobody will say what became of it: others must not wait for that.
                     sequence.stored(pending, None, error)
                     return sequence.renew()
-                if error.code not in TRANSIENT:
+                if error.code not in TRANSIENT_CODES:
                     raise
                 self._failed(error)
             except Exception as error:
@@ -150,8 +143,7 @@ class IdempotentSends:
                 return sequence.not_stored(pending, error)  # a hook forbids it
             else:
                 return sequence.stored(pending, result)
-            yield Sleep(pause_s)
-            pause_s = min(2 * pause_s, PAUSE_S_MAX)
+            yield Sleep(next(pauses_s))
 
     def _attempt(self, outgoing: Outgoing) -> Plan[SendResult]:
         left_s = self._left_s(outgoing.topic)
@@ -162,12 +154,12 @@ class IdempotentSends:
     def next_sequence(self, producer_id: str) -> Plan[int]:
         """The number the queue's broker expects next; it also says whether the broker knows of numbers at all."""
         queue = self._queue
-        fields = {"producerId": producer_id, "topic": queue.topic, "queueId": str(queue.queue_id)}
-        pause_s = PAUSE_S
+        header = GetProducerSequenceHeader(producer_id, queue.topic, queue.queue_id)
+        pauses_s = backoffs(PAUSE_S, PAUSE_S_MAX)
         while True:
             try:
                 address = self._sender.address_of(queue)
-                command = request(RequestCode.GET_PRODUCER_SEQUENCE, fields)
+                command = request(RequestCode.GET_PRODUCER_SEQUENCE, header)
                 left_s = min(self._left_s(queue.topic), ATTEMPT_S)
                 reply = yield from ask(address, command, left_s, broker=queue.broker_name)
             except (ConnectFailed, NoBroker) as error:
@@ -175,8 +167,7 @@ class IdempotentSends:
                 raise NotSent(error) from error
             except RemotingError as error:
                 self._failed(error)
-                yield Sleep(pause_s)
-                pause_s = min(2 * pause_s, PAUSE_S_MAX)
+                yield Sleep(next(pauses_s))
             except BrokerRefused as error:
                 if error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
                     error.add_note(

@@ -1,7 +1,9 @@
 """Places in a queue: the group's own (14, 15), its ends and a time's (29 - 32), and where a new group begins."""
 
+from collections.abc import Iterable, Mapping
+
 from rocketeer.client.plans.brokers import Cluster, broker_of, with_broker
-from rocketeer.client.plans.effects import Call, Plan
+from rocketeer.client.plans.effects import Call, CallAll, Plan
 from rocketeer.client.plans.replies import refused
 from rocketeer.model.queue import MessageQueue
 from rocketeer.model.subscription import ConsumeFromWhere
@@ -49,20 +51,74 @@ def committed_offset(cluster: Cluster, group: str, queue: MessageQueue) -> Plan[
 
 def commit_offset(cluster: Cluster, group: str, queue: MessageQueue, offset: int) -> Plan[None]:
     """Have the broker keep the group's offset; returns when it said so."""
-    header = UpdateConsumerOffsetHeader(group, queue.topic, queue.queue_id, offset)
+    header = _commit_header(group, queue, offset)
     yield from _ask(cluster, queue, RequestCode.UPDATE_CONSUMER_OFFSET, header)
 
 
 def max_offset(cluster: Cluster, queue: MessageQueue) -> Plan[int]:
     """Where the next message will be."""
-    header = GetMaxOffsetHeader(queue.topic, queue.queue_id)
-    return (yield from _ask_offset(cluster, queue, RequestCode.GET_MAX_OFFSET, header))
+    return (yield from _ask_offset(cluster, queue, RequestCode.GET_MAX_OFFSET, _max_header(queue)))
 
 
 def min_offset(cluster: Cluster, queue: MessageQueue) -> Plan[int]:
     """The oldest message that is still there."""
-    header = GetMinOffsetHeader(queue.topic, queue.queue_id)
-    return (yield from _ask_offset(cluster, queue, RequestCode.GET_MIN_OFFSET, header))
+    return (yield from _ask_offset(cluster, queue, RequestCode.GET_MIN_OFFSET, _min_header(queue)))
+
+
+def min_offsets(cluster: Cluster, queues: Iterable[MessageQueue]) -> Plan[dict[MessageQueue, int]]:
+    """The oldest message that is still there, of many queues; each broker is asked once for all it has."""
+    code = RequestCode.GET_MIN_OFFSET
+    return (yield from _ask_offsets(cluster, code, {each: _min_header(each) for each in queues}))
+
+
+def max_offsets(cluster: Cluster, queues: Iterable[MessageQueue]) -> Plan[dict[MessageQueue, int]]:
+    """Where the next message will be, of many queues."""
+    code = RequestCode.GET_MAX_OFFSET
+    return (yield from _ask_offsets(cluster, code, {each: _max_header(each) for each in queues}))
+
+
+def commit_offsets(cluster: Cluster, group: str, offsets: Mapping[MessageQueue, int]) -> Plan[None]:
+    """Have the brokers keep the group's offsets."""
+    headers = {queue: _commit_header(group, queue, offset) for queue, offset in offsets.items()}
+    yield from _ask_all(cluster, RequestCode.UPDATE_CONSUMER_OFFSET, headers)
+
+
+def _ask_offsets(
+    cluster: Cluster, code: int, headers: Mapping[MessageQueue, Header]
+) -> Plan[dict[MessageQueue, int]]:
+    replies = yield from _ask_all(cluster, code, headers)
+    return {queue: decode_header(OffsetReplyHeader, reply.ext).offset for queue, reply in replies.items()}
+
+
+def _ask_all(
+    cluster: Cluster, code: int, headers: Mapping[MessageQueue, Header]
+) -> Plan[dict[MessageQueue, Command]]:
+    """One question about each queue; any answer but SUCCESS is an error that names the queue."""
+    by_address: dict[str, list[MessageQueue]] = {}
+    for queue in headers:
+        where = yield from broker_of(queue, cluster)
+        by_address.setdefault(where.address, []).append(queue)
+    answers: dict[MessageQueue, Command] = {}
+    for address, queues in by_address.items():
+        commands = [request(code, with_broker(headers[queue], queue.broker_name)) for queue in queues]
+        replies: list[Command] = yield CallAll(address, commands, cluster.timeout_s)
+        for queue, reply in zip(queues, replies, strict=True):
+            if reply.code != ResponseCode.SUCCESS:
+                raise refused(reply, f"{queue.broker_name} ({address})", queue)
+            answers[queue] = reply
+    return answers
+
+
+def _min_header(queue: MessageQueue) -> GetMinOffsetHeader:
+    return GetMinOffsetHeader(queue.topic, queue.queue_id)
+
+
+def _max_header(queue: MessageQueue) -> GetMaxOffsetHeader:
+    return GetMaxOffsetHeader(queue.topic, queue.queue_id)
+
+
+def _commit_header(group: str, queue: MessageQueue, offset: int) -> UpdateConsumerOffsetHeader:
+    return UpdateConsumerOffsetHeader(group, queue.topic, queue.queue_id, offset)
 
 
 def offset_at(cluster: Cluster, queue: MessageQueue, time_ms: int) -> Plan[int]:

@@ -10,6 +10,7 @@ from rocketeer.client.plans.replies import refused
 from rocketeer.errors import NoNameServer, NoRoute, RemotingError
 from rocketeer.model.route import Route
 from rocketeer.protocol.bodies.route import decode_route
+from rocketeer.protocol.bodies.topics import decode_topic_list
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, request
 from rocketeer.protocol.headers.nameserver import GetRouteHeader
@@ -57,6 +58,15 @@ def fetch_route(topic: str, nameservers: NameServers, timeout_s: float) -> Plan[
     if reply.code != ResponseCode.SUCCESS:
         raise refused(reply, f"name server, asked for the route of {topic!r},")
     return decode_route(reply.body)
+
+
+def fetch_topics(nameservers: NameServers, timeout_s: float) -> Plan[set[str]]:
+    """The names of all topics a name server knows, the system's too."""
+    command = request(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+    reply = yield from ask_nameservers(nameservers, command, timeout_s)
+    if reply.code != ResponseCode.SUCCESS:
+        raise refused(reply, "name server, asked for all topics,")
+    return set(decode_topic_list(reply.body).topics)
 
 
 def find_route(

@@ -7,7 +7,7 @@ after calls without answer only. Who names the queue gets that queue: sync once,
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from rocketeer.client.core.config import ProducerConfig
 from rocketeer.client.core.encoding import Outgoing, properties_text
@@ -34,7 +34,7 @@ from rocketeer.errors import (
 )
 from rocketeer.model.message import Message
 from rocketeer.model.queue import MessageQueue
-from rocketeer.model.topic import without_namespace
+from rocketeer.model.topic import AUTO_CREATE_TOPIC, without_namespace
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command
 from rocketeer.protocol.headers.base import decode_header
@@ -66,6 +66,43 @@ _SEND_BATCH: Final = int(RequestCode.SEND_BATCH_MESSAGE)
 _SEND_REPLY: Final = int(RequestCode.SEND_REPLY_MESSAGE_V2)
 
 
+class SendTerms(NamedTuple):
+    """What all send requests of a producer have in common, as texts."""
+
+    group: str
+    create_topic_key: str = AUTO_CREATE_TOPIC
+    default_queues: str = "4"
+    unit_mode: str = "false"
+
+
+def send_request(
+    terms: SendTerms,
+    queue: MessageQueue,
+    body: bytes,
+    properties: str,
+    now_ms: int,
+    sys_flag: int = 0,
+    batch: bool = False,
+) -> Command:
+    """SEND_MESSAGE_V2 or SEND_BATCH_MESSAGE: `SendMessageV2Header` written out, since this is the hot path."""
+    ext = {
+        "a": terms.group,
+        "b": queue.topic,
+        "c": terms.create_topic_key,
+        "d": terms.default_queues,
+        "e": str(queue.queue_id),
+        "f": str(sys_flag),
+        "g": str(now_ms),
+        "h": "0",
+        "i": properties,
+        "j": "0",
+        "k": terms.unit_mode,
+        "m": "true" if batch else "false",
+        "n": queue.broker_name,
+    }
+    return Command(code=_SEND_BATCH if batch else _SEND, ext=ext, body=body)
+
+
 class Sender:
     """What all sends of one producer share."""
 
@@ -84,8 +121,12 @@ class Sender:
         self.hooks = tuple(hooks)
         self.faults = FaultTable(clock) if config.latency_faults else None
         self._group = config.full_group
-        self._unit_mode = "true" if config.unit_mode else "false"
-        self._default_queues = str(config.default_topic_queues)
+        self._terms = SendTerms(
+            config.full_group,
+            config.create_topic_key,
+            str(config.default_topic_queues),
+            "true" if config.unit_mode else "false",
+        )
 
     def publish_route(self, topic: str, timeout_s: float) -> Plan[TopicRoutes]:
         """Where the (full) topic can be written to; raises NoRoute, NoNameServer or NoBroker."""
@@ -206,27 +247,21 @@ class Sender:
         return self._result(status, reply, outgoing, queue)
 
     def request(self, outgoing: Outgoing, queue: MessageQueue) -> Command:
-        """SEND_MESSAGE_V2 and its kin: `SendMessageV2Header` written out, since this is the hot path."""
+        """The command for one attempt."""
         out = outgoing
-        ext = {
-            "a": self._group,
-            "b": out.topic,
-            "c": self.config.create_topic_key,
-            "d": self._default_queues,
-            "e": str(queue.queue_id),
-            "f": str(out.sys_flag),
-            "g": str(self.clock.now_ms()),
-            "h": str(out.flag),
-            "i": properties_text(out.properties),
-            "j": str(out.reconsume_times),
-            "k": self._unit_mode,
-            "m": "true" if out.batch else "false",
-            "n": queue.broker_name,
-        }
+        text = properties_text(out.properties)
+        command = send_request(
+            self._terms, queue, out.body, text, self.clock.now_ms(), out.sys_flag, out.batch
+        )
+        if out.flag:
+            command.ext["h"] = str(out.flag)
+        if out.reconsume_times:
+            command.ext["j"] = str(out.reconsume_times)
         if out.max_reconsume_times is not None:
-            ext["l"] = str(out.max_reconsume_times)
-        code = _SEND_BATCH if out.batch else _SEND_REPLY if out.reply else _SEND
-        return Command(code=code, ext=ext, body=out.body)
+            command.ext["l"] = str(out.max_reconsume_times)
+        if out.reply:
+            command.code = _SEND_REPLY
+        return command
 
     def _result(
         self, status: SendStatus, reply: Command, outgoing: Outgoing, queue: MessageQueue

@@ -7,15 +7,16 @@ Threads that run plans at the same time use a connection each (up to CONNECTIONS
 turns), so none waits for another's answer.
 """
 
+import contextlib
 import itertools
 import time
 from collections import deque
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator, Sequence
 from concurrent.futures import Future
 from threading import Lock
 from typing import Any, Final, TypeVar
 
-from rocketeer.client.plans.effects import Call, Effect, Oneway, Plan, Shared, Sleep
+from rocketeer.client.plans.effects import Call, CallAll, Effect, Oneway, Plan, Shared, Sleep
 from rocketeer.errors import ClientClosed, RocketeerError
 from rocketeer.protocol.command import Command
 from rocketeer.remoting.blocking import BlockingConnection
@@ -62,6 +63,8 @@ class BlockingDriver:
         if type(effect) is Call:  # nearly all of them
             return self._pool(effect.address).invoke(effect.command, effect.timeout_s)
         match effect:
+            case CallAll(address, commands, timeout_s):
+                return self._pool(address).invoke_all(commands, timeout_s)
             case Oneway(address, command, timeout_s):
                 self._pool(address).oneway(command, timeout_s)
             case Sleep(seconds):
@@ -118,10 +121,19 @@ class _Pool:
             if mine:
                 self._give_back(connection)
 
+    def invoke_all(self, commands: Sequence[Command], timeout_s: float) -> list[Command]:
+        with self._connection() as connection:
+            return connection.invoke_all(commands, timeout_s)
+
     def oneway(self, command: Command, timeout_s: float) -> None:
+        with self._connection() as connection:
+            connection.oneway(command, timeout_s)
+
+    @contextlib.contextmanager
+    def _connection(self) -> Iterator[BlockingConnection]:
         connection, mine = self._take()
         try:
-            connection.oneway(command, timeout_s)
+            yield connection
         finally:
             if mine:
                 self._give_back(connection)

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 from rocketeer.client.core.nameservers import NameServers
 from rocketeer.client.discovery import discover
+from rocketeer.client.plans.routes import fetch_topics
 from rocketeer.client.sync.driver import BlockingDriver
 from rocketeer.model.queue import MessageQueue
-from rocketeer.spark.source.brokers import known_topics
 from rocketeer.spark.source.options import parse_options
 from rocketeer.spark.source.reading import open_view
 
@@ -23,7 +23,7 @@ def all_topics(options: Mapping[str, str]) -> set[str]:
     driver = BlockingDriver()
     try:
         nameservers = NameServers(discover(parsed.nameserver))
-        return known_topics(driver, nameservers, parsed.fetch_timeout_ms / 1000)
+        return driver.run(fetch_topics(nameservers, parsed.fetch_timeout_ms / 1000))
     finally:
         driver.close()
 

@@ -5,16 +5,18 @@ import logging
 import os
 import threading
 from collections.abc import Awaitable, Callable, Iterator
+from itertools import islice
 from typing import ClassVar, Final, NamedTuple, TypeVar
 
 from rocketeer.client.aio.drivers import AsyncDriver
 from rocketeer.client.core.nameservers import NameServers
 from rocketeer.client.core.routes import RouteCache, TopicRoutes
+from rocketeer.client.core.transient import UNREACHABLE, backoffs
 from rocketeer.client.discovery import discover, local_ip
 from rocketeer.client.plans.routes import fetch_route
 from rocketeer.client.sync.loop_thread import LoopThread
 from rocketeer.clock import SystemClock
-from rocketeer.errors import NoBroker, NoNameServer, NoRoute, RemotingError
+from rocketeer.errors import NoBroker, NoRoute
 from rocketeer.model.queue import MessageQueue
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import OUR_LANGUAGE, request
@@ -33,10 +35,9 @@ _V5: Final = 412
 assert version_name(_V5) == "V5_0_0_SNAPSHOT"
 
 
-def backoffs(retries: int) -> Iterator[float]:
-    """How long to wait before each retry: twice as long each time, up to a limit."""
-    for number in range(retries):
-        yield min(BACKOFF_S * 2**number, BACKOFF_S_MAX)
+def retry_pauses(retries: int) -> Iterator[float]:
+    """How long to wait before each retry."""
+    return islice(backoffs(BACKOFF_S, BACKOFF_S_MAX), retries)
 
 
 class Make(NamedTuple):
@@ -96,16 +97,16 @@ class SinkClient:
         """The topic is known to exist: when it has no route, its broker is away, and is waited for."""
         self._met.add(topic)
 
-    async def patiently(self, ask: Callable[[], Awaitable[T]], retries: int) -> T:
+    async def with_retries(self, ask: Callable[[], Awaitable[T]], retries: int) -> T:
         """Ask again while servers are away. A topic nobody has ever seen is not waited for: it does not exist."""
-        for backoff_s in backoffs(retries):
+        for pause_s in retry_pauses(retries):
             try:
                 return await ask()
-            except (RemotingError, NoBroker, NoNameServer, NoRoute) as error:
+            except (*UNREACHABLE, NoRoute) as error:
                 if isinstance(error, NoRoute) and error.topic not in self._met:
                     raise
                 log.warning("asked again error=%s", error)
-            await asyncio.sleep(backoff_s)
+            await asyncio.sleep(pause_s)
         return await ask()
 
     async def make(self, address: str, timeout_s: float) -> Make:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from rocketeer.client.core.selectors import java_hash_code
+from rocketeer.client.core.selectors import hash_index
 from rocketeer.model.queue import MessageQueue
 from rocketeer.record.batch import ITEM, BatchItem, encode_batch, iter_batch
 from rocketeer.record.properties import find_property
@@ -92,7 +92,7 @@ class Batcher:
         if sharding_key is not None:
             ordered = True
             # An ordered queue has one open batch at a time, whatever is in it; others have one per kind of packing.
-            at, kind = _java_index(sharding_key, len(queues)), -1
+            at, kind = hash_index(sharding_key, len(queues)), -1
         elif digest is not None:
             at = int.from_bytes(digest[:8], "big") % len(queues)
         place = (topic, at, kind)
@@ -124,8 +124,3 @@ class Batcher:
         """Ship what is left."""
         while self._open:
             self._ship(self._open.pop(next(iter(self._open))).close())
-
-
-def _java_index(key: str, count: int) -> int:
-    hashed = java_hash_code(key)
-    return hashed % count if hashed >= 0 else -hashed % count

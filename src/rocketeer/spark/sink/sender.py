@@ -11,40 +11,29 @@ from dataclasses import dataclass
 from typing import Final
 
 from rocketeer.client.core.selectors import next_queue
+from rocketeer.client.core.transient import UNREACHABLE, is_transient
 from rocketeer.client.plans.replies import refused
-from rocketeer.client.plans.send import STORED
+from rocketeer.client.plans.send import STORED, SendTerms, send_request
 from rocketeer.errors import (
     BrokerRefused,
     ClientError,
     NoBroker,
-    NoNameServer,
     NoRoute,
-    RemotingError,
     RocketeerError,
 )
 from rocketeer.model.queue import MessageQueue
-from rocketeer.model.topic import AUTO_CREATE_TOPIC
-from rocketeer.protocol.codes import RequestCode, ResponseCode
+from rocketeer.protocol.codes import ResponseCode
 from rocketeer.protocol.command import Command
-from rocketeer.spark.sink.client import SinkClient, backoffs
+from rocketeer.spark.sink.client import SinkClient, retry_pauses
 from rocketeer.spark.sink.options import SinkOptions
 from rocketeer.spark.sink.requests import Request
 from rocketeer.spark.sink.rows import BadRow, row_label
 
 log = logging.getLogger(__name__)
 
-_SEND: Final = int(RequestCode.SEND_MESSAGE_V2)
-_SEND_BATCH: Final = int(RequestCode.SEND_BATCH_MESSAGE)
 _SUCCESS: Final = int(ResponseCode.SUCCESS)
 _ILLEGAL: Final = int(ResponseCode.MESSAGE_ILLEGAL)
-# Tomorrow's answer may be another: the broker is starting, stopping, full or busy.
-_PASSING: Final = frozenset(
-    {
-        int(ResponseCode.SYSTEM_ERROR),
-        int(ResponseCode.SYSTEM_BUSY),
-        int(ResponseCode.SERVICE_NOT_AVAILABLE),
-    }
-)
+_WAIT: Final = "WAIT\x01true"
 
 
 class WriteFailed(ClientError):
@@ -71,6 +60,7 @@ class SinkSender:
         self._options = options
         self._partition = partition
         self._timeout_s = options.send_timeout_ms / 1000
+        self._terms = SendTerms(options.producer_group)
         self._room = threading.Condition()
         self._on_the_way = 0
         self._failure: BaseException | None = None
@@ -140,7 +130,7 @@ class SinkSender:
         """Send it until it is stored. A batch that is refused as a whole is halved until the bad row is alone."""
         queue = request.queue
         failed_broker: str | None = None
-        for backoff_s in (*backoffs(self._options.send_retries), None):
+        for backoff_s in (*retry_pauses(self._options.send_retries), None):
             if self._failure is not None:
                 return
             try:
@@ -149,10 +139,10 @@ class SinkSender:
                 assert queue is not None
                 await self._ask(request, queue)
                 return
-            except (RemotingError, NoBroker, NoNameServer, NoRoute, BrokerRefused) as error:
+            except (*UNREACHABLE, NoRoute, BrokerRefused) as error:
                 if isinstance(error, BrokerRefused) and error.code == _ILLEGAL and len(request.rows) > 1:
                     break
-                lasting = isinstance(error, BrokerRefused) and error.code not in _PASSING
+                lasting = not is_transient(error) and not isinstance(error, NoRoute)
                 if lasting or backoff_s is None:
                     raise self._named(request, error) from error
                 failed_broker = queue.broker_name if queue is not None else None
@@ -184,22 +174,11 @@ class SinkSender:
             counts.less_durable += len(request.rows)
 
     def _command(self, request: Request, queue: MessageQueue) -> Command:
-        ext = {
-            "a": self._options.producer_group,
-            "b": request.topic,
-            "c": AUTO_CREATE_TOPIC,
-            "d": "4",
-            "e": str(queue.queue_id),
-            "f": str(request.sys_flag),
-            "g": str(self._client.clock.now_ms()),
-            "h": "0",
-            "i": "WAIT\x01true" if request.batch else request.properties.decode(),
-            "j": "0",
-            "k": "false",
-            "m": "true" if request.batch else "false",
-            "n": queue.broker_name,
-        }
-        return Command(code=_SEND_BATCH if request.batch else _SEND, ext=ext, body=request.body)
+        properties = _WAIT if request.batch else request.properties.decode()
+        now_ms = self._client.clock.now_ms()
+        return send_request(
+            self._terms, queue, request.body, properties, now_ms, request.sys_flag, request.batch
+        )
 
     async def _refresh(self, topic: str) -> None:
         try:

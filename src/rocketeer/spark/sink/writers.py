@@ -196,7 +196,7 @@ class _Targets:
 
     def queues(self, topic: str) -> Sequence[MessageQueue]:
         client = self._client
-        return client.thread.call(client.patiently(lambda: self._find(topic), self._options.send_retries))
+        return client.thread.call(client.with_retries(lambda: self._find(topic), self._options.send_retries))
 
     async def _find(self, topic: str) -> Sequence[MessageQueue]:
         client = self._client

@@ -12,10 +12,10 @@ from pyspark.sql.types import StructType
 
 from rocketeer.spark.source.bounds import ending_places, starting_places
 from rocketeer.spark.source.options import SourceOptions
-from rocketeer.spark.source.patience import patiently
 from rocketeer.spark.source.planning import QueueRange
 from rocketeer.spark.source.pushdown import RowFilter, collect
 from rocketeer.spark.source.reading import RangePartition, open_view, plan_tasks, read_partition
+from rocketeer.spark.source.retries import with_retries
 
 if TYPE_CHECKING:
     from rocketeer.spark.source.view import View
@@ -32,7 +32,7 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         view = open_view(self._options)
         try:
-            return patiently(self._options, view, lambda: self._plan(view))
+            return with_retries(self._options, view, lambda: self._plan(view))
         finally:
             view.close()
 

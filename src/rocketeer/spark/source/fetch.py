@@ -14,18 +14,20 @@ from typing import Final, TypeAlias
 
 from rocketeer.client.core.nameservers import NameServers
 from rocketeer.client.core.routes import RouteCache
+from rocketeer.client.core.transient import is_transient
 from rocketeer.client.discovery import discover
-from rocketeer.client.plans.replies import refused
+from rocketeer.client.plans.pull import BULK_FIELD, reply_offsets
 from rocketeer.client.plans.routes import find_route
+from rocketeer.client.sync import bulk_connection
+from rocketeer.client.sync.bulk_connection import BulkConnection
 from rocketeer.client.sync.driver import BlockingDriver
-from rocketeer.errors import BadHeader, BrokerRefused, RemotingError, RocketeerError
+from rocketeer.errors import BrokerRefused, RemotingError, RocketeerError
 from rocketeer.model.queue import MessageQueue
 from rocketeer.protocol.codes import ResponseCode
 from rocketeer.protocol.command import Command
-from rocketeer.spark.source import wire
 from rocketeer.spark.source.losses import DataLost, Loss
 from rocketeer.spark.source.planning import QueueRange
-from rocketeer.spark.source.pulls import CAPPED_COUNT, LARGE, PullTerms, pull_command
+from rocketeer.spark.source.pulls import CAPPED_COUNT, PullTerms
 
 log = logging.getLogger(__name__)
 
@@ -34,18 +36,6 @@ CHAINS: Final = 16
 """How many capped pulls are under way at a time."""
 GATHER_BYTES: Final = 4 << 20
 """Small replies are put together to about this size before they are decoded."""
-
-_OUTCOMES: Final = frozenset(
-    {
-        ResponseCode.SUCCESS,
-        ResponseCode.PULL_NOT_FOUND,
-        ResponseCode.PULL_RETRY_IMMEDIATELY,
-        ResponseCode.PULL_OFFSET_MOVED,
-    }
-)
-_TRY_AGAIN: Final = frozenset(
-    {ResponseCode.SYSTEM_BUSY, ResponseCode.SYSTEM_ERROR, ResponseCode.TOPIC_NOT_EXIST}
-)
 
 
 class _BehindTheEnd(RemotingError):
@@ -69,10 +59,10 @@ class _Chain:
 class RangeFetch:
     """Yields bodies with the messages of a range. One per range and attempt; lives in the task's thread."""
 
-    def __init__(self, terms: PullTerms, wanted: QueueRange, connection: wire.Wire) -> None:
+    def __init__(self, terms: PullTerms, wanted: QueueRange, connection: BulkConnection) -> None:
         self._terms = terms
         self._wanted = wanted
-        self._wire = connection
+        self._connection = connection
         self.reached = wanted.begin
         """Everything below was yielded."""
         self._large = True
@@ -116,7 +106,7 @@ class RangeFetch:
                 by_opaque[chain.opaque] = pair
                 chains.append(pair)
                 at = chain.end
-            head, came = self._wire.receive(self._terms.timeout_s)
+            head, came = self._connection.receive(self._terms.timeout_s)
             pair = by_opaque.pop(head.opaque)
             chain, parts = pair
             self._next(chain, head)
@@ -144,17 +134,15 @@ class RangeFetch:
         """The reply that was asked for before the broker turned out to be capped: it would only be in the way."""
         opaque = chain.opaque
         while True:
-            head, _ = self._wire.receive(self._terms.timeout_s)
+            head, _ = self._connection.receive(self._terms.timeout_s)
             if head.opaque == opaque:
                 return
 
     def _ask(self, chain: _Chain) -> None:
-        large = self._terms.large_bytes if self._large else None
-        command = pull_command(
-            self._terms, self._wanted.queue, chain.at, chain.end - chain.at, large_bytes=large
-        )
+        large = self._terms.bulk_bytes if self._large else None
+        command = self._terms.request(self._wanted.queue, chain.at, chain.end - chain.at, bulk_bytes=large)
         chain.opaque = command.opaque
-        self._wire.send(command, self._terms.timeout_s)
+        self._connection.send(command, self._terms.timeout_s)
 
     def _receive(self, chain: _Chain) -> memoryview:
         def on_head(head: Command) -> None:
@@ -163,23 +151,16 @@ class RangeFetch:
 
         while True:
             opaque = chain.opaque
-            head, body = self._wire.receive_large(self._terms.timeout_s, on_head)
+            head, body = self._connection.receive_large(self._terms.timeout_s, on_head)
             if head.opaque == opaque:
                 return body
 
     def _next(self, chain: _Chain, head: Command) -> None:
         """Move the chain on by a reply's head, and ask for what follows."""
         queue = self._wanted.queue
-        if head.code not in _OUTCOMES:
-            raise refused(head, f"{queue.broker_name} ({self._wire.address})", queue)
-        if head.code == ResponseCode.SUCCESS and LARGE not in head.ext:
+        after, low, high = reply_offsets(head, queue, self._connection.address)
+        if head.code == ResponseCode.SUCCESS and BULK_FIELD not in head.ext:
             self._large = False
-        try:
-            after, low, high = (int(head.ext[name]) for name in ("nextBeginOffset", "minOffset", "maxOffset"))
-        except (KeyError, ValueError):
-            raise BadHeader(
-                f"the answer of {self._wire.address} to a pull of {queue} lacks an offset"
-            ) from None
         if head.code == ResponseCode.PULL_OFFSET_MOVED or after <= chain.at:
             after = self._missing(chain, low, high)
         chain.at = min(after, chain.end)
@@ -212,7 +193,7 @@ def fetch_range(terms: PullTerms, wanted: QueueRange, address: str) -> Iterator[
     while wanted.records > 0:
         reached = wanted.begin
         try:
-            connection = wire.borrow(address)
+            connection = bulk_connection.take(address)
             fetch = RangeFetch(terms, wanted, connection)
             try:
                 for body in fetch.bodies():
@@ -226,12 +207,12 @@ def fetch_range(terms: PullTerms, wanted: QueueRange, address: str) -> Iterator[
                 reached = fetch.reached
                 connection.close()
                 raise
-            wire.give_back(connection)
+            bulk_connection.give_back(connection)
             return
         except (RemotingError, BrokerRefused) as error:
-            if isinstance(error, BrokerRefused) and error.code not in _TRY_AGAIN:
+            if isinstance(error, BrokerRefused) and not _may_pass(error):
                 raise
-            wire.forget(address)
+            bulk_connection.forget(address)
             tries += 1
             if tries > terms.retries:
                 if not isinstance(error, _BehindTheEnd):
@@ -246,6 +227,11 @@ def fetch_range(terms: PullTerms, wanted: QueueRange, address: str) -> Iterator[
             time.sleep(terms.retry_interval_s)
             wanted = QueueRange(wanted.queue, reached, wanted.end)
             address = _address_now(terms, wanted.queue, address)
+
+
+def _may_pass(error: BrokerRefused) -> bool:
+    """A broker that has just started may not have read its topics yet."""
+    return is_transient(error) or error.code == ResponseCode.TOPIC_NOT_EXIST
 
 
 def _address_now(terms: PullTerms, queue: MessageQueue, before: str) -> str:

@@ -1,33 +1,30 @@
-"""The pull request of a reader in bulk, and what its reply means."""
+"""What all pulls of a query have in common, and the request of one of them."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
+from rocketeer.client.plans.pull import PullSettings, pull_request
 from rocketeer.model.queue import MessageQueue
-from rocketeer.model.subscription import SUB_ALL, TAG
-from rocketeer.protocol.codes import RequestCode
-from rocketeer.protocol.command import Command, request
+from rocketeer.model.subscription import SUB_ALL, TAG, Subscription
+from rocketeer.protocol.command import Command
 from rocketeer.spark.source.options import SourceOptions
 
 DEFAULT_GROUP: Final = "TOOLS_CONSUMER"
 """Exists in every broker, also where groups must be made by hand."""
-LARGE: Final = "rocketeerMaxBytes"
-"""Our own field: asks for megabytes at once. A broker that understood puts it in its reply."""
 CAPPED_COUNT: Final = 32
-_FLAG_SUBSCRIPTION: Final = "4"
 
 
 @dataclass(frozen=True, slots=True)
 class PullTerms:
     """What all pulls of a query have in common."""
 
-    group: str
+    settings: PullSettings
     kind: str
     expression: str
     timeout_s: float
     retries: int
     retry_interval_s: float
-    large_bytes: int | None
+    bulk_bytes: int | None
     """None: never ask for more than RocketMQ's cap."""
     fail_on_data_loss: bool
     nameserver: str
@@ -36,7 +33,7 @@ class PullTerms:
     def of(options: SourceOptions) -> "PullTerms":
         kind, expression = options.expression
         return PullTerms(
-            options.group or DEFAULT_GROUP,
+            PullSettings(options.group or DEFAULT_GROUP, hold_s=0.0),
             kind,
             expression,
             options.fetch_timeout_ms / 1000,
@@ -47,32 +44,13 @@ class PullTerms:
             options.nameserver or "",
         )
 
-    def unfiltered(self) -> "PullTerms":
-        return replace(self, kind=TAG, expression=SUB_ALL)
-
     @property
     def is_filtered(self) -> bool:
         return self.kind != TAG or self.expression != SUB_ALL
 
-
-def pull_command(
-    terms: PullTerms, queue: MessageQueue, offset: int, count: int, large_bytes: int | None
-) -> Command:
-    """Not held by the broker when nothing is there; the expression travels along, so no heartbeat is needed."""
-    ext = {
-        "consumerGroup": terms.group,
-        "topic": queue.topic,
-        "queueId": str(queue.queue_id),
-        "queueOffset": str(offset),
-        "maxMsgNums": str(count),
-        "sysFlag": _FLAG_SUBSCRIPTION,
-        "commitOffset": "0",
-        "suspendTimeoutMillis": "0",
-        "subVersion": "0",
-        "subscription": terms.expression,
-        "expressionType": terms.kind,
-        "bname": queue.broker_name,
-    }
-    if large_bytes is not None:
-        ext[LARGE] = str(large_bytes)
-    return request(RequestCode.PULL_MESSAGE, ext)
+    def request(
+        self, queue: MessageQueue, offset: int, count: int, *, bulk_bytes: int | None = None
+    ) -> Command:
+        """Not held by the broker when nothing is there; the expression travels along, so no heartbeat is needed."""
+        wanted = Subscription(queue.topic, self.expression, self.kind)
+        return pull_request(self.settings, queue, offset, wanted, max_count=count, bulk_bytes=bulk_bytes)

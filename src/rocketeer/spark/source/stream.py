@@ -22,9 +22,9 @@ from rocketeer.spark.source import planning
 from rocketeer.spark.source.bounds import starting_places
 from rocketeer.spark.source.offsets import BEGAN, Places, from_json, to_json
 from rocketeer.spark.source.options import SourceOptions
-from rocketeer.spark.source.patience import patiently
 from rocketeer.spark.source.planning import QueueRange
 from rocketeer.spark.source.reading import open_view, plan_tasks, read_partition
+from rocketeer.spark.source.retries import with_retries
 from rocketeer.spark.source.view import View
 
 log = logging.getLogger(__name__)
@@ -94,7 +94,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             wanted = [QueueRange(queue, begin[queue], after[queue]) for queue in sorted(after)]
             return plan_tasks(self._options, view, wanted)
 
-        return patiently(self._options, view, plan)
+        return with_retries(self._options, view, plan)
 
     def commit(self, end: dict[str, Any]) -> None:
         self._show_progress(end)
@@ -195,7 +195,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         shares: dict[MessageQueue, int] = backlog
         if options.max_bytes_per_trigger is not None:
             view = self._opened()
-            means = patiently(
+            means = with_retries(
                 options, view, lambda: {queue: view.mean_bytes(queue, begin[queue]) for queue in backlog}
             )
             shares = planning.share_bytes(shares, means, options.max_bytes_per_trigger)

@@ -1,27 +1,25 @@
-"""One connection to a server for reading in bulk: several requests under way, large bodies read in one piece.
+"""A blocking connection for reading in bulk: several requests under way, large bodies read in one piece.
 
 The head of a reply is handed over before its body has arrived, so that the next request is on its way (and the
-server at work on it) while megabytes still come in. Kept between tasks: `borrow` and `give_back`.
+server at work on it) while megabytes still come in. Kept for the next use in this process: `take` and `give_back`.
 """
 
 import contextlib
 import os
-import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final
 
 from rocketeer.errors import (
     BadFrame,
     CallTimeout,
-    ConnectFailed,
     ConnectionLost,
     FrameTooLarge,
     ProtocolError,
 )
 from rocketeer.protocol.command import Command, decode_frame, encode
 from rocketeer.protocol.frame import FRAME_BYTES_MAX, PREFIX
-from rocketeer.remoting.address import split_address
+from rocketeer.remoting.blocking import closed_by_peer, connect
 
 CONNECT_TIMEOUT_S: Final = 5.0
 KEPT_MAX: Final = 4
@@ -30,18 +28,12 @@ KEPT_MAX: Final = 4
 OnHead = Callable[[Command], None]
 
 
-class Wire:
+class BulkConnection:
     """Not for threads to share."""
 
     def __init__(self, address: str) -> None:
         self.address = address
-        host_port = split_address(address)
-        try:
-            self._socket = socket.create_connection((host_port.host, host_port.port), CONNECT_TIMEOUT_S)
-        except OSError as error:
-            raise ConnectFailed(address, str(error) or type(error).__name__) from error
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        self._socket = connect(address, time.monotonic() + CONNECT_TIMEOUT_S)
         self._room = bytearray()
         self.waiting = 0
         """Requests whose replies have not come yet."""
@@ -85,35 +77,10 @@ class Wire:
         except (OSError, ProtocolError) as error:
             raise ConnectionLost(self.address, str(error)) from error
 
-    def ask(self, commands: Sequence[Command], timeout_s: float) -> list[tuple[Command, bytes]]:
-        """Send all, then collect the replies in the order of the requests."""
-        replies: dict[int, tuple[Command, bytes]] = {}
-        for sent, command in enumerate(commands):
-            # A server may stop reading from a peer that does not take its answers.
-            if sent - len(replies) >= 64:
-                self._collect(replies, timeout_s)
-            self.send(command, timeout_s)
-        while len(replies) < len(commands):
-            self._collect(replies, timeout_s)
-        return [replies[command.opaque] for command in commands]
-
-    def _collect(self, replies: dict[int, tuple[Command, bytes]], timeout_s: float) -> None:
-        head, body = self.receive(timeout_s)
-        replies[head.opaque] = (head, bytes(body))
-
     @property
     def is_usable(self) -> bool:
         """Whether nothing is under way and the peer has not closed."""
-        if self.waiting:
-            return False
-        try:
-            self._socket.settimeout(0)
-            self._socket.recv(1, socket.MSG_PEEK)
-        except BlockingIOError:
-            return True
-        except OSError:
-            return False
-        return False  # closed by the peer, or bytes nobody asked for
+        return not self.waiting and not closed_by_peer(self._socket)
 
     def close(self) -> None:
         with contextlib.suppress(OSError):
@@ -147,34 +114,34 @@ class Wire:
             at += came
 
 
-_kept: dict[str, list[Wire]] = {}
+_kept: dict[str, list[BulkConnection]] = {}
 _kept_by = os.getpid()
 
 
-def borrow(address: str) -> Wire:
+def take(address: str) -> BulkConnection:
     """A connection of this process, new or kept from an earlier task."""
     global _kept_by
     if _kept_by != os.getpid():  # forked: the sockets belong to the parent
         _kept.clear()
         _kept_by = os.getpid()
     while idle := _kept.get(address):
-        wire = idle.pop()
-        if wire.is_usable:
-            return wire
-        wire.close()
-    return Wire(address)
+        connection = idle.pop()
+        if connection.is_usable:
+            return connection
+        connection.close()
+    return BulkConnection(address)
 
 
-def give_back(wire: Wire) -> None:
+def give_back(connection: BulkConnection) -> None:
     """For the next task; one with replies still to come is of no use to anybody."""
-    idle = _kept.setdefault(wire.address, [])
-    if wire.waiting or len(idle) >= KEPT_MAX:
-        wire.close()
+    idle = _kept.setdefault(connection.address, [])
+    if connection.waiting or len(idle) >= KEPT_MAX:
+        connection.close()
     else:
-        idle.append(wire)
+        idle.append(connection)
 
 
 def forget(address: str) -> None:
     """Close what is kept for an address that does not answer."""
-    for wire in _kept.pop(address, []):
-        wire.close()
+    for connection in _kept.pop(address, []):
+        connection.close()

@@ -6,7 +6,8 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from rocketeer.errors import ClientError, NoBroker, NoNameServer, RemotingError
+from rocketeer.client.core.transient import UNREACHABLE
+from rocketeer.errors import ClientError, RemotingError
 from rocketeer.spark.source.options import SourceOptions
 from rocketeer.spark.source.view import View
 
@@ -14,12 +15,12 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-def patiently(options: SourceOptions, view: View, ask: Callable[[], T]) -> T:
+def with_retries(options: SourceOptions, view: View, ask: Callable[[], T]) -> T:
     """What `ask` returns. A server that does not answer is asked again, at the address it then has."""
     for _ in range(options.fetch_retries):
         try:
             return ask()
-        except (RemotingError, NoBroker, NoNameServer) as error:
+        except UNREACHABLE as error:
             log.warning("planning tried again error=%s", error)
         time.sleep(options.fetch_retry_interval_ms / 1000)
         with contextlib.suppress(RemotingError, ClientError):
