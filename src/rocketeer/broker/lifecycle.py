@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rocketeer.broker.feature import Feature
@@ -42,12 +42,24 @@ class Lifecycle:
         self._unsaved = False
 
     async def start(self) -> None:
-        """Open the store, learn from it what the tables do not know yet, listen, register; or leave nothing."""
-        components, store = self._components, self._store
-        undo: list[Callable[[], None]] = []
+        """Recover, listen, register; or leave nothing."""
+        components = self._components
+        await self.recover()
         try:
-            report = await asyncio.to_thread(store.open)
-            undo.append(store.close)
+            await components.server.start(components.host, components.ports)
+        except BaseException:
+            self._store.close()
+            raise
+        components.state.topics.on_change.append(lambda change: self._save_soon())
+        components.watchdog.start()
+        components.services.start()
+        await components.state.registration.start()
+
+    async def recover(self) -> RecoveryReport:
+        """Open the store and learn from it what the tables do not know yet; or leave it closed."""
+        components, store = self._components, self._store
+        report = await asyncio.to_thread(store.open)
+        try:
             components.state.tables.load()
             if store.extension is not None and components.state.filter_bits is not None:
                 # Not earlier: recovery knows no filters yet, and units without bits rule nothing out.
@@ -55,17 +67,12 @@ class Lifecycle:
             self._restore_topics(report)
             replays = [replay for feature in components.features for replay in feature.replays]
             await asyncio.to_thread(replay_log, store, replays)
-            # Only now: what was stored before this start came through the replays.
-            store.dispatchers.extend(each for feature in components.features for each in feature.dispatchers)
-            await components.server.start(components.host, components.ports)
         except BaseException:
-            for step in reversed(undo):
-                step()
+            store.close()
             raise
-        components.state.topics.on_change.append(lambda change: self._save_soon())
-        components.watchdog.start()
-        components.services.start()
-        await components.state.registration.start()
+        # Only now: what was stored before this start came through the replays.
+        store.dispatchers.extend(each for feature in components.features for each in feature.dispatchers)
+        return report
 
     async def stop(self) -> None:
         """Say goodbye first, so that nobody is sent here any more; then finish, then close."""
