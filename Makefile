@@ -10,7 +10,7 @@ READY_DEV := $(VENV)/.ready-dev
 COMPILED := $(wildcard src/rocketeer/*/*.pyx src/rocketeer/*/*.pxd src/rocketeer/*/*.pxi src/rocketeer/*/*.h)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup up demo test test-spark check format interop interop-smoke apache memory bench wheel lock clean
+.PHONY: help setup up demo test test-spark check format interop interop-smoke apache memory crash-states bench wheel lock clean
 
 help:
 	@echo "make up      run a name server and a broker here   (BROKERS=2 STORE=dir ARGS='--port 20911')"
@@ -21,6 +21,7 @@ help:
 	@echo "make interop clients of other languages against our broker; needs Java and Node"
 	@echo "make apache  our clients against Apache's own broker; needs Java"
 	@echo "make memory  a million messages through one consumer: its memory stays flat"
+	@echo "make crash-states  what a power failure may leave of a store, and what the broker makes of it  (SEED=1 STATES=2000)"
 	@echo "make bench   the load generator                    (ARGS='--help')"
 	@echo "make wheel   a wheel for users without a compiler, in dist/"
 	@echo "make setup   only the environment in $(VENV)"
@@ -80,6 +81,10 @@ apache: $(READY_DEV)
 
 memory: $(READY)
 	@$(BIN)/rocketeer bench client --memory --body-bytes 256 $(ARGS)
+
+# Records brokers under load, makes legal states of the disk after a power failure, recovers and checks each.
+crash-states: $(READY_DEV)
+	@PYTHONPATH=tests $(BIN)/python -m crash_states $(if $(SEED),--seed $(SEED)) $(if $(STATES),--states $(STATES)) $(ARGS)
 
 bench: $(READY)
 	@$(BIN)/rocketeer bench $(ARGS)

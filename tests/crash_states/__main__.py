@@ -1,0 +1,126 @@
+"""make crash-states: record brokers under load, make states of power failures, check that every promise was kept.
+
+python -m crash_states --seed 1 --states 2000
+python -m crash_states --replay FOLDER STATE      one state again, with the broker's log
+"""
+
+import argparse
+import asyncio
+import logging
+import os
+import shutil
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+from crash_states.exploring import Explorer, Outcome
+from crash_states.recording import Plan, Recording, record
+from crash_states.report import Report
+from crash_states.states import StateName
+
+STATES_PER_RECORDING = 250
+KEPT = Path("build/crash-states")
+EXAMPLES = 2
+
+
+def plan_of(seed: int) -> Plan:
+    """Of four recordings three are with SYNC_FLUSH, which promises most."""
+    return Plan(seed, flush="ASYNC_FLUSH" if seed % 4 == 3 else "SYNC_FLUSH", starts=1 + seed % 3)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="crash_states", description=__doc__.splitlines()[0])
+    parser.add_argument(
+        "--seed", type=int, default=1, help="of the first recording; the next have the next seeds"
+    )
+    parser.add_argument("--states", type=int, default=2_000)
+    parser.add_argument("--work", type=Path, default=_scratch(), help="scratch folder, best in memory")
+    parser.add_argument(
+        "--replay", nargs=2, metavar=("FOLDER", "STATE"), help="one state of a kept recording"
+    )
+    options = parser.parse_args()
+    if options.replay:
+        return asyncio.run(_replay(Path(options.replay[0]), StateName.parse(options.replay[1]), options.work))
+    logging.disable(logging.CRITICAL)  # thousands of recoveries, each with its warnings
+    return asyncio.run(_explore(options.seed, options.states, options.work))
+
+
+def _scratch() -> Path:
+    memory = Path("/dev/shm")
+    return (
+        memory if memory.is_dir() else Path(os.environ.get("TMPDIR", "/tmp"))
+    ) / f"crash-states-{os.getpid()}"
+
+
+async def _explore(seed: int, states: int, work: Path) -> int:
+    report = Report()
+    shown: Counter[tuple[str, str]] = Counter()
+    try:
+        while report.states < states:
+            recording = await asyncio.to_thread(record, work / "recording", plan_of(seed))
+            explorer = Explorer(recording, work / "state")
+            began_s, before = time.monotonic(), report.states
+            broken = []
+            async for outcome in explorer.explore(
+                explorer.names(min(STATES_PER_RECORDING, states - report.states), seed)
+            ):
+                report.add(outcome, recording.plan)
+                if outcome.broken:
+                    broken.append(outcome)
+            count = report.states - before
+            rate = count / (time.monotonic() - began_s)
+            print(
+                f"{recording.plan.text()} operations={explorer.moments} states={count} broken={len(broken)} "
+                f"{rate:.0f}/s, {report.states} of {states} done", flush=True,
+            )  # fmt: skip
+            if broken:
+                _show(_keep(recording), broken, shown)
+            seed += 1
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    print()
+    print(report.table())
+    return 1 if report.broken else 0
+
+
+def _keep(recording: Recording) -> Path:
+    """The recording, where the replays find it."""
+    kept = KEPT / f"{recording.plan.seed}-{recording.plan.flush}"
+    shutil.rmtree(kept, ignore_errors=True)
+    kept.mkdir(parents=True)
+    for path in (recording.trace, recording.conf, recording.folder / "plan.json"):
+        shutil.copy(path, kept)
+    return kept
+
+
+def _show(kept: Path, broken: list[Outcome], shown: Counter[tuple[str, str]]) -> None:
+    for outcome in broken:
+        news = [each for each in outcome.broken if shown[each[:2]] < EXAMPLES]
+        for each in {each[:2] for each in news}:
+            shown[each] += 1
+        if news:
+            print(f"  {outcome.name}")
+            for each in news[:6]:
+                print(f"    {each}")
+            print(
+                f"    replay: PYTHONPATH=tests {sys.executable} -m crash_states --replay {kept} {outcome.name}"
+            )
+
+
+async def _replay(folder: Path, name: StateName, work: Path) -> int:
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s %(message)s")
+    explorer = Explorer(Recording.load(folder), work / "state")
+    try:
+        async for outcome in explorer.explore([name]):
+            for each in outcome.broken:
+                print(each)
+            print(f"{outcome.name}: {len(outcome.broken)} promises broken, {outcome.checked.total()} checked")
+            return 1 if outcome.broken else 0
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

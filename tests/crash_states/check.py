@@ -1,0 +1,279 @@
+"""Compares what a broker has after a power failure with what was promised before it."""
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple
+
+from crash_states.ledger import Ledger, Request
+from crash_states.load import COMMIT, GONE, GROUP, LATE, ONCE, PLAIN, PRODUCERS, QUEUES, ROLLBACK, TX, name_of
+from crash_states.opening import Opened
+from rocketeer.errors import BadRecord, RocketeerError
+from rocketeer.protocol.codes import RequestCode, ResponseCode
+from rocketeer.record.layout import StoredMessage
+
+RETRY: Final = f"%RETRY%{GROUP}"
+TOPICS: Final = (PLAIN, LATE, TX, ONCE, GONE, RETRY)
+WAIT_MS: Final = 30 * 60_000
+"""Longer than any message of the load waits."""
+
+
+class Broken(NamedTuple):
+    """A promise that was not kept: which, for what kind of message, and the details."""
+
+    promise: str
+    kind: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.promise} [{self.kind}] {self.text}"
+
+
+class Checker:
+    """One recovered broker against one ledger. `promised`: SYNC_FLUSH, so what was answered must be there."""
+
+    def __init__(self, broker: Opened, ledger: Ledger, *, promised: bool) -> None:
+        self._broker = broker
+        self._ledger = ledger
+        self._promised = promised
+        self.broken: list[Broken] = []
+        self.checked: Counter[str] = Counter()
+        """Acknowledged things that were looked for, by kind."""
+        self._queues: dict[tuple[str, int], list[StoredMessage]] = {}
+        self._seen: dict[str, Counter[str]] = {}
+        self._stored = ledger.stored()
+        self._expired = {
+            (each.topic, each.name) for each in self._stored.values() if each.log_offset < ledger.log_floor
+        }
+
+    async def run(self) -> list[Broken]:
+        self._read()
+        self._offsets()
+        self._prefix()
+        await self._broker.deliver(after_ms=WAIT_MS)
+        self._read()
+        self._whole()
+        if self._promised:
+            self._in_place()
+            self._once(LATE, "delayed", "timed")
+            self._sent_back()
+            self._topic_deleted()
+            await self._resends()
+            self._keys()
+        await self._transactions()
+        return self.broken
+
+    def _say(self, promise: str, kind: str, text: str) -> None:
+        self.broken.append(Broken(promise, kind, text))
+
+    # --- reading -----------------------------------------------------------------------------
+
+    def _read(self) -> None:
+        self._queues.clear()
+        for topic, queue_id in self._broker.store.queues():
+            if topic in TOPICS:
+                try:
+                    self._queues[topic, queue_id] = self._broker.messages(topic, queue_id)
+                except (BadRecord, AssertionError) as error:
+                    self._queues[topic, queue_id] = []
+                    self._say("unreadable", topic, f"{topic}:{queue_id}: {error}")
+        self._seen = {topic: Counter() for topic in TOPICS}
+        for (topic, _), messages in self._queues.items():
+            self._seen[topic].update(name_of(each.body) for each in messages)
+
+    def _all(self) -> Iterable[tuple[str, int, StoredMessage]]:
+        for (topic, queue_id), messages in self._queues.items():
+            for message in messages:
+                yield topic, queue_id, message
+
+    # --- always ------------------------------------------------------------------------------
+
+    def _whole(self) -> None:
+        """Nothing invented, nothing twice, every queue dense and in the order of the log."""
+        for (topic, queue_id), messages in self._queues.items():
+            low = self._broker.store.min_queue_offset(topic, queue_id)
+            offsets = [each.queue_offset for each in messages]
+            if offsets != list(range(low, low + len(messages))):
+                self._say("not dense", topic, f"{topic}:{queue_id} from {low}: {offsets[:8]} ...")
+            places = [each.log_offset for each in messages]
+            if places != sorted(set(places)):
+                self._say("not in order", topic, f"{topic}:{queue_id}")
+        for topic, queue_id, message in self._all():
+            name = name_of(message.body)
+            kind = name.partition("-")[0]
+            if name not in self._ledger.sent_names or message.body != self._ledger.bodies[name]:
+                self._say(
+                    "invented", topic, f"{topic}:{queue_id}@{message.queue_offset} {message.body[:40]!r}"
+                )
+            elif message.topic != topic or message.queue_id != queue_id:
+                self._say(
+                    "misplaced", kind, f"{name} of {message.topic}:{message.queue_id} in {topic}:{queue_id}"
+                )
+        for topic, counts in self._seen.items():
+            for name, times in counts.items():
+                if times > 1:
+                    self._say("twice", name.partition("-")[0], f"{name} {times} times in {topic}")
+
+    def _offsets(self) -> None:
+        """A group must not skip messages that will come."""
+        for queue_id in range(QUEUES):
+            committed = self._broker.committed(GROUP, PLAIN, queue_id)
+            self.checked["offset"] += committed is not None
+            end = self._broker.store.max_queue_offset(PLAIN, queue_id)
+            if committed is not None and committed > end:
+                self._say(
+                    "offset beyond log", "offset", f"{PLAIN}:{queue_id} committed {committed}, end {end}"
+                )
+
+    def _prefix(self) -> None:
+        """What is there of the log is there from its beginning: no message is missing before one that is there."""
+        there = {
+            (topic, name_of(message.body))
+            for topic, _, message in self._all()
+            if message.log_offset in self._stored
+        }
+        newest = max((each.log_offset for _, _, each in self._all() if self._is_known(each)), default=-1)
+        for each in self._stored.values():
+            if (
+                each.topic in TOPICS
+                and each.topic != GONE
+                and self._ledger.log_floor <= each.log_offset < newest
+                and (each.topic, each.name) not in there
+            ):
+                self._say(
+                    "hole in log", each.name.partition("-")[0], f"{each.name} at {each.log_offset} < {newest}"
+                )
+
+    def _is_known(self, message: StoredMessage) -> bool:
+        known = self._stored.get(message.log_offset)
+        return known is not None and known.name == name_of(message.body)
+
+    # --- what SYNC_FLUSH promises ------------------------------------------------------------
+
+    def _in_place(self) -> None:
+        for place in self._ledger.places("plain", "keyed", "ordered", "batch"):
+            if place.log_offset < self._ledger.log_floor:
+                continue
+            self.checked[place.request.kind] += 1
+            there = self._at(PLAIN, place.queue_id, place.queue_offset)
+            if there is None or name_of(there.body) != place.name or there.log_offset != place.log_offset:
+                where = f"{PLAIN}:{place.queue_id}@{place.queue_offset} log {place.log_offset}"
+                self._say("lost", place.request.kind, f"{place.name} {where}")
+
+    def _at(self, topic: str, queue_id: int, queue_offset: int) -> StoredMessage | None:
+        messages = self._queues.get((topic, queue_id), [])
+        low = messages[0].queue_offset if messages else 0
+        return messages[queue_offset - low] if low <= queue_offset < low + len(messages) else None
+
+    def _once(self, topic: str, *kinds: str) -> None:
+        """Each is there, whatever ways it has gone."""
+        for request in self._ledger.of(*kinds):
+            if self._ledger.is_answered(request):
+                self.checked[request.kind] += len(request.names)
+                for name in request.names:
+                    if not self._seen[topic][name] and (topic, name) not in self._expired:
+                        self._say("lost", request.kind, name)
+
+    def _sent_back(self) -> None:
+        names = {f"{place.log_offset}": place.name for place in self._ledger.places("plain", "keyed")}
+        for request in self._ledger.of("back"):
+            name = names[str(int(request.fields["message"][-16:], 16))]
+            if not self._ledger.is_answered(request) or (RETRY, name) in self._expired:
+                continue
+            self.checked["back"] += 1
+            if not self._seen[RETRY][name]:
+                self._say("lost", "back", f"{name} in {RETRY}")
+
+    def _topic_deleted(self) -> None:
+        for request in self._ledger.of("gone"):
+            (name,) = request.names
+            there = self._seen[GONE][name]
+            must_be_gone, must_be_there = (
+                self._ledger.must_be_gone(request),
+                self._ledger.must_be_there(request),
+            )
+            self.checked["gone"] += must_be_gone or must_be_there
+            if must_be_gone and there:
+                self._say("deleted returned", "gone", name)
+            if must_be_there and not there and (GONE, name) not in self._expired:
+                self._say("lost", "gone", name)
+
+    async def _resends(self) -> None:
+        """An idempotent message that was acknowledged is there, and sent again it is not stored again."""
+        self._once(ONCE, "sequenced", "dedup")
+        for place in self._ledger.places("sequenced", "dedup"):
+            if place.log_offset < self._ledger.log_floor or not self._seen[ONCE][place.name]:
+                continue
+            fields = place.request.fields
+            answer = await self._broker.ask(
+                RequestCode.SEND_MESSAGE_V2, _send_again(fields), self._ledger.bodies[place.name]
+            )
+            same = (
+                answer.code == ResponseCode.SUCCESS and int(answer.ext["queueOffset"]) == place.queue_offset
+            )
+            if not same:
+                what = f"{answer.code} {answer.remark or answer.ext}"
+                self._say(
+                    "stored again", place.request.kind, f"{place.name} was at {place.queue_offset}: {what}"
+                )
+
+    def _keys(self) -> None:
+        for place in self._ledger.places("keyed"):
+            if place.log_offset < self._ledger.log_floor:
+                continue
+            found = self._broker.store.query(PLAIN, place.request.fields["key"], 0, 1 << 62, 32).messages
+            if [name_of(each.body) for each in found] != [place.name]:
+                self._say("key not found", "keyed", f"{place.name}: {len(found)} found")
+
+    # --- transactions ------------------------------------------------------------------------
+
+    async def _transactions(self) -> None:
+        ended = {each.fields["half"]: each for each in self._ledger.of("end")}
+        for place in self._ledger.places("half"):
+            verdict = ended.get(place.request.answer["msgId"])
+            shown = self._seen[TX][place.name]
+            if (TX, place.name) in self._expired:
+                continue
+            wanted = verdict.fields["verdict"] if verdict is not None else 0
+            self.checked["half"] += 1
+            if shown and wanted != COMMIT:
+                self._say("invented", "half", f"{place.name} delivered, verdict {wanted}")
+            if self._promised:
+                await self._half(place.log_offset, place.queue_offset, place.name, verdict)
+
+    async def _half(self, log_offset: int, queue_offset: int, name: str, verdict: Request | None) -> None:
+        shown = self._seen[TX][name]
+        over = verdict is not None and self._ledger.is_answered(verdict)
+        if verdict is not None and over and verdict.fields["verdict"] == COMMIT and not shown:
+            self._say("lost", "half", f"{name} committed and not delivered")
+            return
+        if log_offset < self._ledger.log_floor:
+            return  # it was appended again elsewhere; its producer would be asked
+        header: dict[str, Any] = {
+            "producerGroup": PRODUCERS, "tranStateTableOffset": queue_offset, "commitLogOffset": log_offset,
+            "commitOrRollback": ROLLBACK if shown else COMMIT,
+        }  # fmt: skip
+        try:
+            answer = await self._broker.ask(RequestCode.END_TRANSACTION, header)
+            taken = answer.code == ResponseCode.SUCCESS
+            why = answer.remark
+        except RocketeerError as error:
+            taken, why = False, str(error)
+        if over and taken:
+            self._say("ended again", "half", f"{name}: an end was taken for a transaction that had ended")
+        if verdict is None and not taken:
+            self._say("lost", "half", f"{name} is not pending: {why}")
+        if (
+            verdict is not None
+            and not over
+            and not shown
+            and not taken
+            and verdict.fields["verdict"] == COMMIT
+        ):
+            self._say("lost", "half", f"{name} neither delivered nor pending: {why}")
+
+
+def _send_again(fields: dict[str, Any]) -> dict[str, object]:
+    return {
+        "a": PRODUCERS, "b": fields["topic"], "c": "TBW102", "d": 4, "e": fields["queue"], "f": 0,
+        "g": 1_700_000_000_000, "h": 0, "i": fields["properties"], "j": 0, "k": "false", "m": "false",
+    }  # fmt: skip

@@ -1,0 +1,58 @@
+"""What a run has seen: faults by kinds of messages."""
+
+from collections import Counter
+
+from crash_states.exploring import Outcome
+from crash_states.recording import Plan
+from crash_states.states import CHOICES
+
+KINDS = (
+    "plain", "keyed", "ordered", "batch", "delayed", "timed", "half", "sequenced", "dedup", "back", "gone", "offset",
+)  # fmt: skip
+
+
+class Report:
+    def __init__(self) -> None:
+        self.states = 0
+        self.broken = 0
+        self._states: Counter[str] = Counter()
+        self._broken: Counter[str] = Counter()
+        self._checked: Counter[tuple[str, str]] = Counter()
+        self._broken_of: Counter[tuple[str, str]] = Counter()
+
+    def add(self, outcome: Outcome, plan: Plan) -> None:
+        fault = self._fault(outcome, plan)
+        self.states += 1
+        self.broken += bool(outcome.broken)
+        self._states[fault] += 1
+        self._broken[fault] += bool(outcome.broken)
+        for kind, count in outcome.checked.items():
+            self._checked[fault, kind] += count
+        for each in outcome.broken:
+            self._broken_of[fault, each.kind] += 1
+
+    @staticmethod
+    def _fault(outcome: Outcome, plan: Plan) -> str:
+        if plan.fault is not None:
+            return {"sync": "a sync fails (EIO)", "space": "no space (ENOSPC)"}[plan.fault.split()[0]]
+        flush = "" if plan.flush == "SYNC_FLUSH" else " (async)"
+        return CHOICES[outcome.name.choice] + flush
+
+    def table(self) -> str:
+        """Markdown: how many acknowledged messages were looked for, and of how many a promise was broken."""
+        kinds = [*KINDS, *sorted({kind for _, kind in self._broken_of} - set(KINDS))]
+        lines = [
+            "| fault | states | with a broken promise | " + " | ".join(kinds) + " |",
+            "|---|" + "---:|" * (len(kinds) + 2),
+        ]
+        for fault in sorted(self._states):
+            cells = []
+            for kind in kinds:
+                checked, broken = self._checked[fault, kind], self._broken_of[fault, kind]
+                cells.append(f"{checked:,}" + (f" **-{broken:,}**" if broken else ""))
+            lines.append(
+                f"| {fault} | {self._states[fault]:,} | {self._broken[fault]:,} | {' | '.join(cells)} |"
+            )
+        totals = [f"{sum(n for (_, k), n in self._checked.items() if k == kind):,}" for kind in kinds]
+        lines.append(f"| all | {self.states:,} | {self.broken:,} | {' | '.join(totals)} |")
+        return "\n".join(lines)
