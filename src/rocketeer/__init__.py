@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from rocketeer.admin.blocking import Admin
     from rocketeer.client.app import App
     from rocketeer.client.core.encoding import split_batch
     from rocketeer.client.core.outcome import COMMIT, RETRY, ROLLBACK, Retry
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _WHERE = {
+    "Admin": "rocketeer.admin.blocking",
     "App": "rocketeer.client.app",
     "COMMIT": "rocketeer.client.core.outcome",
     "ConsumeFromWhere": "rocketeer.model.subscription",
@@ -60,6 +62,7 @@ __all__ = [
     "RETRY",
     "ROLLBACK",
     "UNKNOWN",
+    "Admin",
     "App",
     "ConsumeFromWhere",
     "LitePullConsumer",

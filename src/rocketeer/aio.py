@@ -6,6 +6,7 @@ async with Producer("shop", nameserver="127.0.0.1:9876") as producer:
     print(await producer.send(Message("orders", b"...", tags="created", keys="42")))
 """
 
+from rocketeer.admin.awaited import Admin
 from rocketeer.client.aio.lite_pull_consumer import LitePullConsumer
 from rocketeer.client.aio.producer import Producer
 from rocketeer.client.aio.pull_consumer import PullConsumer
@@ -27,6 +28,7 @@ __all__ = [
     "RETRY",
     "ROLLBACK",
     "UNKNOWN",
+    "Admin",
     "ConsumeFromWhere",
     "LitePullConsumer",
     "Message",

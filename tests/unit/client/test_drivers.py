@@ -2,13 +2,14 @@
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from rocketeer.client.aio.drivers import AsyncDriver
-from rocketeer.client.plans.effects import Call, Oneway, Plan, Shared, Sleep
+from rocketeer.client.plans.effects import Call, Oneway, Parallel, Plan, Shared, Sleep
 from rocketeer.client.sync.driver import BlockingDriver
 from rocketeer.errors import ClientClosed, ConnectFailed, RemotingError
 from rocketeer.protocol.codes import RequestCode
@@ -70,6 +71,30 @@ def test_what_goes_wrong_is_raised_inside_the_plan(run: Run, peer: Stage) -> Non
         return seen
 
     assert run(plan) == ["ConnectFailed", "ConnectFailed", "CallTimeout"]
+
+
+def test_plans_side_by_side_bring_each_its_result_or_its_error(run: Run, peer: Stage) -> None:
+    def one(number: int) -> Plan[int]:
+        yield Call("127.0.0.1:9" if number == 3 else peer.address, beat(), 3)
+        return number
+
+    def plan() -> Plan[list[Any]]:
+        outcomes: list[Any] = yield Parallel([one(number) for number in range(9)], limit=4)
+        return [each if isinstance(each, int) else type(each).__name__ for each in outcomes]
+
+    assert run(plan) == [0, 1, 2, "ConnectFailed", 4, 5, 6, 7, 8]
+
+
+def test_plans_side_by_side_do_not_wait_for_each_other(run: Run, peer: Stage) -> None:
+    def waits() -> Plan[None]:
+        yield Sleep(0.3)
+
+    def plan() -> Plan[float]:
+        started_s = time.monotonic()
+        yield Parallel([waits() for _ in range(8)])
+        return time.monotonic() - started_s
+
+    assert run(plan) < 2.0  # one after the other: 2.4 s
 
 
 def test_what_a_plan_raises_reaches_the_caller(run: Run, peer: Stage) -> None:

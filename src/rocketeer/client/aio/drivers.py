@@ -5,10 +5,10 @@ route = await driver.run(fetch_route(...))
 """
 
 import asyncio
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import Any, TypeVar
 
-from rocketeer.client.plans.effects import Call, CallAll, Effect, Oneway, Plan, Shared, Sleep
+from rocketeer.client.plans.effects import Call, CallAll, Effect, Oneway, Parallel, Plan, Shared, Sleep
 from rocketeer.errors import RocketeerError
 from rocketeer.remoting.client import RemotingClient
 
@@ -58,7 +58,25 @@ class AsyncDriver:
                     task.add_done_callback(lambda done: self._share_ended(key, done))
                 # Shielded: one of those who wait may be cancelled, the others still want the outcome.
                 return await asyncio.shield(task)
+            case Parallel(plans, limit):
+                return await self._run_parallel(plans, limit)
         return None
+
+    async def _run_parallel(self, plans: Sequence[Plan[Any]], limit: int) -> list[Any]:
+        outcomes: list[Any] = [None] * len(plans)
+        numbered = iter(enumerate(plans))
+
+        async def work() -> None:
+            for number, plan in numbered:
+                try:
+                    outcomes[number] = await self.run(plan)
+                except RocketeerError as error:
+                    outcomes[number] = error
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(min(limit, len(plans))):
+                group.create_task(work())
+        return outcomes
 
     def _share_ended(self, key: Hashable, task: asyncio.Task[Any]) -> None:
         self._shared.pop(key, None)

@@ -143,6 +143,22 @@ class ReceivedMessage(msgspec.Struct, gc=False, eq=False):
         return value
 
     @property
+    def sys_flag(self) -> int:
+        value: int = self._fields()[7]
+        return value
+
+    @property
+    def body_crc(self) -> int:
+        value: int = self._fields()[2]
+        return value
+
+    @property
+    def prepared_offset(self) -> int:
+        """Of a committed transaction: where its half message is in the log; else 0."""
+        value: int = self._fields()[13]
+        return value
+
+    @property
     def born_ms(self) -> int:
         value: int = self._fields()[8]
         return value

@@ -14,7 +14,7 @@ runs in `aio.drivers.AsyncDriver`, in `sync.driver.BlockingDriver`, and in a tes
     except StopIteration as end: route = end.value
 """
 
-from collections.abc import Generator, Hashable
+from collections.abc import Generator, Hashable, Sequence
 from typing import Any, TypeAlias, TypeVar
 
 import msgspec
@@ -65,5 +65,16 @@ class Shared(msgspec.Struct):
     plan: Generator[Any, Any, Any]
 
 
-Effect: TypeAlias = Call | CallAll | Oneway | Sleep | Shared
+class Parallel(msgspec.Struct):
+    """Run plans side by side, at most `limit` at a time.
+
+    Brings for each plan, in their order, its result or the RocketeerError it ended with: one broker that is
+    silent keeps no other answer back.
+    """
+
+    plans: Sequence[Generator[Any, Any, Any]]
+    limit: int = 32
+
+
+Effect: TypeAlias = Call | CallAll | Oneway | Sleep | Shared | Parallel
 Plan: TypeAlias = Generator[Effect, Any, T]

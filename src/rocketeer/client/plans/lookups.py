@@ -77,6 +77,16 @@ class Lookups:
         found = yield from self._ask_all(full, key, begin_ms, end_ms, max_count, unique=False)
         return [each for each in found if each.stored_topic == full and key in each.keys]
 
+    def all_with_id(self, topic: str, message_id: str) -> Plan[tuple[ReceivedMessage, ...]]:
+        """Everything stored under an id its sender gave, oldest first."""
+        full = self._config.full_topic(topic)
+        try:
+            begin_ms = decode_uniq_key_time(message_id, self._clock.now_ms()) - EARLIER_MS
+        except BadMessageId:
+            begin_ms = 0
+        found = yield from self._ask_all(full, message_id, begin_ms, FOREVER_MS, COUNT_MAX, unique=True)
+        return tuple(each for each in found if each.stored_topic == full and each.message_id == message_id)
+
     def message_at(self, queue: MessageQueue, offset: int) -> Plan[ReceivedMessage]:
         """The message at a place in a queue; raises MessageNotFound when it holds none (any more, or yet)."""
         full = self._config.full_topic(queue.topic)
@@ -96,16 +106,8 @@ class Lookups:
 
     def _by_unique_key(self, topic: str, message_id: str) -> Plan[ReceivedMessage | None]:
         """The first that was stored: one that was sent twice is the same message."""
-        full = self._config.full_topic(topic)
-        try:
-            begin_ms = decode_uniq_key_time(message_id, self._clock.now_ms()) - EARLIER_MS
-        except BadMessageId:
-            begin_ms = 0
-        found = yield from self._ask_all(full, message_id, begin_ms, FOREVER_MS, COUNT_MAX, unique=True)
-        for each in found:
-            if each.stored_topic == full and each.message_id == message_id:
-                return each
-        return None
+        found = yield from self.all_with_id(topic, message_id)
+        return found[0] if found else None
 
     def _ask_all(
         self, topic: str, key: str, begin_ms: int, end_ms: int, max_count: int, *, unique: bool

@@ -12,11 +12,11 @@ import itertools
 import time
 from collections import deque
 from collections.abc import Hashable, Iterator, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Lock
 from typing import Any, Final, TypeVar
 
-from rocketeer.client.plans.effects import Call, CallAll, Effect, Oneway, Plan, Shared, Sleep
+from rocketeer.client.plans.effects import Call, CallAll, Effect, Oneway, Parallel, Plan, Shared, Sleep
 from rocketeer.errors import ClientClosed, RocketeerError
 from rocketeer.protocol.command import Command
 from rocketeer.remoting.blocking import BlockingConnection
@@ -26,6 +26,9 @@ T = TypeVar("T")
 CONNECTIONS_MAX: Final = 64
 IDLE_S_MAX: Final = 60.0
 """Idle connections are closed after this."""
+
+PARALLEL_THREADS_MAX: Final = 8
+"""Plans that one plan has running side by side: each takes a thread and a connection."""
 
 
 class BlockingDriver:
@@ -71,7 +74,22 @@ class BlockingDriver:
                 time.sleep(seconds)
             case Shared(key, plan):
                 return self._share(key, plan)
+            case Parallel(plans, limit):
+                return self._run_parallel(plans, limit)
         return None
+
+    def _run_parallel(self, plans: Sequence[Plan[Any]], limit: int) -> list[Any]:
+        threads = min(limit, len(plans), PARALLEL_THREADS_MAX)
+        if threads <= 1:
+            return [self._outcome(plan) for plan in plans]
+        with ThreadPoolExecutor(threads, "rocketeer-plan") as pool:
+            return list(pool.map(self._outcome, plans))
+
+    def _outcome(self, plan: Plan[Any]) -> Any:
+        try:
+            return self.run(plan)
+        except RocketeerError as error:
+            return error
 
     def _share(self, key: Hashable, plan: Plan[Any]) -> Any:
         with self._lock:

@@ -1,0 +1,1 @@
+"""Admin tasks as generators that ask (see `client.plans.effects`): pure, one module a subject."""

@@ -1,0 +1,138 @@
+"""How admin plans ask: one broker, several side by side, all name servers, the brokers of a topic."""
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from rocketeer.admin.context import AdminContext
+from rocketeer.admin.results import Broker, Done, Failure, PerBroker
+from rocketeer.client.plans.effects import Parallel, Plan
+from rocketeer.client.plans.replies import ask, refused
+from rocketeer.client.plans.routes import ask_nameservers, fetch_route
+from rocketeer.errors import BrokerRefused, ConfigError, NoRoute, RemotingError, RocketeerError
+from rocketeer.model.route import MASTER_ID, Route
+from rocketeer.protocol.codes import ResponseCode
+from rocketeer.protocol.command import Command, request
+from rocketeer.protocol.headers.base import Header
+
+T = TypeVar("T")
+
+PARALLEL_MAX = 32
+
+
+def ask_broker(
+    context: AdminContext, address: str, code: int, header: Header | None = None, body: bytes = b""
+) -> Plan[Command]:
+    """The broker's answer; raises BrokerRefused."""
+    return ask(address, request(code, header, body), context.timeout_s)
+
+
+def ask_nameserver(
+    context: AdminContext, code: int, header: Header | None = None, body: bytes = b""
+) -> Plan[Command]:
+    """The answer of the first name server that gives one; raises BrokerRefused when it is no."""
+    reply = yield from ask_nameservers(context.nameservers, request(code, header, body), context.timeout_s)
+    if reply.code != ResponseCode.SUCCESS:
+        raise refused(reply, "name server")
+    return reply
+
+
+def tell_nameservers(
+    context: AdminContext, code: int, header: Header | None = None, body: bytes = b""
+) -> Plan[dict[str, Command]]:
+    """Have every name server do it: they tell each other nothing. Raises the first failure, after all were asked."""
+    addresses = context.nameservers.addresses
+    outcomes = yield Parallel(
+        [ask(address, request(code, header, body), context.timeout_s) for address in addresses]
+    )
+    for outcome in outcomes:
+        if isinstance(outcome, RocketeerError):
+            raise outcome
+    return dict(zip(addresses, outcomes, strict=True))
+
+
+def each_broker(brokers: Sequence[Broker], make: Callable[[Broker], Plan[T]]) -> Plan[PerBroker[T]]:
+    """Run a plan for each broker side by side; who fails is named, the others' answers stand."""
+    outcomes = yield Parallel([make(broker) for broker in brokers], PARALLEL_MAX)
+    answers: dict[Broker, T] = {}
+    failures: list[Failure] = []
+    for broker, outcome in zip(brokers, outcomes, strict=True):
+        if isinstance(outcome, RocketeerError):
+            failures.append(Failure(str(broker), outcome))
+        else:
+            answers[broker] = outcome
+    return PerBroker(answers, tuple(failures))
+
+
+def on_each_broker(brokers: Sequence[Broker], make: Callable[[Broker], Plan[object]]) -> Plan[Done]:
+    """Have each broker do it; raises when none did."""
+    told = yield from each_broker(brokers, make)
+    if not told.answers and told.failures:
+        raise told.failures[0].error
+    return Done(tuple(told.answers), told.failures)
+
+
+def in_parallel(plans: Sequence[Plan[T]]) -> Plan[list[T | RocketeerError]]:
+    """Each plan's result or error, in their order."""
+    outcomes: list[T | RocketeerError] = yield Parallel(plans, PARALLEL_MAX)
+    return outcomes
+
+
+class Reachable:
+    """Asks many things of a few brokers: one that could not be reached is not tried a thousand times."""
+
+    def __init__(self, context: AdminContext) -> None:
+        self._context = context
+        self._lost: dict[Broker, RemotingError] = {}
+
+    def ask(self, broker: Broker, code: int, header: Header | None = None) -> Plan[Command]:
+        """As `ask_broker`; for a broker that was lost before, the error of that time."""
+        lost = self._lost.get(broker)
+        if lost is not None:
+            raise lost
+        try:
+            return (yield from ask_broker(self._context, broker.address, code, header))
+        except RemotingError as error:
+            self._lost[broker] = error
+            raise
+
+    @property
+    def failures(self) -> tuple[Failure, ...]:
+        return tuple(Failure(str(broker), error) for broker, error in self._lost.items())
+
+
+def topic_route(context: AdminContext, topic: str) -> Plan[Route]:
+    """The topic's route as the name servers have it now; raises NoRoute."""
+    route = yield from fetch_route(topic, context.nameservers, context.timeout_s)
+    if route is None:
+        context.routes.drop(topic)
+        raise NoRoute(topic, context.nameservers.in_turn())
+    context.routes.put(topic, route)
+    return route
+
+
+def topic_masters(context: AdminContext, topic: str) -> Plan[tuple[Broker, ...]]:
+    """The masters that have the topic; a name without a master is asked at its first slave."""
+    route = yield from topic_route(context, topic)
+    return route_brokers(route)
+
+
+def route_brokers(route: Route) -> tuple[Broker, ...]:
+    """One broker process for each name of the route, the master where there is one."""
+    found: list[Broker] = []
+    for data in sorted(route.brokers, key=lambda data: data.broker_name):
+        if data.addresses:
+            broker_id = MASTER_ID if MASTER_ID in data.addresses else min(data.addresses)
+            found.append(Broker(data.cluster, data.broker_name, broker_id, data.addresses[broker_id]))
+    return tuple(found)
+
+
+def is_not_online(error: RocketeerError) -> bool:
+    """Whether a broker said that no member of the group is connected."""
+    return isinstance(error, BrokerRefused) and error.code == ResponseCode.CONSUMER_NOT_ONLINE
+
+
+def check_name(what: str, value: str) -> str:
+    """Refuse what cannot be a name before anybody is asked."""
+    if not value.strip():
+        raise ConfigError(f"the {what} is empty: give its name")
+    return value.strip()

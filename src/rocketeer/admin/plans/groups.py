@@ -1,0 +1,292 @@
+"""Consumer groups: their configuration (200, 201, 207), their members (203, 307), how far they are (208, 303)."""
+
+from collections.abc import Mapping
+
+from rocketeer.admin.context import AdminContext
+from rocketeer.admin.plans.asking import (
+    Reachable,
+    ask_broker,
+    each_broker,
+    in_parallel,
+    is_not_online,
+    on_each_broker,
+    route_brokers,
+)
+from rocketeer.admin.plans.clusters import choose_brokers, cluster_map
+from rocketeer.admin.plans.topics import delete_topic, topics
+from rocketeer.admin.results import (
+    Broker,
+    Done,
+    Failure,
+    GroupMembers,
+    GroupProgress,
+    GroupSummary,
+    PerBroker,
+)
+from rocketeer.client.plans.effects import Plan
+from rocketeer.client.plans.routes import fetch_route
+from rocketeer.errors import BrokerRefused, ConfigError, RocketeerError
+from rocketeer.model.group import SubscriptionGroup, is_usable_group
+from rocketeer.model.queue import MessageQueue
+from rocketeer.model.topic import RETRY_PREFIX, dlq_topic, retry_topic
+from rocketeer.protocol.bodies.connections import (
+    ClientConnection,
+    GroupConnections,
+    decode_group_connections,
+)
+from rocketeer.protocol.bodies.consume_stats import ConsumeStats, decode_consume_stats, merge
+from rocketeer.protocol.bodies.groups import decode_group_table, encode_group
+from rocketeer.protocol.bodies.offsets import decode_members_status
+from rocketeer.protocol.bodies.running_info import RunningInfo, decode_running_info
+from rocketeer.protocol.bodies.time_spans import ConsumeTimeSpan, decode_time_spans
+from rocketeer.protocol.codes import RequestCode
+from rocketeer.protocol.headers import (
+    DeleteSubscriptionGroupHeader,
+    GetConsumerConnectionsHeader,
+    GetConsumerStatusHeader,
+    GetConsumeStatsHeader,
+    QueryConsumeTimeSpanHeader,
+)
+from rocketeer.protocol.headers.clients import GetConsumerRunningInfoHeader
+
+# --- configuration ------------------------------------------------------------------------------
+
+
+def group_configs(
+    context: AdminContext, *, broker: str | None = None, cluster: str | None = None
+) -> Plan[PerBroker[Mapping[str, SubscriptionGroup]]]:
+    """Every consumer group's configuration, by broker."""
+    brokers = yield from choose_brokers(context, broker=broker, cluster=cluster)
+
+    def table(each: Broker) -> Plan[Mapping[str, SubscriptionGroup]]:
+        reply = yield from ask_broker(context, each.address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
+        return decode_group_table(reply.body).groups
+
+    return (yield from each_broker(brokers, table))
+
+
+def update_group(
+    context: AdminContext,
+    group: SubscriptionGroup,
+    *,
+    broker: str | None = None,
+    cluster: str | None = None,
+) -> Plan[Done]:
+    """Make a consumer group or change it: on one broker (by address), or on every master of a cluster."""
+    if not is_usable_group(group.name):
+        raise ConfigError(f"{group.name!r} cannot be a consumer group: 1 to 255 bytes, no / and no @")
+    if broker is None and cluster is None:
+        raise ConfigError("say where the group is to be: broker= its address, or cluster= its name")
+    brokers = yield from choose_brokers(context, broker=broker, cluster=cluster)
+    body, code = encode_group(group), RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
+    return (
+        yield from on_each_broker(brokers, lambda each: ask_broker(context, each.address, code, body=body))
+    )
+
+
+def delete_group(
+    context: AdminContext,
+    group: str,
+    *,
+    broker: str | None = None,
+    cluster: str | None = None,
+    offsets: bool = False,
+    topics_too: bool = True,
+) -> Plan[Done]:
+    """Delete a consumer group; `offsets`: what it had consumed too; `topics_too`: its retry and dead-letter topics,
+    when it is deleted from a cluster."""
+    if broker is None and cluster is None:
+        raise ConfigError("say where the group is to go: broker= an address, or cluster= a name")
+    brokers = yield from choose_brokers(context, broker=broker, cluster=cluster)
+    header = DeleteSubscriptionGroupHeader(group, offsets, offsets)
+    code = RequestCode.DELETE_SUBSCRIPTIONGROUP
+    done = yield from on_each_broker(brokers, lambda each: ask_broker(context, each.address, code, header))
+    if cluster is not None and topics_too and not done.failures:
+        for topic in (retry_topic(group), dlq_topic(group)):
+            yield from delete_topic(context, topic, cluster=cluster)
+    return done
+
+
+# --- members ------------------------------------------------------------------------------------
+
+
+def group_connections(
+    context: AdminContext, group: str, *, broker: str | None = None
+) -> Plan[GroupConnections]:
+    """Who is connected in a consumer group and what it subscribes to; raises BrokerRefused when nobody is."""
+    brokers = (Broker("", "", 0, broker),) if broker else (yield from brokers_of_group(context, group))
+    return (yield from connections_at(Reachable(context), group, brokers))
+
+
+def connections_at(reach: Reachable, group: str, brokers: tuple[Broker, ...]) -> Plan[GroupConnections]:
+    """What the first broker knows that knows the group's members: clients tell all of them the same."""
+    failure: RocketeerError | None = None
+    for each in brokers:
+        header = GetConsumerConnectionsHeader(group)
+        try:
+            reply = yield from reach.ask(each, RequestCode.GET_CONSUMER_CONNECTION_LIST, header)
+        except RocketeerError as error:
+            # "Nobody is online" is an answer; that nobody could be asked is none.
+            failure = error if failure is None or is_not_online(error) else failure
+            continue
+        return decode_group_connections(reply.body)
+    if failure is None:
+        raise ConfigError(f"no broker could be asked for the members of group {group!r}")
+    raise failure
+
+
+def running_info(
+    context: AdminContext, group: str, client_id: str, *, broker: str | None = None, stacks: bool = False
+) -> Plan[RunningInfo]:
+    """What one member tells of itself; `stacks`: also where its threads are. A member may need seconds for that."""
+    brokers = (Broker("", "", 0, broker),) if broker else (yield from brokers_of_group(context, group))
+    header = GetConsumerRunningInfoHeader(group, client_id, stacks)
+    failure: RocketeerError | None = None
+    for each in brokers:
+        try:
+            reply = yield from ask_broker(
+                context, each.address, RequestCode.GET_CONSUMER_RUNNING_INFO, header
+            )
+        except RocketeerError as error:
+            failure = failure or error
+            continue
+        return decode_running_info(reply.body)
+    raise failure or ConfigError(f"no broker could be asked for member {client_id!r} of group {group!r}")
+
+
+def group_members(
+    context: AdminContext, group: str, *, broker: str | None = None, stacks: bool = False
+) -> Plan[GroupMembers]:
+    """Every member of a group with its running state."""
+    found = yield from group_connections(context, group, broker=broker)
+    plans = [
+        running_info(context, group, each.client_id, broker=broker, stacks=stacks)
+        for each in found.connections
+    ]
+    outcomes = yield from in_parallel(plans)
+    running: dict[ClientConnection, RunningInfo] = {}
+    failures: list[Failure] = []
+    for connection, outcome in zip(found.connections, outcomes, strict=True):
+        if isinstance(outcome, RocketeerError):
+            failures.append(Failure(f"member {connection.client_id}", outcome))
+        else:
+            running[connection] = outcome
+    return GroupMembers(group, found, running, tuple(failures))
+
+
+def member_offsets(
+    context: AdminContext, group: str, topic: str, *, client_id: str | None = None
+) -> Plan[Mapping[str, Mapping[MessageQueue, int]]]:
+    """Where each member says it is in its queues of a topic, by client id."""
+    brokers = yield from brokers_of_group(context, group)
+    header = GetConsumerStatusHeader(topic, group, client_id)
+    code = RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS
+
+    def ask_members(each: Broker) -> Plan[dict[str, dict[MessageQueue, int]]]:
+        reply = yield from ask_broker(context, each.address, code, header)
+        return decode_members_status(reply.body)
+
+    found = yield from each_broker(brokers, ask_members)
+    if not found.answers and found.failures:
+        raise found.failures[0].error
+    members: dict[str, dict[MessageQueue, int]] = {}
+    for _, table in found:
+        for member, offsets in table.items():
+            members.setdefault(member, {}).update(offsets)
+    return members
+
+
+# --- progress -----------------------------------------------------------------------------------
+
+
+def group_progress(context: AdminContext, group: str, topic: str | None = None) -> Plan[GroupProgress]:
+    """How far a group is in every queue (of one topic), and who is connected."""
+    brokers = yield from brokers_of_group(context, group)
+    reach = Reachable(context)
+    progress = yield from progress_at(reach, group, brokers, topic)
+    if progress.failures and not progress.stats.queues:
+        raise progress.failures[0].error
+    return progress
+
+
+def groups(context: AdminContext) -> Plan[tuple[GroupSummary, ...]]:
+    """Every group that has a retry topic, in one line each: all that ever had a member that consumes."""
+    names = yield from topics(context)
+    known = yield from cluster_map(context)
+    reach = Reachable(context)
+    found = [name.removeprefix(RETRY_PREFIX) for name in names if name.startswith(RETRY_PREFIX)]
+    outcomes = yield from in_parallel([_summary(reach, group, known.masters()) for group in found])
+    return tuple(
+        GroupSummary(group, None, failures=(Failure(f"group {group}", outcome),))
+        if isinstance(outcome, RocketeerError)
+        else outcome
+        for group, outcome in zip(found, outcomes, strict=True)
+    )
+
+
+def _summary(reach: Reachable, group: str, brokers: tuple[Broker, ...]) -> Plan[GroupSummary]:
+    progress = yield from progress_at(reach, group, brokers, None)
+    stats, members = progress.stats, progress.connections
+    whole = not progress.failures
+    return GroupSummary(
+        group,
+        progress.members if whole or members else None,
+        min((each.version for each in members.connections), default=None) if members else None,
+        members.consume_type if members else None,
+        members.message_model if members else None,
+        stats.tps if whole else None,
+        stats.lag if whole else None,
+        progress.failures,
+    )
+
+
+def progress_at(
+    reach: Reachable, group: str, brokers: tuple[Broker, ...], topic: str | None
+) -> Plan[GroupProgress]:
+    """A group's progress on these brokers; who does not answer is named."""
+    parts: list[ConsumeStats] = []
+    failures: list[Failure] = []
+    for each in brokers:
+        header = GetConsumeStatsHeader(group, topic)
+        try:
+            reply = yield from reach.ask(each, RequestCode.GET_CONSUME_STATS, header)
+        except RocketeerError as error:
+            failures.append(Failure(str(each), error))
+            continue
+        parts.append(decode_consume_stats(reply.body))
+    connections: GroupConnections | None = None
+    try:
+        connections = yield from connections_at(reach, group, brokers)
+    except RocketeerError as error:
+        if not is_not_online(error) and not failures:
+            failures.append(Failure(f"group {group}", error))
+    return GroupProgress(group, merge(parts), connections, tuple(failures))
+
+
+def time_spans(context: AdminContext, group: str, topic: str) -> Plan[tuple[ConsumeTimeSpan, ...]]:
+    """The times of what a group still has to consume of a topic, by queue."""
+    brokers = yield from brokers_of_group(context, group)
+    header = QueryConsumeTimeSpanHeader(topic, group)
+
+    def spans(each: Broker) -> Plan[list[ConsumeTimeSpan]]:
+        reply = yield from ask_broker(context, each.address, RequestCode.QUERY_CONSUME_TIME_SPAN, header)
+        return decode_time_spans(reply.body)
+
+    found = yield from each_broker(brokers, spans)
+    if found.failures:
+        raise found.failures[0].error
+    return tuple(span for _, part in found for span in part)
+
+
+def brokers_of_group(context: AdminContext, group: str) -> Plan[tuple[Broker, ...]]:
+    """The brokers the group uses: those with its retry topic, all masters when it has none (it never retried)."""
+    if not group.strip():
+        raise ConfigError("the consumer group is empty: give its name")
+    route = yield from fetch_route(retry_topic(group), context.nameservers, context.timeout_s)
+    if route is not None and route.brokers:
+        return route_brokers(route)
+    known = yield from cluster_map(context)
+    masters = known.masters()
+    if not masters:
+        raise BrokerRefused(1, "no broker is registered", broker="(none)")
+    return masters

@@ -1,0 +1,86 @@
+"""How busy topics are: messages in and out a second and in 24 hours (315), and what groups have left to do (208)."""
+
+from collections.abc import Sequence
+
+from rocketeer.admin.context import AdminContext
+from rocketeer.admin.plans.asking import Reachable, in_parallel, route_brokers, topic_route
+from rocketeer.admin.plans.groups import progress_at
+from rocketeer.admin.plans.topics import groups_of_topic, topics
+from rocketeer.admin.results import Broker, Failure, TopicActivity
+from rocketeer.client.plans.effects import Plan
+from rocketeer.errors import BrokerRefused, RocketeerError
+from rocketeer.protocol.bodies.broker_stats import (
+    GROUP_GET_NUMS,
+    TOPIC_PUT_NUMS,
+    BrokerStats,
+    decode_broker_stats,
+)
+from rocketeer.protocol.codes import RequestCode, ResponseCode
+from rocketeer.protocol.headers import ViewBrokerStatsHeader
+
+
+def activity(context: AdminContext, topic: str | None = None) -> Plan[tuple[TopicActivity, ...]]:
+    """Every topic (or one) with each of its groups: rates, sums of 24 hours, lag; no retries and dead letters."""
+    names = (topic,) if topic is not None else (yield from topics(context))
+    reach = Reachable(context)
+    wanted = [name for name in names if topic is not None or not name.startswith(("%RETRY%", "%DLQ%"))]
+    outcomes = yield from in_parallel([_topic_activity(context, reach, name) for name in wanted])
+    lines: list[TopicActivity] = []
+    for name, found in zip(wanted, outcomes, strict=True):
+        if isinstance(found, RocketeerError):
+            if topic is not None:
+                raise found
+            lines.append(TopicActivity(name, None, failures=(Failure(f"topic {name}", found),)))
+        else:
+            lines += found
+    return tuple(lines)
+
+
+def _topic_activity(context: AdminContext, reach: Reachable, topic: str) -> Plan[list[TopicActivity]]:
+    route = yield from topic_route(context, topic)
+    brokers = route_brokers(route)
+    put, failures = yield from _sum(reach, brokers, TOPIC_PUT_NUMS, topic)
+    in_tps, in_24h = (None, None) if put is None else put
+    found = yield from groups_of_topic(context, topic, reach)
+    if not found.groups:
+        lag = None if found.failures else 0
+        return [TopicActivity(topic, None, lag, in_tps, None, in_24h, None, failures or found.failures)]
+    lines: list[TopicActivity] = []
+    for group in found.groups:
+        got, missing = yield from _sum(reach, brokers, GROUP_GET_NUMS, f"{topic}@{group}")
+        out_tps, out_24h = (None, None) if got is None else got
+        progress = yield from progress_at(reach, group, brokers, topic)
+        lag = None if progress.failures else progress.lag
+        said = failures or missing or progress.failures or found.failures
+        lines.append(TopicActivity(topic, group, lag, in_tps, out_tps, in_24h, out_24h, said))
+    return lines
+
+
+def _sum(
+    reach: Reachable, brokers: Sequence[Broker], name: str, key: str
+) -> Plan[tuple[tuple[float, int] | None, tuple[Failure, ...]]]:
+    """(messages a second, in 24 hours) over the brokers; None when one of them did not say."""
+    tps, total = 0.0, 0
+    failures: list[Failure] = []
+    for broker in brokers:
+        try:
+            stats = yield from _stats(reach, broker, name, key)
+        except RocketeerError as error:
+            failures.append(Failure(str(broker), error))
+            continue
+        if stats is not None:
+            tps += stats.minute.tps
+            total += (stats.day.sum or stats.hour.sum) or stats.minute.sum
+    return (None if failures else (tps, total)), tuple(failures)
+
+
+def _stats(reach: Reachable, broker: Broker, name: str, key: str) -> Plan[BrokerStats | None]:
+    """None when the broker has never counted anything there."""
+    header = ViewBrokerStatsHeader(name, key)
+    try:
+        reply = yield from reach.ask(broker, RequestCode.VIEW_BROKER_STATS_DATA, header)
+    except BrokerRefused as error:
+        if error.code == ResponseCode.SYSTEM_ERROR and "not exist" in error.remark:
+            return None
+        raise
+    return decode_broker_stats(reply.body)
