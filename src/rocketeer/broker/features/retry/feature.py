@@ -32,6 +32,7 @@ from rocketeer.remoting.server import Connection
 FIRST_RETRY_LEVEL = 3
 DLQ_QUEUES = 1
 READ_WRITE = Perm.READ | Perm.WRITE
+NOT_ON_DISK = "the message is stored for its next try, but the disk does not have it yet"
 
 
 class Messages(Protocol):
@@ -92,25 +93,32 @@ class SendBack:
         tries_max = group.retry_max if header.max_reconsume_times is None else header.max_reconsume_times
         level = header.delay_level
         dead = message.reconsume_times >= tries_max or level < 0
-        if self.sent.knows(header.group, message, dead=dead):
-            return reply(command)
+
+        def answer(code: int, remark: str | None = None) -> None:
+            if not command.is_oneway:
+                if code != ResponseCode.SUCCESS:
+                    code, remark = ResponseCode.SYSTEM_ERROR, remark or NOT_ON_DISK
+                connection.send(reply(command, code, remark))
+
+        copy_end = self.sent.copy_end(header.group, message, dead=dead)
+        if copy_end is not None:  # it went back before, but the disk may not have it yet
+            self._writer.when_durable(copy_end, answer)
+            return None
         if dead:
             target = self._topics.create_in_send_back(dlq_topic(header.group), DLQ_QUEUES, READ_WRITE)
             level = 0
         elif level == 0:
             level = FIRST_RETRY_LEVEL + message.reconsume_times
 
-        def done(put: Put) -> None:
-            if put.stored:
-                self.sent.remember(header.group, message, put.appended[0].end, dead=dead)
-            if command.is_oneway:
+        def stored(put: Put) -> None:
+            if not put.stored:
+                answer(put.code, put.remark)
                 return
-            if put.stored:
-                connection.send(reply(command))
-            else:
-                connection.send(reply(command, ResponseCode.SYSTEM_ERROR, put.remark))
+            end = put.appended[0].end
+            self.sent.remember(header.group, message, end, dead=dead)
+            self._writer.when_durable(end, answer)
 
-        self._writer.put(again(message, target, level), done, wait=False)
+        self._writer.put(again(message, target, level), stored, wait=False)
         return None
 
 

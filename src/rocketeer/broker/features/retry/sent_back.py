@@ -122,11 +122,13 @@ class SentBack:
     def __len__(self) -> int:
         return self._count
 
-    def knows(self, group: str, message: StoredMessage, *, dead: bool) -> bool:
-        """Whether this delivery went back already, in this way."""
+    def copy_end(self, group: str, message: StoredMessage, *, dead: bool) -> int | None:
+        """Where the log with the copy ends, if this delivery went back already, in this way; else None."""
         sends = self._places.get((group, message.topic, message.queue_id))
         sent = None if sends is None else sends.known.get((message.log_offset, dead))
-        return sent is not None and self._clock.now_ms() - sent.sent_ms <= KEEP_MS
+        if sent is None or self._clock.now_ms() - sent.sent_ms > KEEP_MS:
+            return None
+        return sent.copy_end
 
     def remember(self, group: str, message: StoredMessage, copy_end: int, *, dead: bool) -> None:
         """The message is stored for its next try; the log up to `copy_end` says so."""

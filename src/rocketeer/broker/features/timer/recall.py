@@ -69,10 +69,11 @@ class Recall:
         self._timers.wheel.remove(timer)
 
         def done(put: Put) -> None:
-            if put.stored:
-                answer = reply(command, ext={**region, "msgId": message_id})
-            else:  # at once: nothing was delivered meanwhile
+            if not put.stored:  # at once: nothing was delivered meanwhile
                 self._timers.wheel.add(timer)
+            if put.code == ResponseCode.SUCCESS:
+                answer = reply(command, ext={**region, "msgId": message_id})
+            else:
                 answer = reply(command, put.code, put.remark, region)
             if not command.is_oneway:
                 connection.send(answer)

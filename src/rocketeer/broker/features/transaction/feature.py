@@ -105,10 +105,11 @@ class Verdicts:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, ENDED)
 
         def done(put: Put) -> None:
+            if put.code != ResponseCode.SUCCESS:
+                log.error("end of transaction not safe on disk header=%s code=%d reason=%s",
+                          header, put.code, put.remark)  # fmt: skip
             if not command.is_oneway:
                 connection.send(reply(command, put.code, put.remark))
-            elif put.remark is not None:
-                log.error("end of transaction not stored header=%s reason=%s", header, put.remark)
 
         if header.verdict == TX_ROLLBACK:
             self._ledger.rollback(half, pending, done)

@@ -13,7 +13,6 @@ from rocketeer.broker.topics import TopicTable
 from rocketeer.broker.writer import Done, Put, Writer
 from rocketeer.clock import Clock
 from rocketeer.model.topic import TRANS_CHECK_MAX_TIME_TOPIC
-from rocketeer.protocol.codes import ResponseCode
 from rocketeer.record.entry import DispatchEntry
 from rocketeer.record.layout import PendingMessage, StoredMessage
 
@@ -57,12 +56,12 @@ class Ledger:
         """
         put = self._put(messages.committed(half, half.log_offset))
         if put.stored:
-            self._settled(self.table.settle(log_offset, half), done)
+            self._settled(self.table.settle(log_offset, half), put, done)
         else:
             done(put)
 
     def rollback(self, half: StoredMessage, log_offset: int, done: Done) -> None:
-        self._settled(self.table.settle(log_offset, half), done)
+        self.write_op(self.table.settle(log_offset, half), done)
 
     # --- waiting on --------------------------------------------------------------------------
 
@@ -136,9 +135,17 @@ class Ledger:
         for half_offset in pending_ops:
             self.write_op(half_offset)
 
-    def _settled(self, half_offset: int, done: Done) -> None:
-        # Whatever becomes of the op message, the verdict stands; the answer waits for the disk if sends do.
-        self.write_op(half_offset, lambda put: done(Put(ResponseCode.SUCCESS, None, put.appended)))
+    def _settled(self, half_offset: int, committed: Put, done: Done) -> None:
+        """Whatever becomes of the op message, the message is delivered; the answer waits for the disk if sends do."""
+
+        def written(op: Put) -> None:
+            if op.stored:  # behind the message in the log: what holds for it holds for both
+                done(op)
+            else:
+                end = committed.appended[0].end
+                self._writer.when_durable(end, lambda code: done(Put(code, None, committed.appended)))
+
+        self.write_op(half_offset, written)
 
     def _passed(self, half_offset: int, passed_by: bool) -> None:
         if passed_by:
