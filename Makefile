@@ -10,7 +10,7 @@ READY_DEV := $(VENV)/.ready-dev
 COMPILED := $(wildcard src/rocketeer/*/*.pyx src/rocketeer/*/*.pxd src/rocketeer/*/*.pxi src/rocketeer/*/*.h)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup up demo test test-spark check format interop interop-smoke apache memory crash-states bench wheel lock clean
+.PHONY: help setup up demo test test-spark check sync format interop interop-smoke apache memory crash-states bench wheel lock clean
 
 help:
 	@echo "make up      run a name server and a broker here   (BROKERS=2 STORE=dir ARGS='--port 20911')"
@@ -25,6 +25,7 @@ help:
 	@echo "make bench   the load generator                    (ARGS='--help')"
 	@echo "make wheel   a wheel for users without a compiler, in dist/"
 	@echo "make setup   only the environment in $(VENV)"
+	@echo "make sync    write the sync clients' methods from the asyncio ones"
 	@echo "make format  let ruff put the code in order"
 	@echo "make lock    choose dependency versions anew"
 	@echo "make clean   remove what the targets above made; never a message"
@@ -63,6 +64,11 @@ check: $(READY_DEV)
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
+	@$(BIN)/python tools/make_sync.py --check
+
+# The sync clients' public methods are written from the asyncio ones.
+sync: $(READY_DEV)
+	@$(BIN)/python tools/make_sync.py
 
 format: $(READY_DEV)
 	@$(BIN)/ruff check --fix .

@@ -110,7 +110,7 @@ def test_planning_is_tried_again_as_often_as_fetching(
     lossy, between.lossy = between.lossy, (RequestCode.GET_MIN_OFFSET,)
     try:
         for retries in (0, 1):
-            between.cuts = 2  # a connection that was kept may be dead: each attempt is two
+            between.cuts = 1
             found = _read(spark, running, fetchRetries=retries, fetchRetryInterval="10ms")
             if retries:
                 assert found.count() == COUNT

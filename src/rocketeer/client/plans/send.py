@@ -7,7 +7,7 @@ after calls without answer only. Who names the queue gets that queue: sync once,
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypedDict
 
 from rocketeer.client.core.config import ProducerConfig
 from rocketeer.client.core.encoding import Outgoing, properties_text
@@ -44,6 +44,15 @@ log = logging.getLogger(__name__)
 
 Choose = Callable[[Sequence[MessageQueue]], MessageQueue]
 """Picks the queue from all that can be written to (named without their namespace)."""
+
+
+class Target(TypedDict, total=False):
+    """What a caller may say about the queue: its name, or what chooses one."""
+
+    queue: MessageQueue | None
+    selector: Selector | None
+    arg: Any
+
 
 STORED: Final = {
     int(ResponseCode.SUCCESS): SendStatus.SEND_OK,
@@ -335,7 +344,10 @@ def _after(hook: SendHook, context: SendContext) -> None:
 
 
 def chooser(
-    message: Message | Sequence[Message], queue: MessageQueue | None, selector: Selector | None, arg: Any
+    message: Message | Sequence[Message],
+    queue: MessageQueue | None = None,
+    selector: Selector | None = None,
+    arg: Any = None,
 ) -> Choose | None:
     """How the caller's arguments choose the queue; None when the queues take turns."""
     if queue is not None:

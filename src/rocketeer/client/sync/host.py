@@ -2,8 +2,10 @@
 
 import threading
 from collections.abc import Callable, Coroutine
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
+from rocketeer.client.core.config import ConsumerConfig
+from rocketeer.client.lifetime import Started
 from rocketeer.client.sync import forking
 from rocketeer.client.sync.loop_thread import LoopThread
 from rocketeer.errors import ClientClosed
@@ -76,3 +78,36 @@ class Host:
         self._guard = threading.Lock()
         self._thread = None
         self._abandon()
+
+
+class AsyncConsumer(Protocol):
+    """What is hosted."""
+
+    config: ConsumerConfig
+
+    def abandon(self) -> None:
+        """After a fork, in the child: what runs is the parent's."""
+
+
+C = TypeVar("C", bound=AsyncConsumer)
+
+
+class HostedConsumer(Started, Generic[C]):
+    """A sync consumer, all but its public methods."""
+
+    def _set_up(self, hosted: C) -> None:
+        self._hosted = hosted
+        self._host = Host(hosted.config.group, self._abandon)
+
+    @property
+    def config(self) -> ConsumerConfig:
+        return self._hosted.config
+
+    def _call(self, work: Coroutine[Any, Any, T]) -> T:
+        return self._host.call(work, SPARE_S)
+
+    def _do(self, what: Callable[[], T]) -> T:
+        return self._host.do(what)
+
+    def _abandon(self) -> None:
+        self._hosted.abandon()

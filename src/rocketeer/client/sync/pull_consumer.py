@@ -1,57 +1,39 @@
+# Written by tools/make_sync.py from client/aio/pull_consumer.py: change that, then `make sync`.
 """The pull consumer for threads: the caller says which queue and which offset, and keeps both.
 
-    with PullConsumer("audit", nameserver="127.0.0.1:9876") as consumer:
-        for queue in consumer.queues("orders"):
-            for message in consumer.read(queue):
-                ...
-
-Calls are made on a socket of the calling thread; only the heartbeats run on the loop thread.
+with PullConsumer("audit", nameserver="127.0.0.1:9876") as consumer:
+    for queue in consumer.queues("orders"):
+        for message in consumer.read(queue):
+            ...
 """
 
 from collections.abc import Iterator
-from typing import TypeVar, Unpack
+from typing import Unpack
 
 from rocketeer.client.aio import pull_consumer as aio
-from rocketeer.client.core.config import ConsumerConfig, ConsumerOptions
+from rocketeer.client.core.config import ConsumerOptions
 from rocketeer.client.core.received import ReceivedMessage
-from rocketeer.client.lifetime import Started
-from rocketeer.client.plans.effects import Plan
 from rocketeer.client.plans.lookups import COUNT_MAX
 from rocketeer.client.plans.pull import PullResult
 from rocketeer.client.plans.queries import FOREVER_MS
-from rocketeer.client.plans.reading import Reading
-from rocketeer.client.sync.driver import BlockingDriver
-from rocketeer.client.sync.host import Host
+from rocketeer.client.sync.pull_consumer_base import PullConsumerBase
 from rocketeer.clock import Clock
-from rocketeer.errors import ClientClosed
 from rocketeer.model.queue import MessageQueue
 from rocketeer.model.subscription import SUB_ALL
 
-T = TypeVar("T")
 
-
-class PullConsumer(Started):
+class PullConsumer(PullConsumerBase):
     """Reads queues at any offset. Options are the fields of `ConsumerConfig`."""
 
     def __init__(self, group: str, *, clock: Clock | None = None, **options: Unpack[ConsumerOptions]) -> None:
-        self._hosted = aio.PullConsumer(group, clock=clock, **options)
-        self._host = Host(group, self._abandon)
-        self._driver: BlockingDriver | None = None
-
-    @property
-    def config(self) -> ConsumerConfig:
-        return self._hosted.config
+        self._set_up(aio.PullConsumer(group, clock=clock, **options))
 
     def start(self) -> None:
         """Get ready; raises NoNameServer when no address is known."""
-        self._host.start(self._hosted.start)
-        self._driver = self._driver or BlockingDriver()
+        return self._start()
 
     def close(self) -> None:
-        driver, self._driver = self._driver, None
-        if driver is not None:
-            driver.close()
-        self._host.close(self._hosted.close, self.config.close_timeout_s)
+        return self._close()
 
     def queues(self, topic: str) -> list[MessageQueue]:
         """The queues of a topic; raises NoRoute when nobody has it."""
@@ -86,7 +68,9 @@ class PullConsumer(Started):
         end = self.max_offset(queue) if end is None else end
         while at < end:
             result = self.pull(queue, at, tags=tags, sql=sql)
-            yield from (message for message in result.messages if message.queue_offset < end)
+            for message in result.messages:
+                if message.queue_offset < end:
+                    yield message
             if result.next_offset <= at:
                 return
             at = result.next_offset
@@ -97,7 +81,7 @@ class PullConsumer(Started):
         Raises MessageNotFound.
         """
         self._started()
-        plan = self._hosted.lookups.view(message_id, topic)
+        plan = self.lookups.view(message_id, topic)
         return self._run(plan)
 
     def query_messages(
@@ -111,13 +95,13 @@ class PullConsumer(Started):
     ) -> list[ReceivedMessage]:
         """The messages with this key stored between the two times, oldest first; at most `max_count` per broker."""
         self._started()
-        plan = self._hosted.lookups.query(topic, key, begin_ms=begin_ms, end_ms=end_ms, max_count=max_count)
+        plan = self.lookups.query(topic, key, begin_ms=begin_ms, end_ms=end_ms, max_count=max_count)
         return self._run(plan)
 
     def message_at(self, queue: MessageQueue, offset: int) -> ReceivedMessage:
         """The message at a place in a queue; raises MessageNotFound when there is none (any more, or yet)."""
         self._started()
-        plan = self._hosted.lookups.message_at(queue, offset)
+        plan = self.lookups.message_at(queue, offset)
         return self._run(plan)
 
     def committed(self, queue: MessageQueue) -> int | None:
@@ -145,16 +129,3 @@ class PullConsumer(Started):
     def send_back(self, message: ReceivedMessage, *, delay_level: int = 0) -> None:
         """Have the group get the message again through its retry topic; -1: put it with the dead letters."""
         self._run(self._started().send_back(message, delay_level))
-
-    def _started(self) -> Reading:
-        if self._driver is None:
-            raise ClientClosed(f"consumer {self.config.group!r} is not running: start() it first")
-        return self._hosted.reading
-
-    def _run(self, plan: Plan[T]) -> T:
-        assert self._driver is not None
-        return self._driver.run(plan)
-
-    def _abandon(self) -> None:
-        self._driver = None
-        self._hosted.abandon()

@@ -1,53 +1,45 @@
-"""The transaction producer for threads.
+# Written by tools/make_sync.py from client/aio/transaction_producer.py: change that, then `make sync`.
+"""The transaction producer for threads: a message reaches its consumers if, and only if, something else succeeds.
 
-    def check(message):                            # asked when a broker was not told
-        return COMMIT if db.has_order(message.message_id) else ROLLBACK
+def check(message):                      # asked when a broker was not told
+    return COMMIT if db.has_order(message.message_id) else ROLLBACK
 
-    with TransactionProducer("shop", nameserver="127.0.0.1:9876", check=check) as producer:
+with TransactionProducer("shop", check=check) as producer:
 
-        def pay(transaction):
-            db.save_order(transaction.id, ...)
-            return COMMIT
+    def pay(transaction):
+        db.save_order(transaction.id, ...)
+        return COMMIT
 
-        result = producer.send_in_transaction(Message("orders", b"..."), pay)
-
-The local transaction runs in the calling thread; it hosts the producer of `rocketeer.aio` on the loop thread, which
-answers brokers that ask.
+    result = producer.send_in_transaction(Message("orders", b"..."), pay)
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Unpack
 
 from rocketeer.client.aio import transaction_producer as aio
+from rocketeer.client.aio.transaction_producer import CHECK_CONCURRENCY
 from rocketeer.client.core.config import ProducerOptions
 from rocketeer.client.core.hooks import SendHook
 from rocketeer.client.core.selectors import Selector
 from rocketeer.client.core.transactions import (
     Check,
-    Transaction,
+    Local,
     TransactionResult,
-    TransactionState,
-    Verdict,
-    as_state,
-    encode_half,
-    required,
 )
-from rocketeer.client.plans.send import chooser
-from rocketeer.client.plans.transactions import finish
-from rocketeer.client.sync.producer import Producer
+from rocketeer.client.sync.transaction_producer_base import TransactionProducerBase
 from rocketeer.clock import Clock
 from rocketeer.model.message import Message
 from rocketeer.model.queue import MessageQueue
 
 
-class TransactionProducer(Producer):
-    """A producer that also sends in transactions; threads share it. Options are the fields of `ProducerConfig`.
+class TransactionProducer(TransactionProducerBase):
+    """A producer that also sends in transactions. Options are the fields of `ProducerConfig`.
 
     `check(message)` says how an earlier transaction ended, when a broker asks: COMMIT, ROLLBACK or UNKNOWN. It may be
-    asked for what another member of the group sent, which may be gone. It runs in threads of its own,
-    `check_concurrency` at a time (a coroutine function on the loop). A member that does not send itself names the
-    `topics` whose brokers shall know it.
+    asked for what another member of the group sent, which may be gone. A coroutine function runs on the loop, any
+    other in threads, `check_concurrency` at a time. A member that does not send itself names the `topics` whose
+    brokers shall know it.
     """
 
     def __init__(
@@ -55,28 +47,37 @@ class TransactionProducer(Producer):
         group: str,
         *,
         check: Check | None = None,
-        check_concurrency: int = aio.CHECK_CONCURRENCY,
+        check_concurrency: int = CHECK_CONCURRENCY,
         topics: Sequence[str] = (),
         hooks: Sequence[SendHook] = (),
         clock: Clock | None = None,
         **options: Unpack[ProducerOptions],
     ) -> None:
-        super().__init__(group, hooks=hooks, clock=clock, **options)
-        self._make = partial(
-            aio.TransactionProducer,
-            group,
-            check=required(check, self.config, check_concurrency),
-            check_concurrency=check_concurrency,
-            topics=tuple(topics),
-            hooks=tuple(hooks),
-            clock=clock,
-            **options,
+        self._set_up(
+            partial(
+                aio.TransactionProducer,
+                group,
+                check=check,
+                check_concurrency=check_concurrency,
+                topics=topics,
+                hooks=hooks,
+                clock=clock,
+                **options,
+            )
         )
+
+    def start(self) -> None:
+        """Get ready to send and to be asked; raises NoNameServer when no address is known."""
+        return self._call(self._hosted.start())
+
+    def close(self) -> None:
+        """Answer what is in hand, let unanswered sends finish, leave the group, close."""
+        return self._call(self._hosted.close())
 
     def send_in_transaction(
         self,
         message: Message,
-        local: Callable[[Transaction], Verdict],
+        local: Local,
         *,
         arg: Any = None,
         queue: MessageQueue | None = None,
@@ -91,20 +92,6 @@ class TransactionProducer(Producer):
         and the message rolled back, when the broker could not store the half message safely. `immune_s` is how long
         nobody is asked. Raises what `send` raises.
         """
-        link = self._link or self._started()
-        outgoing = encode_half(link.encoder, message, self.config.full_group, immune_s)
-        choose = chooser(message, queue, selector, arg)
-        if self.config.idempotent:  # the sequences of numbers are kept on the loop
-            sent = link.thread.call(link.hosted.store(outgoing, choose, timeout_s))
-        else:
-            result = link.driver.run(link.sender.send(outgoing, choose=choose, timeout_s=timeout_s))
-            assert result is not None, "only oneway sends have no result"
-            sent = result
-        if not sent.ok:
-            return link.driver.run(finish(link.sender, sent, TransactionState.ROLLBACK, outgoing=outgoing))
-        try:
-            state = as_state(local(Transaction(sent.message_id, message, arg)))
-        except BaseException as error:
-            link.driver.run(finish(link.sender, sent, TransactionState.UNKNOWN, error, outgoing=outgoing))
-            raise
-        return link.driver.run(finish(link.sender, sent, state, outgoing=outgoing))
+        return self._send_in_transaction(
+            message, local, arg=arg, queue=queue, selector=selector, timeout_s=timeout_s, immune_s=immune_s
+        )

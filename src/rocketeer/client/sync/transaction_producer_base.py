@@ -1,0 +1,56 @@
+"""The transaction producer for threads, all but its public methods: the local transaction runs in the calling thread.
+
+It hosts the producer of `rocketeer.aio` on the loop thread, which answers brokers that ask.
+"""
+
+import inspect
+from typing import Any, Unpack
+
+from rocketeer.client.core.transactions import (
+    Local,
+    Transaction,
+    TransactionResult,
+    TransactionState,
+    as_state,
+    encode_half,
+)
+from rocketeer.client.plans.send import Target, chooser
+from rocketeer.client.plans.transactions import finish
+from rocketeer.client.sync.producer import Producer
+from rocketeer.model.message import Message
+
+
+class TransactionProducerBase(Producer):
+    """A producer that also sends in transactions."""
+
+    def _send_in_transaction(
+        self,
+        message: Message,
+        local: Local,
+        *,
+        timeout_s: float | None,
+        immune_s: int | None,
+        **target: Unpack[Target],
+    ) -> TransactionResult:
+        link = self._link or self._started()
+        outgoing = encode_half(link.encoder, message, self.config.full_group, immune_s)
+        choose = chooser(message, **target)
+        if self.config.idempotent:  # the sequences of numbers are kept on the loop
+            sent = link.thread.call(link.hosted.store(outgoing, choose, timeout_s))
+        else:
+            sent = link.send(outgoing, choose, timeout_s)
+        if not sent.ok:
+            return link.driver.run(finish(link.sender, sent, TransactionState.ROLLBACK, outgoing=outgoing))
+        try:
+            state = as_state(self._run_local(local, Transaction(sent.message_id, message, target.get("arg"))))
+        except BaseException as error:
+            link.driver.run(finish(link.sender, sent, TransactionState.UNKNOWN, error, outgoing=outgoing))
+            raise
+        return link.driver.run(finish(link.sender, sent, state, outgoing=outgoing))
+
+    def _run_local(self, local: Local, transaction: Transaction) -> object:
+        async def awaited(returned: Any) -> object:
+            return await returned
+
+        returned = local(transaction)
+        return self._call(awaited(returned)) if inspect.isawaitable(returned) else returned
