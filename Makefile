@@ -16,6 +16,7 @@ help:
 	@echo "make up      run a name server and a broker here   (BROKERS=2 STORE=dir ARGS='--port 20911')"
 	@echo "make demo    a shop's orders through a cluster and the Spark jobs, in under two minutes"
 	@echo "make test    all tests                             (ARGS='-k store')"
+	@echo "make test-plain  the tests of broker, store and remoting without compiled modules"
 	@echo "make test-spark  all tests of the data pipeline, also those that kill drivers and start clusters"
 	@echo "make check   ruff, mypy --strict, import-linter"
 	@echo "make interop clients of other languages against our broker; needs Java and Node"
@@ -54,6 +55,11 @@ demo: $(READY_DEV)
 
 test: $(READY_DEV)
 	@$(BIN)/pytest -n 2 --dist worksteal $(ARGS)
+
+# What a broker without a compiler runs: the plain twins of all compiled modules.
+.PHONY: test-plain
+test-plain: $(READY_DEV)
+	@ROCKETEER_PLAIN=1 $(BIN)/pytest -n 2 --dist worksteal tests/unit/broker tests/unit/store tests/unit/remoting tests/unit/test_compiled.py $(ARGS)
 
 # With the tests that start JVMs of their own: killed drivers and executors, clusters, commands.
 test-spark: $(READY_DEV)

@@ -19,7 +19,7 @@ cd "$work"
 "$clean" - <<'END'
 import pathlib
 import rocketeer
-from rocketeer.record.speed import COMPILED
+from rocketeer.compiled import COMPILED
 
 home = pathlib.Path(rocketeer.__file__).parent
 assert home.parent.name == "site-packages", home

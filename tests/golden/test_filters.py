@@ -11,9 +11,10 @@ import pytest
 from rocketeer.broker.features.filtering.feature import Filtering
 from rocketeer.broker.features.filtering.filter_data import FilterTable
 from rocketeer.clock import ManualClock
+from rocketeer.compiled import COMPILED
 from rocketeer.errors import BadSqlExpression
 from rocketeer.filter.bloom import BloomFilter, mask_of
-from rocketeer.filter.records import COMPILED, record_filter
+from rocketeer.filter.records import record_filter
 from rocketeer.filter.sql import SqlFilter
 from rocketeer.filter.sql_compile import Incomparable
 from rocketeer.record.delay_levels import DelayLevels

@@ -7,10 +7,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from rocketeer.compiled import COMPILED
 from rocketeer.errors import BadSqlExpression
 from rocketeer.filter import sql_tree as tree
 from rocketeer.filter.java_numbers import compare_doubles, java_double, java_int, java_long
-from rocketeer.filter.records import COMPILED, RecordFilter, record_filter
+from rocketeer.filter.records import RecordFilter, record_filter
 from rocketeer.filter.sql import SqlFilter
 from rocketeer.filter.sql_compile import Incomparable
 from rocketeer.filter.sql_parser import parse_sql

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from rocketeer.bench.steps_plain import NUMBER_WIDTH, STAMP_WIDTH, Flight, Frames
-from rocketeer.record.speed import COMPILED
+from rocketeer.compiled import COMPILED
 
 __all__ = ["NUMBER_WIDTH", "STAMP_WIDTH", "Flight", "Frames"]
 

@@ -4,24 +4,18 @@
 selective filter passes over thousands of messages in a millisecond.
 """
 
-import os
 from collections.abc import Callable
 from functools import lru_cache
 from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from rocketeer.compiled import COMPILED
 from rocketeer.filter.sql import SqlFilter
 from rocketeer.filter.sql_program import program_of
 from rocketeer.record.flags import BORN_HOST_V6, STORE_HOST_V6
 
-COMPILED = False
-if TYPE_CHECKING or os.environ.get("ROCKETEER_PLAIN", "") in ("", "0"):
-    try:
-        from rocketeer.filter._scan import Scanner
-    except ImportError:
-        pass
-    else:
-        COMPILED = True
+if TYPE_CHECKING or COMPILED:
+    from rocketeer.filter._scan import Scanner
 
 # Of a record, big-endian: ... system flag at 36 ... body length behind the hosts (see record/layout.py)
 _SYS_FLAG_AT: Final = 36

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from rocketeer.compiled import COMPILED
 from rocketeer.errors import BadRecord
 from rocketeer.record import columns_plain as steps
 from rocketeer.record.layout import TAIL_BYTES
-from rocketeer.record.speed import COMPILED
 from rocketeer.record.vectorised import Offsets, body_at
 
 if COMPILED and not TYPE_CHECKING:

@@ -1,12 +1,12 @@
 """The inner steps of sending: compiled where a C compiler was at hand when this was installed, else plain Python.
 
-`ROCKETEER_PLAIN=1` keeps to plain Python; `COMPILED` says which it is.
+`rocketeer.compiled` says which it is.
 """
 
-import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from rocketeer.compiled import COMPILED
 from rocketeer.record.dispatch_entry import DispatchEntry
 from rocketeer.record.speed_plain import PlainProperties as PlainProperties
 from rocketeer.record.speed_plain import (
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from rocketeer.record import _run
 
 __all__ = [
-    "COMPILED",
     "Lane",
     "QueueTail",
     "SendRuns",
@@ -41,7 +40,6 @@ __all__ = [
     "write_run",
 ]
 
-COMPILED = False
 key_columns: Callable[[list[DispatchEntry]], tuple[bytes, bytes, bytes]] | None = None
 """Only compiled: its plain twin, for the store alone, stands in `store.index_slice`."""
 
@@ -63,23 +61,18 @@ Lane: "type[_run.Lane] | None" = None
 SendRuns: "type[_run.SendRuns[Any]] | None" = None
 """Only compiled: does for a whole run what `broker.fast_path` and `store.append` do message by message."""
 
-if not TYPE_CHECKING and os.environ.get("ROCKETEER_PLAIN", "") in ("", "0"):
-    try:
-        from rocketeer.record._run import Lane, QueueTail, SendRuns
-        from rocketeer.record._speed import (
-            find_marks,
-            gather_records,
-            key_columns,
-            lay_out,
-            plain_properties,
-            read_send,
-            reply_frames,
-            run_bounds,
-            split_batch,
-            split_frames,
-            write_run,
-        )
-    except ImportError:
-        pass
-    else:
-        COMPILED = True
+if COMPILED and not TYPE_CHECKING:
+    from rocketeer.record._run import Lane, QueueTail, SendRuns
+    from rocketeer.record._speed import (
+        find_marks,
+        gather_records,
+        key_columns,
+        lay_out,
+        plain_properties,
+        read_send,
+        reply_frames,
+        run_bounds,
+        split_batch,
+        split_frames,
+        write_run,
+    )

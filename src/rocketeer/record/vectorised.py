@@ -6,11 +6,11 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
+from rocketeer.compiled import COMPILED
 from rocketeer.errors import BadRecord
 from rocketeer.record.columns_plain import step_through as step_through
 from rocketeer.record.flags import HOSTS_V6
 from rocketeer.record.layout import BLANK, BLANK_MAGIC, HEADS, MAGIC, Buffer
-from rocketeer.record.speed import COMPILED
 
 if COMPILED and not TYPE_CHECKING:
     from rocketeer.record._columns import step_through

@@ -4,7 +4,6 @@ What a record proves by itself is looked at here: its sizes, its place, the chec
 index must say of it comes out as columns. Compiled where a C compiler was at hand, `walk_plain` elsewhere.
 """
 
-import os
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Final
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from rocketeer.compiled import COMPILED
 from rocketeer.record.layout import BLANK, BLANK_MAGIC, MAGIC, Buffer
 from rocketeer.record.walk_plain import BAD_CRC as BAD_CRC
 from rocketeer.record.walk_plain import BAD_PLACE as BAD_PLACE
@@ -37,14 +37,8 @@ ROW: Final = np.dtype(
 KEY: Final = np.dtype([("row", "<i4"), ("hash", "<i4")])
 assert (ROW.itemsize, KEY.itemsize) == (ROW_STRUCT.size, KEY_STRUCT.size) == (56, 8)
 
-COMPILED = False
-if not TYPE_CHECKING and os.environ.get("ROCKETEER_PLAIN", "") in ("", "0"):
-    try:
-        from rocketeer.record._walk import walk_piece
-    except ImportError:
-        pass
-    else:
-        COMPILED = True
+if COMPILED and not TYPE_CHECKING:
+    from rocketeer.record._walk import walk_piece
 
 
 class Stop(IntEnum):

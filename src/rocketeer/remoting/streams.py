@@ -3,7 +3,7 @@
 import sys
 from typing import TYPE_CHECKING
 
-from rocketeer.record.speed import COMPILED
+from rocketeer.compiled import COMPILED
 
 if TYPE_CHECKING:
     from rocketeer.remoting._stream import SocketPoller, Stream

@@ -6,7 +6,8 @@ For `Reader.get`; what is not plain (blanks, expired records, a border between t
 from struct import Struct
 from typing import Final, Protocol
 
-from rocketeer.filter.records import COMPILED, Scanned
+from rocketeer.compiled import COMPILED
+from rocketeer.filter.records import Scanned
 from rocketeer.store.commit_log import CommitLog
 from rocketeer.store.consume_queue import ENTRY_BYTES, ConsumeQueue
 from rocketeer.store.consume_queue_ext import ExtUnit

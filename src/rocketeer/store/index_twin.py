@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from rocketeer.record.speed import COMPILED
+from rocketeer.compiled import COMPILED
 
 
 class IndexLoops(Protocol):

@@ -11,7 +11,7 @@ import struct
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from rocketeer.record.speed import COMPILED
+from rocketeer.compiled import COMPILED
 from rocketeer.store.segment import Segment
 
 _ORDER = struct.Struct("=qqq")  # descriptor, start, end

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from rocketeer.bench import steps, steps_plain
 from rocketeer.bench.frames import FIRST_NUMBER
-from rocketeer.record.speed import COMPILED
+from rocketeer.compiled import COMPILED
 
 FRAME = b"<NNNNNNNNNN|TTT|Q|NNNNNNNNNN|SSSSSSSSSSSSSSSSSSSS>"
 PLACES = [(b"one", b"0"), (b"two", b"1"), (b"six", b"2")]

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rocketeer.compiled import COMPILED
 from rocketeer.record import columns, columns_plain
 from rocketeer.record.layout import PendingMessage, encode_pending
 from rocketeer.record.properties import decode_properties
-from rocketeer.record.speed import COMPILED
 
 KINDS: list[Any] = [columns.steps, columns_plain]
 texts = st.lists(st.text("ab\x01\x02", max_size=14).map(str.encode), max_size=8)

@@ -10,7 +10,7 @@ from rocketeer.record.flags import TX_ROLLBACK
 from rocketeer.record.hosts import encode_host
 from rocketeer.record.layout import PendingMessage, encode_pending
 from rocketeer.record.properties import encode_properties
-from rocketeer.record.walk import BAD_CRC, BAD_PLACE, COMPILED, Stop, Topics, find_record, walk, walk_piece
+from rocketeer.record.walk import BAD_CRC, BAD_PLACE, Stop, Topics, find_record, walk, walk_piece
 from rocketeer.store.index_hash import key_hash
 
 DATA = Path(__file__).parents[2] / "golden" / "data"
@@ -102,9 +102,3 @@ def test_a_record_is_found_from_any_place_before_it_and_only_where_it_says_it_st
     for start in range(0, len(raw), 17):
         assert find_record(raw, start, len(raw), BASE) == next((at for at in begins if at >= start), None)
     assert find_record(raw, 0, len(raw), BASE + 1) is None
-
-
-def test_it_is_compiled_where_the_other_loops_are() -> None:
-    from rocketeer.record import speed
-
-    assert COMPILED == speed.COMPILED
