@@ -72,6 +72,7 @@ async def broker_at(
     clock: Clock | None = None,
     store: dict[str, Any] | None = None,
     broker: dict[str, Any] | None = None,
+    server: dict[str, Any] | None = None,
 ) -> AsyncIterator[BrokerUnderTest]:
     """A small store under `folder`; leaving the block stops the broker cleanly."""
     for attempt in range(START_TRIES):
@@ -79,7 +80,7 @@ async def broker_at(
         running = Broker(
             BrokerConfig(**{**LOCAL, **PATIENT, **(broker or {})}),
             dataclasses.replace(SMALL, store_path=folder, **(store or {})),
-            ServerConfig(bind_host="127.0.0.1", listen_port=port),
+            ServerConfig(bind_host="127.0.0.1", listen_port=port, **(server or {})),
             clock or SystemClock(),
         )
         try:

@@ -4,6 +4,7 @@ state (store, tables, clients) -> features, in the order they apply in -> the pa
 """
 
 from rocketeer.broker.feature import Feature, Periodic, Rest
+from rocketeer.broker.features.access import AccessFeature, BrokerNames, TopicsInLog, no_access_control
 from rocketeer.broker.features.delay.feature import delay_feature
 from rocketeer.broker.features.disk import disk_durability
 from rocketeer.broker.features.filtering.feature import filtering_feature
@@ -30,6 +31,9 @@ from rocketeer.clock import Clock
 from rocketeer.config import BrokerConfig, BrokerRole, FlushMode, ServerConfig, StoreConfig
 from rocketeer.record.delay_levels import DelayLevels
 from rocketeer.remoting.server import Connection, Handler, RemotingServer, Router, SocketSizes
+from rocketeer.security.access import AccessControl
+from rocketeer.security.acl_files import AclFiles
+from rocketeer.security.rules import BROKER_RULES, check_complete
 
 STORE_TICK_S = 0.005
 STORE_REST_S = 0.05
@@ -59,12 +63,13 @@ class Broker:
 
 def _assemble(broker: BrokerConfig, store: StoreConfig, server: ServerConfig, clock: Clock) -> Components:
     state = BrokerState(broker, store, server, clock)
-    features = _features(state, broker, store)
+    features = [_access(state, broker, server), *_features(state, broker, store)]
     if store.flush_mode is FlushMode.SYNC_FLUSH:
         features.append(disk_durability(state.store))
     path = MessagePath(state, broker, store, features)
     features.extend(path.features)
 
+    check_complete(_all_handlers(features), BROKER_RULES)
     router = Router(_all_handlers(features), [guard for feature in features for guard in feature.guards])
     fast_path = path.fast(router, lambda callback: remoting.after_reads(callback))
     flow = FlowControl(
@@ -194,6 +199,26 @@ def _features(state: BrokerState, broker: BrokerConfig, store: StoreConfig) -> l
         delay_feature(DelayLevels.parse(store.delay_levels), state.clock, state.store, state.writer),
         state.registration.feature(),
     ]
+
+
+def _access(state: BrokerState, broker: BrokerConfig, server: ServerConfig) -> Feature:
+    """Stands first: nothing is done for whom it does not let in. Raises ConfigError for files of no use."""
+    if not broker.acl_enable:
+        return no_access_control()
+    identity = state.identity
+    access = AccessFeature(
+        AccessControl(
+            BROKER_RULES,
+            TopicsInLog(state.store),
+            now_ms=state.clock.now_ms,
+            trace_topic=broker.trace_topic,
+            require_nonce=server.acl_require_nonce,
+        ),
+        AclFiles(server.acl_path, state.clock.now_ms),
+        BrokerNames(identity.cluster, identity.broker_name, identity.address),
+    )
+    access.load()
+    return access.feature()
 
 
 def _all_handlers(features: list[Feature]) -> dict[int, Handler]:

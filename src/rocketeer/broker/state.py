@@ -66,15 +66,11 @@ class BrokerState:
         self.client_service.on_consumer.append(self.filtering.consumer_seen)
         self.clients.on_gone.append(self.filtering.table.unregister)
         self.remoting = RemotingClient(on_close=lambda address: self.registration.connection_lost(address))
-        self.registration = Registration(
-            broker,
-            BrokerIdentity(
-                cluster=broker.cluster_name,
-                broker_name=broker.broker_name,
-                broker_id=broker.broker_id,
-                address=address_text((host, server.listen_port)),
-                ha_address=address_text((broker.ha_host.strip("[]"), store.ha_port)),
-            ),
-            client=self.remoting,
-            topics=self.topics,
+        self.identity = BrokerIdentity(
+            cluster=broker.cluster_name,
+            broker_name=broker.broker_name,
+            broker_id=broker.broker_id,
+            address=address_text((host, server.listen_port)),
+            ha_address=address_text((broker.ha_host.strip("[]"), store.ha_port)),
         )
+        self.registration = Registration(broker, self.identity, client=self.remoting, topics=self.topics)

@@ -22,10 +22,6 @@ NO_EFFECT = frozenset(
 
 def refuse_unavailable(settings: Settings) -> None:
     """Raise ConfigError for what would be dangerous to ignore: somebody relies on it."""
-    if settings.broker.acl_enable:
-        raise ConfigError(
-            "aclEnable=true: access control is not available yet, the broker would be open to all"
-        )
     role = settings.store.broker_role
     if role is not BrokerRole.ASYNC_MASTER:
         raise ConfigError(f"brokerRole={role}: replication is not available yet, only ASYNC_MASTER is")

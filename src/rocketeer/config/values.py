@@ -3,6 +3,7 @@
 Whoever needs a setting is given one of these; how they are read from a file stands in `reading.py`.
 """
 
+import os
 import socket
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -250,11 +251,19 @@ class ServerConfig:
     backlog: int = field(default=1_024, metadata=_java("serverSocketBacklog", least=1))
     send_buffer_bytes: int = field(default=0, metadata=_java("serverSocketSndBufSize", least=0))
     receive_buffer_bytes: int = field(default=0, metadata=_java("serverSocketRcvBufSize", least=0))
+    # Keys of our own: requests without a nonce are refused; where the files are if not in $ROCKETMQ_HOME/conf.
+    acl_require_nonce: bool = field(default=False, metadata=_java("aclRequireNonce"))
+    acl_conf_dir: Path | None = field(default=None, metadata=_java("aclConfDir"))
 
     @property
     def fast_port(self) -> int:
         """The second port of a broker: old clients send through it by default ("VIP channel")."""
         return self.listen_port - 2
+
+    @property
+    def acl_path(self) -> Path:
+        """The folder of `plain_acl.yml` and `acl/`."""
+        return self.acl_conf_dir or Path(os.environ.get("ROCKETMQ_HOME") or Path.home()) / "conf"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -271,6 +280,9 @@ class NamesrvConfig:
     env_name: str = field(default="center", metadata=_java("productEnvName"))
     cluster_test: bool = field(default=False, metadata=_java("clusterTest"))
     order_message_enable: bool = field(default=False, metadata=_java("orderMessageEnable"))
+    # RocketMQ's name server has no access control: keys of our own.
+    acl_enable: bool = field(default=False, metadata=_java("aclEnable"))
+    acl_open_routes: bool = field(default=True, metadata=_java("aclOpenRoutes"))
     # RocketMQ's name server has these two as constants.
     broker_expiry_ms: int = 120_000
     scan_interval_ms: int = 10_000

@@ -11,9 +11,15 @@ from rocketeer.nameserver.handlers import NameServerState, handlers
 from rocketeer.nameserver.kv_table import KvTable
 from rocketeer.nameserver.live_config import LiveConfig
 from rocketeer.nameserver.route_table import RouteTable
+from rocketeer.protocol.command import Command
 from rocketeer.remoting.server import Connection, RemotingServer, Router, SocketSizes
+from rocketeer.security.access import AccessControl
+from rocketeer.security.acl_files import AclFiles
+from rocketeer.security.rules import NothingStored, check_complete, nameserver_rules
 
 log = logging.getLogger(__name__)
+
+ACL_WATCH_S = 2.0
 
 
 class NameServer:
@@ -37,12 +43,24 @@ class NameServer:
         self.routes = RouteTable()
         self._config = config
         self._kv = KvTable(config.kv_config_path)
-        self._desk = NameServerState(
+        self._state = NameServerState(
             self.routes, self._kv, LiveConfig(config, extras), clock or SystemClock()
         )
         server = config.server
+        answered = handlers(self._state)
+        rules = nameserver_rules(open_routes=config.acl_open_routes)
+        check_complete(answered, rules)
+        self._access = AccessControl(
+            rules,
+            NothingStored(),
+            now_ms=self._state.clock.now_ms,
+            require_nonce=server.acl_require_nonce,
+        )
+        self._acl_files = AclFiles(server.acl_path, self._state.clock.now_ms) if config.acl_enable else None
+        self._watcher: asyncio.Task[None] | None = None
+        guards = (self._let_in,) if config.acl_enable else ()
         self._remoting = RemotingServer(
-            Router(handlers(self._desk)).process,
+            Router(answered, guards).process,
             on_close=self._connection_closed,
             idle_s=server.idle_s,
             tls=tls,
@@ -58,19 +76,24 @@ class NameServer:
     async def start(self) -> None:
         """Read what is on disk, then listen. ConfigError and PortInUse leave nothing behind."""
         self._kv.load()
+        if self._acl_files is not None:
+            self._access.accounts = self._acl_files.load()
         await self._remoting.start(self._config.server.bind_host, [self._config.server.listen_port])
+        if self._acl_files is not None:
+            self._watcher = asyncio.create_task(self._watch_forever(self._acl_files))
         self._scanner = asyncio.create_task(self._scan_forever())
         log.info("name server started port=%d", self.port)
 
     async def stop(self) -> None:
-        if self._scanner is not None:
-            self._scanner.cancel()
-            self._scanner = None
+        for task in (self._scanner, self._watcher):
+            if task is not None:
+                task.cancel()
+        self._scanner = self._watcher = None
         await self._remoting.stop()
 
     def scan(self) -> None:
         """Forget the brokers whose last heartbeat is too old, and close their connections."""
-        for address, connection in self.routes.evict(self._desk.now_ms(), self._config.broker_expiry_ms):
+        for address, connection in self.routes.evict(self._state.now_ms(), self._config.broker_expiry_ms):
             log.warning("broker expired address=%s silent_ms=%d", address, self._config.broker_expiry_ms)
             assert isinstance(connection, Connection)
             connection.close("its broker sent no heartbeat")
@@ -78,11 +101,21 @@ class NameServer:
     async def _scan_forever(self) -> None:
         interval_ms = self._config.scan_interval_ms
         while True:
-            began_ms = self._desk.now_ms()
+            began_ms = self._state.now_ms()
             await asyncio.sleep(interval_ms / 1000)
             # Had this process itself stood still, heartbeats would wait in the sockets: read them first.
-            if self._desk.now_ms() - began_ms < 3 * interval_ms:
+            if self._state.now_ms() - began_ms < 3 * interval_ms:
                 self.scan()
+
+    def _let_in(self, command: Command, connection: Connection) -> None:
+        self._access.check(command, connection.remote)
+
+    async def _watch_forever(self, files: AclFiles) -> None:
+        while True:
+            await asyncio.sleep(ACL_WATCH_S)
+            accounts = await asyncio.to_thread(files.refresh)
+            if accounts is not None:
+                self._access.accounts = accounts
 
     def _connection_closed(self, connection: Connection) -> None:
         for address in self.routes.connection_closed(connection):

@@ -5,7 +5,7 @@ the fixed part and the typed header of a frame in two quick steps.
 """
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import msgspec
@@ -43,6 +43,15 @@ class Command(msgspec.Struct, kw_only=True, gc=False):
     @property
     def is_oneway(self) -> bool:
         return self.flag & FLAG_ONEWAY != 0
+
+
+Sign = Callable[[Mapping[str, str], bytes], dict[str, str]]
+"""The header's fields with a signature over them and the body."""
+
+
+def signed(command: Command, sign: Sign) -> Command:
+    """The same request, signed; the one given stays as it is, since it may be asked again."""
+    return msgspec.structs.replace(command, ext=sign(command.ext, command.body))
 
 
 def next_opaque() -> int:

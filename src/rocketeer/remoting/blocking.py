@@ -12,7 +12,16 @@ from typing import Any
 
 from rocketeer.errors import CallTimeout, ConnectFailed, ConnectionLost, ProtocolError
 from rocketeer.protocol.codes import ResponseCode
-from rocketeer.protocol.command import Command, decode_frame, encode, encode_call, next_opaque, reply
+from rocketeer.protocol.command import (
+    Command,
+    Sign,
+    decode_frame,
+    encode,
+    encode_call,
+    next_opaque,
+    reply,
+    signed,
+)
 from rocketeer.protocol.frame import FrameSplitter
 from rocketeer.remoting.address import HostPort, split_address
 
@@ -24,7 +33,7 @@ UNANSWERED_MAX = 64
 
 
 class BlockingConnection:
-    """Calls one address; connects when needed, and again after a loss. Threads that share it take poller.
+    """Calls one address; connects when needed, and again after a loss. Threads that share it take turns.
 
     Raises as the asyncio client does: ConnectFailed, CallTimeout, ConnectionLost. After a CallTimeout the
     connection goes on; the late answer is recognised by its opaque and dropped.
@@ -39,11 +48,13 @@ class BlockingConnection:
         *,
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
         tls: ssl.SSLContext | None = None,
+        sign: Sign | None = None,
         monotonic_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self.address = address
         self._connect_timeout_s = connect_timeout_s
         self._tls = tls
+        self._sign = sign
         self._monotonic_s = monotonic_s
         self._lock = threading.Lock()
         self._socket: socket.socket | None = None
@@ -52,7 +63,7 @@ class BlockingConnection:
     def invoke(self, command: Command, timeout_s: float = CALL_TIMEOUT_S) -> Command:
         """Send a request and wait for its answer; waiting for the calls of other threads counts too."""
         opaque = next_opaque()
-        frame = encode_call(command, opaque)
+        frame = encode_call(self._signed(command), opaque)
         with self._turn(command.code, timeout_s) as deadline_s:
             sock = self._ready_socket(deadline_s)
             self._send(sock, frame, deadline_s)
@@ -88,9 +99,12 @@ class BlockingConnection:
 
     def oneway(self, command: Command, timeout_s: float = CALL_TIMEOUT_S) -> None:
         """Send a request that gets no answer; returns when the operating system has it."""
-        frame = encode_call(command, next_opaque(), oneway=True)
+        frame = encode_call(self._signed(command), next_opaque(), oneway=True)
         with self._turn(command.code, timeout_s) as deadline_s:
             self._send(self._ready_socket(deadline_s), frame, deadline_s)
+
+    def _signed(self, command: Command) -> Command:
+        return command if self._sign is None else signed(command, self._sign)
 
     def close(self) -> None:
         """Close the socket; a call of another thread that waits on it gets ConnectionLost."""

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 
 from rocketeer.errors import CallTimeout, ConnectFailed
-from rocketeer.protocol.command import Command
+from rocketeer.protocol.command import Command, Sign, signed
 from rocketeer.remoting.address import split_address
 from rocketeer.remoting.client_connection import LINGER_S, ClientConnection, PushHandler
 
@@ -42,8 +42,11 @@ class RemotingClient:
         handlers: Mapping[int, PushHandler] | None = None,
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
         tls: ssl.SSLContext | None = None,
+        sign: Sign | None = None,
         on_close: Callable[[str], None] = lambda address: None,
     ) -> None:
+        """`sign` adds to the header's fields what an account needs; asked for every request, also a repeated one."""
+        self._sign = sign
         self._handlers = dict(handlers or {})
         self._connect_timeout_s = connect_timeout_s
         self._tls = tls
@@ -60,7 +63,7 @@ class RemotingClient:
         connection = self._connections.get(address)
         if connection is None or not connection.writable:
             connection = await self._ready_connection(address, command, deadline_s, timeout_s)
-        return await connection.call(command, deadline_s, timeout_s)
+        return await connection.call(self._signed(command), deadline_s, timeout_s)
 
     async def oneway(self, address: str, command: Command, timeout_s: float = CALL_TIMEOUT_S) -> None:
         """Send a request that gets no answer; returns when it has been handed to the connection.
@@ -71,7 +74,10 @@ class RemotingClient:
         connection = self._connections.get(address)
         if connection is None or not connection.writable:
             connection = await self._ready_connection(address, command, deadline_s, timeout_s)
-        connection.send_oneway(command)
+        connection.send_oneway(self._signed(command))
+
+    def _signed(self, command: Command) -> Command:
+        return command if self._sign is None else signed(command, self._sign)
 
     def handle(self, code: int, handler: PushHandler) -> None:
         """Answer requests with this code from now on, on every connection."""

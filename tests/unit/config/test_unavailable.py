@@ -12,9 +12,7 @@ from rocketeer.config.unavailable import NO_EFFECT, refuse_unavailable, without_
 from rocketeer.errors import ConfigError
 
 
-@pytest.mark.parametrize(
-    "line", ["aclEnable=true", "brokerRole=SLAVE", "brokerRole=SYNC_MASTER", "enableDLegerCommitLog=true"]
-)
+@pytest.mark.parametrize("line", ["brokerRole=SLAVE", "brokerRole=SYNC_MASTER", "enableDLegerCommitLog=true"])
 def test_what_somebody_relies_on_is_refused(tmp_path: Path, line: str) -> None:
     path = tmp_path / "broker.conf"
     path.write_text(line + "\n")

@@ -1,0 +1,141 @@
+"""Lets a request pass or refuses it. The order is RocketMQ's:
+
+white address -> known key -> the account's white address -> signature (and replay) -> admin -> permissions
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from rocketeer.errors import RequestRefused
+from rocketeer.protocol.codes import RequestCode, ResponseCode
+from rocketeer.protocol.command import Command
+from rocketeer.security.accounts import Account, Accounts
+from rocketeer.security.addresses import plain_ip
+from rocketeer.security.replay import ReplayGuard
+from rocketeer.security.rules import OPEN, Needs, Rule, Scope, StoredTopics
+from rocketeer.security.signature import (
+    ACCESS_KEY,
+    NONCE,
+    SIGNATURE,
+    SIGNED_AT,
+    is_signed,
+    signed_content,
+)
+from rocketeer.security.throttle import FailureThrottle
+
+log = logging.getLogger(__name__)
+
+_SENDS: Final[Mapping[int, str]] = {RequestCode.SEND_MESSAGE: "topic", RequestCode.SEND_MESSAGE_V2: "b"}
+
+
+class AccessControl:
+    """One for a server; `accounts` is put in anew when the files change."""
+
+    def __init__(
+        self,
+        rules: Mapping[int, Rule],
+        stored: StoredTopics,
+        *,
+        now_ms: Callable[[], int],
+        trace_topic: str = "",
+        require_nonce: bool = False,
+    ) -> None:
+        self._rules = rules
+        self._stored = stored
+        self._now_ms = now_ms
+        self._trace_topic = trace_topic
+        self._require_nonce = require_nonce
+        self._replays: dict[str, ReplayGuard] = {}
+        self._throttle = FailureThrottle()
+        self.accounts = Accounts()
+
+    @property
+    def failures_total(self) -> int:
+        return self._throttle.failures_total
+
+    def check(self, command: Command, remote: str) -> None:
+        """Raises RequestRefused, with RocketMQ's code and texts."""
+        rule = self._rules.get(command.code)
+        if rule is None or rule is OPEN:
+            return  # where there is no rule there is no answer either: the router says so
+        address = plain_ip(remote)
+        if self.accounts.is_white(address):
+            return
+        now_ms = self._now_ms()
+        # By key as well: who guesses at one account does not lock others out behind the same address.
+        who = f"{address} {command.ext.get(ACCESS_KEY, '')[:64]}"
+        waits_ms = self._throttle.refused_for_ms(who, now_ms)
+        if waits_ms:
+            raise _refused(f"too many failures from this address; try again in {waits_ms} ms")
+        try:
+            account = self._signed_in(command, address, now_ms)
+        except RequestRefused as refused:
+            count = self._throttle.failed(who, now_ms)
+            if count & (count - 1) == 0:  # 1, 2, 4, 8 ...: a guesser fills no disk
+                log.warning(
+                    "access refused from=%s code=%d failures=%d reason=%s",
+                    who,
+                    command.code,
+                    count,
+                    refused.remark,
+                )
+            raise
+        self._throttle.succeeded(who)
+        if account is None:  # the account's own white address
+            return
+        if self._trace_topic and command.ext.get(_SENDS.get(command.code, "")) == self._trace_topic:
+            return
+        # Only now: what a request needs may take a look at its body or at the log.
+        _check_needs(rule(command, self._stored), account, command.code)
+
+    def _signed_in(self, command: Command, address: str, now_ms: int) -> Account | None:
+        """The account that signed; None if its address is enough."""
+        key = command.ext.get(ACCESS_KEY)
+        if not key:
+            raise _refused("No accessKey is configured")
+        account = self.accounts.by_key.get(key)
+        if account is None:
+            raise _refused(f"No acl config for {key[:64]}")
+        if account.is_white(address):
+            return None
+        content = signed_content(command.ext, command.body)
+        signature = command.ext.get(SIGNATURE, "")
+        tried = [
+            is_signed(content, secret, signature) for secret in account.secrets
+        ]  # all: time says nothing
+        if not any(tried):
+            raise _refused(f"Check signature failed for accessKey={key}")
+        self._check_replay(command, key, now_ms)
+        return account
+
+    def _check_replay(self, command: Command, key: str, now_ms: int) -> None:
+        nonce = command.ext.get(NONCE)
+        if nonce is None:
+            if self._require_nonce:
+                raise _refused("the request has no nonce, and aclRequireNonce is set: use TLS or our clients")
+            return
+        guard = self._replays.get(key)
+        if guard is None:
+            guard = self._replays[key] = ReplayGuard()
+        why = guard.refusal(command.ext.get(SIGNED_AT, ""), nonce, now_ms)
+        if why is not None:
+            raise _refused(f"the request of accessKey={key} is not taken: {why}")
+
+
+def _check_needs(needs: Needs, account: Account, code: int) -> None:
+    if account.admin or needs is Scope.SIGNED_IN:
+        return
+    if needs is Scope.ADMIN:
+        raise _refused(
+            f"Need admin permission for request code={code}, but accessKey={account.access_key} is not"
+        )
+    assert not isinstance(needs, Scope)
+    for is_group, name, permission in needs:
+        allowed = account.may_group(name, permission) if is_group else account.may_topic(name, permission)
+        if not allowed:
+            raise _refused(f"No default permission for {'group' if is_group else 'topic'}:{name}")
+
+
+def _refused(why: str) -> RequestRefused:
+    return RequestRefused(ResponseCode.SYSTEM_ERROR, f"org.apache.rocketmq.acl.common.AclException: {why}")

@@ -1,0 +1,239 @@
+"""What each request needs: one rule for every request code that a server answers. A code without one fails at start.
+
+4.9.8 asks only for a valid key where these rules ask for more: batches (320), ends of transactions (37), offsets (14,
+29-32), messages by id (33), and whatever only tools ask for (there: anybody with a key; here: admins).
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
+from typing import Final, NamedTuple, Protocol
+
+from rocketeer.errors import RocketeerError
+from rocketeer.model.topic import DLQ_PREFIX, RETRY_PREFIX
+from rocketeer.protocol.bodies.heartbeat import decode_client_check, decode_heartbeat
+from rocketeer.protocol.bodies.locks import decode_lock_request
+from rocketeer.protocol.codes import RequestCode
+from rocketeer.protocol.command import Command
+from rocketeer.security.accounts import Permission
+
+
+class Scope(Enum):
+    """Needs that name no topic and no group."""
+
+    SIGNED_IN = "any account"
+    ADMIN = "an admin"
+
+
+class Need(NamedTuple):
+    """PUB or SUB on a topic, or on a group."""
+
+    is_group: bool
+    name: str
+    permission: Permission
+
+
+Needs = Scope | tuple[Need, ...]
+
+
+class StoredTopics(Protocol):
+    """What rules ask of the store: requests that name a place in the log instead of a topic."""
+
+    def topic_at(self, log_offset: int) -> str | None:
+        """The topic a message was sent to (of a half message: the one it is for); None if there is none."""
+        ...
+
+
+Rule = Callable[[Command, StoredTopics], Needs]
+
+
+def topic_need(topic: str, permission: Permission) -> Need:
+    """A retry topic and a dead letter topic belong to their group: who may consume may use them."""
+    for prefix in (RETRY_PREFIX, DLQ_PREFIX):
+        if topic.startswith(prefix):
+            return Need(True, topic.removeprefix(prefix), Permission.SUB)
+    return Need(False, topic, permission)
+
+
+def _pub(field: str) -> Rule:
+    return lambda command, stored: (topic_need(_field(command, field), Permission.PUB),)
+
+
+def _sub(*, topic: str | None = None, groups: Iterable[str] = ()) -> Rule:
+    """SUB on what these fields of the header name; fields that are missing name nothing."""
+
+    def rule(command: Command, stored: StoredTopics) -> Needs:
+        needs = [Need(True, _field(command, name), Permission.SUB) for name in groups if name in command.ext]
+        if topic is not None:
+            needs.append(topic_need(_field(command, topic), Permission.SUB))
+        return tuple(needs) or Scope.SIGNED_IN
+
+    return rule
+
+
+def _heartbeat(command: Command, stored: StoredTopics) -> Needs:
+    needs: dict[Need, None] = {}
+    for consumer in decode_heartbeat(command.body).consumers:
+        needs[Need(True, consumer.group, Permission.SUB)] = None
+        for subscription in consumer.subscriptions:
+            needs[topic_need(subscription.topic, Permission.SUB)] = None
+    return tuple(needs) or Scope.SIGNED_IN
+
+
+def _locks(command: Command, stored: StoredTopics) -> Needs:
+    request = decode_lock_request(command.body)
+    topics = {queue.topic for queue in request.queues}
+    return (
+        Need(True, request.consumer_group, Permission.SUB),
+        *(topic_need(topic, Permission.SUB) for topic in sorted(topics)),
+    )
+
+
+def _client_check(command: Command, stored: StoredTopics) -> Needs:
+    check = decode_client_check(command.body)
+    return Need(True, check.group, Permission.SUB), topic_need(check.subscription.topic, Permission.SUB)
+
+
+def _stored(field: str, permission: Permission) -> Rule:
+    """On the topic of the message that lies there; where none lies the handler has nothing to give away."""
+
+    def rule(command: Command, stored: StoredTopics) -> Needs:
+        text = _field(command, field)
+        topic = stored.topic_at(int(text)) if text.lstrip("-").isdigit() and len(text) <= 20 else None
+        return Scope.SIGNED_IN if topic is None else (topic_need(topic, permission),)
+
+    return rule
+
+
+def _always(scope: Scope) -> Rule:
+    return lambda command, stored: scope
+
+
+def _field(command: Command, name: str) -> str:
+    return command.ext.get(name, "")
+
+
+def OPEN(command: Command, stored: StoredTopics) -> Needs:
+    """Nobody has to sign in."""
+    return ()
+
+
+_ADMIN: Final = _always(Scope.ADMIN)
+_SUB_TOPIC: Final = _sub(topic="topic")
+_SUB_BOTH: Final = _sub(topic="topic", groups=("consumerGroup",))
+
+BROKER_RULES: Final[Mapping[int, Rule]] = {
+    RequestCode.SEND_MESSAGE: _pub("topic"),
+    RequestCode.SEND_MESSAGE_V2: _pub("b"),
+    RequestCode.SEND_BATCH_MESSAGE: _pub("b"),
+    RequestCode.SEND_REPLY_MESSAGE: _pub("topic"),
+    RequestCode.SEND_REPLY_MESSAGE_V2: _pub("b"),
+    RequestCode.RECALL_MESSAGE: _pub("topic"),
+    RequestCode.GET_PRODUCER_SEQUENCE: _pub("topic"),
+    RequestCode.END_TRANSACTION: _stored("commitLogOffset", Permission.PUB),
+    RequestCode.PULL_MESSAGE: _SUB_BOTH,
+    RequestCode.QUERY_CONSUMER_OFFSET: _SUB_BOTH,
+    RequestCode.UPDATE_CONSUMER_OFFSET: _SUB_BOTH,
+    RequestCode.QUERY_MESSAGE: _SUB_TOPIC,
+    RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: _SUB_TOPIC,
+    RequestCode.GET_MAX_OFFSET: _SUB_TOPIC,
+    RequestCode.GET_MIN_OFFSET: _SUB_TOPIC,
+    RequestCode.GET_EARLIEST_MSG_STORETIME: _SUB_TOPIC,
+    RequestCode.VIEW_MESSAGE_BY_ID: _stored("offset", Permission.SUB),
+    RequestCode.HEART_BEAT: _heartbeat,
+    RequestCode.CHECK_CLIENT_CONFIG: _client_check,
+    RequestCode.UNREGISTER_CLIENT: _sub(groups=("consumerGroup",)),
+    RequestCode.CONSUMER_SEND_MSG_BACK: _sub(groups=("group",)),
+    RequestCode.GET_CONSUMER_LIST_BY_GROUP: _sub(groups=("consumerGroup",)),
+    RequestCode.LOCK_BATCH_MQ: _locks,
+    RequestCode.UNLOCK_BATCH_MQ: _locks,
+    **dict.fromkeys(
+        (
+            RequestCode.UPDATE_AND_CREATE_TOPIC,
+            RequestCode.GET_ALL_TOPIC_CONFIG,
+            RequestCode.UPDATE_BROKER_CONFIG,
+            RequestCode.GET_BROKER_CONFIG,
+            RequestCode.GET_BROKER_RUNTIME_INFO,
+            RequestCode.GET_ALL_CONSUMER_OFFSET,
+            RequestCode.GET_ALL_DELAY_OFFSET,
+            RequestCode.UPDATE_AND_CREATE_ACL_CONFIG,
+            RequestCode.DELETE_ACL_CONFIG,
+            RequestCode.GET_BROKER_CLUSTER_ACL_INFO,
+            RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG,
+            RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
+            RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
+            RequestCode.GET_TOPIC_STATS_INFO,
+            RequestCode.GET_CONSUMER_CONNECTION_LIST,
+            RequestCode.GET_PRODUCER_CONNECTION_LIST,
+            RequestCode.DELETE_SUBSCRIPTIONGROUP,
+            RequestCode.GET_CONSUME_STATS,
+            RequestCode.DELETE_TOPIC_IN_BROKER,
+            RequestCode.INVOKE_BROKER_TO_RESET_OFFSET,
+            RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS,
+            RequestCode.QUERY_TOPIC_CONSUME_BY_WHO,
+            RequestCode.QUERY_CONSUME_TIME_SPAN,
+            RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER,
+            RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE,
+            RequestCode.GET_CONSUMER_RUNNING_INFO,
+            RequestCode.QUERY_CORRECTION_OFFSET,
+            RequestCode.CONSUME_MESSAGE_DIRECTLY,
+            RequestCode.CLONE_GROUP_OFFSET,
+            RequestCode.VIEW_BROKER_STATS_DATA,
+            RequestCode.CLEAN_UNUSED_TOPIC,
+            RequestCode.GET_BROKER_CONSUME_STATS,
+            RequestCode.QUERY_CONSUME_QUEUE,
+            RequestCode.RESUME_CHECK_HALF_MESSAGE,
+            RequestCode.GET_ALL_PRODUCER_INFO,
+            RequestCode.DELETE_EXPIRED_COMMITLOG,
+        ),
+        _ADMIN,
+    ),
+}
+
+NAMESERVER_RULES: Final[Mapping[int, Rule]] = {
+    RequestCode.GET_ROUTEINFO_BY_TOPIC: _always(Scope.SIGNED_IN),
+    RequestCode.GET_BROKER_CLUSTER_INFO: _always(Scope.SIGNED_IN),
+    RequestCode.GET_KV_CONFIG: _always(Scope.SIGNED_IN),
+    **dict.fromkeys(
+        (
+            RequestCode.PUT_KV_CONFIG,
+            RequestCode.DELETE_KV_CONFIG,
+            RequestCode.GET_KVLIST_BY_NAMESPACE,
+            RequestCode.REGISTER_BROKER,
+            RequestCode.UNREGISTER_BROKER,
+            RequestCode.QUERY_DATA_VERSION,
+            RequestCode.WIPE_WRITE_PERM_OF_BROKER,
+            RequestCode.ADD_WRITE_PERM_OF_BROKER,
+            RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER,
+            RequestCode.DELETE_TOPIC_IN_NAMESRV,
+            RequestCode.GET_TOPICS_BY_CLUSTER,
+            RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS,
+            RequestCode.GET_UNIT_TOPIC_LIST,
+            RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST,
+            RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST,
+            RequestCode.UPDATE_NAMESRV_CONFIG,
+            RequestCode.GET_NAMESRV_CONFIG,
+        ),
+        _ADMIN,
+    ),
+}
+
+
+class NothingStored:
+    """For servers that keep no messages."""
+
+    def topic_at(self, log_offset: int) -> str | None:
+        return None
+
+
+def nameserver_rules(*, open_routes: bool) -> Mapping[int, Rule]:
+    """Stock clients do not sign in to name servers: with `open_routes` they need not, to find their brokers."""
+    if not open_routes:
+        return NAMESERVER_RULES
+    return {**NAMESERVER_RULES, RequestCode.GET_ROUTEINFO_BY_TOPIC: OPEN}
+
+
+def check_complete(codes: Iterable[int], rules: Mapping[int, Rule]) -> None:
+    """Every code that is answered has a rule; an answer that nobody thought about is no answer."""
+    missing = sorted(set(codes) - set(rules))
+    if missing:
+        raise RocketeerError(f"request codes without a rule of access: {missing}")
