@@ -1,7 +1,5 @@
 """The data source `rocketmq`: what Spark finds by its name; readers are in `source`, writers in `sink`."""
 
-import sys
-
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -11,7 +9,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from rocketeer.spark.source.batch import BatchReader, FilteringReader
+from rocketeer.spark.source.batch import BatchReader
 from rocketeer.spark.source.columns import SCHEMA, check_schema
 from rocketeer.spark.source.options import FORMAT, parse_options
 
@@ -28,12 +26,7 @@ class RocketmqDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         check_schema(schema)
-        options = parse_options(dict(self.options), streaming=False)
-        # A reader that has pushFilters is refused by Spark unless the session allows pushing filters down; the one
-        # place that asks with filters in hand is known by its module.
-        caller = sys._getframe(1).f_code.co_filename
-        pushes = caller.endswith("data_source_pushdown_filters.py")
-        return (FilteringReader if pushes else BatchReader)(options, schema)
+        return BatchReader(parse_options(dict(self.options), streaming=False), schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         from rocketeer.spark.source.stream import StreamReader

@@ -126,28 +126,6 @@ def test_a_statement_reads_only_the_columns_it_uses_and_sees_them_all(
     ) == [(10,)]
 
 
-def test_filters_on_store_time_reach_the_source(spark: SparkSession, broker: Broker, shop: str) -> None:
-    tables = TopicTables(spark, TableTerms(broker.nameserver))
-
-    def rows_that_left_the_source(year: int) -> int:
-        sql = f"SELECT queueOffset FROM {shop} WHERE storeTimestamp > timestamp'{year}-01-01'"
-        tables.prepare(sql)
-        found = spark.sql(sql)
-        tables.forget()
-        found.collect()
-        leaves = found._jdf.queryExecution().executedPlan().collectLeaves()
-        counts = [leaves.apply(at).metrics().apply("numOutputRows").value() for at in range(leaves.size())]
-        return int(sum(counts))
-
-    # Off by default: see docs/spark.md, "Reading".
-    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
-    try:
-        assert rows_that_left_the_source(2020) == 12
-        assert rows_that_left_the_source(2099) == 0
-    finally:
-        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
-
-
 def test_names_that_are_no_words_and_names_that_are_nothing(
     spark: SparkSession, broker: Broker, ask: Callable[..., list[tuple[object, ...]]]
 ) -> None:

@@ -1,11 +1,10 @@
 """The reader of batches: plans once, on the driver."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import (
     DataSourceReader,
-    Filter,
     InputPartition,
 )
 from pyspark.sql.types import StructType
@@ -13,7 +12,6 @@ from pyspark.sql.types import StructType
 from rocketeer.spark.source.bounds import ending_places, starting_places
 from rocketeer.spark.source.options import SourceOptions
 from rocketeer.spark.source.planning import QueueRange
-from rocketeer.spark.source.pushdown import RowFilter, collect
 from rocketeer.spark.source.reading import RangePartition, open_view, plan_tasks, read_partition
 from rocketeer.spark.source.retries import with_retries
 
@@ -22,12 +20,15 @@ if TYPE_CHECKING:
 
 
 class BatchReader(DataSourceReader):
-    """Plans once, on the driver; `read` runs in the executors."""
+    """Plans once, on the driver; `read` runs in the executors.
+
+    It has no `pushFilters`: Spark 4.3 keeps what one query pushed with the loaded DataFrame and applies it to the
+    next query on it, too. Options choose parts of a topic without that trap.
+    """
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options
         self._schema = schema
-        self._rows: RowFilter | None = None
 
     def partitions(self) -> Sequence[InputPartition]:
         view = open_view(self._options)
@@ -37,34 +38,11 @@ class BatchReader(DataSourceReader):
             view.close()
 
     def _plan(self, view: "View") -> list[RangePartition]:
-        rows = self._rows or RowFilter()
         every = view.queues()
-        # Options are checked against all queues, filters choose among them afterwards.
         begin = starting_places(self._options, view, every, default="earliest")
         end = ending_places(self._options, view, every)
-        wanted: list[QueueRange] = []
-        for queue in sorted(every):
-            if rows.topics is not None and queue.topic not in rows.topics:
-                continue
-            if not rows.span("queueId").has(queue.queue_id):
-                continue
-            offsets = rows.span("queueOffset")
-            piece = QueueRange(queue, max(begin[queue], offsets.low), min(end[queue], offsets.high + 1))
-            if piece.records > 0:
-                wanted.append(piece)
-        return plan_tasks(self._options, view, wanted)
+        ranges = (QueueRange(queue, begin[queue], end[queue]) for queue in sorted(every))
+        return plan_tasks(self._options, view, [piece for piece in ranges if piece.records > 0])
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        return read_partition(self._options, self._schema, partition, self._rows)
-
-
-class FilteringReader(BatchReader):
-    """The same in a session with `spark.sql.python.filterPushdown.enabled`.
-
-    We do not set it: Spark 4.3 keeps the filters that one query pushed with the loaded DataFrame, and applies them to
-    the next query on it, too, and to all of a query that uses the DataFrame twice. docs/spark.md warns of it.
-    """
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        self._rows = collect(filters)
-        return filters  # Spark checks them all again: ours only spare work
+        return read_partition(self._options, self._schema, partition)

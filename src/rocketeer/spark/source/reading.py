@@ -21,7 +21,6 @@ from rocketeer.spark.source.offsets import Places
 from rocketeer.spark.source.options import SourceOptions
 from rocketeer.spark.source.planning import QueueRange
 from rocketeer.spark.source.pulls import PullTerms
-from rocketeer.spark.source.pushdown import RowFilter
 from rocketeer.spark.source.store_read import read_files
 from rocketeer.spark.source.store_view import StorePlace, StoreView
 from rocketeer.spark.source.view import Place, View
@@ -64,9 +63,7 @@ def plan_tasks(options: SourceOptions, view: View, wanted: Iterable[QueueRange])
     return [RangePartition(tuple((piece, view.place(piece)) for piece in task)) for task in tasks]
 
 
-def read_partition(
-    options: SourceOptions, schema: StructType, partition: InputPartition, rows: RowFilter | None = None
-) -> Iterator[Any]:
+def read_partition(options: SourceOptions, schema: StructType, partition: InputPartition) -> Iterator[Any]:
     """Arrow batches of a task. Runs in an executor's Python worker."""
     if not isinstance(partition, RangePartition):
         return  # Spark's stand-in for "no partition"
@@ -75,7 +72,7 @@ def read_partition(
     decoder = Decoder(to_arrow_schema(schema, timezone="UTC"))
     tags = _tag_set(options)
     for piece, place in partition.pieces:
-        keep = _keeper(piece, rows)
+        keep = _keeper(piece)
         for data, offsets in _buffers(options, piece, place):
             batch = decoder.decode(data, offsets, piece.queue.topic, piece.queue.broker_name, keep, tags)
             if batch is not None:
@@ -98,13 +95,13 @@ def _tag_set(options: SourceOptions) -> Any:
     return pa.array(sorted(tags)) if tags else None
 
 
-def _keeper(piece: QueueRange, rows: RowFilter | None) -> Any:
+def _keeper(piece: QueueRange) -> Any:
     """Filtered pulls may bring messages behind the end: how many match is not known when asking."""
 
     def keep(heads: NDArray[Any]) -> NDArray[np.bool_]:
         offsets = heads["queue_offset"]
         kept: NDArray[np.bool_] = (offsets >= piece.begin) & (offsets < piece.end)
-        return kept if rows is None else kept & rows.mask(heads)
+        return kept
 
     return keep
 
