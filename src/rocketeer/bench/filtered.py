@@ -12,16 +12,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from rocketeer.bench.control import Control, split_address
+from rocketeer.bench.control import Control
 from rocketeer.bench.frames import PullRequests
 from rocketeer.bench.load import LoadFailed
 from rocketeer.bench.processes import cpu_seconds
 from rocketeer.bench.session import Server
+from rocketeer.client.plans.clients import send_heartbeat
 from rocketeer.model.subscription import SQL92, ConsumeFromWhere, ConsumeType, MessageModel, Subscription
-from rocketeer.protocol.bodies.heartbeat import ConsumerData, Heartbeat, encode_heartbeat
+from rocketeer.protocol.bodies.heartbeat import ConsumerData, Heartbeat
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import decode_frame, encode, request
 from rocketeer.protocol.frame import FrameSplitter
+from rocketeer.remoting.address import split_address
 
 EXPRESSION: Final = "price < 20 AND color = 'red' AND region IN ('eu', 'us')"
 GROUP: Final = "rocketeer-bench-filter"
@@ -161,7 +163,8 @@ def subscribe(control: Control, plan: FilterPlan) -> None:
         (subscription,),
         False,
     )
-    control.ask(RequestCode.HEART_BEAT, body=encode_heartbeat(Heartbeat("rocketeer-bench", (), (consumer,))))
+    heartbeat = Heartbeat("rocketeer-bench", (), (consumer,))
+    control.run(send_heartbeat(control.address, heartbeat, control.cluster.timeout_s))
 
 
 def pull_all(server: Server, plan: FilterPlan) -> Pulled:

@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from rocketeer.bench.control import split_address
 from rocketeer.bench.processes import ServerFailed, ServerProcess
 from rocketeer.bench.session import Plan, Server, broker_cores, prepare
 from rocketeer.config.ports import free_ports
+from rocketeer.remoting.address import split_address
 
 _SOURCES = Path(__file__).parents[3] / "tools"
 _BARE = "a server that stores nothing"

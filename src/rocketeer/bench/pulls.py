@@ -10,12 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from rocketeer.bench.control import split_address
 from rocketeer.bench.frames import FIRST_NUMBER, PER_PULL, PullRequests
 from rocketeer.bench.histogram import Counts
 from rocketeer.bench.load import LastSent, Load, LoadFailed, Outcome
 from rocketeer.bench.steps import STAMP_WIDTH
 from rocketeer.protocol.codes import ResponseCode
+from rocketeer.remoting.address import split_address
 
 _BUFFER_BYTES: Final = 4 << 20
 _HOLD_MS: Final = 5_000

@@ -8,11 +8,11 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from rocketeer.bench.control import split_address
 from rocketeer.bench.frames import FIRST_NUMBER, PER_BATCH, Requests
 from rocketeer.bench.histogram import Counts
 from rocketeer.bench.load import LastSent, Load, LoadFailed, Outcome
 from rocketeer.bench.steps import Flight
+from rocketeer.remoting.address import split_address
 
 _RECV_BYTES: Final = 1 << 18
 _DRAIN_S: Final = 5.0

@@ -16,7 +16,7 @@ from rocketeer.bench.load import Load
 from rocketeer.bench.processes import cpu_seconds, unwritten_bytes
 from rocketeer.bench.run import Measured, measure
 from rocketeer.bench.servers import Cluster, Make, make_label
-from rocketeer.errors import RequestRefused
+from rocketeer.errors import RocketeerError
 
 Flush = Literal["async", "sync"]
 
@@ -127,7 +127,7 @@ def prepare(server: Server, plan: Plan) -> Target:
     with Control(server.address, timeout_s=60) as control:
         try:
             missing = set(topics) - control.topics()
-        except (RequestRefused, ValueError, KeyError):
+        except RocketeerError:
             missing = set(topics)
         for topic in sorted(missing):
             control.create_topic(topic, queues=plan.queues)

@@ -7,17 +7,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rocketeer.bench.control import Control, split_address
+from rocketeer.bench.control import Control
+from rocketeer.client.core.received import ReceivedMessage
+from rocketeer.client.plans.pull import PullSettings, PullStatus, pull
 from rocketeer.clock import SystemClock
 from rocketeer.config import StoreConfig
 from rocketeer.errors import RocketeerError
+from rocketeer.model.subscription import Subscription
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import decode_frame, encode, request
 from rocketeer.protocol.frame import FrameSplitter
 from rocketeer.record.hosts import encode_host
-from rocketeer.record.layout import PendingMessage, StoredMessage, split_records
+from rocketeer.record.layout import PendingMessage
 from rocketeer.record.properties import encode_properties
 from rocketeer.record.timers import wait_until
+from rocketeer.remoting.address import split_address
 from rocketeer.store.message_store import MessageStore
 
 TOPIC = "BenchTimers"
@@ -117,25 +121,22 @@ def punctuality(address: str, skip: Sequence[int] = (0,) * QUEUES) -> Punctualit
     """Of all messages in the topic behind the offsets given."""
     with Control(address, timeout_s=_ANSWER_S) as broker:
         late_ms = [
-            message.store_ms - int(message.properties_dict()["TIMER_DELIVER_MS"])
+            message.store_ms - int(message.properties["TIMER_DELIVER_MS"])
             for queue_id in range(QUEUES)
             for message in _read(broker, queue_id, skip[queue_id])
         ]
     return Punctuality.of(late_ms)
 
 
-def _read(broker: Control, queue_id: int, offset: int) -> Iterator[StoredMessage]:
+def _read(broker: Control, queue_id: int, offset: int) -> Iterator[ReceivedMessage]:
+    settings = PullSettings("bench", hold_s=0.0)
+    queue = broker.queue(TOPIC, queue_id)
     while True:
-        header = {
-            "consumerGroup": "bench", "topic": TOPIC, "queueId": str(queue_id), "queueOffset": str(offset),
-            "maxMsgNums": "32", "sysFlag": "4", "commitOffset": "0", "suspendTimeoutMillis": "0",
-            "subscription": "*", "subVersion": "0", "expressionType": "TAG",
-        }  # fmt: skip
-        reply = broker.call(RequestCode.PULL_MESSAGE, header)
-        if reply.code != ResponseCode.SUCCESS:
+        found = broker.run(pull(settings, broker.cluster, queue, offset, Subscription(TOPIC)))
+        if found.status is not PullStatus.FOUND:
             return
-        yield from split_records(reply.body)
-        offset = int(reply.ext["nextBeginOffset"])
+        yield from found.messages
+        offset = found.next_offset
 
 
 class Probe(threading.Thread):

@@ -19,15 +19,16 @@ from rocketeer.admin.plans.clusters import choose_brokers, cluster_map
 from rocketeer.admin.plans.nameservers import delete_kv, get_kv, put_kv
 from rocketeer.admin.results import Broker, Done, Failure, PerBroker, TopicGroups, TopicStatus
 from rocketeer.client.plans.effects import Plan
+from rocketeer.client.plans.routes import fetch_topics
 from rocketeer.client.plans.topics import delete_topic as delete_in_broker
-from rocketeer.client.plans.topics import put_topic
+from rocketeer.client.plans.topics import put_topic, topic_table
 from rocketeer.errors import BrokerRefused, ConfigError, NoRoute, RocketeerError
 from rocketeer.model.queue import MessageQueue
 from rocketeer.model.route import Route
 from rocketeer.model.topic import TopicConfig, is_system_topic, validate_topic_name
 from rocketeer.protocol.bodies.consume_stats import QueueRange, decode_topic_stats
 from rocketeer.protocol.bodies.groups import decode_group_list
-from rocketeer.protocol.bodies.topics import decode_topic_list, decode_topic_table
+from rocketeer.protocol.bodies.topics import decode_topic_list
 from rocketeer.protocol.codes import RequestCode
 from rocketeer.protocol.headers import (
     DeleteTopicInNamesrvHeader,
@@ -43,10 +44,9 @@ ORDER_NAMESPACE: Final = "ORDER_TOPIC_CONFIG"
 def topics(context: AdminContext, cluster: str | None = None) -> Plan[tuple[str, ...]]:
     """The names of all topics, or of a cluster's, sorted."""
     if cluster is None:
-        reply = yield from ask_nameserver(context, RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
-    else:
-        header = GetTopicsByClusterHeader(cluster)
-        reply = yield from ask_nameserver(context, RequestCode.GET_TOPICS_BY_CLUSTER, header)
+        return tuple(sorted((yield from fetch_topics(context.nameservers, context.timeout_s))))
+    header = GetTopicsByClusterHeader(cluster)
+    reply = yield from ask_nameserver(context, RequestCode.GET_TOPICS_BY_CLUSTER, header)
     return tuple(sorted(decode_topic_list(reply.body).topics))
 
 
@@ -106,12 +106,7 @@ def topic_configs(
 ) -> Plan[PerBroker[Mapping[str, TopicConfig]]]:
     """Every topic's configuration, by broker."""
     brokers = yield from choose_brokers(context, broker=broker, cluster=cluster)
-
-    def table(each: Broker) -> Plan[Mapping[str, TopicConfig]]:
-        reply = yield from ask_broker(context, each.address, RequestCode.GET_ALL_TOPIC_CONFIG)
-        return decode_topic_table(reply.body).configs
-
-    return (yield from each_broker(brokers, table))
+    return (yield from each_broker(brokers, lambda each: topic_table(each.address, context.timeout_s)))
 
 
 def topic_groups(context: AdminContext, topic: str) -> Plan[TopicGroups]:

@@ -19,7 +19,7 @@ from rocketeer.bench.clients.job import BATCH, QUEUES, Figures, Job, Library, Mo
 from rocketeer.bench.control import Control
 from rocketeer.bench.processes import ServerFailed
 from rocketeer.bench.servers import Cluster
-from rocketeer.protocol.codes import RequestCode
+from rocketeer.client.plans.offsets import commit_offset
 
 _SETTLE_S: Final = 20.0
 _STARTUP_S: Final = 30.0
@@ -137,15 +137,8 @@ class Rounds:
         job = self._job(row, PUSH_TOPIC)
         with Control(self._cluster.broker) as control:
             for queue_id in range(QUEUES):  # a new group begins at the end of old queues: it gets a past
-                control.ask(
-                    RequestCode.UPDATE_CONSUMER_OFFSET,
-                    {
-                        "consumerGroup": job.group,
-                        "topic": PUSH_TOPIC,
-                        "queueId": str(queue_id),
-                        "commitOffset": "0",
-                    },
-                )
+                queue = control.queue(PUSH_TOPIC, queue_id)
+                control.run(commit_offset(control.cluster, job.group, queue, 0))
         figures = self._measure(job)
         return _as_run(row, figures, figures.messages, figures.seconds, 0)
 
