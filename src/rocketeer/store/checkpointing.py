@@ -1,10 +1,12 @@
 """Checkpoint rounds: what the log had at one moment gets into the derived files, those to disk, then it is noted.
 
 note the end of the log -> write out every queue with entries waiting -> fill the index up to there (slices
-of the loop's time) -> write the index's slots, sync those files, save the checkpoint (worker thread)
+of the loop's time) -> wait until the disk has the log up to there -> write the index's slots, sync those files, save
+the checkpoint (worker thread)
 """
 
 import logging
+import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -16,10 +18,11 @@ from rocketeer.store import summary
 from rocketeer.store.checkpoint import Checkpoint
 from rocketeer.store.commit_log import CommitLog
 from rocketeer.store.consume_queue import ConsumeQueue
+from rocketeer.store.disk_trust import DiskTrust
 from rocketeer.store.dispatch import Dispatch
 from rocketeer.store.file_cache import sync_paths
 from rocketeer.store.index_file import ChangedSlots
-from rocketeer.store.kernel import sync_file_system
+from rocketeer.store.kernel import SyncFailed, sync_file_system
 from rocketeer.store.summary import Summary
 from rocketeer.store.worker import Worker
 
@@ -42,9 +45,17 @@ class _Round:
     queues: Iterator[ConsumeQueue]
 
 
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """What is left of a round: it may run when the log below `log_end` is on disk."""
+
+    log_end: int
+    save: Callable[[], None]
+
+
 class Checkpointer:
-    """Belongs to the loop thread. `physic_ms` and `last_store_ms` tell store times of the log, `part_bytes` how
-    many bytes at its end are not a whole record yet."""
+    """Belongs to the loop thread. `flushed` says up to where the log is on disk, `physic_ms` and `last_store_ms` tell
+    store times of the log, `part_bytes` how many bytes at its end are not a whole record yet."""
 
     def __init__(
         self,
@@ -54,6 +65,8 @@ class Checkpointer:
         worker: Worker,
         clock: Clock,
         *,
+        trust: DiskTrust,
+        flushed: Callable[[], int],
         physic_ms: Callable[[], int],
         last_store_ms: Callable[[], int],
         part_bytes: Callable[[], int],
@@ -61,16 +74,20 @@ class Checkpointer:
         thorough_ms: int,
     ) -> None:
         self._path = path
+        self._folder = -1
         self._log = log
         self._dispatch = dispatch
         self._worker = worker
         self._clock = clock
+        self._trust = trust
+        self._flushed = flushed
         self._physic_ms = physic_ms
         self._last_store_ms = last_store_ms
         self._part_bytes = part_bytes
         self._interval_s = interval_ms / 1000
         self._thorough_s = thorough_ms / 1000
         self._round: _Round | None = None
+        self._job: _Job | None = None
         self._saving: Future[bool] | None = None
         self._lock = Lock()  # between `forget_summary` and the worker that is about to save one
         self._generation = 0
@@ -81,6 +98,7 @@ class Checkpointer:
 
     def start(self) -> None:
         """After recovery: bring everything to disk and note it. A full disk costs only the note."""
+        self._folder = os.open(self._path.parent, os.O_RDONLY | os.O_CLOEXEC)
         try:
             self._save_all()
         except OSError as error:
@@ -88,14 +106,23 @@ class Checkpointer:
 
     def close(self) -> None:
         """The log has ended: bring everything to disk and note it. Raises OSError when it cannot."""
-        if self._saving is not None:
-            self._saving.result()
+        if self._saving is not None and not self._saving.result():
+            self._not_saved()
+        if self._job is not None:  # it holds what was taken from the index: that must not get lost
+            job, self._job = self._job, None
+            self._run(job)
         self._save_all()
+
+    def let_go(self) -> None:
+        """Close what is open."""
+        if self._folder >= 0:
+            os.close(self._folder)
+            self._folder = -1
 
     @property
     def is_working(self) -> bool:
         """Is a round under way?"""
-        return self._round is not None or self._saving is not None
+        return self._round is not None or self._job is not None or self._saving is not None
 
     def tick(self) -> None:
         if self._saving is not None:
@@ -104,6 +131,11 @@ class Checkpointer:
             if not self._saving.result():
                 self._not_saved()
             self._saving = None
+        if self._trust.error is not None:
+            return
+        if self._job is not None:
+            self._submit(self._job)
+            return
         if self._round is None:
             if not self._is_due():
                 return
@@ -155,10 +187,17 @@ class Checkpointer:
         if index is not None and index.safe_offset(self._log.max_offset) < current.log_end:
             return  # the index is filled slice by slice elsewhere
         self._round = None
-        job = self._saving_job(current, pause_s=PAUSE_S)
-        self._saving = self._worker.submit("checkpoint", job)
+        self._submit(self._saving_job(current, pause_s=PAUSE_S))
 
-    def _saving_job(self, current: _Round, *, pause_s: float) -> Callable[[], None]:
+    def _submit(self, job: _Job) -> None:
+        """Not before the disk has the log that the checkpoint speaks of."""
+        if self._flushed() < job.log_end:
+            self._job = job
+            return
+        self._job = None
+        self._saving = self._worker.submit("checkpoint", job.save)
+
+    def _saving_job(self, current: _Round, *, pause_s: float) -> _Job:
         """Everything read from the loop's data now, everything done to the disk later."""
         dispatch = self._dispatch
         index = dispatch.index
@@ -180,14 +219,20 @@ class Checkpointer:
         def save() -> None:
             for changed in slots:
                 changed.write(pause_s=pause_s)
-            if sync_all or len(paths) >= _SYNC_ALL_AT:
-                sync_file_system(str(self._path.parent))
-            else:
-                sync_paths(paths)
-            with self._lock:
-                summary.save(self._path, note, extra if generation == self._generation else None)
+            self._trust.require()
+            try:
+                if sync_all or len(paths) >= _SYNC_ALL_AT:
+                    sync_file_system(self._folder)
+                else:
+                    sync_paths(paths)
+                self._trust.require()
+                with self._lock:
+                    summary.save(self._path, note, extra if generation == self._generation else None)
+            except SyncFailed as error:
+                self._trust.lose("queues, index or checkpoint", error)
+                raise
 
-        return save
+        return _Job(max(current.log_end, index_offset or 0), save)
 
     def _save_all(self) -> None:
         self._round = None
@@ -200,8 +245,13 @@ class Checkpointer:
         assert self._round is not None
         job = self._saving_job(self._round, pause_s=0.0)
         self._round = None
+        self._run(job)
+
+    def _run(self, job: _Job) -> None:
         try:
-            job()
+            if self._flushed() < job.log_end:
+                raise OSError(f"the log is on disk up to {self._flushed()} only, not to {job.log_end}")
+            job.save()
         except OSError:
             self._not_saved()
             raise

@@ -10,6 +10,7 @@ is done by one thread, the event loop's. Everything else in the store is derived
 import logging
 import os
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 
 from rocketeer.errors import StoreError, StoreRefused
@@ -25,6 +26,11 @@ MAGIC_BYTES = MAGIC.to_bytes(4, "big", signed=True)
 MAPPED_MAX = files_share(8, 128)  # segments mapped at a time, each with a descriptor
 _INLINE_BYTES = 1 << 20  # what the writer reserves itself when the preparer lags
 _REFUSING = -1
+
+
+def _raise_failed(what: str, error: OSError) -> None:
+    """For a log without a store around it."""
+    raise error
 
 
 class CommitLog:
@@ -50,7 +56,14 @@ class CommitLog:
         "segments",
     )
 
-    def __init__(self, folder: Path, segment_bytes: int, *, prewrite: bool = False) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        segment_bytes: int,
+        *,
+        prewrite: bool = False,
+        sync_failed: Callable[[str, OSError], None] = _raise_failed,
+    ) -> None:
         self.folder = folder
         self.segment_bytes = segment_bytes
         self.segments: list[Segment] = []
@@ -61,7 +74,7 @@ class CommitLog:
         self.mark = _REFUSING
         self._active: Segment | None = None
         self._mapped: deque[Segment] = deque()
-        self._preparer = Preparer(folder, segment_bytes, prewrite=prewrite)
+        self._preparer = Preparer(folder, segment_bytes, prewrite=prewrite, sync_failed=sync_failed)
         self._refusal: StoreRefused | None = StoreRefused(StoreRefused.NOT_WRITABLE, "the store is not open")
 
     # --- opening and closing -----------------------------------------------------------------

@@ -11,6 +11,8 @@ import resource
 from collections.abc import Iterable
 from pathlib import Path
 
+from rocketeer.store.kernel import sync_fd
+
 log = logging.getLogger(__name__)
 
 OPEN_FILES_MAX = 256
@@ -126,7 +128,7 @@ def sync_paths(paths: Iterable[str]) -> None:
         except FileNotFoundError:
             continue
         try:
-            os.fsync(fd)
+            sync_fd(fd)
         finally:
             os.close(fd)
 

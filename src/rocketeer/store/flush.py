@@ -8,11 +8,12 @@ import errno
 import logging
 from collections import deque
 from collections.abc import Callable
-from functools import partial
 from threading import Event, Thread
 
 from rocketeer.clock import Clock
 from rocketeer.store.commit_log import CommitLog
+from rocketeer.store.disk_trust import DiskTrust
+from rocketeer.store.kernel import SyncFailed
 from rocketeer.store.scheduling import use_batch_scheduling
 from rocketeer.store.segment import Segment
 
@@ -39,22 +40,21 @@ class Flusher:
         interval_ms: int,
         timeout_ms: int,
         last_store_ms: Callable[[], int],
-        on_failure: Callable[[OSError], None],
+        trust: DiskTrust,
     ) -> None:
-        """`on_failure` is called on the loop: what is on disk is unknown then, the store must stop writing."""
         self._log = commit_log
         self._clock = clock
         self._post = post
         self._interval_s = interval_ms / 1000
         self._timeout_s = timeout_ms / 1000
         self._last_store_ms = last_store_ms
-        self._on_failure = on_failure
+        self._trust = trust
+        trust.listeners.append(lambda error: self._drop_waiters(len(self._waiters)))
         self._waiters: deque[tuple[int, float, Callback]] = deque()
         self._wake = Event()
         self._asked = False  # the thread will look at the log again without being woken
         self._running = True
         self._thread: Thread | None = None
-        self._error: OSError | None = None
         self.flushed = 0
         self.physic_ms = 0
         """Store time of the last message known to be on disk, for the checkpoint."""
@@ -81,7 +81,7 @@ class Flusher:
         if log_offset <= self.flushed:
             callback(True)
             return
-        if self._error is not None:
+        if self._trust.error is not None:
             callback(False)
             return
         self._waiters.append((log_offset, self._clock.monotonic_s() + self._timeout_s, callback))
@@ -119,7 +119,7 @@ class Flusher:
 
     def sync(self) -> bool:
         """Sync up to the end of the log as it is now; True if that changed anything for those who wait."""
-        if self._error is not None:
+        if self._trust.error is not None:
             return False
         store_ms = self._last_store_ms()  # read before the end: it may be too old, never too new
         start, end = self.flushed, self._log.max_offset
@@ -132,12 +132,12 @@ class Flusher:
                         segment, max(start - segment.base, 0), min(end - segment.base, segment.size)
                     )
         except OSError as error:
-            if error.errno in _PASSING:
+            if error.errno in _PASSING and not isinstance(error, SyncFailed):
                 log.error("log not flushed error=%s: tried again soon", error)
-                return False
-            log.critical("log not flushed error=%s: no more messages are taken", error)
-            self._error = error
-            self._post(partial(self._fail, error))
+            else:
+                self._trust.lose("the log", error)
+            return False
+        if self._trust.error is not None:  # another thread got the report of what this one believed written
             return False
         self.flushed = end
         self.physic_ms = store_ms
@@ -157,10 +157,6 @@ class Flusher:
         flushed = self.flushed
         while waiters and waiters[0][0] <= flushed:
             waiters.popleft()[2](True)
-
-    def _fail(self, error: OSError) -> None:
-        self._on_failure(error)
-        self._drop_waiters(len(self._waiters))
 
     def _drop_waiters(self, count: int) -> None:
         for _ in range(count):

@@ -26,6 +26,10 @@ if _LINUX:
     _libc.sync_file_range.argtypes = [ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint]
 
 
+class SyncFailed(OSError):
+    """A sync call itself failed: what it should have brought to disk may be gone, and asking again proves nothing."""
+
+
 def address_of(mapping: mmap.mmap) -> int:
     """Where the mapping starts; good as long as the caller keeps the mapping alive."""
     return ctypes.addressof(ctypes.c_char.from_buffer(mapping))
@@ -47,7 +51,7 @@ def sync_range(address: int, start: int, end: int) -> None:
     while _libc.msync(address + start, end - start, _MS_SYNC) != 0:
         number = ctypes.get_errno()
         if number != errno.EINTR:
-            raise OSError(number, os.strerror(number))
+            raise SyncFailed(number, os.strerror(number))
 
 
 def begin_writing(fd: int, start: int, end: int) -> None:
@@ -56,25 +60,31 @@ def begin_writing(fd: int, start: int, end: int) -> None:
         _libc.sync_file_range(fd, start, end - start, _SYNC_FILE_RANGE_WRITE)
 
 
-def sync_file_system(folder: str) -> None:
-    """Make everything written to the file system of `folder` durable, in one call."""
+def sync_fd(fd: int) -> None:
+    """Make an open file (or folder) durable."""
+    try:
+        os.fsync(fd)
+    except OSError as error:
+        raise SyncFailed(error.errno, error.strerror) from error
+
+
+def sync_file_system(fd: int) -> None:
+    """Make everything written to the file system of an open file durable, in one call.
+
+    Errors are told of writes that failed since the descriptor was opened: keep one for long.
+    """
     if not _LINUX:
         os.sync()
-        return
-    fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        if _libc.syncfs(fd) != 0:
-            number = ctypes.get_errno()
-            raise OSError(number, os.strerror(number))
-    finally:
-        os.close(fd)
+    elif _libc.syncfs(fd) != 0:
+        number = ctypes.get_errno()
+        raise SyncFailed(number, os.strerror(number))
 
 
 def sync_folder(folder: str) -> None:
     """Make the names in a folder durable: new files, renamed ones, deleted ones."""
     fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        os.fsync(fd)
+        sync_fd(fd)
     finally:
         os.close(fd)
 

@@ -14,6 +14,7 @@ from rocketeer.store.append import Appender
 from rocketeer.store.checkpointing import Checkpointer
 from rocketeer.store.cleaning import Cleaner
 from rocketeer.store.commit_log import CommitLog
+from rocketeer.store.disk_trust import DiskTrust
 from rocketeer.store.dispatch import Dispatch, Dispatcher, Listening
 from rocketeer.store.extended_queue import QueueExtension
 from rocketeer.store.flush import Flusher
@@ -76,8 +77,12 @@ class MessageStore:
         self._ticked_end = -1
         self._is_open = False
 
+        self._trust = DiskTrust(post)
+        self._trust.listeners.append(self._sync_failed)
         synchronous = config.flush_mode is FlushMode.SYNC_FLUSH
-        self.log = CommitLog(config.commit_log_path, config.segment_bytes, prewrite=synchronous)
+        self.log = CommitLog(
+            config.commit_log_path, config.segment_bytes, prewrite=synchronous, sync_failed=self._trust.lose
+        )
         self.extension = None
         if config.queue_extension_enable:
             self.extension = QueueExtension(root / "consumequeue_ext", config.queue_extension_bytes)
@@ -104,7 +109,7 @@ class MessageStore:
             interval_ms=config.flush_interval_ms,
             timeout_ms=config.sync_flush_timeout_ms,
             last_store_ms=self._last_store_ms,
-            on_failure=self._flush_failed,
+            trust=self._trust,
         )
         self._keeping = RetentionGuard(lambda: self.log.max_offset, lambda: self._flusher.flushed)
         self.needs: list[Need] = self._keeping.needs
@@ -136,7 +141,8 @@ class MessageStore:
         self._lock.take()
         try:
             clean = not self._abort.exists()
-            self._abort.touch()  # from here on a crash is seen as one
+            self._abort.touch()  # from here on a crash is seen as one, also one of the machine
+            sync_folder(str(self._abort.parent))
             try:
                 report = self._recover(clean)
             except StoreError:
@@ -176,6 +182,8 @@ class MessageStore:
             self._dispatch,
             self._worker,
             self._clock,
+            trust=self._trust,
+            flushed=lambda: self._flusher.flushed,
             physic_ms=lambda: self._flusher.physic_ms,
             last_store_ms=self._last_store_ms,
             part_bytes=lambda: self._replica.part_bytes,
@@ -193,6 +201,8 @@ class MessageStore:
             before_deleting=self._checkpointer.forget_summary,
         )
         self._cleaner.measure()
+        for folder in {config.store_path, config.store_path.parent, config.commit_log_path.parent}:
+            sync_folder(str(folder))  # folders made just now hold the names of all that follows
         # What a process that died had not synced may still be in memory only: it is synced (again) here.
         self._flusher.flushed = report.log_max if clean else report.scanned_from
         self._flusher.sync()
@@ -209,6 +219,7 @@ class MessageStore:
         self.log.refuse(StoreRefused(StoreRefused.NOT_WRITABLE, "message store has been shut down"))
         self._flusher.close()
         try:
+            self._trust.require()
             self._checkpointer.close()
             if self.index is not None:
                 self.index.close()
@@ -219,6 +230,7 @@ class MessageStore:
             # The abort file stays: the next start makes from the log what could not be written.
             log.error("store not closed cleanly error=%s", error)
         self._worker.close()
+        self._checkpointer.let_go()
         if self.index is not None:
             self.index.let_go()
         self.queue_table.files.close()
@@ -323,8 +335,8 @@ class MessageStore:
     def _disk_full(self, used: str | None) -> None:
         self._refuse("disk", None if used is None else StoreRefused(StoreRefused.DISK_FULL, used))
 
-    def _flush_failed(self, error: OSError) -> None:
-        text = f"the disk did not take the log: {error}"
+    def _sync_failed(self, error: OSError) -> None:
+        text = f"the disk did not take what was written: {error}"
         self._refuse("flush", StoreRefused(StoreRefused.NOT_WRITABLE, text))
 
     def _refuse(self, cause: str, refusal: StoreRefused | None) -> None:

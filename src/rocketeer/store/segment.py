@@ -16,7 +16,7 @@ from pathlib import Path
 from threading import Lock
 
 from rocketeer.errors import StoreRefused
-from rocketeer.store.kernel import address_of, data_ranges, populate, sync_folder, sync_range
+from rocketeer.store.kernel import address_of, data_ranges, populate, sync_fd, sync_folder, sync_range
 
 NAME_DIGITS = 20
 _COPY_BYTES = 1 << 20
@@ -115,7 +115,7 @@ class Segment:
                 self.sync_name()
             if mapping is None:
                 with self._opened() as fd:
-                    os.fsync(fd)
+                    sync_fd(fd)
         except FileNotFoundError:
             return
         if mapping is not None and start < end:
@@ -123,7 +123,7 @@ class Segment:
 
     def sync_name(self) -> None:
         with self._opened() as fd:
-            os.fsync(fd)
+            sync_fd(fd)
         sync_folder(str(self.path.parent))
         self._named = True
 

@@ -8,11 +8,12 @@ there is time. When they lag behind, the writer does the least it needs itself; 
 import logging
 import shutil
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 from threading import Event, Lock, Thread
 
 from rocketeer.errors import StoreRefused
-from rocketeer.store.kernel import physical_memory_bytes
+from rocketeer.store.kernel import SyncFailed, physical_memory_bytes
 from rocketeer.store.page_prefault import PagePrefault
 from rocketeer.store.scheduling import use_batch_scheduling
 from rocketeer.store.segment import Segment
@@ -28,11 +29,17 @@ SEGMENTS_AHEAD_MAX = 4
 class Preparer:
     """Readies segments for the log's writer. Every method but `_run` belongs to the writer's thread."""
 
-    def __init__(self, folder: Path, segment_bytes: int, *, prewrite: bool) -> None:
-        """`prewrite` also puts the zeros on disk: a later sync then changes no metadata and is 2-3 times faster."""
+    def __init__(
+        self, folder: Path, segment_bytes: int, *, prewrite: bool, sync_failed: Callable[[str, OSError], None]
+    ) -> None:
+        """`prewrite` also puts the zeros on disk: a later sync then changes no metadata and is 2-3 times faster.
+
+        Syncing a segment here may get the only report of a write that failed: it goes to `sync_failed`.
+        """
         self._folder = folder
         self._segment_bytes = segment_bytes
         self._prewrite = prewrite
+        self._sync_failed = sync_failed
         self._wake = Event()
         self._making = Lock()  # one segment is made at a time
         self._next: deque[Segment] = deque()
@@ -96,6 +103,9 @@ class Preparer:
             try:
                 self._prepare(segment, position)
                 self._refused = False
+            except SyncFailed as error:
+                self._sync_failed(str(segment.path), error)
+                return
             except (StoreRefused, OSError) as error:
                 if not self._refused:  # said once; the writer meets the same error and refuses messages
                     log.warning("log not prepared ahead path=%s error=%s", segment.path, error)

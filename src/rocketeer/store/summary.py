@@ -14,6 +14,7 @@ from pathlib import Path
 
 from rocketeer.store.checkpoint import CHECKPOINT_BYTES, Checkpoint, encode_checkpoint, read_checkpoint
 from rocketeer.store.index import Index
+from rocketeer.store.kernel import sync_fd
 
 AT = 128
 FIELDS = struct.Struct(">iqq")
@@ -45,7 +46,7 @@ def save(path: Path, checkpoint: Checkpoint, summary: Summary | None) -> None:
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         os.pwrite(fd, raw, 0)
-        os.fsync(fd)
+        sync_fd(fd)
     finally:
         os.close(fd)
 
