@@ -8,14 +8,16 @@ import argparse
 import asyncio
 import logging
 import os
+import random
 import shutil
 import sys
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 from crash_states.exploring import Explorer, Outcome
-from crash_states.recording import Plan, Recording, record
+from crash_states.recording import AFTER_POWER_FAILURE, Plan, Recording, record
 from crash_states.report import Report
 from crash_states.states import StateName
 
@@ -25,8 +27,23 @@ EXAMPLES = 2
 
 
 def plan_of(seed: int) -> Plan:
-    """Of four recordings three are with SYNC_FLUSH, which promises most."""
-    return Plan(seed, flush="ASYNC_FLUSH" if seed % 4 == 3 else "SYNC_FLUSH", starts=1 + seed % 3)
+    """Of eight recordings two have a failing disk, and two are with ASYNC_FLUSH, which promises less."""
+    dice = random.Random(f"plan {seed}")
+    starts = 1 + seed % 3
+    plan = Plan(seed, starts=starts, power_fails=starts > 1 and dice.random() < 0.5)
+    match seed % 8:
+        case 3 | 6:
+            return replace(plan, flush="ASYNC_FLUSH")
+        case 5:
+            part = dice.choice(
+                ("commitlog/", "commitlog/", "consumequeue", "index", "checkpoint", "config", "timer", "*")
+            )
+            return replace(plan, fault=f"sync {part} {dice.randrange(25)} 1")
+        case 7:
+            part = dice.choice(("commitlog/", "consumequeue", "config", "*"))
+            return replace(plan, fault=f"space {part} {dice.randrange(80)} {dice.choice((1, 5, 40))}")
+        case _:
+            return plan
 
 
 def main() -> int:
@@ -91,6 +108,8 @@ def _keep(recording: Recording) -> Path:
     kept.mkdir(parents=True)
     for path in (recording.trace, recording.conf, recording.folder / "plan.json"):
         shutil.copy(path, kept)
+    if recording.plan.power_fails:
+        shutil.copytree(recording.folder / AFTER_POWER_FAILURE, kept / AFTER_POWER_FAILURE)
     return kept
 
 

@@ -26,6 +26,7 @@ write that is made but not yet noted.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import NamedTuple
 
 from crash_states.trace import ALL, CREATES, FAILED, RANGE, TRUNCATES, Kind, Op
@@ -181,6 +182,8 @@ class Disk:
     journal: int = 0
     """Under `journal`, changes of names and sizes before this index are safe."""
     index: int = 0
+    states: Path | None = None
+    """Where the states are that a record goes on from."""
     _files: dict[int, File] = field(default_factory=dict)
     _begun: dict[bytes, int] = field(default_factory=dict)
     """By thread: when the sync that it waits for was asked for."""
@@ -211,6 +214,9 @@ class Disk:
                 self._change((op.path, None))
             case Kind.MKDIR:
                 self._change((op.path, FOLDER))
+            case Kind.POWER_FAILED:
+                assert self.states is not None
+                self._load(self.states / op.path)
 
     def files(self) -> Iterator[File]:
         seen: set[int] = set()
@@ -220,6 +226,23 @@ class Disk:
                 yield node
 
     # --- inside ------------------------------------------------------------------------------
+
+    def _load(self, folder: Path) -> None:
+        """Start again from what is on disk, all of it safe."""
+        self.names.clear()
+        self.changes.clear()
+        self._files.clear()
+        self._begun.clear()
+        self.journal = self.index
+        for path in sorted(folder.rglob("*")):
+            name = str(path.relative_to(folder))
+            if path.is_dir():
+                self.names[name] = FOLDER
+                continue
+            raw = path.read_bytes()
+            pages = {at // PAGE: raw[at : at + PAGE].ljust(PAGE, b"\0") for at in range(0, len(raw), PAGE)}
+            self.names[name] = File(dict(pages), len(raw), pages, len(raw), changed_at=self.index)
+        self.safe_names = dict(self.names)
 
     def _file(self, op: Op) -> File:
         file = self._files.get(op.inode)

@@ -54,18 +54,19 @@ class Explorer:
 
     async def explore(self, names: Sequence[StateName]) -> AsyncIterator[Outcome]:
         """The names in the order of their moments."""
-        disk = Disk()
+        disk = Disk(states=self._recording.folder)
         for name in names:
             while disk.index < name.moment:
                 disk.play(self._ops[disk.index])
             yield await self._check(disk, name)
 
     async def _check(self, disk: Disk, name: StateName) -> Outcome:
-        make_state(disk, name).write(self._work)
+        state = make_state(disk, name)
+        state.write(self._work)
         ledger = self._history.at(disk.index, _log_floor(disk))
         try:
             async with opened(self._settings, now_ms=self._recording.ended_ms + 1_000) as broker:
-                checker = Checker(broker, ledger, promised=self._promised)
+                checker = Checker(broker, ledger, promised=self._promised, damage=state.damage)
                 broken = await checker.run()
                 return Outcome(name, broken, checker.checked)
         except Exception as error:  # a broker that does not start has lost everything, whatever the reason

@@ -46,20 +46,17 @@ class Place:
     log_offset: int
 
 
+@dataclass(frozen=True, slots=True)
 class Stored:
     """A record that the broker wrote to its log."""
 
-    __slots__ = ("log_offset", "moment", "name", "queue_id", "queue_offset", "topic")
-
-    def __init__(
-        self, moment: int, log_offset: int, topic: str, queue_id: int, queue_offset: int, name: str
-    ) -> None:
-        self.moment = moment
-        self.log_offset = log_offset
-        self.topic = topic
-        self.queue_id = queue_id
-        self.queue_offset = queue_offset
-        self.name = name
+    moment: int
+    log_offset: int
+    size: int
+    topic: str
+    queue_id: int
+    queue_offset: int
+    name: str
 
 
 class History:
@@ -98,11 +95,9 @@ class History:
                 return
             if record.log_offset == int(op.path.rpartition("/")[2]) + op.a + at:
                 name = name_of(record.body)
-                self.stored.append(
-                    Stored(
-                        moment, record.log_offset, record.topic, record.queue_id, record.queue_offset, name
-                    )
-                )
+                name = name_of(record.body)
+                place = (record.topic, record.queue_id, record.queue_offset)
+                self.stored.append(Stored(moment, record.log_offset, record.size, *place, name))
             at += record.size
 
     def at(self, moment: int, log_floor: int) -> "Ledger":

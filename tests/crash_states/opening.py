@@ -61,7 +61,16 @@ class Opened:
             return await outcome
         return await asyncio.wait_for(peer.answer, ANSWER_S)
 
-    async def deliver(self, *, after_ms: int) -> None:
+    def queues(self) -> list[tuple[str, int]]:
+        return self.store.queues()
+
+    def ends(self, topic: str, queue_id: int) -> tuple[int, int]:
+        return self.store.min_queue_offset(topic, queue_id), self.store.max_queue_offset(topic, queue_id)
+
+    def by_key(self, topic: str, key: str) -> list[StoredMessage]:
+        return list(self.store.query(topic, key, 0, 1 << 62, 32).messages)
+
+    async def deliver(self, *, after_ms: int) -> bool:
         """Let time pass and deliver what is due then."""
         self._clock.advance(ms=after_ms)
         services = [
@@ -78,7 +87,7 @@ class Opened:
                 if outcome is not None:
                     await outcome
             if self.store.max_log_offset == before:
-                return
+                return True
         raise AssertionError("deliveries do not end")
 
     def committed(self, group: str, topic: str, queue_id: int) -> int | None:

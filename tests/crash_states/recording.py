@@ -10,11 +10,12 @@ import sys
 import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from crash_states.difference import differences, mend
 from crash_states.disk import Disk
 from crash_states.load import BACK, GONE, LATE, ONCE, PLAIN, TX, Load
+from crash_states.states import CHOICES, StateName, make_state
 from crash_states.trace import Notes, read_trace
 from rocketeer.bench.control import Control
 from rocketeer.bench.processes import ServerFailed, ServerProcess
@@ -22,13 +23,14 @@ from rocketeer.config.ports import free_ports
 from rocketeer.errors import RemotingError
 
 SHIM: Final = Path(__file__).with_name("shim.c")
-Ending = Literal["stop", "kill"]
 START_S: Final = 60.0
+AFTER_POWER_FAILURE: Final = "after_power_failure"
 SYNC_US: Final = 6_000
+SEGMENT_BYTES: Final = 32 << 10
 
 CONF: Final[dict[str, object]] = {
     # Small files: seconds of load fill several of each.
-    "mappedFileSizeCommitLog": 32 << 10,
+    "mappedFileSizeCommitLog": SEGMENT_BYTES,
     "mappedFileSizeConsumeQueue": 40 * 20,
     "maxHashSlotNum": 40,
     "maxIndexNum": 120,
@@ -72,9 +74,12 @@ class Plan:
     """Of each start."""
     fault: str | None = None
     """As the shim wants it, for the last start: "KIND PART FROM COUNT"."""
+    power_fails: bool = False
+    """Before the last start, instead of a stop or a kill: the broker goes on from what a power failure left."""
 
     def text(self) -> str:
-        return f"seed={self.seed} flush={self.flush} starts={self.starts} fault={self.fault or '-'}"
+        power = " power_fails" if self.power_fails else ""
+        return f"seed={self.seed} flush={self.flush} starts={self.starts}{power} fault={self.fault or '-'}"
 
 
 @dataclass
@@ -136,19 +141,22 @@ def record(folder: Path, plan: Plan) -> Recording:
     for number in range(plan.starts):
         last = number == plan.starts - 1
         if number:
+            if last and plan.power_fails:
+                _power_failure(recording, load.notes, dice)
             _age_segments(recording.store, dice)
         process = _start(recording, library, fault=plan.fault if last else None)
+        faulty = last and plan.fault is not None
+        killed = faulty or dice.random() < 0.5
         try:
             asyncio.run(_run(load, create=number == 0))
-            ending: Ending = dice.choice(("stop", "kill"))
-            if ending == "kill" or (plan.fault is not None and last):
+            if killed:
                 time.sleep(dice.random() * 0.3)
                 process.kill()
             else:
                 process.stop(timeout_s=START_S)
         finally:
             process.kill()
-        _check_record(recording, killed=ending == "kill" or (plan.fault is not None and last))
+        _check_record(recording, killed=killed)
         _add(recording.refused, load.refused)
         load = Load(
             load.address, load.notes, plan.seed, plan.requests, load.next_number, load.sequences, load.acked
@@ -210,12 +218,26 @@ def _age_segments(store: Path, dice: random.Random) -> None:
         os.utime(path, (long_ago_s, long_ago_s))
 
 
+def _power_failure(recording: Recording, notes: Notes, dice: random.Random) -> None:
+    """Let the store be one of the states that a power failure now could leave."""
+    disk = play(recording.trace)
+    choice = dice.choice([each for each in CHOICES if each != "flipped"])
+    make_state(disk, StateName(disk.index, "journal", choice, dice.getrandbits(32))).write(recording.store)
+    shutil.copytree(recording.store, recording.folder / AFTER_POWER_FAILURE)
+    notes.power_failed(AFTER_POWER_FAILURE)
+
+
+def play(trace: Path) -> Disk:
+    """The disk at the end of the record."""
+    disk = Disk(states=trace.parent)
+    for op in read_trace(trace):
+        disk.play(op)
+    return disk
+
+
 def _check_record(recording: Recording, *, killed: bool) -> None:
     """Played to the model, the record gives the folder that is there; what a kill cut off is added."""
-    disk = Disk()
-    for op in read_trace(recording.trace):
-        disk.play(op)
-    found = differences(disk, recording.store)
+    found = differences(play(recording.trace), recording.store)
     if found and not killed:
         raise AssertionError(f"the record is not complete: {found[:5]}")
     mend(recording.trace, found)

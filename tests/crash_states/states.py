@@ -15,7 +15,7 @@ from crash_states.disk import PAGE, ZEROS, Disk, File, Folder, NameChange, Node,
 
 SECTOR = 512
 FileSystem = Literal["journal", "loose"]
-Choice = Literal["none", "all", "order", "pages", "one lost", "one kept", "torn", "names"]
+Choice = Literal["none", "all", "order", "pages", "one lost", "one kept", "torn", "names", "flipped"]
 
 FILE_SYSTEMS: tuple[FileSystem, ...] = ("journal", "loose")
 CHOICES: dict[Choice, str] = {
@@ -27,6 +27,7 @@ CHOICES: dict[Choice, str] = {
     "one kept": "one page arrived, nothing else that was not synced",
     "torn": "pages in any order, some torn between sectors",
     "names": "all bytes arrived, names in any order",
+    "flipped": "all that was written arrived, one bit of it is flipped",
 }
 
 
@@ -55,12 +56,20 @@ class Image:
     size: int
 
 
+class Damage(NamedTuple):
+    """A flipped bit: in the file, and where."""
+
+    path: str
+    at: int
+
+
 @dataclass
 class State:
     """Folders and files by their path in the store."""
 
     folders: list[str]
     files: dict[str, Image]
+    damage: Damage | None = None
 
     def write(self, folder: Path) -> None:
         """Make the folder hold exactly this. Pages of zeros become holes, as unwritten extents read after a crash."""
@@ -110,7 +119,45 @@ def make_state(disk: Disk, name: StateName) -> State:
             if id(node) not in images:
                 images[id(node)] = maker.image(node)
             files[path] = images[id(node)]
-    return State(sorted(path for path, node in kept.items() if isinstance(node, Folder)), files)
+    state = State(sorted(path for path, node in kept.items() if isinstance(node, Folder)), files)
+    if name.choice == "flipped":
+        state.damage = flip_a_bit(state, random.Random(f"flip {name}"))
+    return state
+
+
+FLIPPED = {
+    "commitlog/": 6,
+    "consumequeue/": 3,
+    "index/": 1,
+    "checkpoint": 1,
+    "timer/pending": 1,
+    "config/producers.bin": 1,
+}
+"""Where bits are flipped, and how often. Not in the tables of JSON, which RocketMQ defines without a checksum."""
+
+
+def flip_a_bit(state: State, dice: random.Random) -> Damage | None:
+    """Flip a bit of a byte that was written; None if there is none to flip."""
+    (wanted,) = dice.choices(list(FLIPPED), list(FLIPPED.values()))
+    written = [
+        (path, page)
+        for path, image in state.files.items()
+        if path.startswith(wanted)
+        for page, content in image.pages.items()
+        if content != ZEROS
+    ]
+    if not written:
+        return None
+    path, page = dice.choice(written)
+    image = state.files[path]
+    content = bytearray(image.pages[page])
+    used = [at for at, byte in enumerate(content) if byte and page * PAGE + at < image.size]
+    if not used:
+        return None
+    at = dice.choice(used)
+    content[at] ^= 1 << dice.randrange(8)
+    state.files[path] = Image({**image.pages, page: bytes(content)}, image.size)
+    return Damage(path, page * PAGE + at)
 
 
 def _reachable(path: str, names: dict[str, Node]) -> bool:
@@ -133,7 +180,7 @@ class _Maker:
         choice = name.choice
         if choice == "none":
             self._until = disk.journal
-        elif choice not in ("all", "one lost"):
+        elif choice not in ("all", "flipped", "one lost"):
             self._until = self._dice.randint(min(disk.journal, disk.index), disk.index + 1)
         if choice == "one kept" and self._dice.random() < 0.5:
             self._until = disk.journal
@@ -160,7 +207,7 @@ class _Maker:
 
     def _arrived(self, change: NameChange) -> bool:
         choice = self._name.choice
-        if choice in ("all", "one lost"):
+        if choice in ("all", "flipped", "one lost"):
             return True
         if self._name.file_system == "journal" or choice == "order":
             # In order means: nothing behind the moment, and under `journal` all before what was committed.
@@ -192,13 +239,13 @@ class _Maker:
                 pages[page] = content
             if version is not None:
                 size = max(size, min(version.size, (page + 1) * PAGE))
-        if self._name.choice in ("all", "one lost", "names"):
+        if self._name.choice in ("all", "flipped", "one lost", "names"):
             size = file.size
         return Image({page: content for page, content in pages.items() if page * PAGE < size}, size)
 
     def _resizes(self, file: File) -> int:
         """How many of the truncations are done."""
-        if self._name.choice in ("all", "one lost", "names"):
+        if self._name.choice in ("all", "flipped", "one lost", "names"):
             return len(file.resizes)
         if self._name.file_system == "journal" or self._name.choice in ("none", "order"):
             until = self._until if self._name.file_system == "loose" else max(self._until, self._disk.journal)
@@ -215,7 +262,7 @@ class _Maker:
         if not versions:
             return base, None
         last = versions[-1]
-        if choice in ("all", "names"):
+        if choice in ("all", "flipped", "names"):
             return last.content, last
         if choice in ("one lost", "one kept"):
             is_one = self._one == (id(file), page)

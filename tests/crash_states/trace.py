@@ -47,6 +47,7 @@ class Kind(IntEnum):
     RMDIR = 10
     MAPPED = 11
     START = 12
+    POWER_FAILED = 31
     SENT = 32
     ANSWERED = 33
 
@@ -105,9 +106,16 @@ class Notes:
 
     def _note(self, kind: Kind, fields: dict[str, Any]) -> None:
         data = json.dumps(fields).encode()
-        record = HEAD.pack(HEAD.size + len(data), kind, 0, 0, 0, 0, 0) + data
+        self._append(HEAD.pack(HEAD.size + len(data), kind, 0, 0, 0, 0, 0) + data)
+
+    def _append(self, record: bytes) -> None:
         if os.write(self._fd, record) != len(record):
             raise OSError("half a record was written: the record is spoilt")
+
+    def power_failed(self, state: str) -> None:
+        """From here on the disk is what the folder `state`, beside the record, holds."""
+        path = state.encode()
+        self._append(HEAD.pack(HEAD.size + len(path), Kind.POWER_FAILED, 0, len(path), 0, 0, 0) + path)
 
     def close(self) -> None:
         os.close(self._fd)
