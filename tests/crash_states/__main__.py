@@ -119,7 +119,7 @@ def _show(kept: Path, broken: list[Outcome], shown: Counter[tuple[str, str]]) ->
         for each in {each[:2] for each in news}:
             shown[each] += 1
         if news:
-            print(f"  {outcome.name}")
+            print(f"  {outcome.name} {outcome.damage or ''}")
             for each in news[:6]:
                 print(f"    {each}")
             print(

@@ -11,7 +11,7 @@ from crash_states.disk import Disk
 from crash_states.ledger import History
 from crash_states.opening import opened, settings_of
 from crash_states.recording import Recording
-from crash_states.states import CHOICES, FILE_SYSTEMS, Choice, StateName, make_state
+from crash_states.states import CHOICES, FILE_SYSTEMS, Choice, Damage, StateName, make_state
 from crash_states.trace import Kind, Op, read_trace
 
 
@@ -22,6 +22,7 @@ class Outcome:
     name: StateName
     broken: list[Broken]
     checked: Counter[str] = field(default_factory=Counter)
+    damage: Damage | None = None
 
 
 class Explorer:
@@ -68,9 +69,13 @@ class Explorer:
             async with opened(self._settings, now_ms=self._recording.ended_ms + 1_000) as broker:
                 checker = Checker(broker, ledger, promised=self._promised, damage=state.damage)
                 broken = await checker.run()
-                return Outcome(name, broken, checker.checked)
+                return Outcome(name, broken, checker.checked, state.damage)
         except Exception as error:  # a broker that does not start has lost everything, whatever the reason
-            return Outcome(name, [Broken("does not start", "all", f"{type(error).__name__}: {error}")])
+            return Outcome(
+                name,
+                [Broken("does not start", "all", f"{type(error).__name__}: {error}")],
+                damage=state.damage,
+            )
 
 
 def _log_floor(disk: Disk) -> int:
