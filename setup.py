@@ -23,6 +23,11 @@ class ParallelBuild(build_ext):
         if self.parallel is None:
             self.parallel = CORES
 
+    def run(self) -> None:
+        if not (self.editable_mode or self.inplace):  # the benchmark is not part of a wheel
+            self.extensions = [each for each in self.extensions if ".bench." not in each.name]
+        super().run()
+
 
 def can_compile() -> bool:
     """Whether a file that includes Python.h can be turned into a shared library here."""

@@ -24,7 +24,7 @@ from rocketeer.clock import SystemClock
 from rocketeer.config import BrokerConfig, ServerConfig
 from rocketeer.model.queue import MessageQueue
 from rocketeer.model.topic import TopicConfig
-from rocketeer.spark.source.store_files import QueueFiles
+from rocketeer.store.store_files import QueueFiles
 from rocketeer.testing import Cluster, cluster
 from rocketeer.testing.cluster import SMALL_STORE
 from support.spark_sink import until

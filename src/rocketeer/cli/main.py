@@ -8,11 +8,12 @@ import sys
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Final, NamedTuple, NoReturn
 
 import typer
 
 from rocketeer import __version__
+from rocketeer.cli.audit import audit
 from rocketeer.cli.children import COMMAND as CHILD_COMMAND
 from rocketeer.cli.children import ChildBroker, run_child
 from rocketeer.cli.logs import LogLevel, show_logs
@@ -230,57 +231,69 @@ def _say(text: str) -> None:
 
 
 app.command()(run)
+app.command()(audit)
 
 
-def _has_bench() -> bool:
-    return find_spec("rocketeer.bench.cli") is not None
+class _Group(NamedTuple):
+    """Commands that an installation may leave out, loaded only for who asks: servers start without them."""
+
+    module: str
+    needs: tuple[str, ...]
+    help: str
+    missing: str
+
+    @property
+    def installed(self) -> bool:
+        return all(find_spec(name) is not None for name in self.needs)
 
 
-def _add_bench() -> None:
-    """`rocketeer bench` comes with its package, which an installation may leave out.
-
-    Only for who asks for it, or for help: the benchmark imports the clients and more, and servers start without.
-    """
-    asked = sys.argv[1] if len(sys.argv) > 1 else "--help"
-    if asked.startswith(("bench", "-")) and _has_bench():
-        app.add_typer(import_module("rocketeer.bench.cli").app, name="bench")
-
-
-def _add_spark() -> None:
-    """`rocketeer spark` needs PySpark, which an installation may leave out; like `bench`, only for who asks."""
-    asked = sys.argv[1] if len(sys.argv) > 1 else "--help"
-    if asked != "spark" or not _has_spark():
-        app.add_typer(_no_spark, name="spark")
-        return
-    app.add_typer(import_module("rocketeer.spark.jobs.cli").app, name="spark")
+_GROUPS: Final = {
+    "bench": _Group(
+        "rocketeer.bench.cli",
+        ("rocketeer.bench",),
+        "Measure a broker, ours or Apache's: sends, pulls, clients, Spark; and the bars they must reach.",
+        "rocketeer bench is not part of the installed package: run it from a checkout of the repository "
+        "(make setup, then .venv/bin/rocketeer bench)",
+    ),
+    "spark": _Group(
+        "rocketeer.spark.jobs.cli",
+        ("pyspark", "pyarrow"),
+        "Messages in bulk with Apache Spark: archive, replay, query, transform, audit.",
+        "rocketeer spark needs PySpark: pip install 'rocketeer[spark]'",
+    ),
+}
 
 
-def _has_spark() -> bool:
-    return find_spec("pyspark") is not None and find_spec("pyarrow") is not None
+def _add_groups(asked: str) -> None:
+    for name, group in _GROUPS.items():
+        wanted = asked == name and group.installed
+        app.add_typer(import_module(group.module).app if wanted else _stand_in(group), name=name)
 
 
-_no_spark = typer.Typer(
-    help="Messages in bulk with Apache Spark: archive, replay, query, transform, audit.",
-    add_help_option=False,
-    invoke_without_command=True,
-    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
-)
+def _stand_in(group: _Group) -> typer.Typer:
+    """In the list of commands without being loaded; called, it says what is missing."""
+    stand_in = typer.Typer(
+        help=group.help,
+        add_help_option=False,
+        invoke_without_command=True,
+        context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+    )
 
+    @stand_in.callback()
+    def say_what_is_missing() -> None:
+        raise ConfigError(group.missing)
 
-@_no_spark.callback()
-def no_spark() -> None:
-    raise ConfigError("rocketeer spark needs PySpark: pip install 'rocketeer[spark]'")
+    return stand_in
 
 
 def _next_to_try(address: str) -> str:
-    return f"bench send --target {address}" if _has_bench() else "--help"
+    return f"bench send --target {address}" if _GROUPS["bench"].installed else "--help"
 
 
 def main() -> NoReturn:
     """The `rocketeer` program."""
     try:
-        _add_bench()
-        _add_spark()
+        _add_groups(sys.argv[1] if len(sys.argv) > 1 else "")
         app()
     except RocketeerError as error:
         _say(str(error))

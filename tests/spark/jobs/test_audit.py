@@ -14,13 +14,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from rocketeer import COMMIT, ROLLBACK, Message, Producer, TransactionProducer
+from rocketeer.audit import queues as audit_queues
+from rocketeer.audit.store import audit_store, in_this_process
 from rocketeer.clock import ManualClock
 from rocketeer.spark.jobs.archive.command import ArchiveTerms, archive
 from rocketeer.spark.jobs.audit import agreement as audit_agreement
 from rocketeer.spark.jobs.audit import lake as audit_lake
-from rocketeer.spark.jobs.audit import queues as audit_queues
 from rocketeer.spark.jobs.audit.command import audit
-from rocketeer.spark.jobs.audit.store import audit_store, in_this_process
 from rocketeer.spark.jobs.lake.folder import Lake
 from rocketeer.testing import Cluster, cluster
 from support.audited import Copy, write_store

@@ -13,9 +13,9 @@ from rocketeer.model.subscription import SUB_ALL
 from rocketeer.record.vectorised import Offsets
 from rocketeer.spark.source.losses import DataLost, Loss
 from rocketeer.spark.source.planning import QueueRange
-from rocketeer.spark.source.store_files import LogFiles, QueueFiles
 from rocketeer.spark.source.store_view import StorePlace, place_entries
 from rocketeer.store.consume_queue_ext import ADDRESS_MAX
+from rocketeer.store.store_files import LogFiles, QueueFiles
 
 log = logging.getLogger(__name__)
 

@@ -16,8 +16,8 @@ from rocketeer.errors import BadRecord
 from rocketeer.record.columns import Spans, find_parts, gather
 from rocketeer.record.layout import BLANK, BLANK_MAGIC
 from rocketeer.record.vectorised import Offsets, fixed_fields, step_through
-from rocketeer.spark.source.store_files import ENTRIES, LogFiles
 from rocketeer.store.dispatch import TX_UNSEEN
+from rocketeer.store.store_files import ENTRIES, LogFiles
 
 SETTLE_S: Final = 0.002
 """A record may be seen while its broker still copies it into the file: give it this time."""

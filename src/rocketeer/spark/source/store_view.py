@@ -13,9 +13,9 @@ from rocketeer.model.queue import MessageQueue
 from rocketeer.spark.source.offsets import Places
 from rocketeer.spark.source.options import SourceOptions
 from rocketeer.spark.source.planning import QueueRange
-from rocketeer.spark.source.store_files import ENTRIES, LogFiles, QueueFiles, is_blank, topic_queues
 from rocketeer.spark.source.store_tail import Key, LogTail, as_entries
 from rocketeer.store.checkpoint import read_checkpoint
+from rocketeer.store.store_files import ENTRIES, LogFiles, QueueFiles, is_blank, topic_queues
 
 _SAMPLE = 1000
 

@@ -7,8 +7,8 @@ row by row.
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
+from rocketeer.audit.report import AuditReport
 from rocketeer.model.queue import MessageQueue
-from rocketeer.spark.jobs.audit.report import AuditReport
 from rocketeer.spark.jobs.lake.folder import Lake, read_files
 from rocketeer.spark.jobs.lake.state import LakeState
 from rocketeer.spark.jobs.topics import all_topics

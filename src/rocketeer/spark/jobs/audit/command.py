@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rocketeer.audit.report import FINDINGS_MAX, AuditReport
+from rocketeer.audit.store import audit_store
 from rocketeer.errors import ConfigError
 from rocketeer.spark.jobs.audit.agreement import audit_agreement
 from rocketeer.spark.jobs.audit.lake import audit_lake_files
-from rocketeer.spark.jobs.audit.report import FINDINGS_MAX, AuditReport
-from rocketeer.spark.jobs.audit.store import audit_store, with_spark
+from rocketeer.spark.jobs.audit.runner import with_spark
 from rocketeer.spark.jobs.lake.folder import Lake
 from rocketeer.spark.jobs.lake.state import LakeState
 from rocketeer.spark.jobs.progress import Progress

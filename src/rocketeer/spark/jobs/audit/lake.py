@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from isal.isal_zlib import crc32
 
+from rocketeer.audit.report import AuditReport, Findings
+from rocketeer.audit.store import Runner
 from rocketeer.model.queue import MessageQueue
-from rocketeer.spark.jobs.audit.report import AuditReport, Findings
-from rocketeer.spark.jobs.audit.store import Runner
 from rocketeer.spark.jobs.lake.folder import META, Lake, topic_of
 from rocketeer.spark.jobs.lake.state import DataFile, LakeState, QueuePart, Range
 from rocketeer.spark.jobs.lake.writer import joined, queue_parts

@@ -1,13 +1,11 @@
 """Runs an audit of a store: tasks over files of the index, chunks of the log and queues, then the sum."""
 
-import pickle
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
-from rocketeer.record.delay_levels import DEFAULT_DELAY_LEVELS, DelayLevels
-from rocketeer.spark.jobs.audit.chain import (
+from rocketeer.audit.chain import (
     QueueSum,
     chain_lives,
     check_delays,
@@ -15,21 +13,19 @@ from rocketeer.spark.jobs.audit.chain import (
     chunks_again,
     grown_chunks,
 )
-from rocketeer.spark.jobs.audit.entries import QueueTask, check_queue
-from rocketeer.spark.jobs.audit.index import (
+from rocketeer.audit.entries import QueueTask, check_queue
+from rocketeer.audit.index import (
     NOWHERE,
     IndexPlace,
     check_index_file,
     entries_between,
     index_paths,
 )
-from rocketeer.spark.jobs.audit.log import ChunkResult, check_chunk
-from rocketeer.spark.jobs.audit.place import CHUNK_BYTES, NEVER, Chunk, StoreLook, look_at, segments_of
-from rocketeer.spark.jobs.audit.report import AuditReport
-from rocketeer.spark.source.store_files import topic_queues
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from rocketeer.audit.log import ChunkResult, check_chunk
+from rocketeer.audit.place import CHUNK_BYTES, NEVER, Chunk, StoreLook, look_at, segments_of
+from rocketeer.audit.report import AuditReport
+from rocketeer.record.delay_levels import DEFAULT_DELAY_LEVELS, DelayLevels
+from rocketeer.store.store_files import topic_queues
 
 AHEAD: Final = "checkpoint is ahead of the log"
 NO_CHECKPOINT: Final = "checkpoint is missing"
@@ -91,31 +87,8 @@ class Runner(Protocol):
     def __call__(self, tasks: Sequence[T], work: Callable[[T], R]) -> list[R]: ...
 
 
-def with_spark(spark: "SparkSession") -> Runner:
-    """One Spark task for each. On a cluster the store's folder must be on every machine under the same path."""
-
-    def run_all(tasks: Sequence[T], work: Callable[[T], R]) -> list[R]:
-        if not tasks:
-            return []
-
-        def run(batches: Iterator[Any]) -> Iterator[Any]:
-            import pyarrow as pa
-
-            for batch in batches:
-                numbers = batch.column(0).to_pylist()
-                values = [pickle.dumps(work(tasks[number])) for number in numbers]
-                columns = [pa.array(numbers, pa.int64()), pa.array(values, pa.binary())]
-                yield pa.RecordBatch.from_arrays(columns, names=["id", "value"])
-
-        frame = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(run, "id long, value binary")
-        rows = sorted(frame.collect(), key=lambda row: int(row.id))
-        return [pickle.loads(row.value) for row in rows]
-
-    return run_all
-
-
 def in_this_process(tasks: Sequence[T], work: Callable[[T], R]) -> list[R]:
-    """Without Spark, one after the other."""
+    """One after the other."""
     return [work(task) for task in tasks]
 
 

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from rocketeer.audit import chain as audit_chain
+from rocketeer.audit import entries as audit_entries
+from rocketeer.audit import index as audit_index
+from rocketeer.audit import log as audit_log
+from rocketeer.audit import queues as audit_queues
+from rocketeer.audit.report import AuditReport
+from rocketeer.audit.store import AHEAD, NO_CHECKPOINT, NO_INDEX, audit_store, in_this_process
 from rocketeer.record.layout import StoredMessage
-from rocketeer.spark.jobs.audit import chain as audit_chain
-from rocketeer.spark.jobs.audit import entries as audit_entries
-from rocketeer.spark.jobs.audit import index as audit_index
-from rocketeer.spark.jobs.audit import log as audit_log
-from rocketeer.spark.jobs.audit import queues as audit_queues
-from rocketeer.spark.jobs.audit.report import AuditReport
-from rocketeer.spark.jobs.audit.store import AHEAD, NO_CHECKPOINT, NO_INDEX, audit_store, in_this_process
 from support.audited import SLOTS, Copy, write_store
 
 CHUNKS = (64 << 20, 5_000)

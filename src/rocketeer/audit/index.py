@@ -13,8 +13,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from rocketeer.spark.jobs.audit.place import StoreLook
-from rocketeer.spark.jobs.audit.report import Findings
+from rocketeer.audit.place import StoreLook
+from rocketeer.audit.report import Findings
 from rocketeer.store.index_file import ENTRY, HEADER, SLOT, IndexHeader, file_bytes
 
 NO_KEY: Final = "key without its index entry"

@@ -12,15 +12,15 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from rocketeer.audit.place import StoreLook
+from rocketeer.audit.report import Findings
 from rocketeer.errors import BadRecord
 from rocketeer.record.columns import find_parts
 from rocketeer.record.layout import decode_record
 from rocketeer.record.vectorised import fixed_fields
-from rocketeer.spark.jobs.audit.place import StoreLook
-from rocketeer.spark.jobs.audit.report import Findings
-from rocketeer.spark.source.store_files import ENTRIES, LogFiles
 from rocketeer.store.dispatch import TX_UNSEEN
 from rocketeer.store.queue_entry import BLANK_SIZE, ENTRY_BYTES
+from rocketeer.store.store_files import ENTRIES, LogFiles
 
 NOWHERE: Final = "queue entry points to no record of its queue"
 BLANK_INSIDE: Final = "blank among queue entries"

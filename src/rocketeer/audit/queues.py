@@ -15,12 +15,12 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from rocketeer.spark.jobs.audit.place import StoreLook
-from rocketeer.spark.jobs.audit.report import Findings
-from rocketeer.spark.source.store_files import ENTRIES, QueueFiles
+from rocketeer.audit.place import StoreLook
+from rocketeer.audit.report import Findings
 from rocketeer.store.consume_queue_ext import ADDRESS_MAX, ADDRESS_MIN, UNIT
 from rocketeer.store.dispatch import TX_UNSEEN
 from rocketeer.store.queue_entry import BLANK_SIZE, ENTRY_BYTES
+from rocketeer.store.store_files import ENTRIES, QueueFiles
 
 HOLE: Final = "queue offsets have a hole"
 NO_ENTRY: Final = "record without its queue entry"

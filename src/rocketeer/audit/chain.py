@@ -8,11 +8,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
+from rocketeer.audit.log import DAMAGE, ChunkResult
+from rocketeer.audit.place import Chunk, StoreLook
+from rocketeer.audit.queues import HOLE, WRONG_TAG, Delays, Life
+from rocketeer.audit.report import AuditReport
 from rocketeer.record.walk import Stop
-from rocketeer.spark.jobs.audit.log import DAMAGE, ChunkResult
-from rocketeer.spark.jobs.audit.place import Chunk, StoreLook
-from rocketeer.spark.jobs.audit.queues import HOLE, WRONG_TAG, Delays, Life
-from rocketeer.spark.jobs.audit.report import AuditReport
 
 NO_FILE: Final = "file of the log is missing"
 NO_FILLER: Final = "file of the log ends too early"

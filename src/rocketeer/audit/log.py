@@ -10,14 +10,14 @@ import numpy as np
 from isal.isal_zlib import crc32
 from numpy.typing import NDArray
 
+from rocketeer.audit.index import IndexCompared, IndexPlace, compare_index
+from rocketeer.audit.place import Chunk, StoreLook
+from rocketeer.audit.queues import Delays, Life, queue_lives
+from rocketeer.audit.report import Findings
 from rocketeer.record.flags import HOSTS_V6
 from rocketeer.record.layout import HEADS
 from rocketeer.record.walk import BAD_CRC, BAD_PLACE, Stop, Walk, blank_size, find_record, walk
 from rocketeer.record.walk_plain import Topics
-from rocketeer.spark.jobs.audit.index import IndexCompared, IndexPlace, compare_index
-from rocketeer.spark.jobs.audit.place import Chunk, StoreLook
-from rocketeer.spark.jobs.audit.queues import Delays, Life, queue_lives
-from rocketeer.spark.jobs.audit.report import Findings
 from rocketeer.store.dispatch import TX_UNSEEN
 
 CRC: Final = "record's body does not have its checksum"
