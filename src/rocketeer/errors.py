@@ -266,3 +266,7 @@ class MessageTooLarge(ClientError, ValueError):
         )
         self.size = size
         self.limit = limit
+
+
+class ReplicationError(RocketeerError):
+    """Master and slave cannot go on with each other; the text says what one has and the other lacks."""

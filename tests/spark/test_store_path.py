@@ -249,7 +249,7 @@ def _ipv6_broker(nameserver: str, store: Path, port: int) -> Iterator[str]:
     thread.start()
     broker = Broker(
         BrokerConfig(namesrv_addresses=(nameserver,), broker_name="broker-6", host="::1", ha_host="::1"),
-        dataclasses.replace(SMALL_STORE, store_path=store),
+        dataclasses.replace(SMALL_STORE, store_path=store, ha_port=port + 1),
         ServerConfig(bind_host="::1", listen_port=port),
         SystemClock(),
     )

@@ -79,7 +79,7 @@ async def broker_at(
         _, port = free_ports()
         running = Broker(
             BrokerConfig(**{**LOCAL, **PATIENT, **(broker or {})}),
-            dataclasses.replace(SMALL, store_path=folder, **(store or {})),
+            dataclasses.replace(SMALL, store_path=folder, **{"ha_port": port + 1, **(store or {})}),
             ServerConfig(bind_host="127.0.0.1", listen_port=port, **(server or {})),
             clock or SystemClock(),
         )

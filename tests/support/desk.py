@@ -14,7 +14,7 @@ from rocketeer.broker.locks import QueueLocks
 from rocketeer.broker.offsets import ConsumerOffsets
 from rocketeer.broker.topics import TopicTable
 from rocketeer.clock import ManualClock
-from rocketeer.config import BrokerConfig, BrokerRole
+from rocketeer.config import BrokerConfig
 from rocketeer.model.subscription import Subscription
 from rocketeer.model.topic import TopicConfig
 from rocketeer.protocol.bodies.heartbeat import (
@@ -107,9 +107,7 @@ class Peer:
 class Desk:
     """The management features behind a port."""
 
-    def __init__(
-        self, role: BrokerRole, check_expression: CheckExpression, config: BrokerConfig = CONFIG
-    ) -> None:
+    def __init__(self, check_expression: CheckExpression, config: BrokerConfig = CONFIG) -> None:
         self.clock = ManualClock()
         self.topics = TopicTable(config, self.clock)
         self.groups = GroupTable(config, self.clock)
@@ -132,7 +130,6 @@ class Desk:
             locks=QueueLocks(),
             store=self.store,
             clock=self.clock,
-            role=role,
             announce=self._announce,
             persist=self._persist,
         )
@@ -151,10 +148,8 @@ class Desk:
 
 
 @contextlib.asynccontextmanager
-async def desk(
-    role: BrokerRole = BrokerRole.ASYNC_MASTER, check_expression: CheckExpression = refuse_expressions
-) -> AsyncIterator[Desk]:
-    made = Desk(role, check_expression)
+async def desk(check_expression: CheckExpression = refuse_expressions) -> AsyncIterator[Desk]:
+    made = Desk(check_expression)
     await made.server.start("127.0.0.1", [0])
     try:
         yield made

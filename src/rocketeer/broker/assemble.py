@@ -3,6 +3,8 @@
 state (store, tables, clients) -> features, in the order they apply in -> the path of messages -> what runs
 """
 
+from dataclasses import replace
+
 from rocketeer.broker.feature import Feature, Periodic, Rest
 from rocketeer.broker.features.access import AccessFeature, BrokerNames, TopicsInLog, no_access_control
 from rocketeer.broker.features.delay.feature import delay_feature
@@ -14,6 +16,8 @@ from rocketeer.broker.features.idempotence.resends import Window
 from rocketeer.broker.features.idempotence.snapshot import FILE_NAME, Snapshots
 from rocketeer.broker.features.management import management_features
 from rocketeer.broker.features.members import MemberCalls, members_feature
+from rocketeer.broker.features.replication.master import master_feature
+from rocketeer.broker.features.replication.slave import slave_feature, slave_refusals
 from rocketeer.broker.features.retry.feature import SendBack, retry_feature
 from rocketeer.broker.features.retry.sent_back import SentBack
 from rocketeer.broker.features.timer.admission import TimerRules
@@ -31,6 +35,8 @@ from rocketeer.clock import Clock
 from rocketeer.config import BrokerConfig, BrokerRole, FlushMode, ServerConfig, StoreConfig
 from rocketeer.record.delay_levels import DelayLevels
 from rocketeer.remoting.server import Connection, Handler, RemotingServer, Router, SocketSizes
+from rocketeer.replication.master import Master
+from rocketeer.replication.receiver import Receiver
 from rocketeer.security.access import AccessControl
 from rocketeer.security.acl_files import AclFiles
 from rocketeer.security.rules import BROKER_RULES, check_complete
@@ -66,11 +72,15 @@ def _assemble(broker: BrokerConfig, store: StoreConfig, server: ServerConfig, cl
     features = [_access(state, broker, server), *_features(state, broker, store)]
     if store.flush_mode is FlushMode.SYNC_FLUSH:
         features.append(disk_durability(state.store))
+    features.append(_replication(state, store, server))
     path = MessagePath(state, broker, store, features)
     features.extend(path.features)
 
-    check_complete(_all_handlers(features), BROKER_RULES)
-    router = Router(_all_handlers(features), [guard for feature in features for guard in feature.guards])
+    handlers = _all_handlers(features)
+    check_complete(handlers, BROKER_RULES)
+    if store.broker_role is BrokerRole.SLAVE:
+        handlers |= slave_refusals()
+    router = Router(handlers, [guard for feature in features for guard in feature.guards])
     fast_path = path.fast(router, lambda callback: remoting.after_reads(callback))
     flow = FlowControl(
         WaitLimits(
@@ -131,6 +141,14 @@ def _features(state: BrokerState, broker: BrokerConfig, store: StoreConfig) -> l
         broker_perm=broker.permission,
     )
     state.offsets.on_back.append(send_back.sent.set_back)
+    follows = store.broker_role is BrokerRole.SLAVE
+
+    def at_rest(feature: Feature) -> Feature:
+        """On a slave the master does what the feature does, and its tables are copied."""
+        if not follows:
+            return feature
+        return replace(feature, services=(), replays=(), state=(), needs=(), rolls=())
+
     return [
         *management_features(
             clients=state.client_service,
@@ -140,7 +158,6 @@ def _features(state: BrokerState, broker: BrokerConfig, store: StoreConfig) -> l
             locks=QueueLocks(),
             store=state.store,
             clock=state.clock,
-            role=store.broker_role,
             announce=state.registration.announce,
             persist=state.tables.save_changed,
         ),
@@ -165,26 +182,28 @@ def _features(state: BrokerState, broker: BrokerConfig, store: StoreConfig) -> l
                 path=store.store_path / "config" / FILE_NAME,
                 segment_bytes=store.segment_bytes,
             ),
-            follows=store.broker_role is BrokerRole.SLAVE,
+            follows=follows,
         ),
-        retry_feature(send_back),
+        at_rest(retry_feature(send_back)),
         filtering_feature(state.filtering),
-        transaction_feature(
-            store=state.store,
-            clients=state.clients,
-            topics=state.topics,
-            offsets=state.offsets,
-            writer=state.writer,
-            clock=state.clock,
-            rules=CheckRules(
-                timeout_ms=broker.transaction_timeout_ms,
-                times_max=broker.transaction_checks_max,
-                interval_ms=broker.transaction_check_interval_ms,
-            ),
-            store_host=state.store_host,
-            broker_ip=broker.host,
-            rejected=broker.reject_transactions,
-            persist=state.tables.save_changed,
+        at_rest(
+            transaction_feature(
+                store=state.store,
+                clients=state.clients,
+                topics=state.topics,
+                offsets=state.offsets,
+                writer=state.writer,
+                clock=state.clock,
+                rules=CheckRules(
+                    timeout_ms=broker.transaction_timeout_ms,
+                    times_max=broker.transaction_checks_max,
+                    interval_ms=broker.transaction_check_interval_ms,
+                ),
+                store_host=state.store_host,
+                broker_ip=broker.host,
+                rejected=broker.reject_transactions,
+                persist=state.tables.save_changed,
+            )
         ),
         timer_feature(
             TimerRules(store.timer_enable, store.timer_delay_s_max * 1000, store.timer_precision_ms),
@@ -195,8 +214,9 @@ def _features(state: BrokerState, broker: BrokerConfig, store: StoreConfig) -> l
             topics=state.topics,
             writer=state.writer,
             clock=state.clock,
+            follows=follows,
         ),
-        delay_feature(DelayLevels.parse(store.delay_levels), state.clock, state.store, state.writer),
+        at_rest(delay_feature(DelayLevels.parse(store.delay_levels), state.clock, state.store, state.writer)),
         state.registration.feature(),
     ]
 
@@ -219,6 +239,16 @@ def _access(state: BrokerState, broker: BrokerConfig, server: ServerConfig) -> F
     )
     access.load()
     return access.feature()
+
+
+def _replication(state: BrokerState, store: StoreConfig, server: ServerConfig) -> Feature:
+    if store.broker_role is BrokerRole.SLAVE:
+        receiver = Receiver(store, state.store, state.clock)
+        state.registration.on_master.append(lambda address, ha_address: receiver.master_named(ha_address))
+        return slave_feature(receiver)
+    master = Master(store, state.store.log, state.clock, host=server.bind_host)
+    state.store.on_grown.append(master.grown)
+    return master_feature(master, store.broker_role)
 
 
 def _all_handlers(features: list[Feature]) -> dict[int, Handler]:

@@ -85,6 +85,18 @@ class Periodic:
     rest: Rest | None = None
 
 
+class Runner(Protocol):
+    """A part with a life of its own, beside the services: a port that listens, a connection that is kept up."""
+
+    async def start(self) -> None:
+        """Called when the store is open and requests are taken, before the name servers hear of the broker."""
+        ...
+
+    async def stop(self) -> None:
+        """Called when no more requests are taken, before the log is closed."""
+        ...
+
+
 @dataclass(frozen=True)
 class Replay:
     """Derived state whose table is older than the log: at start it sees the messages behind its table again.
@@ -114,6 +126,7 @@ class Feature:
     replays: Sequence[Replay] = ()
     durability: Sequence[Durability] = ()
     services: Sequence[Periodic] = ()
+    runners: Sequence[Runner] = ()
     state: Sequence[Table] = ()
     needs: Sequence[Callable[[], int | None]] = ()
     """The oldest log offset the feature still needs; None when it needs none. The store keeps that file."""

@@ -38,6 +38,7 @@ class Lifecycle:
     def __init__(self, components: Components) -> None:
         self._components = components
         self._store = components.state.store
+        self._runners = [runner for feature in components.features for runner in feature.runners]
         self._saving: asyncio.Future[None] | None = None
         self._unsaved = False
 
@@ -47,7 +48,12 @@ class Lifecycle:
         await self.recover()
         try:
             await components.server.start(components.host, components.ports)
+            for runner in self._runners:
+                await runner.start()
         except BaseException:
+            await components.server.stop()
+            for runner in self._runners:
+                await runner.stop()
             self._store.close()
             raise
         components.state.topics.on_change.append(lambda change: self._save_soon())
@@ -81,6 +87,8 @@ class Lifecycle:
             await components.state.registration.stop()
             components.holds.wake_all()
             await components.server.stop()
+            for runner in self._runners:
+                await runner.stop()
             await components.services.stop()
             components.watchdog.stop()
             await self._log_durable()

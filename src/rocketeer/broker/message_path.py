@@ -15,7 +15,7 @@ from rocketeer.broker.plain_properties import PlainParser
 from rocketeer.broker.pull import PullService
 from rocketeer.broker.send import SendRules, SendService
 from rocketeer.broker.state import BrokerState
-from rocketeer.config import BrokerConfig, StoreConfig
+from rocketeer.config import BrokerConfig, BrokerRole, StoreConfig
 from rocketeer.model.topic import Perm
 from rocketeer.remoting.server import Router
 
@@ -68,6 +68,7 @@ class MessagePath:
                 filters=state.filtering,
                 broker_ip=broker.host,
                 broker_perm=broker.permission,
+                slave_read_enable=broker.slave_read_enable,
             ),
             holds=self.holds,
             offsets=state.offsets,
@@ -75,7 +76,7 @@ class MessagePath:
             offset_moved=events.record,
             long_polling=broker.long_polling_enable,
             short_polling_ms=broker.short_polling_ms,
-            broker_id=broker.broker_id,
+            keeps_offsets=store.broker_role is not BrokerRole.SLAVE,
         )
         queries = QueryHandler(state.store, unique_key_count_max=store.query_count_max)
         self.features = (

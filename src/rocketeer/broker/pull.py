@@ -86,6 +86,9 @@ class PreparedPull(msgspec.Struct):
     accepts: Accepts | None
     large_bytes: int | None = None
     matches: RecordTest | None = None
+    near_id: int = 0
+    """The broker id this group reads from, and the one to go to when it is far behind."""
+    far_id: int = 0
 
 
 _CODES = {
@@ -111,7 +114,9 @@ class PullService:
         filters: PropertyFilters,
         broker_ip: str,
         broker_perm: int,
+        slave_read_enable: bool,
     ) -> None:
+        self._slave_read_enable = slave_read_enable
         self._store = store
         self._topics = topics
         self._groups = groups
@@ -153,9 +158,12 @@ class PullService:
                 f"topicConfig.readQueueNums:[{config.read_queues}] consumer:[/{remote}]",
             )
         accepts, matches = self._filter(header, group.consume_broadcast_enable)
+        near_id, far_id = 0, 0
+        if self._slave_read_enable:
+            near_id, far_id = group.broker_id, group.which_broker_when_consume_slowly
         return PreparedPull(
             header.consumer_group, topic, header.queue_id, header.queue_offset, header.max_count, accepts,
-            header.large_bytes, matches,
+            header.large_bytes, matches, near_id, far_id,
         )  # fmt: skip
 
     def attempt(self, pull: PreparedPull) -> Pulled:

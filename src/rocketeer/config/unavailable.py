@@ -4,7 +4,6 @@ import dataclasses
 
 from rocketeer.config.keys import find_key
 from rocketeer.config.settings import AnyConfig, Role, Settings
-from rocketeer.config.values import BrokerRole
 from rocketeer.errors import ConfigError
 
 NO_EFFECT = frozenset(
@@ -12,9 +11,7 @@ NO_EFFECT = frozenset(
         "accept_sends_from_ms", "cluster_test", "consumer_fall_behind_bytes_max",
         "delete_queue_interval_ms", "disable_slow_consumers", "disk_fall_recorded", "env_name",
         "flush_delay_offset_ms", "flush_least_pages", "flush_queue_least_pages", "flush_thorough_ms",
-        "ha_fall_behind_bytes_max", "ha_heartbeat_ms", "ha_housekeeping_ms", "ha_master_address",
-        "ha_transfer_bytes", "pull_queue_max", "redelete_hanged_interval_ms",
-        "send_queue_max", "slave_read_enable", "slave_timeout_ms",
+        "pull_queue_max", "redelete_hanged_interval_ms", "send_queue_max",
     }
 )  # fmt: skip
 """Fields of the settings that no part reads; whoever begins to read one takes it off this list."""
@@ -22,11 +19,12 @@ NO_EFFECT = frozenset(
 
 def refuse_unavailable(settings: Settings) -> None:
     """Raise ConfigError for what would be dangerous to ignore: somebody relies on it."""
-    role = settings.store.broker_role
-    if role is not BrokerRole.ASYNC_MASTER:
-        raise ConfigError(f"brokerRole={role}: replication is not available yet, only ASYNC_MASTER is")
     if settings.extras.get("enableDLegerCommitLog", "").strip().lower() == "true":
         raise ConfigError("enableDLegerCommitLog=true: DLedger is not available")
+    if settings.extras.get("duplicationEnable", "").strip().lower() == "true":
+        raise ConfigError(
+            "duplicationEnable=true: a log that others write is not available; brokerRole=SLAVE copies one"
+        )
 
 
 def without_effect(settings: Settings) -> list[str]:

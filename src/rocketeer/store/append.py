@@ -53,7 +53,9 @@ class Appender:
         levels: DelayLevels,
         store_host: bytes,
         message_bytes_max: int,
+        on_grown: Sequence[Callable[[], None]] = (),
     ) -> None:
+        self._on_grown = on_grown
         self._log = log
         self._clock = clock
         self._levels = levels
@@ -135,6 +137,8 @@ class Appender:
             for queues, listener in self._listeners:
                 if (lane.topic, lane.queue_id) in queues:
                     listener(lane.topic, lane.queue_id, end)
+        for grown in self._on_grown:
+            grown()
         return entries
 
     def _derive(self, lanes: Sequence[_Lane], entries: Sequence[DispatchEntry]) -> None:

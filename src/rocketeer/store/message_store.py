@@ -90,6 +90,8 @@ class MessageStore:
         self.index = self._new_index(config, root, clock)
         self._dispatch = Dispatch(self.queue_table, self.index)
         self.listeners: list[Listening] = self._dispatch.listeners
+        self.on_grown: list[Callable[[], None]] = []
+        """Called when the log has grown, once for a run of appends."""
         self.dispatchers: list[Dispatcher] = self._dispatch.dispatchers
         self._appender = Appender(
             self.log,
@@ -98,6 +100,7 @@ class MessageStore:
             levels=levels,
             store_host=store_host,
             message_bytes_max=config.message_bytes_max,
+            on_grown=self.on_grown,
         )
         self._replica = Replica(self.log, self._dispatch, levels)
         self._reader = Reader(config, self.log, self.queue_table, levels)
@@ -256,6 +259,8 @@ class MessageStore:
 
     def run_stored(self) -> None:
         """After a run of sends has been answered: index along, in steps too small for anybody to notice."""
+        for grown in self.on_grown:
+            grown()
         if self.index is not None and self.index.pending_count >= _INDEX_STEP:
             self._fill_index(self.index, slice_s=0.0)
 
@@ -308,6 +313,11 @@ class MessageStore:
     def flushed_log_offset(self) -> int:
         """Everything below it is on disk."""
         return self._flusher.flushed
+
+    @property
+    def failure(self) -> StoreRefused | None:
+        """Why nothing at all may be written any more: the disk did not take what it was given."""
+        return self._refusals.get("flush")
 
     @property
     def refusal(self) -> StoreRefused | None:

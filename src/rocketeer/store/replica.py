@@ -25,7 +25,7 @@ class Replica:
         """At the end of the log, of a record that is not whole yet."""
         return len(self._part) if self._end == self._log.max_offset else 0
 
-    def append_raw(self, offset: int, data: bytes) -> None:
+    def append_raw(self, offset: int, data: bytes | memoryview) -> None:
         """Add bytes that follow the log; an empty log may start at any segment's base.
 
         StoreError when they do not follow, or are no records: nothing is written then.

@@ -66,7 +66,11 @@ class Cluster:
         settings: dict[str, Any] = {**names, **PATIENT, **self._broker_settings}
         broker = Broker(
             BrokerConfig(namesrv_addresses=(self.nameserver,), **settings),
-            dataclasses.replace(SMALL_STORE, store_path=self.store, **self._store_settings),
+            dataclasses.replace(
+                SMALL_STORE,
+                store_path=self.store,
+                **{"ha_port": self._broker_port + 1, **self._store_settings},
+            ),
             ServerConfig(bind_host=HOST, listen_port=self._broker_port),
             SystemClock(),
         )

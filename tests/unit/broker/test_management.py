@@ -2,7 +2,6 @@
 
 from rocketeer.broker.clients import EXPIRY_MS
 from rocketeer.broker.locks import LOCK_LIFE_MS
-from rocketeer.config import BrokerRole
 from rocketeer.errors import RocketeerError
 from rocketeer.model.group import SubscriptionGroup
 from rocketeer.model.queue import MessageQueue
@@ -215,18 +214,6 @@ async def test_a_group_is_created_listed_and_deleted_with_its_offsets() -> None:
         assert ours.offsets.query("G", "T", 0) == 5
         assert_reply(await peer.ask(207, {"groupName": "G", "removeOffset": "true"}))
         assert ours.offsets.query("G", "T", 0) is None
-
-
-async def test_on_a_slave_nothing_of_this_can_be_changed() -> None:
-    async with desk(BrokerRole.SLAVE) as ours:
-        peer = await ours.peer()
-        for code in (17, 215, 200, 207):
-            answer = await peer.ask(code, CREATE)
-            assert answer.code == 1
-            assert "slave" in (answer.remark or "")
-        assert_reply(
-            await peer.ask(15, {"consumerGroup": "G", "topic": "T", "queueId": "0", "commitOffset": "1"})
-        )
 
 
 # --- locks -----------------------------------------------------------------------------------

@@ -51,6 +51,7 @@ class Life:
                 topics=TopicTable(BrokerConfig(), clock),
                 writer=self.writer,
                 clock=clock,
+                follows=False,
             ),
             delay_feature(DelayLevels.parse(LEVELS), clock, self.store, self.writer),
         ]

@@ -12,7 +12,7 @@ from rocketeer.config.unavailable import NO_EFFECT, refuse_unavailable, without_
 from rocketeer.errors import ConfigError
 
 
-@pytest.mark.parametrize("line", ["brokerRole=SLAVE", "brokerRole=SYNC_MASTER", "enableDLegerCommitLog=true"])
+@pytest.mark.parametrize("line", ["enableDLegerCommitLog=true", "duplicationEnable=true"])
 def test_what_somebody_relies_on_is_refused(tmp_path: Path, line: str) -> None:
     path = tmp_path / "broker.conf"
     path.write_text(line + "\n")
@@ -22,10 +22,10 @@ def test_what_somebody_relies_on_is_refused(tmp_path: Path, line: str) -> None:
 
 def test_changed_settings_without_effect_are_named_and_defaults_are_not(tmp_path: Path) -> None:
     path = tmp_path / "broker.conf"
-    path.write_text("haSendHeartbeatInterval=3000\nfileReservedTime=48\n")
+    path.write_text("flushCommitLogLeastPages=8\nfileReservedTime=48\n")
     settings = read_config(path, Role.BROKER)
     refuse_unavailable(settings)
-    assert without_effect(settings) == ["haSendHeartbeatInterval"]
+    assert without_effect(settings) == ["flushCommitLogLeastPages"]
 
 
 def test_keys_that_only_java_has_a_use_for_are_named_too(tmp_path: Path) -> None:

@@ -1,9 +1,9 @@
 """Everything a broker does beside moving messages: clients, offsets, topics, groups and queue locks."""
 
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from rocketeer.broker.feature import Feature, Guard, Periodic
+from rocketeer.broker.feature import Feature, Periodic
 from rocketeer.broker.groups import GroupTable
 from rocketeer.broker.handlers.clients import ClientService
 from rocketeer.broker.handlers.groups import group_handlers
@@ -14,24 +14,10 @@ from rocketeer.broker.locks import QueueLocks
 from rocketeer.broker.offsets import ConsumerOffsets
 from rocketeer.broker.topics import TopicTable
 from rocketeer.clock import Clock
-from rocketeer.config import BrokerRole
-from rocketeer.errors import RequestRefused
 from rocketeer.model.topic import TopicConfig
-from rocketeer.protocol.codes import RequestCode, ResponseCode
-from rocketeer.protocol.command import Command
-from rocketeer.remoting.server import Connection
 
 CLIENT_SCAN_S = 10.0
 LOCK_SCAN_S = 60.0
-
-MASTER_ONLY: Collection[int] = frozenset(
-    {
-        RequestCode.UPDATE_AND_CREATE_TOPIC,
-        RequestCode.DELETE_TOPIC_IN_BROKER,
-        RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
-        RequestCode.DELETE_SUBSCRIPTIONGROUP,
-    }
-)
 
 
 class Store(Queues, StoredTopics, Protocol):
@@ -47,7 +33,6 @@ def management_features(
     locks: QueueLocks,
     store: Store,
     clock: Clock,
-    role: BrokerRole,
     announce: Callable[[TopicConfig], Awaitable[None]],
     persist: Callable[[], Awaitable[None]],
 ) -> list[Feature]:
@@ -64,7 +49,6 @@ def management_features(
         Feature("offsets", handlers=offset_handlers(offsets, store), state=(offsets,)),
         Feature(
             "topics",
-            guards=slave_guards(role),
             handlers=topic_handlers(topics, store, announce, persist),
             state=(topics,),
         ),
@@ -79,17 +63,3 @@ def management_features(
             ),
         ),
     ]
-
-
-def slave_guards(role: BrokerRole) -> tuple[Guard, ...]:
-    """On a slave topics and groups are those of its master."""
-
-    def refuse(command: Command, connection: Connection) -> None:
-        if command.code in MASTER_ONLY:
-            raise RequestRefused(
-                ResponseCode.SYSTEM_ERROR,
-                "Can't modify topic or subscription group from slave broker, "
-                "please execute it from master broker.",
-            )
-
-    return (refuse,) if role is BrokerRole.SLAVE else ()

@@ -38,8 +38,9 @@ class PullHandler:
         offset_moved: OffsetMoved,
         long_polling: bool,
         short_polling_ms: int,
-        broker_id: int,
+        keeps_offsets: bool,
     ) -> None:
+        """`keeps_offsets`: not on a slave, whose table of offsets is its master's."""
         self._service = service
         self._holds = holds
         self._offsets = offsets
@@ -47,10 +48,8 @@ class PullHandler:
         self._offset_moved = offset_moved
         self._long_polling = long_polling
         self._short_polling_ms = short_polling_ms
-        self._ext = {"suggestWhichBrokerId": str(broker_id)}
-        self._found = ReplyTemplate(
-            ResponseCode.SUCCESS, dict.fromkeys(_OFFSETS, int), remark=GetStatus.FOUND.name, fixed=self._ext
-        )
+        self._commit_flag = FLAG_COMMIT_OFFSET if keeps_offsets else 0
+        self._found: dict[int, ReplyTemplate] = {}
 
     def handlers(self) -> dict[int, Handler]:
         return {RequestCode.PULL_MESSAGE: self.pull}
@@ -63,7 +62,7 @@ class PullHandler:
         """Answer on the connection, now or later."""
         pull = self._service.prepare(header, connection.remote)
         pulled = self._service.attempt(pull)
-        if header.sys_flag & FLAG_COMMIT_OFFSET:
+        if header.sys_flag & self._commit_flag:
             self._offsets.commit(pull.group, pull.topic, pull.queue_id, header.commit_offset)
         if pulled.code == ResponseCode.PULL_NOT_FOUND and header.sys_flag & FLAG_SUSPEND:
             self._hold(pull, header.suspend_ms, command, connection)
@@ -100,13 +99,31 @@ class PullHandler:
             return
         fetched = pulled.fetched
         offsets = (fetched.next_offset, fetched.min_offset, fetched.max_offset)
+        suggested = pull.far_id if fetched.suggest_slave else pull.near_id
         if fetched.status is GetStatus.FOUND and command.serialize == JSON and pull.large_bytes is None:
-            head = self._found.header(command.opaque, *offsets)
+            found = self._found.get(suggested)
+            if found is None:
+                found = self._found[suggested] = _found_template(suggested)
+            head = found.header(command.opaque, *offsets)
         else:
-            ext = self._ext | dict(zip(_OFFSETS, map(str, offsets), strict=True))
+            ext = _suggestion(suggested) | dict(zip(_OFFSETS, map(str, offsets), strict=True))
             if pull.large_bytes is not None:
                 ext["rocketeerMaxBytes"] = str(LARGE_BYTES_MAX)  # tells the reader that it was understood
             head = encode_head(reply(command, pulled.code, fetched.status.name, ext))
         connection.write_parts(
             [pack_prefix(command.serialize, len(head), fetched.bytes), head, *fetched.parts]
         )
+
+
+def _suggestion(broker_id: int) -> dict[str, str]:
+    """Which broker of this name to pull from next."""
+    return {"suggestWhichBrokerId": str(broker_id)}
+
+
+def _found_template(broker_id: int) -> ReplyTemplate:
+    return ReplyTemplate(
+        ResponseCode.SUCCESS,
+        dict.fromkeys(_OFFSETS, int),
+        remark=GetStatus.FOUND.name,
+        fixed=_suggestion(broker_id),
+    )

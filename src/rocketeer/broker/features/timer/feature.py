@@ -114,8 +114,12 @@ def timer_feature(
     topics: TopicTable,
     writer: Writer,
     clock: Clock,
+    follows: bool,
 ) -> Feature:
-    """`writer` is asked for at run time: it is made from the features' own rewrites."""
+    """`writer` is asked for at run time: it is made from the features' own rewrites.
+
+    `follows`: a slave delivers nothing itself; its wheel follows what its master stores.
+    """
     timers = Timers(folder / "pending", store, writer, clock)
     delivery = timers.delivery
     recall = Recall(recall_rules, timers=delivery, topics=topics, store=store, clock=clock)
@@ -129,17 +133,24 @@ def timer_feature(
             if topics.get(TIMER_TOPIC) is None:
                 topics.create_in_send_back(TIMER_TOPIC, 1)
 
+    noting = Periodic("note timers on disk", flush_ms / 1000, timers.note_on_disk)
+    replay = Replay(timers.since, timers.see, timers.finish)
+    if follows:
+        return Feature(
+            "timer",
+            dispatchers=(delivery.stored,),
+            replays=(replay,),
+            services=(noting,),
+            needs=(delivery.oldest,),
+        )
     return Feature(
         "timer",
         claims=CLAIMS,
         handlers={RequestCode.RECALL_MESSAGE: recall.handle},
         rewrites=(TimerAdmission(rules, clock).rewrite,),
         dispatchers=(delivery.stored, ensure_topic),
-        replays=(Replay(timers.since, timers.see, timers.finish),),
-        services=(
-            Periodic("deliver timed messages", TICK_S, timers.run, rest),
-            Periodic("note timers on disk", flush_ms / 1000, timers.note_on_disk),
-        ),
+        replays=(replay,),
+        services=(Periodic("deliver timed messages", TICK_S, timers.run, rest), noting),
         needs=(delivery.oldest,),
         rolls=(delivery.roll,),
         reply_fields=(recall.handle_field,),

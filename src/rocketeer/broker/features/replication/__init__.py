@@ -1,0 +1,1 @@
+"""Master and slave as a feature of the broker; the streams themselves are in `rocketeer.replication`."""

@@ -1,0 +1,36 @@
+"""A master's part: the HA port, and the wait for a slave under SYNC_MASTER."""
+
+from collections.abc import Callable
+from typing import Final
+
+from rocketeer.broker.feature import Durability, Feature, Periodic
+from rocketeer.config import BrokerRole
+from rocketeer.protocol.codes import ResponseCode
+from rocketeer.replication.confirmations import Confirmations, Outcome
+from rocketeer.replication.master import Master
+
+TICK_S: Final = 0.1
+
+_CODES: Final = {
+    Outcome.CONFIRMED: ResponseCode.SUCCESS,
+    Outcome.NO_SLAVE: ResponseCode.SLAVE_NOT_AVAILABLE,
+    Outcome.TIMEOUT: ResponseCode.FLUSH_SLAVE_TIMEOUT,
+}
+
+
+def master_feature(master: Master, role: BrokerRole) -> Feature:
+    """ASYNC_MASTER only sends; under SYNC_MASTER whoever waits for durability waits for a slave, too."""
+    waits = role is BrokerRole.SYNC_MASTER
+    return Feature(
+        "master",
+        durability=(slave_durability(master.confirmations),) if waits else (),
+        runners=(master,),
+        services=(Periodic("slaves", TICK_S, master.tick),),
+    )
+
+
+def slave_durability(confirmations: Confirmations) -> Durability:
+    def durable(end: int, done: Callable[[int], None]) -> None:
+        confirmations.wait(end, lambda outcome: done(_CODES[outcome]))
+
+    return durable

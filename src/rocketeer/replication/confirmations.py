@@ -1,0 +1,84 @@
+"""Who waits for a slave: SYNC_MASTER's sends, answered when one slave has them, or when it takes too long.
+
+Pure but for the clock it is given. `SlaveProgress` values say how far slaves are; nothing here knows sockets.
+"""
+
+from collections import deque
+from collections.abc import Callable, Collection
+from enum import Enum
+from typing import Protocol
+
+from rocketeer.clock import Clock
+
+
+class Outcome(Enum):
+    """What became of a send that waited for a slave; it is stored on the master either way."""
+
+    CONFIRMED = "a slave has it"
+    NO_SLAVE = "no slave is near enough"
+    TIMEOUT = "no slave had it in time"
+
+
+class SlaveProgress(Protocol):
+    """One connected slave."""
+
+    @property
+    def acknowledged(self) -> int:
+        """The end of its log by its last report, of what this master has sent; -1 before its first."""
+        ...
+
+
+Done = Callable[[Outcome], None]
+
+
+class Confirmations:
+    """Belongs to the loop thread. `slaves` is the live collection of connected ones."""
+
+    def __init__(
+        self,
+        slaves: Collection[SlaveProgress],
+        clock: Clock,
+        *,
+        timeout_ms: int,
+        behind_bytes_max: int,
+    ) -> None:
+        self._slaves = slaves
+        self._clock = clock
+        self._timeout_s = timeout_ms / 1000
+        self._behind_bytes_max = behind_bytes_max
+        self._waiters: deque[tuple[int, float, Done]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._waiters)
+
+    @property
+    def confirmed(self) -> int:
+        """The log below it is on a slave that is connected now; -1 without one."""
+        return max([slave.acknowledged for slave in self._slaves], default=-1)
+
+    def wait(self, end: int, done: Done) -> None:
+        """Call back once, now or later: a slave has the log below `end`, or why not."""
+        confirmed = self.confirmed
+        if end <= confirmed:
+            done(Outcome.CONFIRMED)
+        elif confirmed < 0 or end - confirmed >= self._behind_bytes_max:
+            done(Outcome.NO_SLAVE)
+        else:
+            self._waiters.append((end, self._clock.monotonic_s() + self._timeout_s, done))
+
+    def advanced(self) -> None:
+        """A slave reported."""
+        waiters, confirmed = self._waiters, self.confirmed
+        while waiters and waiters[0][0] <= confirmed:
+            waiters.popleft()[2](Outcome.CONFIRMED)
+
+    def expire(self) -> None:
+        """Give up on those who waited too long; call it now and then."""
+        now_s = self._clock.monotonic_s()
+        while self._waiters and self._waiters[0][1] <= now_s:
+            self._waiters.popleft()[2](Outcome.TIMEOUT)
+
+    def close(self) -> None:
+        """No slave will report any more."""
+        while self._waiters:
+            self._waiters.popleft()[2](Outcome.TIMEOUT)

@@ -1,0 +1,122 @@
+"""The bytes between master and slave on the HA port: bytes in, values out. Pure.
+
+    slave -> master     report: the end of the slave's log i64
+    master -> slave     header: log offset i64 | size i32, then `size` bytes of the log; size 0 is a heartbeat
+
+The log is cut anywhere, never across a file. Big-endian; that is all RocketMQ 4.9.8 knows.
+
+Two of ours understand more, and a peer of 4.9.8 is never sent it. Our slave begins with the report `HELLO`, which a
+4.9.8 master takes for "no report yet" and waits. Ours answers it with where its log begins and ends, as two headers
+whose sizes are negative; from then on a report of 0 means offset 0, not "the last file".
+"""
+
+from collections.abc import Iterator
+from enum import IntEnum
+from struct import Struct
+from typing import Final, NamedTuple
+
+from rocketeer.errors import ReplicationError
+
+REPORT: Final = Struct(">q")
+HEADER: Final = Struct(">qi")
+assert (REPORT.size, HEADER.size) == (8, 12), "RocketMQ's peers read these"
+
+HELLO: Final = -1
+"""The first report of a slave of ours."""
+PIECE_BYTES_MAX: Final = 1 << 30
+"""No log file is larger: a header that announces more is no header."""
+
+
+class Note(IntEnum):
+    """What a header with a negative size says; only ever sent to a slave that said HELLO."""
+
+    LOG_BEGINS = -1
+    LOG_ENDS = -2
+
+
+class Heartbeat(NamedTuple):
+    """The master has nothing to send; the next byte it will send has this offset."""
+
+    offset: int
+
+
+class Data(NamedTuple):
+    """Bytes of the log that begin at `offset`; valid until the next read."""
+
+    offset: int
+    data: memoryview
+
+
+class Noted(NamedTuple):
+    note: Note
+    offset: int
+
+
+Event = Heartbeat | Data | Noted
+
+
+class ReportReader:
+    """The master's end: feed what the slave sent."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, data: bytes) -> list[int]:
+        """Every whole report; an incomplete one waits for the next call."""
+        data = self._rest + data
+        whole = len(data) - len(data) % REPORT.size
+        self._rest = data[whole:]
+        return [offset for (offset,) in REPORT.iter_unpack(data[:whole])]
+
+
+class FrameReader:
+    """The slave's end: feed what the master sent. Log bytes come out as they come in, whole pieces or not."""
+
+    def __init__(self) -> None:
+        self._head = b""
+        self._next = 0
+        self._left = 0  # bytes of the piece that have not come yet
+
+    @property
+    def is_between_frames(self) -> bool:
+        return not self._left and not self._head
+
+    def feed(self, data: memoryview) -> Iterator[Event]:
+        """What the bytes say, in order; ReplicationError when they are no stream of ours."""
+        at = 0
+        while at < len(data):
+            if self._left:
+                piece = data[at : at + self._left]
+                yield Data(self._next, piece)
+                self._next += len(piece)
+                self._left -= len(piece)
+                at += len(piece)
+                continue
+            taken = data[at : at + HEADER.size - len(self._head)]
+            self._head += taken
+            at += len(taken)
+            if len(self._head) == HEADER.size:
+                offset, size = HEADER.unpack(self._head)
+                self._head = b""
+                if size > 0:
+                    self._begin(offset, size)
+                elif size == 0:
+                    yield Heartbeat(offset)
+                else:
+                    yield _noted(offset, size)
+
+    def _begin(self, offset: int, size: int) -> None:
+        if offset < 0 or size > PIECE_BYTES_MAX:
+            raise ReplicationError(f"the master announces {size} bytes of its log at {offset}: no HA stream")
+        self._next, self._left = offset, size
+
+
+def _noted(offset: int, size: int) -> Noted:
+    try:
+        return Noted(Note(size), offset)
+    except ValueError:
+        raise ReplicationError(f"a header says size {size} at {offset}: no HA stream") from None
+
+
+def note(kind: Note, offset: int) -> bytes:
+    return HEADER.pack(offset, kind)

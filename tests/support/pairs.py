@@ -1,0 +1,49 @@
+"""A master and its slave in this process, or a stranger at the master's HA port."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+from rocketeer.config import BrokerRole
+from support.broker import BrokerUnderTest, broker_at
+
+SEGMENT_BYTES = 1 << 20
+
+
+def ha_address(master: BrokerUnderTest) -> str:
+    host, _, port = master.address.rpartition(":")
+    return f"{host}:{int(port) + 1}"
+
+
+@contextlib.asynccontextmanager
+async def slave_at(
+    folder: Path, master_ha: str, *, store: dict[str, Any] | None = None, broker: dict[str, Any] | None = None
+) -> AsyncIterator[BrokerUnderTest]:
+    settings = {"broker_role": BrokerRole.SLAVE, "ha_master_address": master_ha, **(store or {})}
+    async with broker_at(folder, store=settings, broker={"broker_id": 1, **(broker or {})}) as slave:
+        yield slave
+
+
+async def until(condition: Callable[[], bool], *, seconds: float = 20.0, what: str = "") -> None:
+    """Wait for something that will be so."""
+    deadline_s = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline_s, f"not within {seconds:g} s: {what}"
+        await asyncio.sleep(0.02)
+
+
+def log_bytes(folder: Path) -> dict[str, bytes]:
+    """The log's files without the zeros behind the last record."""
+    return {
+        path.name: path.read_bytes().rstrip(b"\0")
+        for path in sorted((folder / "commitlog").iterdir())
+        if path.name.isdigit()
+    }
+
+
+def same_logs(one: Path, other: Path) -> bool:
+    ours = {name: data for name, data in log_bytes(one).items() if data}
+    return ours == {name: data for name, data in log_bytes(other).items() if data}
