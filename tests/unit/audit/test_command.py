@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from rocketeer import Message, Producer
+from rocketeer.record.layout import HEADS
 from rocketeer.testing import cluster
 from support.audited import write_store
 
@@ -53,7 +54,7 @@ def test_a_store_that_is_well_leaves_with_0_and_a_damaged_one_with_1(
     shutil.copytree(healthy, store)
     segment = sorted((store / "commitlog").iterdir())[0]
     raw = bytearray(segment.read_bytes())
-    raw[210] ^= 0xFF
+    raw[HEADS[0].size] ^= 0xFF  # the first byte of the first body
     segment.write_bytes(raw)
     ran = audit(store, "--workers", workers)
     assert ran.returncode == 1
