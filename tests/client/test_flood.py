@@ -7,11 +7,12 @@ import time
 
 import pytest
 
-from rocketeer.bench.control import Control, split_address
+from rocketeer.bench.control import Control
 from rocketeer.model.subscription import Subscription
 from rocketeer.protocol.bodies.heartbeat import ConsumerData, Heartbeat, encode_heartbeat
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import encode, request
+from rocketeer.remoting.address import split_address
 from support.cluster import Cluster, chosen_make
 from support.consuming import make_topic
 

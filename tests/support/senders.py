@@ -13,13 +13,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Literal, NamedTuple
 
-from rocketeer.bench.control import Control, split_address
+from rocketeer.bench.control import Control
 from rocketeer.errors import RemotingError
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, decode_frame, encode, request
 from rocketeer.protocol.frame import FrameSplitter
 from rocketeer.record.batch import BatchItem, encode_batch
 from rocketeer.record.layout import StoredMessage, split_records
+from rocketeer.remoting.address import split_address
 
 Kind = Literal["plain", "batch", "delayed"]
 

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Self
 
-from rocketeer.bench.control import split_address
 from rocketeer.protocol.command import Command, decode_frame, encode
 from rocketeer.protocol.frame import FrameSplitter
+from rocketeer.remoting.address import split_address
 
 ANSWER_S = 60.0
 
