@@ -3,14 +3,16 @@
 import random
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from crash_states.check import Broken, Checker
+from crash_states.check import Broken, Checker, Recovered
 from crash_states.disk import Disk
 from crash_states.ledger import History
 from crash_states.opening import opened, settings_of
 from crash_states.recording import Recording
+from crash_states.served import served
 from crash_states.states import CHOICES, FILE_SYSTEMS, Choice, Damage, StateName, make_state
 from crash_states.trace import Kind, Op, read_trace
 
@@ -66,16 +68,26 @@ class Explorer:
         state.write(self._work)
         ledger = self._history.at(disk.index, _log_floor(disk))
         try:
-            async with opened(self._settings, now_ms=self._recording.ended_ms + 1_000) as broker:
+            async with self._started(name) as broker:
                 checker = Checker(broker, ledger, promised=self._promised, damage=state.damage)
                 broken = await checker.run()
                 return Outcome(name, broken, checker.checked, state.damage)
         except Exception as error:  # a broker that does not start has lost everything, whatever the reason
-            return Outcome(
-                name,
-                [Broken("does not start", "all", f"{type(error).__name__}: {error}")],
-                damage=state.damage,
-            )
+            why = f"{type(error).__name__}: {error}"
+            return Outcome(name, [Broken("does not start", "all", why)], damage=state.damage)
+
+    def _started(self, name: StateName) -> AbstractAsyncContextManager[Recovered]:
+        """In this process, or one in so many by the real program."""
+        if by_program(name):
+            return served(self._work, self._work.with_name("program"), self._recording.plan.flush)
+        return opened(self._settings, now_ms=self._recording.ended_ms + 1_000)
+
+
+PROGRAM_SHARE = 200
+
+
+def by_program(name: StateName) -> bool:
+    return name.seed % PROGRAM_SHARE == 0
 
 
 def _log_floor(disk: Disk) -> int:

@@ -136,7 +136,7 @@ def record(folder: Path, plan: Plan) -> Recording:
     _, port = free_ports()
     recording = Recording(folder, plan, port)
     recording.store.mkdir()
-    _write_conf(recording)
+    write_conf(recording.conf, recording.store, port, plan.flush)
     load = Load(f"127.0.0.1:{port}", Notes(recording.trace), plan.seed, plan.requests)
     for number in range(plan.starts):
         last = number == plan.starts - 1
@@ -180,13 +180,21 @@ def _start(recording: Recording, library: Path, *, fault: str | None) -> ServerP
         "CRASH_ROOT": str(recording.store),
         "CRASH_TRACE": str(recording.trace),
         "CRASH_SYNC_US": str(SYNC_US),
-        "PYTHONPATH": str(Path(__file__).parents[1]),
     }
     if fault is not None:
         env["CRASH_FAULT"] = fault
-    command = [sys.executable, "-m", "crash_states.broker_process", "-c", str(recording.conf)]
-    process = ServerProcess(command, log=recording.folder / "broker.out", env=env)
-    process.wait_until(lambda: _answers(recording.port), timeout_s=START_S, what="the broker")
+    return start_program(recording.conf, recording.port, log=recording.folder / "broker.out", env=env)
+
+
+def start_program(conf: Path, port: int, *, log: Path, env: dict[str, str]) -> ServerProcess:
+    """The broker as a process, which answers when this returns. Raises ServerFailed."""
+    command = [sys.executable, "-m", "crash_states.broker_process", "-c", str(conf)]
+    process = ServerProcess(command, log=log, env={**env, "PYTHONPATH": str(Path(__file__).parents[1])})
+    try:
+        process.wait_until(lambda: _answers(port), timeout_s=START_S, what="the broker")
+    except BaseException:
+        process.kill()
+        raise
     return process
 
 
@@ -199,15 +207,9 @@ def _answers(port: int) -> bool:
         return False
 
 
-def _write_conf(recording: Recording) -> None:
-    conf = {
-        **CONF,
-        "storePathRootDir": recording.store,
-        "listenPort": recording.port,
-        "flushDiskType": recording.plan.flush,
-    }
-    text = "".join(f"{name}={value}\n" for name, value in conf.items())
-    recording.conf.write_text(text)
+def write_conf(path: Path, store: Path, port: int, flush: str) -> None:
+    conf = {**CONF, "storePathRootDir": store, "listenPort": port, "flushDiskType": flush}
+    path.write_text("".join(f"{name}={value}\n" for name, value in conf.items()))
 
 
 def _age_segments(store: Path, dice: random.Random) -> None:

@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from crash_states.exploring import Outcome
+from crash_states.exploring import Outcome, by_program
 from crash_states.recording import Plan
 from crash_states.states import CHOICES
 
@@ -15,6 +15,7 @@ class Report:
     def __init__(self) -> None:
         self.states = 0
         self.broken = 0
+        self.by_program = 0
         self._states: Counter[str] = Counter()
         self._broken: Counter[str] = Counter()
         self._checked: Counter[tuple[str, str]] = Counter()
@@ -23,6 +24,7 @@ class Report:
     def add(self, outcome: Outcome, plan: Plan) -> None:
         fault = self._fault(outcome, plan)
         self.states += 1
+        self.by_program += by_program(outcome.name)
         self.broken += bool(outcome.broken)
         self._states[fault] += 1
         self._broken[fault] += bool(outcome.broken)
@@ -55,4 +57,8 @@ class Report:
             )
         totals = [f"{sum(n for (_, k), n in self._checked.items() if k == kind):,}" for kind in kinds]
         lines.append(f"| all | {self.states:,} | {self.broken:,} | {' | '.join(totals)} |")
+        lines.append("")
+        lines.append(
+            f"{self.by_program} of the states were started by the real program, the others in one process."
+        )
         return "\n".join(lines)
