@@ -35,6 +35,8 @@ class Peer:
 
     def __init__(self, port: int = 40000) -> None:
         self.remote_host = encode_host("127.0.0.1", port)
+        self.turn_ends_s = float("inf")
+        self.under_way = 0
         self.remote = f"127.0.0.1:{port}"
         self.told = b""
         self.is_shut = False

@@ -33,13 +33,26 @@ from rocketeer.broker.state import BrokerState
 from rocketeer.broker.watchdog import CHECK_S, LoopWatchdog
 from rocketeer.clock import Clock
 from rocketeer.config import BrokerConfig, BrokerRole, FlushMode, ServerConfig, StoreConfig
+from rocketeer.protocol.codes import RequestCode
 from rocketeer.record.delay_levels import DelayLevels
+from rocketeer.remoting.limits import RequestLimits
 from rocketeer.remoting.server import Connection, Handler, RemotingServer, Router, SocketSizes
 from rocketeer.replication.master import Master
 from rocketeer.replication.receiver import Receiver
 from rocketeer.security.access import AccessControl
 from rocketeer.security.acl_files import AclFiles
 from rocketeer.security.rules import BROKER_RULES, check_complete
+
+MESSAGE_CODES = frozenset(
+    {
+        RequestCode.SEND_MESSAGE,
+        RequestCode.SEND_MESSAGE_V2,
+        RequestCode.SEND_BATCH_MESSAGE,
+        RequestCode.SEND_REPLY_MESSAGE,
+        RequestCode.SEND_REPLY_MESSAGE_V2,
+    }
+)
+"""Requests whose body is a message, or several: the store says how large those may be."""
 
 STORE_TICK_S = 0.005
 STORE_REST_S = 0.05
@@ -80,7 +93,15 @@ def _assemble(broker: BrokerConfig, store: StoreConfig, server: ServerConfig, cl
     check_complete(handlers, BROKER_RULES)
     if store.broker_role is BrokerRole.SLAVE:
         handlers |= slave_refusals()
-    router = Router(handlers, [guard for feature in features for guard in feature.guards])
+    router = Router(
+        handlers,
+        [guard for feature in features for guard in feature.guards],
+        RequestLimits(
+            server.limits,
+            bulk=MESSAGE_CODES,
+            bodies={RequestCode.HEART_BEAT: ("limitHeartbeatBytes", broker.limits.heartbeat_bytes)},
+        ),
+    )
     fast_path = path.fast(router, lambda callback: remoting.after_reads(callback))
     flow = FlowControl(
         WaitLimits(
@@ -105,6 +126,7 @@ def _assemble(broker: BrokerConfig, store: StoreConfig, server: ServerConfig, cl
         on_close=closed,
         idle_s=server.idle_s,
         sizes=SocketSizes(server.backlog, server.send_buffer_bytes, server.receive_buffer_bytes),
+        limits=server.limits,
     )
     state.tables.add(table for feature in features for table in feature.state)
     state.store.needs.extend(need for feature in features for need in feature.needs)

@@ -14,6 +14,7 @@ behind them, and stores the run first, so that every request finds the work of t
 """
 
 from collections.abc import Callable, Mapping
+from time import monotonic
 from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
@@ -121,6 +122,7 @@ class FastPath:
         self._pulls = pulls
         self._clock = clock
         self._guarded = router.guarded
+        self._header_bytes_max = router.header_bytes_max
         self._may_be_used = broker_writable and not router.guarded and len(store_host) == V4_BYTES
         self._enabled = self._may_be_used
         self._templates = {
@@ -201,9 +203,9 @@ class FastPath:
             self._store_turn()
         rows: list[Row] = []
         asks: list[Ask] = []
-        for frame in frames:
+        for done, frame in enumerate(frames, 1):
             kind, header, _ = frame
-            if kind == JSON:
+            if kind == JSON and len(header) <= self._header_bytes_max:
                 if header.startswith(_SEND_START):
                     if self._take_send(frame, connection.remote_host, rows, asks):
                         continue
@@ -212,11 +214,17 @@ class FastPath:
                         self._store_run(rows, asks, connection)
                         rows, asks = [], []
                     if self._pull(header, connection):
+                        if monotonic() >= connection.turn_ends_s:
+                            connection.postpone(frames[done:])
+                            break
                         continue
             if rows:
                 self._store_run(rows, asks, connection)
                 rows, asks = [], []
             self._router.process([frame], connection)
+            if monotonic() >= connection.turn_ends_s:
+                connection.postpone(frames[done:])
+                break
         if rows:
             self._store_run(rows, asks, connection)
 

@@ -16,6 +16,7 @@ from rocketeer.broker.writer import Writer
 from rocketeer.clock import Clock
 from rocketeer.config import BrokerConfig, ServerConfig, StoreConfig
 from rocketeer.filter.bloom import BloomFilter
+from rocketeer.filter.sql_tokens import Bounds
 from rocketeer.record.entry import DispatchEntry
 from rocketeer.record.hosts import encode_host
 from rocketeer.remoting.client import RemotingClient
@@ -43,14 +44,17 @@ class BrokerState:
         self.groups = GroupTable(broker, clock)
         self.offsets = ConsumerOffsets()
         self.clients: ClientTable[Connection] = ClientTable()
+        bounds = Bounds(broker.limits.sql_chars, broker.limits.sql_terms)
         self.filtering = Filtering(
             FilterTable(
                 BloomFilter(broker.filter_error_percent, broker.filter_consumers),
                 clock,
                 keep_dead_ms=broker.filter_keep_dead_ms,
+                bounds=bounds,
             ),
             enabled=broker.property_filter_enable,
             retries=broker.filter_retry_enable,
+            bounds=bounds,
         )
         self.filter_bits: Callable[[DispatchEntry], bytes] | None = None
         if broker.filter_bitmap_enable:

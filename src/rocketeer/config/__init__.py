@@ -1,5 +1,6 @@
 """Configuration: RocketMQ's own files and keys in, frozen typed values out."""
 
+from rocketeer.config.limits import BrokerLimits, NamesrvLimits, ServerLimits
 from rocketeer.config.properties import Property, load_properties, parse_properties
 from rocketeer.config.reading import parse_addresses, read_config
 from rocketeer.config.settings import Role, Settings, effective_properties
@@ -19,12 +20,15 @@ __all__ = [
     "BROKER_PORT",
     "NAMESRV_PORT",
     "BrokerConfig",
+    "BrokerLimits",
     "BrokerRole",
     "FlushMode",
     "NamesrvConfig",
+    "NamesrvLimits",
     "Property",
     "Role",
     "ServerConfig",
+    "ServerLimits",
     "Settings",
     "StoreConfig",
     "effective_properties",

@@ -16,16 +16,27 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from rocketeer.config.keys import find_key, nearest_key
+from rocketeer.config.limits import BrokerLimits, NamesrvLimits, ServerLimits
 from rocketeer.config.properties import Property, load_properties
 from rocketeer.config.settings import Role, Settings
 from rocketeer.config.values import BrokerConfig, BrokerRole, NamesrvConfig, ServerConfig, StoreConfig
 from rocketeer.errors import ConfigError
 
-T = TypeVar("T", BrokerConfig, StoreConfig, ServerConfig, NamesrvConfig)
+T = TypeVar(
+    "T", BrokerConfig, StoreConfig, ServerConfig, NamesrvConfig, BrokerLimits, ServerLimits, NamesrvLimits
+)
 
 _KEYS_WE_READ = frozenset(
     item.metadata["java"]
-    for config in (BrokerConfig, StoreConfig, ServerConfig, NamesrvConfig)
+    for config in (
+        BrokerConfig,
+        StoreConfig,
+        ServerConfig,
+        NamesrvConfig,
+        BrokerLimits,
+        ServerLimits,
+        NamesrvLimits,
+    )
     for item in dataclasses.fields(config)
     if "java" in item.metadata
 )
@@ -71,10 +82,13 @@ class _Reader:
     ) -> Settings:
         for entry in entries:
             self._admit(entry)
-        server = self._fill(ServerConfig(listen_port=self._role.default_port))
+        server = self._fill(
+            ServerConfig(listen_port=self._role.default_port, limits=self._fill(ServerLimits()))
+        )
         store = self._fill(StoreConfig(ha_port=server.listen_port + 1))
-        broker = self._fill(BrokerConfig(namesrv_addresses=self._addresses_of(environment)))
-        namesrv = self._fill(NamesrvConfig(server=server))
+        addresses = self._addresses_of(environment)
+        broker = self._fill(BrokerConfig(namesrv_addresses=addresses, limits=self._fill(BrokerLimits())))
+        namesrv = self._fill(NamesrvConfig(server=server, limits=self._fill(NamesrvLimits())))
         if self._role is Role.NAMESRV and path is not None:
             # Changes made at run time go back to the file they were read from.
             namesrv = dataclasses.replace(namesrv, config_path=path)

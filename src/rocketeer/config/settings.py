@@ -8,6 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from rocketeer.config.keys import BROKER_CLASSES, NAMESRV_CLASSES, Key, known_keys
+from rocketeer.config.limits import BrokerLimits, NamesrvLimits, ServerLimits
 from rocketeer.config.values import (
     BROKER_PORT,
     NAMESRV_PORT,
@@ -17,7 +18,9 @@ from rocketeer.config.values import (
     StoreConfig,
 )
 
-AnyConfig = BrokerConfig | StoreConfig | ServerConfig | NamesrvConfig
+AnyConfig = (
+    BrokerConfig | StoreConfig | ServerConfig | NamesrvConfig | BrokerLimits | ServerLimits | NamesrvLimits
+)
 
 
 class Role(StrEnum):
@@ -79,7 +82,9 @@ def effective_properties(
 def _with_nested(config: AnyConfig) -> Iterator[AnyConfig]:
     yield config
     if isinstance(config, NamesrvConfig):
-        yield config.server
+        yield from _with_nested(config.server)
+    if isinstance(config, BrokerConfig | ServerConfig | NamesrvConfig):
+        yield config.limits
 
 
 def _default_text(key: Key) -> str | None:

@@ -10,6 +10,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from rocketeer.config.limits import BrokerLimits, NamesrvLimits, ServerLimits
+
 
 class FlushMode(StrEnum):
     """When a send is acknowledged: after the copy into the log, or after the disk has it."""
@@ -239,6 +241,7 @@ class BrokerConfig:
     pull_wait_ms_max: int = field(default=5_000, metadata=_java("waitTimeMillsInPullQueue"))
     heartbeat_wait_ms_max: int = field(default=31_000, metadata=_java("waitTimeMillsInHeartbeatQueue"))
     transaction_wait_ms_max: int = field(default=3_000, metadata=_java("waitTimeMillsInTransactionQueue"))
+    limits: BrokerLimits = field(default_factory=BrokerLimits)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -254,6 +257,7 @@ class ServerConfig:
     # Keys of our own: requests without a nonce are refused; where the files are if not in $ROCKETMQ_HOME/conf.
     acl_require_nonce: bool = field(default=False, metadata=_java("aclRequireNonce"))
     acl_conf_dir: Path | None = field(default=None, metadata=_java("aclConfDir"))
+    limits: ServerLimits = field(default_factory=ServerLimits)
 
     @property
     def fast_port(self) -> int:
@@ -287,3 +291,4 @@ class NamesrvConfig:
     broker_expiry_ms: int = 120_000
     scan_interval_ms: int = 10_000
     server: ServerConfig = field(default_factory=lambda: ServerConfig(listen_port=NAMESRV_PORT))
+    limits: NamesrvLimits = field(default_factory=NamesrvLimits)

@@ -8,5 +8,13 @@ class Scanner:
     ) -> None: ...
     def matches(self, properties: bytes) -> bool: ...
     def scan(
-        self, entries: bytes, log: memoryview, base: int, count_max: int, bytes_max: int
+        self,
+        entries: bytes,
+        log: memoryview,
+        base: int,
+        count_max: int,
+        bytes_max: int,
+        record_cost: int,
+        byte_cost: int,
+        cost_max: int,
     ) -> tuple[int, list[tuple[int, int]]]: ...

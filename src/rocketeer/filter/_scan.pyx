@@ -289,8 +289,12 @@ cdef class Scanner:
         return self.test(PyBytes_AS_STRING(properties), PyBytes_GET_SIZE(properties))
 
     def scan(self, bytes entries not None, const uint8_t[::1] log not None, int64_t base, int64_t count_max,
-             int64_t bytes_max):
-        """(how many entries were looked at, [(log offset, size)] of those that match)."""
+             int64_t bytes_max, int64_t record_cost, int64_t byte_cost, int64_t cost_max):
+        """(how many entries were looked at, [(log offset, size)] of those that match).
+
+        It ends, too, when what it looked at has cost `cost_max`: for each record and each byte of its properties.
+        """
+        cdef int64_t cost = 0
         cdef const uint8_t *entry = <const uint8_t *> PyBytes_AS_STRING(entries)
         cdef Py_ssize_t count = PyBytes_GET_SIZE(entries) // ENTRY_BYTES, i, looked_at = 0
         cdef const uint8_t *start = &log[0]
@@ -306,7 +310,10 @@ cdef class Scanner:
                 break
             if found_count and (found_count >= count_max or total + size > bytes_max):
                 break
+            if cost > cost_max:
+                break
             looked_at += 1
+            cost += record_cost
             record = start + at
             if size < BODY_LENGTH_AT + 4:
                 continue
@@ -327,6 +334,7 @@ cdef class Scanner:
             place += 2
             if place + at > size:
                 continue
+            cost += at * byte_cost
             if self.test(<const char *> record + place, at):
                 found.append((offset, size))
                 found_count += 1

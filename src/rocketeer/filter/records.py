@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rocketeer.compiled import COMPILED
 from rocketeer.filter.sql import SqlFilter
-from rocketeer.filter.sql_program import program_of
+from rocketeer.filter.sql_program import Op, program_of
 from rocketeer.record.flags import BORN_HOST_V6, STORE_HOST_V6
 
 if TYPE_CHECKING or COMPILED:
@@ -26,6 +26,14 @@ _i16: Final = Struct(">h").unpack_from
 
 # Consume-queue entry: log offset i64 | size i32 | tag code i64
 _ENTRY: Final = Struct(">qiq")
+
+
+# What looking at messages costs, in about a nanosecond each; a scan must not keep others waiting for long.
+_SCAN_COST_MAX: Final = 5_000_000
+_PLAIN_TERM_COST: Final = 1_000
+_ROW_COST: Final = 10
+_NAME_BYTE_COST: Final = 4
+"""Of a property byte, divided: each property is compared with each name of the expression."""
 
 
 class Scanned(NamedTuple):
@@ -50,22 +58,24 @@ def properties_of(log: memoryview, at: int = 0) -> bytes:
 class RecordFilter:
     """A test of properties, applied to records."""
 
-    __slots__ = ("_matches",)
+    __slots__ = ("_matches", "terms")
 
-    def __init__(self, matches: Callable[[bytes], bool]) -> None:
+    def __init__(self, matches: Callable[[bytes], bool], terms: int = 1) -> None:
+        """`terms`: how much there is to evaluate for one message."""
         self._matches = matches
+        self.terms = max(terms, 1)
 
     def matches(self, record: memoryview) -> bool:
         return self._matches(properties_of(record))
 
     def scan(self, entries: bytes, log: memoryview, base: int, count_max: int, bytes_max: int) -> Scanned:
-        """Test entries one after the other until `count_max` match or their records exceed `bytes_max`.
+        """Test entries one after the other until `count_max` match, their records exceed `bytes_max` or time is up.
 
         `log` begins at log offset `base`; it ends, too, at an entry whose record does not lie in it.
         """
         matches = self._matches
         found: list[tuple[int, int]] = []
-        total = 0
+        total = cost = 0
         looked_at = 0
         for log_offset, size, _ in _ENTRY.iter_unpack(entries):
             at = log_offset - base
@@ -73,8 +83,12 @@ class RecordFilter:
                 break
             if found and (len(found) >= count_max or total + size > bytes_max):
                 break
+            if cost > _SCAN_COST_MAX:
+                break
             looked_at += 1
-            if matches(properties_of(log, at)):
+            properties = properties_of(log, at)
+            cost += self.terms * (_PLAIN_TERM_COST + len(properties))
+            if matches(properties):
                 found.append((log_offset, size))
                 total += size
         return Scanned(looked_at, found)
@@ -83,16 +97,21 @@ class RecordFilter:
 class CompiledRecordFilter(RecordFilter):
     """The same with the loop in C; see `_scan.pyx`."""
 
-    __slots__ = ("_scan",)
+    __slots__ = ("_costs", "_scan")
 
     def __init__(self, sql: SqlFilter) -> None:
         program = program_of(sql.condition)
         scanner = Scanner(program.names, program.rows, sql.matches)
-        super().__init__(scanner.matches)
+        super().__init__(scanner.matches, sql.terms)
         self._scan = scanner.scan
+        row_costs = [
+            sql.terms * _PLAIN_TERM_COST if row.op == Op.PUNT else _ROW_COST + len(row.texts)
+            for row in program.rows
+        ]
+        self._costs = sum(row_costs), 1 + len(program.names) // _NAME_BYTE_COST, _SCAN_COST_MAX
 
     def scan(self, entries: bytes, log: memoryview, base: int, count_max: int, bytes_max: int) -> Scanned:
-        return Scanned(*self._scan(entries, log, base, count_max, bytes_max))
+        return Scanned(*self._scan(entries, log, base, count_max, bytes_max, *self._costs))
 
 
 @lru_cache(maxsize=1024)
@@ -103,4 +122,4 @@ def record_filter(sql: SqlFilter) -> RecordFilter:
             return CompiledRecordFilter(sql)
         except ValueError:  # more properties than it has room for
             pass
-    return RecordFilter(sql.matches)
+    return RecordFilter(sql.matches, sql.terms)

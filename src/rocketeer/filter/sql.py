@@ -1,18 +1,16 @@
 """SQL92 filters as broker and client use them: an expression in, a yes or no for each message out."""
 
+from collections import OrderedDict
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Final
 
 from rocketeer.errors import BadSqlExpression as BadSqlExpression
 from rocketeer.filter import sql_tree as tree
 from rocketeer.filter.sql_compile import compile_condition
 from rocketeer.filter.sql_parser import parse_sql
+from rocketeer.filter.sql_tokens import DEFAULT_BOUNDS, Bounds
 from rocketeer.filter.sql_values import Incomparable, Truth
 from rocketeer.model.subscription import SQL92, Subscription
-
-_REMEMBERED_CHARS_MAX: Final = 4096
-"""Longer expressions are compiled each time they are asked for, or endless ones would fill the memory."""
 
 
 class SqlFilter:
@@ -23,17 +21,20 @@ class SqlFilter:
     (True, False)
     """
 
-    __slots__ = ("_evaluate", "_steps", "condition", "expression")
+    __slots__ = ("_evaluate", "_steps", "condition", "expression", "terms")
 
-    def __init__(self, expression: str) -> None:
+    def __init__(self, expression: str, bounds: Bounds = DEFAULT_BOUNDS) -> None:
         """BadSqlExpression, with the position, when it is none."""
         self.expression = expression
-        self.condition = parse_sql(expression)
-        self._evaluate = compile_condition(self.condition)
+        self.condition = parse_sql(expression, bounds)
+        self.terms = tree.count_terms(self.condition)
+        self._evaluate: Callable[[bytes], Truth] | None = None
         self._steps = _steps(self.condition)
 
     def truth(self, properties: bytes) -> Truth:
         """True, False, or None for unknown. Raises Incomparable where RocketMQ's evaluation throws."""
+        if self._evaluate is None:
+            self._evaluate = compile_condition(self.condition)
         return self._evaluate(b"\x02" + properties)
 
     def matches(self, properties: bytes) -> bool:
@@ -56,14 +57,26 @@ def _steps(condition: tree.Condition) -> tuple[Callable[[bytes], Truth], ...]:
     return tuple(compile_condition(term) for term in terms)
 
 
-_remembered = lru_cache(maxsize=1024)(SqlFilter)
+_remembered: OrderedDict[tuple[str, Bounds], SqlFilter] = OrderedDict()
+_remembered_chars = 0
+_REMEMBERED_MAX: Final = 1024
+_REMEMBERED_CHARS_MAX: Final = 1 << 20
 
 
-def sql_filter(expression: str) -> SqlFilter:
-    """The compiled expression; the same again for the same text."""
-    if len(expression) > _REMEMBERED_CHARS_MAX:
-        return SqlFilter(expression)
-    return _remembered(expression)
+def sql_filter(expression: str, bounds: Bounds = DEFAULT_BOUNDS) -> SqlFilter:
+    """The compiled expression; the same again for the same text, unless many others were asked for since."""
+    global _remembered_chars
+    key = expression, bounds
+    known = _remembered.get(key)
+    if known is not None:
+        _remembered.move_to_end(key)
+        return known
+    made = _remembered[key] = SqlFilter(expression, bounds)
+    _remembered_chars += len(expression)
+    while len(_remembered) > _REMEMBERED_MAX or _remembered_chars > _REMEMBERED_CHARS_MAX:
+        (oldest, _), _ = _remembered.popitem(last=False)
+        _remembered_chars -= len(oldest)
+    return made
 
 
 def sql_subscription(topic: str, expression: str, *, version: int = 0) -> Subscription:

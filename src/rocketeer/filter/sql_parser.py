@@ -15,7 +15,7 @@ from typing import Final, cast
 
 from rocketeer.errors import BadSqlExpression
 from rocketeer.filter import sql_tree as tree
-from rocketeer.filter.sql_tokens import Kind, Token, tokenize
+from rocketeer.filter.sql_tokens import DEFAULT_BOUNDS, Bounds, Kind, Token, tokenize
 
 _TEXT_OPS: Final = frozenset({"CONTAINS", "STARTSWITH", "ENDSWITH"})
 _COMPARISONS: Final = frozenset({"<", "<=", ">", ">="})
@@ -26,13 +26,13 @@ _WORDS: Final = {
 }
 
 
-def parse_sql(expression: str) -> tree.Condition:
+def parse_sql(expression: str, bounds: Bounds = DEFAULT_BOUNDS) -> tree.Condition:
     """The tree of an expression; BadSqlExpression, with the position, if it is none.
 
     >>> str(parse_sql("price > 10 and color = 'red'"))
     "(price > 10) AND (color = 'red')"
     """
-    return _Parser(expression).parse()
+    return _Parser(expression, bounds).parse()
 
 
 class _Group:
@@ -63,9 +63,9 @@ class _Group:
 
 
 class _Parser:
-    def __init__(self, expression: str) -> None:
+    def __init__(self, expression: str, bounds: Bounds) -> None:
         self._expression = expression
-        self._tokens = tokenize(expression)
+        self._tokens = tokenize(expression, bounds)
         self._at = 0
         self._groups = [_Group(0)]
         self._token = self._tokens[0]

@@ -10,7 +10,16 @@ from typing import Final, NamedTuple
 
 from rocketeer.errors import BadSqlExpression
 
-EXPRESSION_CHARS_MAX: Final = 65_536
+
+class Bounds(NamedTuple):
+    """How long an expression may be: reading one takes time, and so does evaluating it for every message."""
+
+    chars: int = 16_384
+    terms: int = 1_024
+    """Words, numbers, operators and parentheses; texts and the commas between them are cheap."""
+
+
+DEFAULT_BOUNDS: Final = Bounds()
 KEYWORDS: Final = frozenset({"NOT", "AND", "OR", "BETWEEN", "IN", "TRUE", "FALSE", "NULL", "IS"})
 
 
@@ -50,12 +59,13 @@ _TOKEN: Final = re.compile(
 )
 
 
-def tokenize(expression: str) -> list[Token]:
-    """All tokens and the END; BadSqlExpression where none can start."""
-    if len(expression) > EXPRESSION_CHARS_MAX:
-        reason = f"{len(expression)} characters are more than the {EXPRESSION_CHARS_MAX} allowed"
-        raise BadSqlExpression(reason, expression, EXPRESSION_CHARS_MAX)
+def tokenize(expression: str, bounds: Bounds = DEFAULT_BOUNDS) -> list[Token]:
+    """All tokens and the END; BadSqlExpression where none can start, or where there are too many."""
+    if len(expression) > bounds.chars:
+        reason = f"{len(expression)} characters are more than the {bounds.chars} that limitSqlChars allows"
+        raise BadSqlExpression(reason, expression, bounds.chars)
     tokens: list[Token] = []
+    terms = 0
     at = 0
     last_line_at = max(expression.rfind("\n"), expression.rfind("\r"))
     while at < len(expression):
@@ -86,6 +96,11 @@ def tokenize(expression: str) -> list[Token]:
         elif group == "float":
             tokens.append(Token(Kind.FLOAT, text, at))
         at = match.end()
+        if group != "string" and group != "space" and text != ",":
+            terms += 1
+            if terms > bounds.terms:
+                reason = f"it has more than the {bounds.terms} words and operators that limitSqlTerms allows"
+                raise BadSqlExpression(reason, expression, at)
     tokens.append(Token(Kind.END, "", len(expression)))
     return tokens
 

@@ -155,6 +155,17 @@ def _operand(node: Node) -> str:
     return str(node) if node.depth == 0 or isinstance(node, Negate) else f"({node})"
 
 
+def count_terms(node: Node) -> int:
+    """How many nodes an evaluation may have to look at; the values of an IN are looked up in one go."""
+    if isinstance(node, Junction):
+        return 1 + sum(map(count_terms, node.terms))
+    if isinstance(node, Compare | Equal):
+        return 1 + count_terms(node.left) + count_terms(node.right)
+    if isinstance(node, Not | Negate | IsNull | TextTest | Cast | In):
+        return 1 + count_terms(node.operand)
+    return 1
+
+
 class Refused(ValueError):
     """Why two nodes cannot be combined; the parser adds the position."""
 

@@ -11,7 +11,9 @@ from rocketeer.nameserver.handlers import NameServerState, handlers
 from rocketeer.nameserver.kv_table import KvTable
 from rocketeer.nameserver.live_config import LiveConfig
 from rocketeer.nameserver.route_table import RouteTable
+from rocketeer.protocol.codes import RequestCode
 from rocketeer.protocol.command import Command
+from rocketeer.remoting.limits import RequestLimits
 from rocketeer.remoting.server import Connection, RemotingServer, Router, SocketSizes
 from rocketeer.security.access import AccessControl
 from rocketeer.security.acl_files import AclFiles
@@ -60,11 +62,16 @@ class NameServer:
         self._watcher: asyncio.Task[None] | None = None
         guards = (self._let_in,) if config.acl_enable else ()
         self._remoting = RemotingServer(
-            Router(answered, guards).process,
+            Router(
+                answered,
+                guards,
+                limits=RequestLimits(server.limits, bulk=(RequestCode.REGISTER_BROKER,)),
+            ).process,
             on_close=self._connection_closed,
             idle_s=server.idle_s,
             tls=tls,
             sizes=SocketSizes(server.backlog, server.send_buffer_bytes, server.receive_buffer_bytes),
+            limits=server.limits,
         )
         self._scanner: asyncio.Task[None] | None = None
 

@@ -7,6 +7,7 @@ nothing is closed with one log line; what it can make us hold is bounded by one 
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
@@ -29,6 +30,9 @@ READ_PAUSE_BYTES = 4 << 20
 RUN_FRAMES_MAX = 64
 """So many requests are served in one go; then we look whether the peer still reads its replies."""
 
+TURN_S = 0.004
+"""After so long with the requests of one peer the others have their turn."""
+
 NOBODY = "?"
 
 GATHER_BYTES_MIN = 16 << 10
@@ -44,11 +48,48 @@ Take = Callable[[bytes, "Connection"], int]
 """Serves what it can from the front of the bytes; how many it took. The frames behind them are for `Process`."""
 
 
+NOTED_BYTES = 2 << 10
+"""Less of an unfinished frame than this is not counted."""
+
+
+class UnfinishedFrames:
+    """What all connections of a server hold of frames that have begun and not ended.
+
+    Beyond the limit the one whose frame began first is closed: whoever sends a whole frame without a pause is the
+    last to be hit.
+    """
+
+    def __init__(self, bytes_max: int, key: str) -> None:
+        self._bytes_max = bytes_max
+        self._key = key
+        self._bytes = 0
+        self.bytes_of: dict[Connection, int] = {}
+        """In the order in which their frames began."""
+
+    def note(self, connection: "Connection", unfinished_bytes: int) -> None:
+        """So much of an unfinished frame the connection holds now."""
+        before = self.bytes_of.get(connection, 0)
+        self._bytes += unfinished_bytes - before
+        if unfinished_bytes < before or not unfinished_bytes:
+            self.bytes_of.pop(connection, None)  # another frame than before
+        if unfinished_bytes:
+            self.bytes_of[connection] = unfinished_bytes
+        while self._bytes > self._bytes_max:
+            oldest = next(iter(self.bytes_of))
+            self._bytes -= self.bytes_of.pop(oldest)
+            reason = (
+                f"unfinished frames of all connections take more than {self._key}={self._bytes_max} bytes"
+            )
+            oldest.close(reason, abort=True)
+            oldest.drop_unfinished()
+
+
 class Connection(asyncio.Protocol):
     """A peer. Handlers answer through `send`."""
 
     __slots__ = (
         "_calls",
+        "_catching_up",
         "_corked",
         "_last_read_s",
         "_on_close",
@@ -61,11 +102,14 @@ class Connection(asyncio.Protocol):
         "_stream",
         "_take",
         "_transport",
+        "_unfinished",
         "answer",
         "frame_began_s",
         "local",
         "remote",
         "remote_host",
+        "turn_ends_s",
+        "under_way",
     )
 
     def __init__(
@@ -75,11 +119,13 @@ class Connection(asyncio.Protocol):
         take: Take | None = None,
         on_open: Callable[["Connection"], None],
         on_close: Callable[["Connection"], None],
+        unfinished: UnfinishedFrames | None = None,
     ) -> None:
         self._process = process
         self._take = take
         self._on_open = on_open
         self._on_close = on_close
+        self._unfinished = unfinished
         self._splitter = FrameSplitter()
         self._transport: asyncio.Transport | None = None
         self._stream: Stream | None = None
@@ -88,6 +134,11 @@ class Connection(asyncio.Protocol):
         """Write replies that belong to no run of `Process`."""
         self._corked = False
         self._reading_paused = False
+        self._catching_up = False
+        self.turn_ends_s = 0.0
+        """When others are to have their turn (`time.monotonic`)."""
+        self.under_way = 0
+        """Requests whose answer takes a while."""
         self._out: list[bytes | memoryview] = []
         self._postponed: list[Frame] = []
         self._calls: dict[int, asyncio.Future[Command]] = {}
@@ -140,16 +191,23 @@ class Connection(asyncio.Protocol):
             return
         if frames:
             self.frame_began_s = 0.0
+            self.turn_ends_s = time.monotonic() + TURN_S
             if len(frames) > RUN_FRAMES_MAX or self._postponed:
                 self._postponed += frames
                 self._serve_postponed()
             else:
                 self._serve(frames)
+            if self._postponed and not self._catching_up:
+                self._give_way()
         if self._splitter.error is not None:
             if not self._postponed:
                 self.close(str(self._splitter.error))
         elif not self.frame_began_s and self._splitter.pending_bytes:
             self.frame_began_s = now_s
+        if self._unfinished is not None:
+            unfinished_bytes = self._splitter.pending_bytes
+            if unfinished_bytes >= NOTED_BYTES or self in self._unfinished.bytes_of:
+                self._unfinished.note(self, unfinished_bytes)
         if self._stream is not None:
             self._tell_stream(self._stream)
         elif read_bytes >= TURN_BYTES and not self._reading_paused and not self.closed:
@@ -185,14 +243,35 @@ class Connection(asyncio.Protocol):
             self.close(str(failure))
 
     def _serve_postponed(self) -> None:
-        """Go on as long as the peer reads its replies; `resume_writing` comes back here."""
+        """Go on as long as the peer reads its replies (`resume_writing` comes back here) and its turn lasts."""
         while self._postponed and not self._reading_paused and not self.closed:
             run = self._postponed[:RUN_FRAMES_MAX]
             del self._postponed[:RUN_FRAMES_MAX]
             self._serve(run)
+            if time.monotonic() >= self.turn_ends_s:
+                break
+
+    def postpone(self, frames: list[Frame]) -> None:
+        """For `Process`, when the turn is over: these come first in the next one."""
+        self._postponed[:0] = frames
+        if not self._corked and not self._catching_up:  # not called from here
+            self._give_way()
+            if self._stream is not None:
+                self._tell_stream(self._stream)
+
+    def _give_way(self) -> None:
+        """Go on in the next turn of the loop, and read nothing until all is served."""
+        if self._reading_paused or self.closed:  # `resume_writing` goes on, or nobody
+            return
+        assert self._transport is not None
+        self._transport.pause_reading()
+        self._catching_up = True
+        asyncio.get_running_loop().call_soon(self._catch_up)
 
     def _catch_up(self) -> None:
-        """The peer has read: serve what waited, then read on."""
+        """The peer has read, or it is its turn again: serve what waited, then read on."""
+        self._catching_up = False
+        self.turn_ends_s = time.monotonic() + TURN_S
         try:
             self._serve_postponed()
         except BaseException:
@@ -200,7 +279,11 @@ class Connection(asyncio.Protocol):
             raise
         if self._stream is not None:
             self._tell_stream(self._stream)
-        if self._postponed or self._reading_paused or self.closed:
+        if self._reading_paused or self.closed:
+            return
+        if self._postponed:
+            self._catching_up = True
+            asyncio.get_running_loop().call_soon(self._catch_up)
             return
         if self._splitter.error is not None:
             self.close(str(self._splitter.error))
@@ -227,6 +310,9 @@ class Connection(asyncio.Protocol):
             if not waiter.done():
                 waiter.set_exception(ConnectionLost(self.remote))
         self._calls.clear()
+        self._postponed.clear()
+        if self._unfinished is not None:
+            self._unfinished.note(self, 0)
         if self.remote != NOBODY:
             self._on_close(self)
 
@@ -310,6 +396,10 @@ class Connection(asyncio.Protocol):
         if not self.closed:
             log.warning("connection closed remote=%s reason=%s", self.remote, reason)
             self.shut(abort=abort)
+
+    def drop_unfinished(self) -> None:
+        """Let go of the frame that has begun, whenever the connection itself may go."""
+        self._splitter = FrameSplitter()
 
     def shut(self, *, abort: bool = False) -> None:
         """Close quietly, after what was written; `abort` throws that away."""

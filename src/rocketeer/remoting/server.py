@@ -11,14 +11,17 @@ import logging
 import resource
 import socket
 import ssl
+import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import NamedTuple
 
+from rocketeer.config import ServerLimits
 from rocketeer.errors import PortInUse, RequestRefused, RocketeerError
 from rocketeer.protocol.codes import ResponseCode
 from rocketeer.protocol.command import Command, decode_frame, reply
 from rocketeer.protocol.frame import Frame
-from rocketeer.remoting.connection import Connection, Process, Take, address_text
+from rocketeer.remoting.connection import Connection, Process, Take, UnfinishedFrames, address_text
+from rocketeer.remoting.limits import RequestLimits, busy_limit, command_of_huge_header, over_limit
 from rocketeer.remoting.streams import SocketPoller, Stream
 
 __all__ = ["Connection", "Handler", "RemotingServer", "Router", "SocketSizes"]
@@ -53,9 +56,13 @@ class Router:
         self,
         handlers: Mapping[int, Handler],
         guards: Iterable[Callable[[Command, Connection], None]] = (),
+        limits: RequestLimits | None = None,
     ) -> None:
         self._handlers = dict(handlers)
         self._guards = tuple(guards)
+        self._limits = limits or RequestLimits()
+        self.header_bytes_max = self._limits.server.header_bytes
+        self._under_way_bytes = 0
         self.brake: Callable[[Command, Connection], None] | None = None
         """A guard that comes and goes: while there is one, it sees every request first."""
         self._tasks: set[asyncio.Task[None]] = set()
@@ -66,8 +73,25 @@ class Router:
         return bool(self._guards)
 
     def process(self, frames: list[Frame], connection: Connection) -> None:
-        for kind, header, body in frames:
-            self.handle(decode_frame(kind, header, body), connection)
+        """In their order; what does not fit into the connection's turn waits for the next one."""
+        for done, (kind, header, body) in enumerate(frames, 1):
+            if len(header) > self.header_bytes_max:
+                self._refuse_header(kind, header, connection)
+            else:
+                self.handle(decode_frame(kind, header, body), connection)
+            if done < len(frames) and time.monotonic() >= connection.turn_ends_s:
+                connection.postpone(frames[done:])
+                return
+
+    def _refuse_header(self, kind: int, header: bytes, connection: Connection) -> None:
+        """Reading it would take too long; only what names the request is looked for."""
+        limit = self.header_bytes_max
+        refusal = over_limit(f"a request has a header of {len(header)} bytes", "limitHeaderBytes", limit)
+        command = command_of_huge_header(kind, header)
+        if command is None or command.is_response:
+            connection.close(refusal.remark)
+        else:
+            _answer(connection, command, reply(command, refusal.code, refusal.remark))
 
     def handle(self, command: Command, connection: Connection) -> None:
         if command.is_response:
@@ -83,11 +107,16 @@ class Router:
                 raise RequestRefused(
                     ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f" request type {command.code} not supported"
                 )
+            self._limits.check_body(command)
+            if connection.under_way:
+                self._check_under_way(connection, len(command.body))
             outcome = handler(command, connection)
         except Exception as error:
             _answer(connection, command, _refusal(command, connection, error))
             return
         if inspect.isawaitable(outcome):
+            connection.under_way += 1
+            self._under_way_bytes += len(command.body)
             task = asyncio.ensure_future(self._finish(outcome, command, connection))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
@@ -101,7 +130,19 @@ class Router:
             answer = await outcome
         except Exception as error:
             answer = _refusal(command, connection, error)
+        finally:
+            connection.under_way -= 1
+            self._under_way_bytes -= len(command.body)
         _answer(connection, command, answer)
+
+    def _check_under_way(self, connection: Connection, body_bytes: int) -> None:
+        server = self._limits.server
+        if connection.under_way >= server.requests_under_way:
+            what = "requests of this connection wait for their answers"
+            raise busy_limit(what, "limitRequestsUnderWay", server.requests_under_way)
+        if body_bytes and self._under_way_bytes + body_bytes > server.bytes_under_way:
+            what = "bytes of requests wait for their answers"
+            raise busy_limit(what, "limitBytesUnderWay", server.bytes_under_way)
 
 
 def _answer(connection: Connection, command: Command, answer: Command | None) -> None:
@@ -135,6 +176,7 @@ class RemotingServer:
         tls: ssl.SSLContext | None = None,
         sizes: SocketSizes = DEFAULT_SIZES,
         connections_max: int | None = None,
+        limits: ServerLimits | None = None,
     ) -> None:
         self._process = process
         self._take = take
@@ -145,6 +187,8 @@ class RemotingServer:
         self._sizes = sizes
         self._connections_max = connections_max or default_connections_max()
         self._crowded = False
+        unfinished_bytes = (limits or ServerLimits()).unfinished_bytes
+        self._unfinished = UnfinishedFrames(unfinished_bytes, "limitUnfinishedBytes")
         self._listeners: list[socket.socket] = []
         self._greeting: dict[socket.socket, float] = {}
         self._opening: set[asyncio.Task[None]] = set()
@@ -285,7 +329,13 @@ class RemotingServer:
             sock.close()
 
     def _new_connection(self) -> Connection:
-        return Connection(self._process, take=self._take, on_open=self.connections.add, on_close=self._closed)
+        return Connection(
+            self._process,
+            take=self._take,
+            on_open=self.connections.add,
+            on_close=self._closed,
+            unfinished=self._unfinished,
+        )
 
     def _closed(self, connection: Connection) -> None:
         self.connections.discard(connection)

@@ -24,6 +24,11 @@ _first_two: Final = Struct(">qi").unpack_from
 class RecordTest(Protocol):
     """What a pull asks of a filter on properties."""
 
+    @property
+    def terms(self) -> int:
+        """How much there is to evaluate for one message."""
+        ...
+
     def matches(self, record: memoryview) -> bool: ...
 
     def scan(self, entries: bytes, log: memoryview, base: int, count_max: int, bytes_max: int) -> Scanned: ...

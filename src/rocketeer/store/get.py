@@ -21,7 +21,8 @@ from rocketeer.store.large import COLD_BYTES_MAX, LARGE_BYTES_MAX, read_large
 from rocketeer.store.queue_table import QueueTable
 
 _SCAN_ENTRIES = 16_000 // ENTRY_BYTES  # looked at for one pull, however few match
-SCAN_LARGE = 4096  # the same for a reader in bulk
+SCAN_LARGE = 4096  # the same for a reader in bulk, or for whoever asks for many
+_SCAN_TERMS = 8_000  # evaluated for one pull: with a long expression fewer entries are looked at
 
 
 class GetStatus(Enum):
@@ -198,7 +199,10 @@ class Reader:
         parts: list[memoryview] = []
         log = self._log
         in_file = self._queues.entries_per_file - offset % self._queues.entries_per_file
-        raw = queue.read(offset, min(in_file, SCAN_LARGE if large else max(_SCAN_ENTRIES, max_count)))
+        entries_max = SCAN_LARGE if large else min(max(_SCAN_ENTRIES, max_count), SCAN_LARGE)
+        if matches is not None:
+            entries_max = min(entries_max, max(1, _SCAN_TERMS // matches.terms))
+        raw = queue.read(offset, min(in_file, entries_max))
         result = Fetched(GetStatus.NO_MATCHED_MESSAGE, offset, queue.min_offset, queue.max_offset)
         if not raw:
             per_file = self._queues.entries_per_file

@@ -4,7 +4,16 @@ import dataclasses
 
 import pytest
 
-from rocketeer.config import BrokerConfig, NamesrvConfig, ServerConfig, StoreConfig, effective_properties
+from rocketeer.config import (
+    BrokerConfig,
+    BrokerLimits,
+    NamesrvConfig,
+    NamesrvLimits,
+    ServerConfig,
+    ServerLimits,
+    StoreConfig,
+    effective_properties,
+)
 from rocketeer.config.keys import BROKER_CLASSES, NAMESRV_CLASSES, find_key, known_keys, nearest_key
 
 CLASS_OF = {
@@ -12,6 +21,9 @@ CLASS_OF = {
     StoreConfig: "MessageStoreConfig",
     ServerConfig: "NettyServerConfig",
     NamesrvConfig: "NamesrvConfig",
+    BrokerLimits: "BrokerConfig",
+    ServerLimits: "NettyServerConfig",
+    NamesrvLimits: "NamesrvConfig",
 }
 DEVIATIONS = {"enablePropertyFilter": "true"}
 

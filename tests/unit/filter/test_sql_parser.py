@@ -7,6 +7,7 @@ import pytest
 from rocketeer.errors import BadSqlExpression, ConfigError
 from rocketeer.filter.sql import SqlFilter, sql_filter, sql_subscription
 from rocketeer.filter.sql_parser import parse_sql
+from rocketeer.filter.sql_tokens import Bounds
 from rocketeer.filter.sql_tree import DEPTH_MAX
 from rocketeer.filter.subscribing import subscription_of
 
@@ -93,10 +94,32 @@ def test_a_bad_expression_is_refused_with_the_position(text: str, position: int,
 )
 def test_long_and_deep_expressions_work(text: str) -> None:
     began_s = time.process_time()
-    wanted = SqlFilter(text)
+    wanted = SqlFilter(text, Bounds(chars=1 << 20, terms=1 << 20))
     assert wanted.matches(b"a\x011")
     assert not wanted.matches(b"a\x01-7")
     assert time.process_time() - began_s < 2
+
+
+def test_what_is_too_long_is_refused_with_the_setting_that_says_so() -> None:
+    for text, key in (
+        ("a = 1 OR " * 5000 + "a = 2", "limitSqlChars"),
+        ("- " * 2000 + "1 = a", "limitSqlTerms"),
+    ):
+        with pytest.raises(BadSqlExpression, match=key):
+            SqlFilter(text)
+    SqlFilter("a IN (" + ", ".join(f"'{number}'" for number in range(1500)) + ")")
+    SqlFilter(" OR ".join(f"a = {number}" for number in range(250)))
+
+
+def test_expressions_that_are_remembered_are_few_and_short_together() -> None:
+    first = sql_filter("a = 1 AND first = 1")
+    texts = [
+        "a IN (" + ", ".join(f"'{text}-{number}'" for number in range(1000)) + ")" for text in range(120)
+    ]
+    for text in texts:
+        sql_filter(text)
+    assert sql_filter(texts[-1]) is sql_filter(texts[-1])
+    assert sql_filter("a = 1 AND first = 1") is not first
 
 
 @pytest.mark.parametrize(
@@ -139,7 +162,7 @@ def test_only_operators_within_operators_count_as_depth() -> None:
 
 def test_an_expression_is_compiled_once() -> None:
     assert sql_filter("a = 1") is sql_filter("a = 1")
-    long = "a = 1 OR " * 1000 + "a = 2"
+    long = "a = 1 OR " * 200 + "a = 2"
     assert sql_filter(long).matches(b"a\x012")
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from rocketeer.remoting import server
 
-SERVERS = ("test_server", "test_backpressure", "test_client")
+SERVERS = ("test_server", "test_backpressure", "test_client", "test_limits")
 
 
 @pytest.fixture(autouse=True)

@@ -13,6 +13,7 @@ from rocketeer.broker.features.filtering.filter_data import FilterData, FilterTa
 from rocketeer.errors import RequestRefused
 from rocketeer.filter.records import RecordFilter, properties_of, record_filter
 from rocketeer.filter.sql import BadSqlExpression, SqlFilter, sql_filter
+from rocketeer.filter.sql_tokens import DEFAULT_BOUNDS, Bounds
 from rocketeer.model.property_names import RETRY_TOPIC
 from rocketeer.model.subscription import SQL92, Subscription
 from rocketeer.protocol.codes import ResponseCode
@@ -33,9 +34,10 @@ class Log(Protocol):
 class _Test:
     """A compiled expression as a pull uses it; with the group's data it also trusts bloom bits."""
 
-    __slots__ = ("_data", "matches", "scan")
+    __slots__ = ("_data", "matches", "scan", "terms")
 
     def __init__(self, records: RecordFilter, data: FilterData | None = None) -> None:
+        self.terms = records.terms
         self.matches = records.matches
         self.scan = records.scan
         self._data = data
@@ -50,8 +52,11 @@ class _Test:
 class Filtering:
     """What heartbeats, checks (46) and pulls ask about expressions."""
 
-    def __init__(self, table: FilterTable, *, enabled: bool, retries: bool) -> None:
+    def __init__(
+        self, table: FilterTable, *, enabled: bool, retries: bool, bounds: Bounds = DEFAULT_BOUNDS
+    ) -> None:
         self.table = table
+        self._bounds = bounds
         self._enabled = enabled
         self.retries_filtered = retries and enabled
 
@@ -96,7 +101,7 @@ class Filtering:
             data = None if origin is None else self.table.get(origin.decode("utf-8", "replace"), group)
             return data is None or data.compiled.matches(properties)
 
-        return _Test(RecordFilter(matches))
+        return _Test(RecordFilter(matches, self._bounds.terms // 4))
 
     def _compiled(self, kind: str, expression: str) -> SqlFilter:
         if not self._enabled:
@@ -104,7 +109,7 @@ class Filtering:
         if kind != SQL92:
             raise _unknown(kind)
         try:
-            return sql_filter(expression)
+            return sql_filter(expression, self._bounds)
         except BadSqlExpression as error:
             raise _refusal(error) from None
 

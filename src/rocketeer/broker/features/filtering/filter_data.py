@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from rocketeer.clock import Clock
 from rocketeer.filter.bloom import BloomData, BloomFilter, mask_of
 from rocketeer.filter.sql import BadSqlExpression, SqlFilter, sql_filter
+from rocketeer.filter.sql_tokens import DEFAULT_BOUNDS, Bounds
 from rocketeer.model.subscription import SQL92, TAG, Subscription
 from rocketeer.protocol.bodies.filters import FilterRecord, decode_filters, encode_filters
 
@@ -45,11 +46,15 @@ class FilterTable:
 
     file_name = "consumerFilter.json"
 
-    def __init__(self, bloom: BloomFilter, clock: Clock, *, keep_dead_ms: int) -> None:
+    def __init__(
+        self, bloom: BloomFilter, clock: Clock, *, keep_dead_ms: int, bounds: Bounds = DEFAULT_BOUNDS
+    ) -> None:
         self.bloom = bloom
+        self._bounds = bounds
         self._clock = clock
         self._keep_dead_ms = keep_dead_ms
         self._by_topic: dict[str, dict[str, FilterData]] = {}
+        self._by_group: dict[str, dict[str, FilterData]] = {}
         self._dirty = False
 
     # --- asking ------------------------------------------------------------------------------
@@ -76,8 +81,8 @@ class FilterTable:
                     self._put(group, subscription)
                 except BadSqlExpression as error:
                     bad = bad or error
-        for data in self:
-            if data.group == group and data.topic not in topics and not data.is_dead:
+        for data in self._by_group.get(group, {}).values():
+            if data.topic not in topics and not data.is_dead:
                 self._die(data)
         return bad
 
@@ -90,18 +95,22 @@ class FilterTable:
                 old.dead_ms = 0
             return
         if old is not None and old.client_version >= subscription.version:
-            sql_filter(subscription.expression)  # an older member's; a bad one is told so all the same
+            sql_filter(
+                subscription.expression, self._bounds
+            )  # an older member's; a bad one is told so all the same
             return
         try:
-            compiled = sql_filter(subscription.expression)
+            compiled = sql_filter(subscription.expression, self._bounds)
         except BadSqlExpression:
             if old is not None:  # the group's newest wish cannot be met: rather tell than serve an old one
                 self._remove(old)
             raise
         bloom = self.bloom.data(f"{group}#{subscription.topic}")
-        self._by_topic.setdefault(subscription.topic, {})[group] = FilterData(
-            subscription.topic, group, subscription.expression, compiled,
-            born_ms=self._clock.now_ms(), client_version=subscription.version, bloom=bloom, mask=mask_of(bloom),
+        self._keep(
+            FilterData(
+                subscription.topic, group, subscription.expression, compiled, born_ms=self._clock.now_ms(),
+                client_version=subscription.version, bloom=bloom, mask=mask_of(bloom),
+            )
         )  # fmt: skip
         self._dirty = True
         log.info(
@@ -110,19 +119,26 @@ class FilterTable:
 
     def unregister(self, group: str) -> None:
         """The group has no member any more."""
-        for data in self:
-            if data.group == group and not data.is_dead:
+        for data in self._by_group.get(group, {}).values():
+            if not data.is_dead:
                 self._die(data)
+
+    def _keep(self, data: FilterData) -> None:
+        self._by_topic.setdefault(data.topic, {})[data.group] = data
+        self._by_group.setdefault(data.group, {})[data.topic] = data
 
     def _die(self, data: FilterData) -> None:
         data.dead_ms = max(self._clock.now_ms(), data.born_ms)
         self._dirty = True
 
     def _remove(self, data: FilterData) -> None:
-        groups = self._by_topic[data.topic]
-        del groups[data.group]
-        if not groups:
-            del self._by_topic[data.topic]
+        for table, key, inner in (
+            (self._by_topic, data.topic, data.group),
+            (self._by_group, data.group, data.topic),
+        ):
+            del table[key][inner]
+            if not table[key]:
+                del table[key]
         self._dirty = True
 
     def expire(self) -> None:
@@ -150,7 +166,7 @@ class FilterTable:
     def decode(self, text: str) -> None:
         """What was saved. With bloom filters of another size all of it is forgotten: the stored bits mean nothing."""
         now_ms = self._clock.now_ms()
-        loaded: dict[str, dict[str, FilterData]] = {}
+        loaded: list[FilterData] = []
         for record in decode_filters(text.encode()):
             bloom = BloomData(record.positions, record.bits)
             if not self.bloom.is_valid(bloom):
@@ -166,11 +182,15 @@ class FilterTable:
                 log.error("filter not loaded group=%s topic=%s reason=%s", record.group, record.topic, error)
                 continue
             dead_ms = record.dead_ms or max(now_ms - DEAD_AT_LOAD_MS, record.born_ms)
-            loaded.setdefault(record.topic, {})[record.group] = FilterData(
-                record.topic, record.group, record.expression, compiled, record.born_ms, record.client_version,
-                bloom, mask_of(bloom), dead_ms,
+            loaded.append(
+                FilterData(
+                    record.topic, record.group, record.expression, compiled, record.born_ms, record.client_version,
+                    bloom, mask_of(bloom), dead_ms,
+                )
             )  # fmt: skip
-        self._by_topic = loaded
+        self._by_topic, self._by_group = {}, {}
+        for data in loaded:
+            self._keep(data)
 
     def take_dirty(self) -> bool:
         dirty, self._dirty = self._dirty, False

@@ -1,0 +1,63 @@
+"""What one request, one connection and everybody together may cost: keys of our own, all begin with `limit`.
+
+The defaults are far above what honest clients need; what is beyond a limit is refused with its key in the text.
+docs/limits.md explains each.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+def _limit(key: str, default: int, *, least: int = 1, most: int = 2**31 - 1) -> Any:
+    return field(default=default, metadata={"java": key, "least": least, "most": most})
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerLimits:
+    """Of every server: what is taken from the network before anybody looks at it."""
+
+    header_bytes: int = _limit("limitHeaderBytes", 256 << 10, least=64 << 10)
+    request_bytes: int = _limit("limitRequestBytes", 1 << 20, least=64 << 10)
+    """The body of a request that carries neither messages nor a registration."""
+    unfinished_bytes: int = _limit("limitUnfinishedBytes", 256 << 20, least=16 << 20)
+    """Of all frames that have begun and not ended, together."""
+    requests_under_way: int = _limit("limitRequestsUnderWay", 4_096)
+    """Of one connection: those whose answer takes a while."""
+    bytes_under_way: int = _limit("limitBytesUnderWay", 256 << 20, least=16 << 20)
+    """Of all connections: the bodies of requests whose answer takes a while."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BrokerLimits:
+    """Of a broker: what requests may ask for, and what may pile up."""
+
+    heartbeat_bytes: int = _limit("limitHeartbeatBytes", 1 << 20, least=1 << 10)
+    heartbeat_groups: int = _limit("limitHeartbeatGroups", 1_000)
+    heartbeat_subscriptions: int = _limit("limitHeartbeatSubscriptions", 10_000)
+    connection_groups: int = _limit("limitConnectionGroups", 2_000)
+    group_members: int = _limit("limitGroupMembers", 10_000)
+    held_pulls: int = _limit("limitHeldPulls", 200_000)
+    connection_held_pulls: int = _limit("limitConnectionHeldPulls", 20_000)
+    request_queues: int = _limit("limitRequestQueues", 10_000)
+    queue_locks: int = _limit("limitQueueLocks", 200_000)
+    auto_topics_per_minute: int = _limit("limitAutoTopicsPerMinute", 6_000)
+    topics: int = _limit("limitTopics", 100_000)
+    """Beyond it no topic appears by itself; administrators may make more."""
+    groups: int = _limit("limitGroups", 100_000)
+    offsets: int = _limit("limitConsumerOffsets", 1_000_000)
+    sql_chars: int = _limit("limitSqlChars", 16 << 10)
+    sql_terms: int = _limit("limitSqlTerms", 1_024)
+    tags: int = _limit("limitSubscriptionTags", 4_096)
+    batch_messages: int = _limit("limitBatchMessages", 20_000)
+    query_entries: int = _limit("limitQueryEntries", 200_000)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NamesrvLimits:
+    """Of a name server: what brokers may register, and what is kept for administrators."""
+
+    brokers: int = _limit("limitBrokers", 10_000)
+    routes: int = _limit("limitRoutes", 1_000_000)
+    """Pairs of a topic and a broker that has it."""
+    kv_entries: int = _limit("limitKvEntries", 20_000)
+    kv_bytes: int = _limit("limitKvBytes", 2 << 20)

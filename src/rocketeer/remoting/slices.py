@@ -1,0 +1,108 @@
+"""Long work on the event loop in short slices: nobody waits longer than one slice for what somebody else asked.
+
+Work that may be long is a generator that yields wherever it may be interrupted, at least every fraction of a
+millisecond. All such work of a loop shares one budget: in each turn of the loop one slice of `SLICE_S`, in which the
+jobs take turns, oldest first; between two turns the loop serves sockets and timers. So a thousand long requests at
+once delay everybody else no more than one does.
+
+    def steps() -> Steps[int]:
+        for queue in queues:
+            count(queue)
+            yield
+        return total
+
+    return run_sliced(steps())        # a value if it was short, else something to await
+"""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Awaitable, Generator
+from typing import Any, TypeAlias, TypeVar
+from weakref import WeakKeyDictionary
+
+__all__ = ["SLICE_S", "Slicer", "Steps", "in_slices", "run_sliced", "slicer"]
+
+T = TypeVar("T")
+
+Steps: TypeAlias = Generator[None, None, T]
+
+SLICE_S = 0.004
+"""How long the loop is kept at a time."""
+
+
+class Slicer:
+    """The jobs of one loop."""
+
+    def __init__(self, *, slice_s: float = SLICE_S) -> None:
+        self._slice_s = slice_s
+        self._jobs: deque[tuple[Steps[Any], asyncio.Future[Any]]] = deque()
+
+    def __len__(self) -> int:
+        """How many jobs wait for their next slice."""
+        return len(self._jobs)
+
+    def run(self, steps: Steps[T]) -> T | asyncio.Future[T]:
+        """The result if one slice is enough, and no other job waits for one; else a future of it."""
+        if not self._jobs:
+            until_s = time.perf_counter() + self._slice_s
+            try:
+                while time.perf_counter() < until_s:
+                    next(steps)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+        if not self._jobs:
+            loop.call_soon(self._turn)
+        self._jobs.append((steps, future))
+        return future
+
+    def _turn(self) -> None:
+        """One slice; the job that it ends in waits behind the others."""
+        until_s = time.perf_counter() + self._slice_s
+        while self._jobs:
+            steps, future = self._jobs.popleft()
+            if future.cancelled():
+                steps.close()
+                continue
+            try:
+                while time.perf_counter() < until_s:
+                    next(steps)
+            except StopIteration as end:
+                future.set_result(end.value)
+                if time.perf_counter() < until_s:
+                    continue
+            except Exception as error:
+                future.set_exception(error)
+                if time.perf_counter() < until_s:
+                    continue
+            else:
+                self._jobs.append((steps, future))
+            break
+        if self._jobs:
+            asyncio.get_running_loop().call_soon(self._turn)
+
+
+_slicers: WeakKeyDictionary[asyncio.AbstractEventLoop, Slicer] = WeakKeyDictionary()
+
+
+def slicer() -> Slicer:
+    """The one of the running loop."""
+    loop = asyncio.get_running_loop()
+    known = _slicers.get(loop)
+    if known is None:
+        known = _slicers[loop] = Slicer()
+    return known
+
+
+def run_sliced(steps: Steps[T]) -> T | Awaitable[T]:
+    """For handlers: what is short is answered at once and in order, what is long later."""
+    return slicer().run(steps)
+
+
+async def in_slices(steps: Steps[T]) -> T:
+    """For coroutines."""
+    outcome = slicer().run(steps)
+    return await outcome if isinstance(outcome, asyncio.Future) else outcome

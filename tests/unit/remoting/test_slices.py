@@ -1,0 +1,72 @@
+"""Long work on the loop: in slices, in turns, and never more than one slice in a turn."""
+
+import asyncio
+import time
+
+import pytest
+
+from rocketeer.remoting.slices import SLICE_S, Slicer, Steps, in_slices, run_sliced
+
+
+def busy(seconds: float) -> Steps[str]:
+    """Work for so long, in steps of 0.1 ms."""
+    for _ in range(int(seconds / 0.0001)):
+        until = time.perf_counter() + 0.0001
+        while time.perf_counter() < until:
+            pass
+        yield
+    return "done"
+
+
+async def test_what_is_short_is_done_at_once() -> None:
+    assert run_sliced(busy(0.0005)) == "done"
+
+
+async def test_the_loop_serves_others_between_two_slices() -> None:
+    work = asyncio.ensure_future(in_slices(busy(40 * SLICE_S)))
+    turns = 0
+    while not work.done():
+        await asyncio.sleep(0)
+        turns += 1
+    assert await work == "done"
+    assert turns > 20
+
+
+async def test_many_jobs_share_one_slice_a_turn() -> None:
+    """However many there are: a turn of the loop stays as short as with one."""
+    work = [asyncio.ensure_future(in_slices(busy(2 * SLICE_S))) for _ in range(20)]
+    turns = 0
+    while not all(job.done() for job in work):
+        await asyncio.sleep(0)
+        turns += 1
+    assert turns > 20, "all of them in every turn would be two turns"
+
+
+async def test_a_failure_reaches_whoever_waits_and_no_other() -> None:
+    def failing() -> Steps[None]:
+        yield from busy(2 * SLICE_S)
+        raise ValueError("this one")
+
+    bad, good = asyncio.ensure_future(in_slices(failing())), asyncio.ensure_future(in_slices(busy(SLICE_S)))
+    with pytest.raises(ValueError, match="this one"):
+        await bad
+    assert await good == "done"
+
+
+async def test_work_nobody_waits_for_any_more_ends() -> None:
+    ended = []
+
+    def watched() -> Steps[None]:
+        try:
+            yield from busy(1)
+        finally:
+            ended.append(True)
+
+    slicer = Slicer()
+    outcome = slicer.run(watched())
+    assert isinstance(outcome, asyncio.Future)
+    outcome.cancel()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert ended
+    assert len(slicer) == 0
