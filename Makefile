@@ -10,7 +10,7 @@ READY_DEV := $(VENV)/.ready-dev
 COMPILED := $(wildcard src/rocketeer/*/*.pyx src/rocketeer/*/*.pxd src/rocketeer/*/*.pxi src/rocketeer/*/*.h)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup up demo test test-spark check sync format interop interop-smoke apache memory crash-states bench wheel lock clean
+.PHONY: help setup up demo test test-spark check sync reference format interop interop-smoke apache memory crash-states bench wheel lock clean
 
 help:
 	@echo "make up      run a name server and a broker here   (BROKERS=2 STORE=dir ARGS='--port 20911')"
@@ -27,6 +27,7 @@ help:
 	@echo "make wheel   a wheel for users without a compiler, in dist/"
 	@echo "make setup   only the environment in $(VENV)"
 	@echo "make sync    write the sync clients' methods from the asyncio ones"
+	@echo "make reference  write docs/reference.md from the docstrings"
 	@echo "make format  let ruff put the code in order"
 	@echo "make lock    choose dependency versions anew"
 	@echo "make clean   remove what the targets above made; never a message"
@@ -71,10 +72,15 @@ check: $(READY_DEV)
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
 	@$(BIN)/python tools/make_sync.py --check
+	@$(BIN)/python tools/make_reference.py --check
 
 # The sync clients' public methods are written from the asyncio ones.
 sync: $(READY_DEV)
 	@$(BIN)/python tools/make_sync.py
+
+# docs/reference.md, from the docstrings.
+reference: $(READY_DEV)
+	@$(BIN)/python tools/make_reference.py
 
 format: $(READY_DEV)
 	@$(BIN)/ruff check --fix .

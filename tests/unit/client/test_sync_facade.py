@@ -9,14 +9,15 @@ import pytest
 
 import rocketeer
 import rocketeer.aio
+import rocketeer.errors
 
 ROOT = Path(__file__).resolve().parents[3]
 
 
-def test_the_written_files_are_up_to_date() -> None:
-    ran = subprocess.run(
-        [sys.executable, "tools/make_sync.py", "--check"], cwd=ROOT, capture_output=True, text=True
-    )
+@pytest.mark.parametrize("tool", ["make_sync.py", "make_reference.py"])
+def test_the_written_files_are_up_to_date(tool: str) -> None:
+    command = [sys.executable, f"tools/{tool}", "--check"]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
@@ -35,3 +36,16 @@ def test_sync_and_aio_take_the_same_arguments_and_say_the_same(name: str) -> Non
             inspect.signature(function).parameters.values()
         ), method
         assert bool(ours.__doc__) == bool(function.__doc__), method
+
+
+def test_options_hooks_strategies_and_errors_have_a_public_door() -> None:
+    assert set(rocketeer.aio.__all__) - {*dir(rocketeer)} == set()
+    for name in ("SendHook", "ConsumeHook", "ConsistentHash", "ProducerOptions", "NoRoute", "InvalidMessage"):
+        assert getattr(rocketeer, name) is getattr(rocketeer.aio, name)
+    every_error = {
+        name
+        for name in dir(rocketeer.errors)
+        if inspect.isclass(kind := getattr(rocketeer.errors, name))
+        and issubclass(kind, rocketeer.ClientError)
+    }
+    assert every_error <= {*dir(rocketeer)}

@@ -34,20 +34,29 @@ class ClientConfig:
     nameserver: str | Sequence[str] | None = _java(None, "namesrvAddr")
     """`host:port`, several with `;` or as a list, or an address server's URL. None: see client.discovery."""
     namespace: str | None = _java(None, "namespace")
+    """Topics and groups are known to brokers as `namespace%name`; programs see the plain names."""
     instance_name: str = _java(DEFAULT_INSTANCE, "instanceName")
     """Clients of one process with the same name share connections; DEFAULT gives each client its own."""
     unit_name: str | None = _java(None, "unitName")
+    """Part of the client id, and of the address server's URL."""
     unit_mode: bool = _java(False, "unitMode")
+    """Sent with every message and heartbeat, for clusters that use RocketMQ's units."""
     client_ip: str | None = _java(None, "clientIP")
+    """The address in the client id; None: the interface that packets leave through."""
     vip_channel: bool = _java(False, "vipChannelEnabled")
+    """Send to the broker's port minus 2, as old clients do."""
     route_poll_s: float = _java(30.0, "pollNameServerInterval")
+    """How often the routes of the topics in use are fetched anew."""
     heartbeat_s: float = _java(30.0, "heartbeatBrokerInterval")
+    """How often brokers hear of this client's groups."""
     call_timeout_s: float = _java(3.0, "mqClientApiTimeout")
+    """Time limit of calls to name servers, and of those to brokers that are no sends or pulls."""
     close_timeout_s: float = 5.0
     """Closing returns within this time, whatever the network does."""
     trace: bool = _java(False, "enableMsgTrace")
     """Leave a trace of every message sent or consumed: `mqadmin queryMsgTraceById` shows its life."""
     trace_topic: str = _java(TRACE_TOPIC, "customizedTraceTopic")
+    """Where traces are sent to."""
 
     def __post_init__(self) -> None:
         validate_group(self.group)
@@ -72,7 +81,9 @@ class ProducerConfig(ClientConfig):
     send_timeout_s: float = _java(3.0, "sendMsgTimeout")
     """All attempts of a send together."""
     retries: int = _java(2, "retryTimesWhenSendFailed")
+    """Further attempts of `send`, each on another broker if there is one."""
     async_retries: int = _java(2, "retryTimesWhenSendAsyncFailed")
+    """Further attempts of `send_async`, after calls without an answer only."""
     retry_not_stored: bool = _java(False, "retryAnotherBrokerWhenNotStoreOK")
     """Try another broker after FLUSH_DISK_TIMEOUT and the like; the message may then be there twice."""
     latency_faults: bool = _java(False, "sendLatencyFaultEnable")
@@ -82,13 +93,19 @@ class ProducerConfig(ClientConfig):
     producer_id: str | None = None
     """The name under which the messages are numbered: the same after a restart. None: a new one for each start."""
     compress_over_bytes: int = _java(4096, "compressMsgBodyOverHowmuch")
+    """Bodies of this size or more are compressed; 0 compresses all."""
     compress_level: int = _java(5, "rocketmq.message.compressLevel")
+    """zlib's level, 0 (none) to 9 (smallest)."""
     message_bytes_max: int = _java(4 << 20, "maxMessageSize")
+    """A body, or a batch, over this is refused before it is sent."""
     create_topic_key: str = _java(AUTO_CREATE_TOPIC, "createTopicKey")
+    """The topic after whose route brokers make one that does not exist."""
     default_topic_queues: int = _java(4, "defaultTopicQueueNums")
+    """Queues of a topic that a send makes."""
     in_flight_max: int = _java(10_000, "backPressureForAsyncSendNum")
     """Unanswered sends at a time; the next one waits for a free place."""
     in_flight_bytes_max: int = _java(100 << 20, "backPressureForAsyncSendSize")
+    """Bytes of unanswered sends at a time."""
     oneway_in_flight_max: int = _java(65_535, "com.rocketmq.remoting.clientOnewaySemaphoreValue")
     """One-way sends that may wait for a slow broker at a time; their bytes have the limit above."""
 
@@ -123,31 +140,51 @@ class ConsumerConfig(ClientConfig):
     """A consumer's rules; what only one kind of consumer uses is ignored by the others."""
 
     message_model: MessageModel = field(default=MessageModel.CLUSTERING, metadata={"java": "messageModel"})
+    """CLUSTERING: members share the queues; BROADCASTING: each gets every message."""
     consume_from: ConsumeFromWhere = field(
         default=ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET, metadata={"java": "consumeFromWhere"}
     )
+    """Where a group begins that has no offset of a queue yet."""
     consume_timestamp: str | None = _java(None, "consumeTimestamp")
     """yyyyMMddHHmmss for CONSUME_FROM_TIMESTAMP; None: half an hour before the start."""
     concurrency: int = _java(20, "consumeThreadMax")
+    """Listeners that run at a time: threads, or tasks for coroutine functions."""
     consume_batch: int = _java(1, "consumeMessageBatchMaxSize")
+    """Over 1: listeners are given lists of up to this many messages."""
     pull_batch: int = _java(32, "pullBatchSize")
+    """Messages asked for at a time."""
     pull_interval_s: float = _java(0.0, "pullInterval")
+    """Pause between two pulls of a queue that brought messages."""
     pull_hold_s: float = _java(15.0, "brokerSuspendMaxTimeMillis")
+    """How long a broker may hold a pull that finds nothing."""
     pull_timeout_s: float = _java(30.0, "consumerTimeoutMillisWhenSuspend")
+    """Time limit of a pull, the broker's hold included."""
     queue_messages_max: int = _java(1000, "pullThresholdForQueue")
+    """Pulling of a queue waits while this many of its messages are unfinished."""
     queue_bytes_max: int = _java(100 << 20, "pullThresholdSizeForQueue")
+    """The same in bytes."""
     topic_messages_max: int = _java(-1, "pullThresholdForTopic")
+    """The same for a topic, shared evenly by its queues; -1: no such limit."""
     topic_bytes_max: int = _java(-1, "pullThresholdSizeForTopic")
+    """The same in bytes."""
     span_max: int = _java(2000, "consumeConcurrentlyMaxSpan")
+    """Pulling waits while the oldest unfinished message is this far behind the newest (concurrent only)."""
     retries: int = _java(-1, "maxReconsumeTimes")
     """-1: 16 times when concurrent, without end when orderly."""
     suspend_s: float = _java(1.0, "suspendCurrentQueueTimeMillis")
+    """Pause of an ordered queue before a message that failed is tried again."""
     consume_timeout_s: float = _java(900.0, "consumeTimeout")
+    """A listener that runs longer: its messages go back to the broker for another try."""
     commit_interval_s: float = _java(5.0, "persistConsumerOffsetInterval")
+    """How often offsets are stored."""
     rebalance_s: float = _java(20.0, "rocketmq.client.rebalance.waitInterval")
+    """How often it is looked who consumes which queues, beside every change."""
     lock_renew_s: float = _java(20.0, "rocketmq.client.rebalance.lockInterval")
+    """How often the locks of ordered queues are renewed."""
     lock_expire_s: float = _java(30.0, "rocketmq.client.rebalance.lockMaxLiveTime")
+    """A lock not renewed for this long counts as lost."""
     post_subscription_when_pull: bool = _java(False, "postSubscriptionWhenPull")
+    """Send the subscription with every pull, for brokers that do not know it from heartbeats."""
 
 
 class ClientOptions(TypedDict, total=False):

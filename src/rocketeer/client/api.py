@@ -1,0 +1,130 @@
+"""The public names that the clients for threads and for asyncio share: messages, results, options, hooks, errors.
+
+`rocketeer` and `rocketeer.aio` offer all of them; `docs/reference.md` is made from their docstrings.
+"""
+
+from rocketeer.client.core.allocate import (
+    AVERAGELY,
+    Averagely,
+    AveragelyByCircle,
+    ByConfig,
+    ByMachineRoom,
+    ConsistentHash,
+    MachineRoomNearby,
+    Strategy,
+)
+from rocketeer.client.core.config import ConsumerConfig, ConsumerOptions, ProducerConfig, ProducerOptions
+from rocketeer.client.core.encoding import split_batch
+from rocketeer.client.core.hooks import (
+    ConsumeContext,
+    ConsumeHook,
+    SendContext,
+    SendHook,
+    SendMode,
+    TransactionContext,
+    TransactionHook,
+)
+from rocketeer.client.core.outcome import COMMIT, RETRY, ROLLBACK, Retry
+from rocketeer.client.core.received import ReceivedMessage
+from rocketeer.client.core.selectors import Selector, by_hash, by_random
+from rocketeer.client.core.send_result import SendResult, SendStatus
+from rocketeer.client.core.transactions import UNKNOWN, Transaction, TransactionResult, TransactionState
+from rocketeer.client.plans.pull import PullResult, PullStatus
+from rocketeer.errors import (
+    BadMessageId,
+    BadRecallHandle,
+    BadSqlExpression,
+    BrokerRefused,
+    CallTimeout,
+    ClientClosed,
+    ClientError,
+    ConfigError,
+    ConnectFailed,
+    ConnectionLost,
+    InvalidGroup,
+    InvalidTopic,
+    MessageNotFound,
+    MessageTooLarge,
+    NoBroker,
+    NoNameServer,
+    NoRoute,
+    ProtocolError,
+    RemotingError,
+    RequestTimeout,
+    RocketeerError,
+    SendFailed,
+    SendTimeout,
+    TooManyInFlight,
+)
+from rocketeer.model.message import InvalidMessage, Message
+from rocketeer.model.queue import MessageQueue
+from rocketeer.model.subscription import BadTagExpression, ConsumeFromWhere, MessageModel
+
+__all__ = [
+    "AVERAGELY",
+    "COMMIT",
+    "RETRY",
+    "ROLLBACK",
+    "UNKNOWN",
+    "Averagely",
+    "AveragelyByCircle",
+    "BadMessageId",
+    "BadRecallHandle",
+    "BadSqlExpression",
+    "BadTagExpression",
+    "BrokerRefused",
+    "ByConfig",
+    "ByMachineRoom",
+    "CallTimeout",
+    "ClientClosed",
+    "ClientError",
+    "ConfigError",
+    "ConnectFailed",
+    "ConnectionLost",
+    "ConsistentHash",
+    "ConsumeContext",
+    "ConsumeFromWhere",
+    "ConsumeHook",
+    "ConsumerConfig",
+    "ConsumerOptions",
+    "InvalidGroup",
+    "InvalidMessage",
+    "InvalidTopic",
+    "MachineRoomNearby",
+    "Message",
+    "MessageModel",
+    "MessageNotFound",
+    "MessageQueue",
+    "MessageTooLarge",
+    "NoBroker",
+    "NoNameServer",
+    "NoRoute",
+    "ProducerConfig",
+    "ProducerOptions",
+    "ProtocolError",
+    "PullResult",
+    "PullStatus",
+    "ReceivedMessage",
+    "RemotingError",
+    "RequestTimeout",
+    "Retry",
+    "RocketeerError",
+    "Selector",
+    "SendContext",
+    "SendFailed",
+    "SendHook",
+    "SendMode",
+    "SendResult",
+    "SendStatus",
+    "SendTimeout",
+    "Strategy",
+    "TooManyInFlight",
+    "Transaction",
+    "TransactionContext",
+    "TransactionHook",
+    "TransactionResult",
+    "TransactionState",
+    "by_hash",
+    "by_random",
+    "split_batch",
+]
