@@ -3,11 +3,13 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from rocketeer.config import BrokerRole
+from rocketeer.config import BrokerRole, NamesrvConfig, ServerConfig
+from rocketeer.config.ports import free_ports
+from rocketeer.nameserver.server import NameServer
 from support.broker import BrokerUnderTest, broker_at
 
 SEGMENT_BYTES = 1 << 20
@@ -25,6 +27,49 @@ async def slave_at(
     settings = {"broker_role": BrokerRole.SLAVE, "ha_master_address": master_ha, **(store or {})}
     async with broker_at(folder, store=settings, broker={"broker_id": 1, **(broker or {})}) as slave:
         yield slave
+
+
+@contextlib.asynccontextmanager
+async def nameserver_at(folder: Path) -> AsyncIterator[str]:
+    port, _ = free_ports()
+    server = NameServer(
+        NamesrvConfig(
+            kv_config_path=folder / "kvConfig.json",
+            config_path=folder / "namesrv.properties",
+            server=ServerConfig(bind_host="127.0.0.1", listen_port=port),
+        )
+    )
+    await server.start()
+    try:
+        yield f"127.0.0.1:{port}"
+    finally:
+        await server.stop()
+
+
+@contextlib.asynccontextmanager
+async def pair_at(
+    folder: Path, *, master: dict[str, Any] | None = None, slave: dict[str, Any] | None = None
+) -> AsyncIterator[tuple[BrokerUnderTest, BrokerUnderTest]]:
+    """A name server, a master in `m` and a slave in `s`, which finds its master through the name server."""
+    async with nameserver_at(folder) as namesrv:
+        known = {"namesrv_addresses": (namesrv,)}
+        async with (
+            broker_at(folder / "m", broker=known, store=master) as master_broker,
+            broker_at(
+                folder / "s",
+                broker={**known, "broker_id": 1},
+                store={"broker_role": BrokerRole.SLAVE, **(slave or {})},
+            ) as slave_broker,
+        ):
+            yield master_broker, slave_broker
+
+
+async def eventually(ask: Callable[[], Awaitable[bool]], *, seconds: float = 20.0, what: str = "") -> None:
+    """Wait for an answer that will come."""
+    deadline_s = time.monotonic() + seconds
+    while not await ask():
+        assert time.monotonic() < deadline_s, f"not within {seconds:g} s: {what}"
+        await asyncio.sleep(0.05)
 
 
 async def until(condition: Callable[[], bool], *, seconds: float = 20.0, what: str = "") -> None:

@@ -18,6 +18,7 @@ from rocketeer.broker.features.management import management_features
 from rocketeer.broker.features.members import MemberCalls, members_feature
 from rocketeer.broker.features.replication.master import master_feature
 from rocketeer.broker.features.replication.slave import slave_feature, slave_refusals
+from rocketeer.broker.features.replication.tables import FollowedTables, table_feature
 from rocketeer.broker.features.retry.feature import SendBack, retry_feature
 from rocketeer.broker.features.retry.sent_back import SentBack
 from rocketeer.broker.features.timer.admission import TimerRules
@@ -85,7 +86,8 @@ def _assemble(broker: BrokerConfig, store: StoreConfig, server: ServerConfig, cl
     features = [_access(state, broker, server), *_features(state, broker, store)]
     if store.flush_mode is FlushMode.SYNC_FLUSH:
         features.append(disk_durability(state.store))
-    features.append(_replication(state, store, server))
+    features.append(table_feature(state.offsets, state.tables, state.store))
+    features.extend(_replication(state, store, server))
     path = MessagePath(state, broker, store, features)
     features.extend(path.features)
 
@@ -263,14 +265,29 @@ def _access(state: BrokerState, broker: BrokerConfig, server: ServerConfig) -> F
     return access.feature()
 
 
-def _replication(state: BrokerState, store: StoreConfig, server: ServerConfig) -> Feature:
-    if store.broker_role is BrokerRole.SLAVE:
-        receiver = Receiver(store, state.store, state.clock)
-        state.registration.on_master.append(lambda address, ha_address: receiver.master_named(ha_address))
-        return slave_feature(receiver)
-    master = Master(store, state.store.log, state.clock, host=server.bind_host)
-    state.store.on_grown.append(master.grown)
-    return master_feature(master, store.broker_role)
+def _replication(state: BrokerState, store: StoreConfig, server: ServerConfig) -> list[Feature]:
+    if store.broker_role is not BrokerRole.SLAVE:
+        master = Master(store, state.store.log, state.clock, host=server.bind_host)
+        state.store.on_grown.append(master.grown)
+        return [master_feature(master, store.broker_role)]
+    receiver = Receiver(store, state.store, state.clock)
+    followed = FollowedTables(
+        state.remoting,
+        topics=state.topics,
+        groups=state.groups,
+        offsets=state.offsets,
+        files=state.tables,
+        store=state.store,
+        clock=state.clock,
+        own_address=state.identity.address,
+    )
+
+    def named(address: str, ha_address: str) -> None:
+        followed.master_named(address)
+        receiver.master_named(ha_address)
+
+    state.registration.on_master.append(named)
+    return [slave_feature(receiver), followed.feature()]
 
 
 def _all_handlers(features: list[Feature]) -> dict[int, Handler]:

@@ -1,6 +1,7 @@
 """The consumer groups' settings: config/subscriptionGroup.json in memory, looked up by every pull."""
 
 import logging
+from collections.abc import Mapping
 
 from rocketeer.clock import Clock
 from rocketeer.config import BrokerConfig
@@ -61,6 +62,16 @@ class GroupTable:
         if group is not None:
             self._changed()
         return group
+
+    def follow(self, groups: Mapping[str, SubscriptionGroup], version: DataVersion) -> None:
+        """Become the master's table; what every broker has by itself stays."""
+        if version == self.version:
+            return
+        system = {name: group for name, group in self.configs.items() if name in SYSTEM_GROUPS}
+        self.configs.clear()
+        self.configs.update({**system, **groups})
+        self.version = version
+        self._dirty = True
 
     def _changed(self) -> None:
         self.version = self.version.next(self._clock.now_ms())

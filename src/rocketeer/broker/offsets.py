@@ -67,6 +67,19 @@ class ConsumerOffsets:
             self._table[key] = dict(queues)
             self._touch(key)
 
+    @property
+    def table(self) -> Mapping[str, Mapping[int, int]]:
+        """`topic@group` -> queue id -> offset; to look at."""
+        return self._table
+
+    def follow(self, table: Mapping[str, Mapping[int, int]]) -> None:
+        """Become this table, the master's as a slave knows it."""
+        self._remove([key for key in self._table if key not in table])
+        for key, queues in table.items():
+            if self._table.get(key) != queues:
+                self._table[key] = dict(queues)
+                self._touch(key)
+
     def remove_group(self, group: str) -> None:
         self._remove([key for key in self._table if key.partition(SEPARATOR)[2] == group])
 

@@ -39,6 +39,19 @@ class TableKeeper:
             except RocketeerError as error:
                 raise StoreError(f"{path} cannot be understood: {error}; repair it or move it away") from None
 
+    async def saved_text(self, file_name: str) -> str | None:
+        """A table as it was last saved; None if it never was."""
+        return await asyncio.to_thread(load_table, self._folder / file_name)
+
+    async def save_text(self, file_name: str, text: str) -> None:
+        """Write a file of a table that is not kept here: on a slave it is the master's."""
+        assert file_name not in [table.file_name for table in self._tables]
+        path = self._folder / file_name
+        try:
+            await asyncio.to_thread(save_table, path, text)
+        except OSError as error:  # a full disk: the master will tell it again
+            log.error("table not saved path=%s error=%s", path, error)
+
     async def save_changed(self) -> None:
         """Write the tables that changed since they were last written; one that cannot be is tried again."""
         async with self._writing:

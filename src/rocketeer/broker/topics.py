@@ -5,7 +5,7 @@ through the methods here, so that the data version grows, the file is written an
 """
 
 import logging
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Mapping
 from dataclasses import replace
 from enum import Enum
 from typing import NamedTuple
@@ -130,6 +130,22 @@ class TopicTable:
                 log.info("order topic changed topic=%s order=%s", topic.name, order)
                 self._store(ChangeKind.REORDERED, replace(topic, order=order))
 
+    def follow(self, topics: Mapping[str, TopicConfig], version: DataVersion) -> None:
+        """Become the master's table; what every broker has by itself stays."""
+        changed = [topic for name, topic in topics.items() if self.configs.get(name) != topic]
+        self.configs.update(topics)
+        self.version = version
+        self._dirty = True
+        for topic in changed:
+            self._tell(TopicChange(ChangeKind.UPDATED, topic))
+
+    def follow_deletion(self, name: str) -> None:
+        """The master has deleted it; the version is the master's and stays."""
+        topic = self.configs.pop(name, None)
+        if topic is not None:
+            self._dirty = True
+            self._tell(TopicChange(ChangeKind.DELETED, topic))
+
     def _store(self, kind: ChangeKind, topic: TopicConfig) -> TopicConfig:
         self.configs[topic.name] = topic
         self._changed(TopicChange(kind, topic))
@@ -138,6 +154,9 @@ class TopicTable:
     def _changed(self, change: TopicChange) -> None:
         self.version = self.version.next(self._clock.now_ms())
         self._dirty = True
+        self._tell(change)
+
+    def _tell(self, change: TopicChange) -> None:
         for callback in self.on_change:
             callback(change)
 

@@ -176,6 +176,7 @@ class RequestCode(IntEnum):
 
     # Rocketeer's own
     GET_PRODUCER_SEQUENCE = 300_001
+    GET_BROKER_TABLE = 300_002
 
 
 class ResponseCode(IntEnum):

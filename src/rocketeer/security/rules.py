@@ -155,6 +155,7 @@ BROKER_RULES: Final[Mapping[int, Rule]] = {
             RequestCode.GET_BROKER_RUNTIME_INFO,
             RequestCode.GET_ALL_CONSUMER_OFFSET,
             RequestCode.GET_ALL_DELAY_OFFSET,
+            RequestCode.GET_BROKER_TABLE,
             RequestCode.UPDATE_AND_CREATE_ACL_CONFIG,
             RequestCode.DELETE_ACL_CONFIG,
             RequestCode.GET_BROKER_CLUSTER_ACL_INFO,

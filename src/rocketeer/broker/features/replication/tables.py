@@ -1,0 +1,257 @@
+"""Tables that follow the master: topics (21), consumer offsets (43), delay progress (45), groups (201), our own.
+
+What a table says of the log must be true of the slave's own: offsets and progress are taken over when the slave's
+log on disk has reached the place where the master's ended when it told them. A master of ours names that place in its
+replies; one of 4.9.8 is asked for it (28).
+
+Features whose services rest on a slave have their table's file copied: a slave that becomes a master finds there
+where its master was, and the log behind it tells the rest, as after a crash.
+"""
+
+import logging
+import secrets
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final, NamedTuple, Protocol
+
+from rocketeer.broker.feature import Feature, Periodic
+from rocketeer.broker.groups import GroupTable
+from rocketeer.broker.offsets import ConsumerOffsets
+from rocketeer.broker.topics import TopicTable
+from rocketeer.clock import Clock
+from rocketeer.errors import BadBody, ProtocolError, RemotingError, RequestRefused
+from rocketeer.protocol.bodies.groups import decode_group_table
+from rocketeer.protocol.bodies.kv import decode_kv_table
+from rocketeer.protocol.bodies.offsets import decode_consumer_offsets
+from rocketeer.protocol.bodies.topics import decode_topic_table
+from rocketeer.protocol.codes import RequestCode, ResponseCode
+from rocketeer.protocol.command import Command, reply, request
+from rocketeer.record.entry import DispatchEntry
+from rocketeer.remoting.server import Connection, Handler
+from rocketeer.replication.offsets import OffsetMerge
+
+log = logging.getLogger(__name__)
+
+SYNC_S: Final = 10.0
+LOOK_S: Final = 0.5
+ASK_S: Final = 3.0
+NEW_TOPIC_S: Final = 1.0
+"""A topic that is met in the log and not in the table is asked for, this often at most."""
+
+DELAY_FILE: Final = "delayOffset.json"
+OWN_FILES: Final = ("sentBack.json", "transactionProgress.json")
+"""Tables that RocketMQ does not have; asked of masters of ours only."""
+NO_DELAYS: Final = '{"offsetTable":{}}'
+
+LOG_OFFSET: Final = "rocketeerLogOffset"
+STARTED: Final = "rocketeerStarted"
+
+
+class Files(Protocol):
+    """The files under config/."""
+
+    async def saved_text(self, file_name: str) -> str | None:
+        """A table as it was last saved."""
+        ...
+
+    async def save_text(self, file_name: str, text: str) -> None: ...
+
+
+class Log(Protocol):
+    """What tables are compared with."""
+
+    @property
+    def max_log_offset(self) -> int: ...
+
+    @property
+    def flushed_log_offset(self) -> int: ...
+
+    def delete_topic(self, topic: str) -> None: ...
+
+
+class Caller(Protocol):
+    async def invoke(self, address: str, command: Command, timeout_s: float) -> Command: ...
+
+
+# --- telling ---------------------------------------------------------------------------------
+
+
+def table_feature(offsets: ConsumerOffsets, files: Files, store: Log) -> Feature:
+    """Answers slaves; slaves answer, too, as in RocketMQ."""
+    started = secrets.token_hex(8)
+
+    def mark() -> dict[str, str]:
+        """Where the log ended at the latest when what is told was so, and which start of this broker it is."""
+        return {LOG_OFFSET: str(store.max_log_offset), STARTED: started}
+
+    def consumer_offsets(command: Command, connection: Connection) -> Command:
+        return reply(command, ext=mark(), body=offsets.encode().encode())
+
+    async def delay_offsets(command: Command, connection: Connection) -> Command:
+        text = await files.saved_text(DELAY_FILE)
+        return reply(command, ext=mark(), body=(text or NO_DELAYS).encode())
+
+    async def own_table(command: Command, connection: Connection) -> Command:
+        name = command.ext.get("name", "")
+        if name not in OWN_FILES:
+            raise RequestRefused(
+                ResponseCode.SYSTEM_ERROR, f"no table {name[:100]!r}; there are {', '.join(OWN_FILES)}"
+            )
+        text = await files.saved_text(name)
+        return reply(command, ext=mark(), body=(text or "").encode())
+
+    handlers: dict[int, Handler] = {
+        RequestCode.GET_ALL_CONSUMER_OFFSET: consumer_offsets,
+        RequestCode.GET_ALL_DELAY_OFFSET: delay_offsets,
+        RequestCode.GET_BROKER_TABLE: own_table,
+    }
+    return Feature("tables", handlers=handlers)
+
+
+# --- following -------------------------------------------------------------------------------
+
+
+class Held(NamedTuple):
+    """A table that is taken over once the log on disk has reached `log_offset`."""
+
+    log_offset: int
+    take: Callable[[], Awaitable[None] | None]
+
+
+class FollowedTables:
+    """A slave's tables. Belongs to the loop thread."""
+
+    def __init__(
+        self,
+        client: Caller,
+        *,
+        topics: TopicTable,
+        groups: GroupTable,
+        offsets: ConsumerOffsets,
+        files: Files,
+        store: Log,
+        clock: Clock,
+        own_address: str,
+    ) -> None:
+        self._client = client
+        self._topics = topics
+        self._groups = groups
+        self._offsets = offsets
+        self._files = files
+        self._store = store
+        self._clock = clock
+        self._own_address = own_address
+        self._address = ""
+        self._next_s = 0.0
+        self._held: dict[str, Held] = {}
+        self._merge = OffsetMerge()
+        self._told = ""
+
+    def feature(self) -> Feature:
+        return Feature(
+            "followed tables",
+            dispatchers=(self._met,),
+            services=(Periodic("tables of the master", LOOK_S, self.look),),
+        )
+
+    def master_named(self, address: str) -> None:
+        """A name server says who the master is."""
+        if address != self._address and address != self._own_address:
+            self._address = address
+            self._next_s = 0.0
+
+    def _met(self, entry: DispatchEntry) -> None:
+        if entry.topic not in self._topics.configs:
+            self._next_s = min(self._next_s, self._clock.monotonic_s() + NEW_TOPIC_S)
+
+    async def look(self) -> None:
+        """Ask the master when it is time, and take over what the log has reached."""
+        now_s = self._clock.monotonic_s()
+        if self._address and now_s >= self._next_s:
+            self._next_s = now_s + SYNC_S
+            try:
+                await self._sync(self._address)
+                self._told = ""
+            except (RemotingError, ProtocolError) as error:
+                self._tell(str(error))
+        await self._take_reached()
+
+    async def _sync(self, address: str) -> None:
+        """Each by itself: one that cannot be read does not hold up the others."""
+        self._follow_topics(await self._ask(address, RequestCode.GET_ALL_TOPIC_CONFIG))
+        groups = await self._ask(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
+        if groups.body:
+            self._groups.follow(*decode_group_table(groups.body))
+        offsets = await self._ask(address, RequestCode.GET_ALL_CONSUMER_OFFSET)
+        delays = await self._ask(address, RequestCode.GET_ALL_DELAY_OFFSET)
+        is_ours = LOG_OFFSET in offsets.ext
+        if is_ours:
+            at, started = _number(offsets.ext, LOG_OFFSET), offsets.ext.get(STARTED, "")
+        else:
+            info = await self._ask(address, RequestCode.GET_BROKER_RUNTIME_INFO)
+            facts = decode_kv_table(info.body)
+            at, started = _number(facts, "commitLogMaxOffset"), facts.get("bootTimestamp", "")
+        told = decode_consumer_offsets(offsets.body)
+        self._held["offsets"] = Held(at, lambda: self._follow_offsets(told, started))
+        files = {DELAY_FILE: delays}
+        for name in OWN_FILES if is_ours else ():
+            files[name] = await self._ask(address, RequestCode.GET_BROKER_TABLE, {"name": name})
+        for name, answer in files.items():
+            self._hold_file(name, answer, at)
+
+    def _hold_file(self, name: str, answer: Command, at: int) -> None:
+        text = answer.body.decode("utf-8", "replace")
+        if text:
+            known = _number(answer.ext, LOG_OFFSET) if LOG_OFFSET in answer.ext else at
+            self._held[name] = Held(known, lambda: self._files.save_text(name, text))
+
+    async def _ask(self, address: str, code: int, ext: dict[str, str] | None = None) -> Command:
+        answer = await self._client.invoke(address, request(code, ext or {}), ASK_S)
+        if answer.code != ResponseCode.SUCCESS:
+            raise BadBody(f"{address} answers request {code} with {answer.code}: {answer.remark}")
+        return answer
+
+    async def _take_reached(self) -> None:
+        flushed = self._store.flushed_log_offset
+        for name, held in list(self._held.items()):
+            if held.log_offset <= flushed:
+                del self._held[name]
+                taking = held.take()
+                if taking is not None:
+                    await taking
+
+    # --- one table ---------------------------------------------------------------------------
+
+    def _follow_topics(self, answer: Command) -> None:
+        topics, version = decode_topic_table(answer.body)
+        if version == self._topics.version:
+            return
+        gone = [
+            name for name in self._topics.configs if name not in topics and not self._topics.is_system(name)
+        ]
+        self._topics.follow({**topics, **{name: self._topics.configs[name] for name in gone}}, version)
+        if gone:
+            # Their last messages may be on the way yet: their queues go when the log has been copied that far.
+            at = _number(answer.ext, LOG_OFFSET) if LOG_OFFSET in answer.ext else self._store.max_log_offset
+            self._held["topics"] = Held(at, lambda: self._forget_topics(gone))
+
+    def _forget_topics(self, gone: Iterable[str]) -> None:
+        for name in gone:
+            log.info("topic deleted by the master topic=%s", name)
+            self._topics.follow_deletion(name)
+            self._store.delete_topic(name)
+
+    def _follow_offsets(self, theirs: dict[str, dict[int, int]], started: str) -> None:
+        self._offsets.follow(self._merge.merged(self._offsets.table, theirs, started))
+
+    def _tell(self, text: str) -> None:
+        """The same trouble is told once."""
+        if text != self._told:
+            log.warning("tables not synced master=%s reason=%s", self._address, text)
+        self._told = text
+
+
+def _number(texts: "dict[str, str]", name: str) -> int:
+    try:
+        return int(texts[name])
+    except (KeyError, ValueError):
+        raise BadBody(f"the master says {name}={texts.get(name)!r}, which is no number") from None
