@@ -234,6 +234,18 @@ app.command()(run)
 app.command()(audit)
 
 
+@app.command(
+    "admin",
+    add_help_option=False,
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+)
+def admin(context: typer.Context) -> None:
+    """Every command of RocketMQ's mqadmin; alone it lists them."""
+    from rocketeer.cli.admin.program import run as run_admin
+
+    raise typer.Exit(run_admin(context.args, "rocketeer admin"))
+
+
 class _Group(NamedTuple):
     """Commands that an installation may leave out, loaded only for who asks: servers start without them."""
 

@@ -2,6 +2,7 @@
 member (309), entries of a consume queue (321)."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from rocketeer.admin.context import AdminContext
@@ -80,10 +81,16 @@ def queues(context: AdminContext, topic: str) -> Plan[tuple[MessageQueue, ...]]:
 
 
 def pull_messages(
-    context: AdminContext, queue: MessageQueue, offset: int, *, tags: str = SUB_ALL, max_count: int = 32
+    context: AdminContext,
+    queue: MessageQueue,
+    offset: int,
+    *,
+    tags: str = SUB_ALL,
+    max_count: int = 32,
+    group: str = TOOLS_GROUP,
 ) -> Plan[PullResult]:
     """The messages of a queue from an offset on, as many as the broker gives at a time."""
-    settings = PullSettings(TOOLS_GROUP, max_count, hold_s=0.0)
+    settings = PullSettings(group, max_count, hold_s=0.0)
     subscription = subscription_of(queue.topic, tags)
     return (
         yield from pull(settings, context.cluster, queue, offset, subscription, timeout_s=context.timeout_s)
@@ -96,7 +103,10 @@ def message_trace(
     """What producers and consumers with trace=True wrote about a message, in the order it happened."""
     found = yield from _lookups(context).query(trace_topic, message_id)
     events = {
-        event for message in found for event in decode_trace(message.body) if event.message_id == message_id
+        event if event.client_host else replace(event, client_host=message.born_host.rpartition(":")[0])
+        for message in found
+        for event in decode_trace(message.body)
+        if event.message_id == message_id
     }
     return tuple(sorted(events, key=lambda event: (event.time_ms, event.kind)))
 

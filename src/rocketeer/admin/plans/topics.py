@@ -182,10 +182,18 @@ def update_topic_perm(
     if not brokers:
         raise ConfigError(f"topic {topic!r} is not on {broker or cluster or 'any broker'}")
     queues = {data.broker_name: data for data in route.queues}
+    ordered = _parse_order_conf((yield from order_conf(context, topic)))
 
     def change(each: Broker) -> Plan[tuple[int, TopicConfig]]:
         data = queues[each.name]
-        config = TopicConfig(topic, data.read_queues, data.write_queues, perm, sys_flag=data.sys_flag)
+        config = TopicConfig(
+            topic,
+            data.read_queues,
+            data.write_queues,
+            perm,
+            sys_flag=data.sys_flag,
+            order=each.name in ordered,
+        )
         yield from put_topic(each.address, config, context.timeout_s)
         return data.perm, config
 

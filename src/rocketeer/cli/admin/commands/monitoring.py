@@ -1,0 +1,60 @@
+"""`startMonitoring`: looks at everything again and again and says what is wrong."""
+
+import time
+from typing import Annotated
+
+from rocketeer.admin import health
+from rocketeer.admin.blocking import Admin
+from rocketeer.cli.admin.declare import Option, Subject, Watch, command
+from rocketeer.cli.admin.output import Output, Table, Text, columns
+from rocketeer.errors import RocketeerError
+
+
+@command(
+    "startMonitoring",
+    Subject.CLUSTERS,
+    "Say what is wrong: lag, stuck members, differing subscriptions, full disks, dead brokers",
+    watch=Watch(every_s=60.0),
+)
+def start_monitoring(
+    admin: Admin,
+    lag: Annotated[int, Option("l", "lag", "messages a group may have left (10000)")] = 10_000,
+    disk: Annotated[float, Option("d", "disk", "how full a disk may be (0.75)")] = 0.75,
+    blocked_s: Annotated[int, Option("s", "blocked", "seconds a member may hold messages (60)")] = 60,
+) -> Output:
+    limits = health.Limits(lag, disk, blocked_s * 1000)
+    found = look(admin, limits)
+    rows = [(time.strftime("%Y-%m-%d %H:%M:%S"), each.kind.value, each.text) for each in found]
+    if not rows:
+        now = time.strftime("%Y-%m-%d %H:%M:%S")
+        return Output([Text([f"{now}  nothing is wrong"], good=True)], [])
+    table = Table(
+        "%s  %-14s %s",
+        columns("time", "#Time", "kind", "#Kind", "finding", "#Finding"),
+        rows,
+        heading=False,
+        warn=lambda row: True,
+    )
+    keys = [column.key for column in table.columns]
+    return Output([table], [dict(zip(keys, row, strict=True)) for row in rows])
+
+
+def look(admin: Admin, limits: health.Limits) -> list[health.Finding]:
+    """Everything that is wrong at this moment."""
+    found = health.broker_findings(admin.cluster_runtime(), limits)
+    dead = {each.who for each in found if each.kind is health.Kind.DEAD}
+    groups = admin.groups()
+    others = [failure for each in groups for failure in each.failures if failure.who not in dead]
+    found += health.failure_findings(others)
+    found += health.group_findings(groups, limits)
+    for group in groups:
+        if not group.members:
+            continue
+        try:
+            members = admin.group_members(group.group)
+        except RocketeerError as error:
+            text = f"the members of group {group.group} cannot be asked: {error}"
+            found.append(health.Finding(health.Kind.DEAD, group.group, text))
+            continue
+        found += health.member_findings(members, time.time_ns() // 1_000_000, limits)
+    return found
