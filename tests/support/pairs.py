@@ -92,3 +92,41 @@ def log_bytes(folder: Path) -> dict[str, bytes]:
 def same_logs(one: Path, other: Path) -> bool:
     ours = {name: data for name, data in log_bytes(one).items() if data}
     return ours == {name: data for name, data in log_bytes(other).items() if data}
+
+
+class CutLink:
+    """Stands before an HA port and cuts each connection after the next of `lengths` bytes from the master."""
+
+    def __init__(self, lengths: list[int]) -> None:
+        self._lengths = lengths
+        self.connections = 0
+        self.address = ""
+
+    @contextlib.asynccontextmanager
+    async def before(self, master_ha: str) -> AsyncIterator["CutLink"]:
+        host, _, port = master_ha.rpartition(":")
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            left = self._lengths[self.connections] if self.connections < len(self._lengths) else 1 << 60
+            self.connections += 1
+            from_master, to_master = await asyncio.open_connection(host, int(port))
+            reports = asyncio.create_task(_pass_on(reader, to_master))
+            while left and (data := await from_master.read(min(left, 1 << 16))):
+                left -= len(data)
+                writer.write(data)
+                await writer.drain()
+            writer.close()
+            to_master.close()
+            reports.cancel()
+
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        self.address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        try:
+            yield self
+        finally:
+            server.close()
+
+
+async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while data := await reader.read(4096):
+        writer.write(data)

@@ -1,0 +1,107 @@
+"""SYNC_MASTER: a reply waits for a slave, and says so when there is none, or when it takes too long."""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rocketeer.clock import ManualClock
+from rocketeer.config import BrokerRole
+from rocketeer.protocol.codes import ResponseCode
+from rocketeer.replication.confirmations import Confirmations, Outcome
+from rocketeer.replication.stream import HEADER, REPORT
+from support.broker import BrokerUnderTest, broker_at
+from support.pairs import eventually, ha_address, slave_at
+
+SYNC = {"broker_role": BrokerRole.SYNC_MASTER, "slave_timeout_ms": 600}
+
+
+class Slave:
+    def __init__(self, acknowledged: int) -> None:
+        self.acknowledged = acknowledged
+
+
+def test_a_wait_ends_with_the_first_slave_that_has_it_or_with_the_time() -> None:
+    clock, slaves, seen = ManualClock(), [Slave(100), Slave(40)], []
+    waits = Confirmations(slaves, clock, timeout_ms=3_000, behind_bytes_max=1_000)
+    waits.wait(100, seen.append)
+    waits.wait(1_100, seen.append)
+    assert seen == [Outcome.CONFIRMED, Outcome.NO_SLAVE], "1000 behind is not near enough"
+    seen.clear()
+    waits.wait(150, seen.append)
+    waits.wait(160, seen.append)
+    slaves[1].acknowledged = 150
+    waits.advanced()
+    assert seen == [Outcome.CONFIRMED]
+    clock.advance(ms=3_100)
+    waits.expire()
+    assert seen == [Outcome.CONFIRMED, Outcome.TIMEOUT]
+    slaves.clear()
+    waits.wait(170, seen.append)
+    assert seen[-1] is Outcome.NO_SLAVE
+
+
+@contextlib.contextmanager
+def stranger(master: BrokerUnderTest) -> Iterator[socket.socket]:
+    """A peer at the HA port that speaks 4.9.8's bytes and keeps them."""
+    host, _, port = ha_address(master).rpartition(":")
+    with socket.create_connection((host, int(port)), timeout=10) as sock:
+        yield sock
+
+
+async def test_without_a_slave_the_answer_comes_at_once(tmp_path: Path) -> None:
+    async with broker_at(tmp_path, store=SYNC) as master:
+        sent = await master.send("T", b"x")
+        assert sent.code == ResponseCode.SLAVE_NOT_AVAILABLE
+        assert sent.ext["queueOffset"] == "0", "it is stored all the same"
+        sent = await master.send("T", b"x", properties="WAIT\x01false")
+        assert sent.code == ResponseCode.SUCCESS, "one that does not wait is not told"
+
+
+async def test_with_a_slave_each_answer_means_that_it_has_the_message(tmp_path: Path) -> None:
+    async with broker_at(tmp_path / "m", store=SYNC) as master, slave_at(tmp_path / "s", ha_address(master)):
+
+        async def near() -> bool:
+            return (await master.send("T", b"first")).code == ResponseCode.SUCCESS
+
+        await eventually(near)
+        answers = await asyncio.gather(*[master.send("T", b"body-%d." % n) for n in range(50)])
+        assert [answer.code for answer in answers] == [ResponseCode.SUCCESS] * 50
+        copied = (tmp_path / "s" / "commitlog" / f"{0:020d}").read_bytes()
+        assert all(b"body-%d." % n in copied for n in range(50))
+
+
+async def test_a_slave_that_reports_nothing_more_is_waited_for_as_long_as_configured(tmp_path: Path) -> None:
+    async with broker_at(tmp_path, store=SYNC) as master:
+        with stranger(master) as slave:
+            slave.sendall(REPORT.pack(0))
+
+            async def seen() -> bool:
+                return (await master.send("T", b"x")).code == ResponseCode.FLUSH_SLAVE_TIMEOUT
+
+            await eventually(seen)
+
+
+@pytest.mark.parametrize("first", [True, False])
+async def test_rocketmq_issue_3015_a_report_beyond_what_was_sent_confirms_nothing(
+    tmp_path: Path, first: bool
+) -> None:
+    async with broker_at(tmp_path, store=SYNC) as master:
+        await master.send("T", b"x")
+        with stranger(master) as slave:
+            if not first:
+                slave.sendall(REPORT.pack(0))
+                await asyncio.to_thread(slave.recv, HEADER.size)
+            slave.sendall(REPORT.pack(1 << 40))
+
+            def ended() -> bool:
+                while slave.recv(4096):
+                    pass
+                return True
+
+            assert await asyncio.to_thread(ended), "the connection is closed"
+        sent = await master.send("T", b"x")
+        assert sent.code == ResponseCode.SLAVE_NOT_AVAILABLE
