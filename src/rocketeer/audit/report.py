@@ -2,7 +2,6 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
@@ -127,11 +126,3 @@ class AuditReport:
         if len(shown) < total:
             lines.append(f"  and {total - len(shown):,} more")
         return "\n".join(lines)
-
-
-def merged(parts: Iterable[Findings]) -> Findings:
-    """All of them."""
-    whole = Findings()
-    for part in parts:
-        whole.take(part)
-    return whole

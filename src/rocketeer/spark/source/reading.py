@@ -10,14 +10,12 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from rocketeer.model.queue import MessageQueue
 from rocketeer.model.subscription import parse_tags
 from rocketeer.record.vectorised import Offsets, record_offsets
 from rocketeer.spark.source import planning
 from rocketeer.spark.source.brokers import BrokersView
 from rocketeer.spark.source.fetch import fetch_range
 from rocketeer.spark.source.losses import DataLost, Loss
-from rocketeer.spark.source.offsets import Places
 from rocketeer.spark.source.options import SourceOptions
 from rocketeer.spark.source.planning import QueueRange
 from rocketeer.spark.source.pulls import PullTerms
@@ -104,7 +102,3 @@ def _keeper(piece: QueueRange) -> Any:
         return kept
 
     return keep
-
-
-def in_range(queues: Iterable[MessageQueue], begin: Places, end: Places) -> list[QueueRange]:
-    return [QueueRange(queue, begin[queue], end[queue]) for queue in sorted(queues)]
