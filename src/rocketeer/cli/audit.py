@@ -8,6 +8,9 @@ from typing import Annotated
 
 import typer
 
+from rocketeer.audit.options import DelayLevels, Exact, JsonFile, Shown, show
+from rocketeer.audit.report import FINDINGS_MAX
+
 SHOW_S = 1.0
 
 
@@ -41,21 +44,10 @@ def audit(
     store: Annotated[
         Path, typer.Argument(help="A broker's store folder (storePathRootDir), running or a copy.")
     ],
-    exact: Annotated[
-        bool | None,
-        typer.Option(
-            "--exact/--lagging",
-            help="Whether the end of queues and index may lag behind the log.  "
-            "[default: only if the store has a file `abort`: its broker runs, or died]",
-        ),
-    ] = None,
-    delay_levels: Annotated[
-        str | None, typer.Option(help="The broker's messageDelayLevel, if it is not the default.")
-    ] = None,
-    findings: Annotated[int, typer.Option(min=1, help="How many findings to show; all are counted.")] = 100,
-    json: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the report as JSON; - for the terminal.")
-    ] = None,
+    exact: Exact = None,
+    delay_levels: DelayLevels = None,
+    findings: Shown = FINDINGS_MAX,
+    json: JsonFile = None,
     workers: Annotated[
         int | None,
         typer.Option(min=1, help="Processes that read side by side.  [default: one for each core]"),
@@ -73,11 +65,4 @@ def audit(
         )
     finally:
         progress.end()
-    if json is not None and str(json) != "-":
-        json.write_text(report.to_json(findings) + "\n")
-    print(
-        report.to_json(findings) if json is not None and str(json) == "-" else report.table(findings),
-        flush=True,
-    )
-    if not report.ok:
-        raise typer.Exit(1)
+    show(report, findings, json)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rocketeer.audit.options import DelayLevels, Exact, JsonFile, Shown, show
 from rocketeer.audit.report import FINDINGS_MAX, AuditReport
 from rocketeer.audit.store import audit_store
 from rocketeer.errors import ConfigError
@@ -91,23 +92,10 @@ def command(
     broker_name: Annotated[
         str | None, typer.Option(help="Whose store it is, when the lake has several brokers.")
     ] = None,
-    exact: Annotated[
-        bool | None,
-        typer.Option(
-            "--exact/--lagging",
-            help="Whether the end of queues and index may lag behind the log.  "
-            "[default: only if the store has a file `abort`: its broker runs, or died]",
-        ),
-    ] = None,
-    delay_levels: Annotated[
-        str | None, typer.Option(help="The broker's messageDelayLevel, if it is not the default.")
-    ] = None,
-    findings: Annotated[
-        int, typer.Option(min=1, help="How many findings to show; all are counted.")
-    ] = FINDINGS_MAX,
-    json: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the report as JSON; - for the terminal.")
-    ] = None,
+    exact: Exact = None,
+    delay_levels: DelayLevels = None,
+    findings: Shown = FINDINGS_MAX,
+    json: JsonFile = None,
 ) -> None:
     """Prove a store (checksums, places, queues, index) and that a lake agrees with it; exit code 1 if not."""
     if store is None and lake is None:
@@ -115,22 +103,14 @@ def command(
     if store is not None and not (store / "commitlog").is_dir():
         raise ConfigError(f"{store} is not a store: it has no folder commitlog")
     progress = Progress("audit", quiet=run.quiet)
-    with run.spark("audit") as spark:
-        with progress.during(spark):
-            report = audit(
-                spark,
-                store,
-                lake=lake,
-                nameserver=run.nameserver,
-                broker_name=broker_name,
-                exact=exact,
-                delay_levels=delay_levels,
-            )
-        if json is not None and str(json) != "-":
-            json.write_text(report.to_json(findings) + "\n")
-    print(
-        report.to_json(findings) if json is not None and str(json) == "-" else report.table(findings),
-        flush=True,
-    )
-    if not report.ok:
-        raise typer.Exit(1)
+    with run.spark("audit") as spark, progress.during(spark):
+        report = audit(
+            spark,
+            store,
+            lake=lake,
+            nameserver=run.nameserver,
+            broker_name=broker_name,
+            exact=exact,
+            delay_levels=delay_levels,
+        )
+    show(report, findings, json)
