@@ -17,6 +17,7 @@ from typing import Any
 
 import rocketeer
 import rocketeer.aio
+from rocketeer.admin.calling import Blocking
 from rocketeer.client.core import config
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -67,6 +68,7 @@ def page() -> str:
     ]
     for name in CLIENTS:
         parts += client(name)
+    parts += ["### Admin", described(rocketeer.Admin), *admin_tasks()]
     parts += ["### App", described(rocketeer.App), "## Options", "Keyword arguments of the clients."]
     for title, kind in (
         ("Of producers and consumers", config.ClientConfig),
@@ -94,6 +96,14 @@ def client(name: str) -> Iterator[str]:
         yield f"**`{head}`**{waits}"
         if doc := inspect.getdoc(target):
             yield doc
+
+
+def admin_tasks() -> Iterator[str]:
+    """Its methods are plans: the same for threads and, awaited, for asyncio."""
+    for name, task in vars(rocketeer.Admin).items():
+        if isinstance(task, Blocking):
+            yield f"**`{signature(name, task)}`** *await*"
+            yield inspect.getdoc(task) or ""
 
 
 def signature(name: str, of: Any) -> str:

@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from rocketeer.admin.blocking import Admin as Admin
     from rocketeer.client.api import *  # noqa: F403 its names are listed there
     from rocketeer.client.app import App as App
     from rocketeer.client.sync.lite_pull_consumer import LitePullConsumer as LitePullConsumer
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _CLIENTS = {
+    "Admin": "rocketeer.admin.blocking",
     "App": "rocketeer.client.app",
     "LitePullConsumer": "rocketeer.client.sync.lite_pull_consumer",
     "Producer": "rocketeer.client.sync.producer",

@@ -8,7 +8,7 @@ The plan's own signature, without its first argument, is the method's; so is its
 
 import inspect
 from collections.abc import Awaitable, Callable
-from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, get_args, overload
 
 from rocketeer.admin.context import AdminContext
 from rocketeer.client.plans.effects import Plan
@@ -40,7 +40,10 @@ class _Method(Generic[P, T]):
         self.__doc__ = plan.__doc__
         self.__name__ = plan.__name__
         whole = inspect.signature(plan)
-        self.__signature__ = whole.replace(parameters=list(whole.parameters.values())[1:])
+        # A plan is a generator; what it returns is what the method brings.
+        brings = get_args(whole.return_annotation)[-1]
+        parameters = list(whole.parameters.values())[1:]
+        self.__signature__ = whole.replace(parameters=parameters, return_annotation=brings)
 
     def _dressed(self, call: Callable[P, X]) -> Callable[P, X]:
         """With the plan's text and, for help(), its options."""

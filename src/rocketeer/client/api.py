@@ -56,9 +56,11 @@ from rocketeer.errors import (
     SendTimeout,
     TooManyInFlight,
 )
+from rocketeer.model.group import SubscriptionGroup
 from rocketeer.model.message import InvalidMessage, Message
 from rocketeer.model.queue import MessageQueue
 from rocketeer.model.subscription import BadTagExpression, ConsumeFromWhere, MessageModel
+from rocketeer.model.topic import TopicConfig
 
 __all__ = [
     "AVERAGELY",
@@ -118,7 +120,9 @@ __all__ = [
     "SendStatus",
     "SendTimeout",
     "Strategy",
+    "SubscriptionGroup",
     "TooManyInFlight",
+    "TopicConfig",
     "Transaction",
     "TransactionContext",
     "TransactionHook",
