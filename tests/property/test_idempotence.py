@@ -13,6 +13,7 @@ from rocketeer.broker.features.idempotence.snapshot import FILE_NAME, Snapshots
 from rocketeer.broker.replay import replay_log
 from rocketeer.broker.writer import Put, Writer
 from rocketeer.clock import ManualClock
+from rocketeer.observe.counters import Counters
 from rocketeer.protocol.codes import ResponseCode
 from rocketeer.record.layout import PendingMessage
 from rocketeer.record.speed import Row
@@ -42,7 +43,7 @@ class Producers(RuleBasedStateMachine):
         self._store.open()
         self._snapshots = self._load()
         self._table = self._snapshots.table
-        self._writer = Writer(self._store, clock=self._clock, message_bytes_max=1 << 20)
+        self._writer = Writer(self._store, clock=self._clock, message_bytes_max=1 << 20, counters=Counters())
         self._writer.resends.append(self._table.examine)
         self._sequences: dict[tuple[str, int], list[int]] = {}
         self._ids: list[tuple[tuple[str, str], int]] = []

@@ -15,7 +15,7 @@ from rocketeer.broker.offsets import ConsumerOffsets
 from rocketeer.broker.topics import TopicTable
 from rocketeer.clock import ManualClock
 from rocketeer.config import BrokerConfig
-from rocketeer.model.subscription import Subscription
+from rocketeer.model.subscription import TAG, Subscription
 from rocketeer.model.topic import TopicConfig
 from rocketeer.protocol.bodies.heartbeat import (
     ConsumerData,
@@ -157,8 +157,11 @@ async def desk(check_expression: CheckExpression = refuse_expressions) -> AsyncI
         await made.server.stop()
 
 
-def heartbeat(client_id: str, *groups: str, topic: str = "T") -> bytes:
-    consumers = tuple(ConsumerData(group, subscriptions=(Subscription(topic),)) for group in groups)
+def heartbeat(
+    client_id: str, *groups: str, topic: str = "T", expression: str = "*", kind: str = TAG
+) -> bytes:
+    subscription = Subscription(topic, expression, kind)
+    consumers = tuple(ConsumerData(group, subscriptions=(subscription,)) for group in groups)
     return encode_heartbeat(Heartbeat(client_id, ("PG",), consumers))
 
 

@@ -20,6 +20,7 @@ from rocketeer.broker.writer import Writer
 from rocketeer.clock import ManualClock
 from rocketeer.config import BrokerConfig
 from rocketeer.model.topic import TopicConfig
+from rocketeer.observe.counters import Counters
 from rocketeer.protocol.command import Command, decode_frame, encode
 from rocketeer.protocol.frame import JSON, FrameSplitter, pack_frame
 from rocketeer.record.batch import BatchItem, encode_batch
@@ -69,8 +70,9 @@ class Sending:
         self.topics = topics = TopicTable(config, clock)
         for name, queues in (("Known", 4), ("Other", 1)):
             topics.put(TopicConfig(name, read_queues=queues, write_queues=queues))
+        self.counters = counters = Counters()
         plain = PlainParser(config.cluster_name, [CLAIMED])
-        writer = Writer(self.store, clock=clock, message_bytes_max=4096)
+        writer = Writer(self.store, clock=clock, message_bytes_max=4096, counters=counters)
         writer.durability.extend(durability)
         sends = SendHandler(
             SendService(
@@ -83,6 +85,7 @@ class Sending:
             store_host=STORE_HOST,
             region="R",
             trace_on=True,
+            counters=counters,
         )
         self.router = Router(sends.handlers())
         self.fast = FastPath(
@@ -97,6 +100,7 @@ class Sending:
             clock=clock,
             broker_writable=True,
             after_reads=self.soon.append,
+            counters=counters,
         )
         self.peer = Peer()
 

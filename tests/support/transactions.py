@@ -21,6 +21,7 @@ from rocketeer.clock import ManualClock
 from rocketeer.config import BrokerConfig
 from rocketeer.errors import RequestRefused
 from rocketeer.model.topic import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
+from rocketeer.observe.counters import Counters
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, request
 from rocketeer.record.entry import DispatchEntry
@@ -85,8 +86,12 @@ class Rig:
         self.topics = TopicTable(BrokerConfig(), self.clock)
         self.offsets = ConsumerOffsets()
         self.clients: ClientTable[Connection] = ClientTable()
+        self.counters = Counters()
         self.writer = Writer(
-            self.store, clock=self.clock, message_bytes_max=self.store.config.message_bytes_max
+            self.store,
+            clock=self.clock,
+            message_bytes_max=self.store.config.message_bytes_max,
+            counters=self.counters,
         )
         self.feature: Feature = transaction_feature(
             store=self.store,
@@ -100,6 +105,7 @@ class Rig:
             broker_ip="127.0.0.1",
             rejected=rejected,
             persist=self._persist,
+            counters=self.counters,
         )
         self.writer.rewrites.extend(self.feature.rewrites)
         (table,) = self.feature.state

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from rocketeer.broker.feature import Feature, Periodic, Rest
 from rocketeer.broker.features.access import AccessFeature, BrokerNames, TopicsInLog, no_access_control
+from rocketeer.broker.features.administration import administration_feature
 from rocketeer.broker.features.delay.feature import delay_feature
 from rocketeer.broker.features.disk import disk_durability
 from rocketeer.broker.features.filtering.feature import filtering_feature
@@ -34,6 +35,7 @@ from rocketeer.broker.state import BrokerState
 from rocketeer.broker.watchdog import CHECK_S, LoopWatchdog
 from rocketeer.clock import Clock
 from rocketeer.config import BrokerConfig, BrokerRole, FlushMode, ServerConfig, StoreConfig
+from rocketeer.observe.recorder import TICK_S
 from rocketeer.protocol.codes import RequestCode
 from rocketeer.record.delay_levels import DelayLevels
 from rocketeer.remoting.limits import RequestLimits
@@ -81,6 +83,13 @@ class Broker:
             self._lifecycle = None
 
 
+def handled_codes(
+    broker: BrokerConfig, store: StoreConfig, server: ServerConfig, clock: Clock
+) -> frozenset[int]:
+    """Every request code that a broker with these settings answers; needs a running loop, opens nothing."""
+    return frozenset(_all_handlers(list(_assemble(broker, store, server, clock).features)))
+
+
 def _assemble(broker: BrokerConfig, store: StoreConfig, server: ServerConfig, clock: Clock) -> Components:
     state = BrokerState(broker, store, server, clock)
     features = [_access(state, broker, server), *_features(state, broker, store)]
@@ -90,6 +99,23 @@ def _assemble(broker: BrokerConfig, store: StoreConfig, server: ServerConfig, cl
     features.extend(_replication(state, store, server))
     path = MessagePath(state, broker, store, features)
     features.extend(path.features)
+    features.append(
+        administration_feature(
+            topics=state.topics,
+            groups=state.groups,
+            offsets=state.offsets,
+            clients=state.clients,
+            store=state.store,
+            filters=state.filtering.table,
+            recorder=state.recorder,
+            config=broker,
+            clock=state.clock,
+            address=state.address,
+            persist=state.tables.save_changed,
+            queues_gone=lambda: fast_path.forget_topics(),
+            others=[each for feature in features for each in feature.runtime_info],
+        )
+    )
 
     handlers = _all_handlers(features)
     check_complete(handlers, BROKER_RULES)
@@ -104,6 +130,7 @@ def _assemble(broker: BrokerConfig, store: StoreConfig, server: ServerConfig, cl
             bodies={RequestCode.HEART_BEAT: ("limitHeartbeatBytes", broker.limits.heartbeat_bytes)},
         ),
     )
+    router.on_answered = state.counters.answered_by_router
     fast_path = path.fast(router, lambda callback: remoting.after_reads(callback))
     flow = FlowControl(
         WaitLimits(
@@ -147,6 +174,7 @@ def _assemble(broker: BrokerConfig, store: StoreConfig, server: ServerConfig, cl
                 Periodic("store", STORE_TICK_S, state.store.tick, Rest(state.store.is_idle, STORE_REST_S)),
                 Periodic("tables", broker.flush_consumer_offset_ms / 1000, state.tables.save_changed),
                 Periodic("watchdog", CHECK_S, watchdog.beat),
+                Periodic("figures", TICK_S, state.recorder.tick),
                 *(service for feature in features for service in feature.services),
             ]
         ),
@@ -163,6 +191,7 @@ def _features(state: BrokerState, broker: BrokerConfig, store: StoreConfig) -> l
         sent=SentBack(state.store, state.offsets, state.clock),
         broker_ip=broker.host,
         broker_perm=broker.permission,
+        counters=state.counters,
     )
     state.offsets.on_back.append(send_back.sent.set_back)
     follows = store.broker_role is BrokerRole.SLAVE
@@ -227,6 +256,7 @@ def _features(state: BrokerState, broker: BrokerConfig, store: StoreConfig) -> l
                 broker_ip=broker.host,
                 rejected=broker.reject_transactions,
                 persist=state.tables.save_changed,
+                counters=state.counters,
             )
         ),
         timer_feature(

@@ -14,7 +14,7 @@ behind them, and stores the run first, so that every request finds the work of t
 """
 
 from collections.abc import Callable, Mapping
-from time import monotonic
+from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
@@ -27,6 +27,7 @@ from rocketeer.broker.writer import Writer
 from rocketeer.clock import Clock
 from rocketeer.errors import RequestRefused, StoreRefused
 from rocketeer.model.topic import RETRY_PREFIX, Perm, may_not_be_sent_to
+from rocketeer.observe.counters import Counters
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import FLAG_ONEWAY, FLAG_RESPONSE, Command
 from rocketeer.protocol.frame import JSON, Frame, FrameSplitter
@@ -110,10 +111,12 @@ class FastPath:
         clock: Clock,
         broker_writable: bool,
         after_reads: Callable[[Callable[[], None]], object],
+        counters: Counters,
     ) -> None:
         """`after_reads` has something run when the sockets that are ready now have been read."""
         self._router = router
         self._after_reads = after_reads
+        self._counters = counters
         self._topics = topics
         self._store = store
         msg_id = store_host.hex().upper().encode() + b"%016X"
@@ -132,7 +135,7 @@ class FastPath:
             for code in _STORED_CODES
         }
         self._plain_queues: dict[str, int] = {}
-        topics.on_change.append(lambda change: self._forget_topics())
+        topics.on_change.append(lambda change: self.forget_topics())
         self._runs: SendRuns[Connection] | None = None
         if self._enabled:
             self._runs = store.send_runs(
@@ -160,6 +163,7 @@ class FastPath:
         """Store what the sockets brought, and answer."""
         runs = self._runs
         assert runs is not None
+        count, began_s = len(runs), perf_counter()
         try:
             end, answers = runs.store(self._clock.now_ms(), self._writer.waits)
         except StoreRefused:  # the general path looks at each by itself, and words it
@@ -170,12 +174,14 @@ class FastPath:
             for connection, _ in runs.give_up():  # a bug of ours, as an error while reading would end them
                 connection.shut(abort=True)
             raise
+        self._counters.put(count, perf_counter() - began_s)
         for connection, replies, later in answers:
             if replies is not None:
                 connection.answer(replies)
             if later:
                 self._writer.when_durable(end, self._later_releaser(runs, connection, later))
         self._store.run_stored()
+        self._counters.answered(_SEND, _SUCCESS, False, (perf_counter() - began_s) * 1000, count)
 
     def _later_releaser(
         self, runs: "SendRuns[Connection]", connection: Connection, later: "list[Later]"
@@ -189,9 +195,10 @@ class FastPath:
         self._enabled = self._may_be_used and guard is None
         if self._runs is not None:
             self._runs.enabled = self._enabled
-        self._forget_topics()
+        self.forget_topics()
 
-    def _forget_topics(self) -> None:
+    def forget_topics(self) -> None:
+        """Topics or queues changed: nothing that was found out about them holds any more."""
         self._plain_queues.clear()
         if self._runs is not None:
             if self._runs.is_open:  # the lanes of its messages go
@@ -288,12 +295,16 @@ class FastPath:
 
     def _store_run(self, rows: list[Row], asks: list[Ask], connection: Connection) -> None:
         """Store the run and answer each of its messages, or all of them when the disk has them."""
+        began_s = perf_counter()
         try:
             run = self._store.append_run(rows, self._clock.now_ms())
         except StoreRefused:
             # One of them is refused, or the run does not fit a file: the general path looks at each by itself.
             self._router.process([frame for _, _, _, frame in asks], connection)
             return
+        took_s = perf_counter() - began_s
+        self._counters.put(len(run), took_s)
+        self._counters.answered(_SEND, _SUCCESS, False, took_s * 1000, len(run))
         waits = self._writer.waits
         now: list[Stored] = []
         later: list[Stored] = []

@@ -133,5 +133,7 @@ class Feature:
     rolls: Sequence[Roll] = ()
     """Asked before a log file is deleted; what cannot be rolled forward in time keeps its file (see `needs`)."""
     reply_fields: Sequence[ReplyField] = ()
+    runtime_info: Sequence[Callable[[], Mapping[str, str]]] = ()
+    """Figures for whoever asks how the broker is (28), under RocketMQ's names."""
     closers: Sequence[Callable[[], None]] = ()
     """Called at a clean stop, in a thread, when nothing is written any more and the whole log is on disk."""

@@ -66,6 +66,7 @@ class Lifecycle:
         components, store = self._components, self._store
         report = await asyncio.to_thread(store.open)
         try:
+            components.state.recorder.start()
             components.state.tables.load()
             if store.extension is not None and components.state.filter_bits is not None:
                 # Not earlier: recovery knows no filters yet, and units without bits rule nothing out.

@@ -49,6 +49,7 @@ class MessagePath:
             store_host=state.store_host,
             region=broker.region_id,
             trace_on=broker.trace_on,
+            counters=state.counters,
             fields=[field for feature in features for field in feature.reply_fields],
         )
         self.holds = HeldPulls(asyncio.get_running_loop().call_soon)
@@ -77,6 +78,7 @@ class MessagePath:
             long_polling=broker.long_polling_enable,
             short_polling_ms=broker.short_polling_ms,
             keeps_offsets=store.broker_role is not BrokerRole.SLAVE,
+            counters=state.counters,
         )
         queries = QueryHandler(state.store, unique_key_count_max=store.query_count_max)
         self.features = (
@@ -114,4 +116,5 @@ class MessagePath:
             clock=self._state.clock,
             broker_writable=self._writable,
             after_reads=after_reads,
+            counters=self._state.counters,
         )

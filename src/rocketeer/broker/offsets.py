@@ -53,6 +53,13 @@ class ConsumerOffsets:
         """The topics on which the group has committed."""
         return {topic for topic, owner in self._pairs() if owner == group}
 
+    def topics_by_group(self) -> dict[str, set[str]]:
+        """The same for all groups at once."""
+        table: dict[str, set[str]] = {}
+        for topic, group in self._pairs():
+            table.setdefault(group, set()).add(topic)
+        return table
+
     def groups_of(self, topic: str) -> set[str]:
         """The groups that have committed on the topic."""
         return {group for name, group in self._pairs() if name == topic}

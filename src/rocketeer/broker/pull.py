@@ -190,7 +190,7 @@ class PullService:
         if header.sys_flag & FLAG_SUBSCRIPTION:
             kind = header.expression_type or TAG
             if kind == TAG and not self._filters.retries_filtered:  # the hot path
-                return _accepts_of(header.topic, header.subscription or ""), None
+                return accepts_of(header.topic, header.subscription or ""), None
             told = Subscription(header.topic, header.subscription or "", kind)
             return self._tests(header.consumer_group, told, None)
         consumer = self._clients.consumer(header.consumer_group)
@@ -220,13 +220,13 @@ class PullService:
     ) -> tuple[Accepts | None, RecordTest | None]:
         if subscription.kind != TAG:
             return None, self._filters.test_of(group, subscription, asked_version)
-        accepts = _accepts_of(subscription.topic, subscription.expression)
+        accepts = accepts_of(subscription.topic, subscription.expression)
         if not self._filters.retries_filtered or not subscription.topic.startswith(RETRY_PREFIX):
             return accepts, None
         return accepts, self._filters.retry_test_of(group)
 
 
-def _accepts_of(topic: str, expression: str) -> Accepts | None:
+def accepts_of(topic: str, expression: str) -> Accepts | None:
     """Which tag codes a subscription wants; None for all. Few and short ones come with every pull."""
     if len(expression) > REMEMBERED_CHARS_MAX:
         return _new_accepts(topic, expression)

@@ -17,6 +17,9 @@ from rocketeer.clock import Clock
 from rocketeer.config import BrokerConfig, ServerConfig, StoreConfig
 from rocketeer.filter.bloom import BloomFilter
 from rocketeer.filter.sql_tokens import Bounds
+from rocketeer.observe.counters import Counters
+from rocketeer.observe.recorder import Recorder
+from rocketeer.observe.stored import StoredTopics
 from rocketeer.record.entry import DispatchEntry
 from rocketeer.record.hosts import encode_host
 from rocketeer.remoting.client import RemotingClient
@@ -36,9 +39,17 @@ class BrokerState:
             loop.call_soon_threadsafe(run)
 
         self.clock = clock
+        self.address = address_text((host, server.listen_port))
+        """Where clients reach this broker."""
         self.store_host = encode_host(host, server.listen_port)
         self.store = MessageStore(store, clock=clock, store_host=self.store_host, post=post)
-        self.writer = Writer(self.store, clock=clock, message_bytes_max=store.message_bytes_max)
+        self.counters = Counters()
+        self.recorder = Recorder(
+            self.counters, StoredTopics(self.store.queue_table.by_key), clock, cluster=broker.cluster_name
+        )
+        self.writer = Writer(
+            self.store, clock=clock, message_bytes_max=store.message_bytes_max, counters=self.counters
+        )
         self.tables = TableKeeper(store.store_path / "config")
         self.topics = TopicTable(broker, clock)
         self.groups = GroupTable(broker, clock)
@@ -74,7 +85,7 @@ class BrokerState:
             cluster=broker.cluster_name,
             broker_name=broker.broker_name,
             broker_id=broker.broker_id,
-            address=address_text((host, server.listen_port)),
+            address=self.address,
             ha_address=address_text((broker.ha_host.strip("[]"), store.ha_port)),
         )
         self.registration = Registration(broker, self.identity, client=self.remoting, topics=self.topics)

@@ -19,6 +19,7 @@ from rocketeer.model.topic import (
     OFFSET_MOVED_EVENT,
     SCHEDULE_TOPIC,
     SELF_TEST_TOPIC,
+    SYSTEM_TOPICS,
     Perm,
     TopicConfig,
     is_system_topic,
@@ -63,6 +64,11 @@ class TopicTable:
 
     def get(self, name: str) -> TopicConfig | None:
         return self.configs.get(name)
+
+    @property
+    def system_names(self) -> frozenset[str]:
+        """Every topic that nobody may change or delete."""
+        return self._system | SYSTEM_TOPICS
 
     def is_system(self, name: str) -> bool:
         """A topic the broker needs itself: nobody may change or delete it."""

@@ -4,11 +4,13 @@ Handlers, the delay service, retries and transactions all write through here; no
 """
 
 from collections.abc import Callable, Sequence
+from time import perf_counter
 from typing import NamedTuple, Protocol
 
 from rocketeer.broker.feature import Durability, Examine, Examined, Rewrite
 from rocketeer.clock import Clock
 from rocketeer.errors import RequestRefused, StoreRefused
+from rocketeer.observe.counters import Counters
 from rocketeer.protocol.codes import ResponseCode
 from rocketeer.record.entry import DispatchEntry
 from rocketeer.record.layout import PendingMessage
@@ -47,8 +49,9 @@ class Writer:
     The three lists are open: features that write need the writer before all of them are known.
     """
 
-    def __init__(self, log: Log, *, clock: Clock, message_bytes_max: int) -> None:
+    def __init__(self, log: Log, *, clock: Clock, message_bytes_max: int, counters: Counters) -> None:
         self._log = log
+        self._counters = counters
         self._clock = clock
         self._message_bytes_max = message_bytes_max
         self.resends: list[Examine] = []
@@ -70,7 +73,9 @@ class Writer:
                 if not internal:
                     for rewrite in self.rewrites:
                         rewrite(message)
+                began_s = perf_counter()
                 appended: Sequence[DispatchEntry] = (self._log.append(message),)
+                self._counters.put(1, perf_counter() - began_s)
             else:
                 appended = ()
         except (StoreRefused, RequestRefused) as refusal:
@@ -90,7 +95,9 @@ class Writer:
             examined = self._examine(*rows[0][:2], [(row[7], row[6]) for row in rows]) if rows else None
             if examined is not None:
                 rows = [rows[place] for place in examined.fresh]
+            began_s = perf_counter()
             appended: Sequence[DispatchEntry] = self._log.append_run(rows, self._clock.now_ms())
+            self._counters.put(len(appended), perf_counter() - began_s)
         except (StoreRefused, RequestRefused) as refusal:
             done(self.refused(refusal))
             return
@@ -134,6 +141,7 @@ class Writer:
 
     def refused(self, refusal: StoreRefused | RequestRefused) -> Put:
         """RocketMQ's code and text for each reason; a feature words its own."""
+        self._counters.puts_failed += 1
         if isinstance(refusal, RequestRefused):
             return Put(refusal.code, refusal.remark, ())
         if refusal.reason in _ILLEGAL:

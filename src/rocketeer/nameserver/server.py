@@ -52,6 +52,8 @@ class NameServer:
         answered = handlers(self._state)
         rules = nameserver_rules(open_routes=config.acl_open_routes)
         check_complete(answered, rules)
+        self.handled_codes = frozenset(answered)
+        """Every request code it answers."""
         self._access = AccessControl(
             rules,
             NothingStored(),

@@ -381,6 +381,10 @@ cdef class SendRuns:
         self._tell(lanes)
         return first + total, answers
 
+    def __len__(self):
+        """How many messages the run has."""
+        return self._count
+
     def give_up(self):
         """Forget the run; (owner, the bytes of its requests) each."""
         cdef list parts = [(owner, data[:taken]) for owner, data, taken, first in self._parts]

@@ -66,6 +66,8 @@ class Router:
         self.brake: Callable[[Command, Connection], None] | None = None
         """A guard that comes and goes: while there is one, it sees every request first."""
         self._tasks: set[asyncio.Task[None]] = set()
+        self.on_answered: Callable[[int, int, float], None] = lambda request, response, took_s: None
+        """Told request code, response code and seconds of what a handler answered by its own return."""
 
     @property
     def guarded(self) -> bool:
@@ -91,12 +93,15 @@ class Router:
         if command is None or command.is_response:
             connection.close(refusal.remark)
         else:
-            _answer(connection, command, reply(command, refusal.code, refusal.remark))
+            self._answer(
+                connection, command, reply(command, refusal.code, refusal.remark), time.perf_counter()
+            )
 
     def handle(self, command: Command, connection: Connection) -> None:
         if command.is_response:
             connection.answer_arrived(command)
             return
+        began_s = time.perf_counter()
         try:
             if self.brake is not None:
                 self.brake(command, connection)
@@ -112,19 +117,19 @@ class Router:
                 self._check_under_way(connection, len(command.body))
             outcome = handler(command, connection)
         except Exception as error:
-            _answer(connection, command, _refusal(command, connection, error))
+            self._answer(connection, command, _refusal(command, connection, error), began_s)
             return
         if inspect.isawaitable(outcome):
             connection.under_way += 1
             self._under_way_bytes += len(command.body)
-            task = asyncio.ensure_future(self._finish(outcome, command, connection))
+            task = asyncio.ensure_future(self._finish(outcome, command, connection, began_s))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         else:
-            _answer(connection, command, outcome)
+            self._answer(connection, command, outcome, began_s)
 
     async def _finish(
-        self, outcome: Awaitable[Command | None], command: Command, connection: Connection
+        self, outcome: Awaitable[Command | None], command: Command, connection: Connection, began_s: float
     ) -> None:
         try:
             answer = await outcome
@@ -133,7 +138,16 @@ class Router:
         finally:
             connection.under_way -= 1
             self._under_way_bytes -= len(command.body)
-        _answer(connection, command, answer)
+        self._answer(connection, command, answer, began_s)
+
+    def _answer(
+        self, connection: Connection, command: Command, answer: Command | None, began_s: float
+    ) -> None:
+        if answer is None:
+            return
+        self.on_answered(command.code, answer.code, time.perf_counter() - began_s)
+        if not command.is_oneway:
+            connection.send(answer)
 
     def _check_under_way(self, connection: Connection, body_bytes: int) -> None:
         server = self._limits.server
@@ -143,11 +157,6 @@ class Router:
         if body_bytes and self._under_way_bytes + body_bytes > server.bytes_under_way:
             what = "bytes of requests wait for their answers"
             raise busy_limit(what, "limitBytesUnderWay", server.bytes_under_way)
-
-
-def _answer(connection: Connection, command: Command, answer: Command | None) -> None:
-    if answer is not None and not command.is_oneway:
-        connection.send(answer)
 
 
 def _refusal(command: Command, connection: Connection, error: Exception) -> Command:

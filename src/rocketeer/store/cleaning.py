@@ -70,6 +70,11 @@ class Cleaner:
         """Of the fuller of the log's and the store's disk."""
         return max(self._used)
 
+    @property
+    def used_percents(self) -> tuple[int, int]:
+        """Of the log's disk and of the queues'."""
+        return self._used[:2]
+
     def measure(self) -> None:
         """Look at the disk now."""
         self._used = tuple(map(used_percent, self._folders))  # type: ignore[assignment]

@@ -59,6 +59,11 @@ class Flusher:
         self.physic_ms = 0
         """Store time of the last message known to be on disk, for the checkpoint."""
 
+    @property
+    def waiting(self) -> int:
+        """How many wait for the disk."""
+        return len(self._waiters)
+
     def start(self) -> None:
         self._thread = Thread(target=self._run, name="rocketeer-log-flusher", daemon=True)
         self._thread.start()

@@ -79,6 +79,12 @@ class Lookup:
         entry = None if queue is None else queue.entry(queue.min_offset)
         return -1 if entry is None else self.store_ms_of(entry.log_offset, entry.size)
 
+    def store_ms_at(self, topic: str, queue_id: int, offset: int) -> int:
+        """When the message at a queue offset was stored; -1 if it is not there (any more)."""
+        queue = self._queues.get(topic, queue_id)
+        entry = None if queue is None else queue.entry(offset)
+        return -1 if entry is None else self.store_ms_of(entry.log_offset, entry.size)
+
     def store_ms_of(self, log_offset: int, size: int) -> int:
         """When a message was stored; -1 if the log does not have it any more."""
         raw = self._log.read(log_offset, size)

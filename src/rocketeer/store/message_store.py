@@ -129,6 +129,7 @@ class MessageStore:
         self.query = self._lookup.query
         self.offset_by_time = self._lookup.offset_by_time
         self.earliest_ms = self._lookup.earliest_ms
+        self.store_ms_at = self._lookup.store_ms_at
         self.entries = self._reader.entries
 
     @staticmethod
@@ -293,6 +294,14 @@ class MessageStore:
         self.queue_table.remove_topic(topic)
         self._appender.forget(topic)
 
+    def remove_expired_queues(self) -> list[tuple[str, int]]:
+        """Forget the queues of which the log has no message any more; topic and id of each."""
+        self._checkpointer.forget_summary()
+        removed = self.queue_table.remove_expired(self.log.min_offset)
+        for topic in {topic for topic, _ in removed}:
+            self._appender.forget(topic)
+        return removed
+
     # --- asking ------------------------------------------------------------------------------
 
     def scan(self, start: int) -> Iterator[DispatchEntry]:
@@ -318,6 +327,32 @@ class MessageStore:
     def failure(self) -> StoreRefused | None:
         """Why nothing at all may be written any more: the disk did not take what it was given."""
         return self._refusals.get("flush")
+
+    @property
+    def dispatched_log_offset(self) -> int:
+        """All that is derived from the log knows the messages below it."""
+        index = self.index
+        return self.log.max_offset if index is None else index.safe_offset(self.log.max_offset)
+
+    @property
+    def disk_used_percent(self) -> tuple[int, int]:
+        """Of the log's disk and of the queues', as last measured; -1 if it could not be."""
+        return self._cleaner.used_percents
+
+    @property
+    def unindexed(self) -> int:
+        """How many messages the index does not know yet."""
+        return 0 if self.index is None else self.index.pending_count
+
+    @property
+    def waiting_for_disk(self) -> int:
+        """How many runs of messages wait until the disk has them."""
+        return self._flusher.waiting
+
+    def first_store_ms(self) -> int:
+        """When the oldest message of the log was stored; -1 for an empty log."""
+        first = self.message_at(self.log.min_offset)
+        return -1 if first is None else first.store_ms
 
     @property
     def refusal(self) -> StoreRefused | None:

@@ -100,6 +100,13 @@ class QueueTable:
             if queue.pending_bytes:
                 queue.write_out()
 
+    def remove_expired(self, log_min: int) -> list[tuple[str, int]]:
+        """Delete the queues whose newest message lies below the log; topic and id of each."""
+        keys = [key for key, queue in self.by_key.items() if 0 < queue.max_log_offset <= log_min]
+        for key in keys:
+            self.by_key.pop(key).remove()
+        return keys
+
     def remove_topic(self, topic: str) -> int:
         """Delete a topic's queues; how many there were."""
         keys = [key for key in self.by_key if key[0] == topic]

@@ -11,6 +11,7 @@ from rocketeer.broker.features.idempotence.snapshot import FILE_NAME, Snapshots
 from rocketeer.broker.writer import Put, Writer
 from rocketeer.clock import ManualClock
 from rocketeer.errors import StoreRefused
+from rocketeer.observe.counters import Counters
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command
 from rocketeer.record.batch import BatchItem, encode_batch
@@ -241,7 +242,7 @@ async def test_a_number_with_another_message_is_refused(tmp_path: Path) -> None:
 def test_a_resend_waits_until_the_first_is_as_durable_as_asked_for(tmp_path: Path) -> None:
     waiting: list[tuple[int, Callable[[int], None]]] = []
     store, table = opened(tmp_path)
-    writer = Writer(store, clock=ManualClock(), message_bytes_max=1 << 20)
+    writer = Writer(store, clock=ManualClock(), message_bytes_max=1 << 20, counters=Counters())
     writer.resends.append(table.examine)
     writer.durability.append(lambda end, done: waiting.append((end, done)))
     outcomes: list[Put] = []
@@ -258,7 +259,7 @@ def test_a_resend_waits_until_the_first_is_as_durable_as_asked_for(tmp_path: Pat
 
 def test_a_resend_is_answered_while_the_disk_is_full(tmp_path: Path) -> None:
     store, table = opened(tmp_path)
-    writer = Writer(store, clock=ManualClock(), message_bytes_max=1 << 20)
+    writer = Writer(store, clock=ManualClock(), message_bytes_max=1 << 20, counters=Counters())
     writer.resends.append(table.examine)
 
     def put(number: int) -> Put:
@@ -289,7 +290,7 @@ async def test_a_running_broker_saves_its_tables_now_and_then(tmp_path: Path) ->
     running = started()
     assert running.load() == 0
     running.loaded()
-    writer = Writer(store, clock=clock, message_bytes_max=1 << 20)
+    writer = Writer(store, clock=clock, message_bytes_max=1 << 20, counters=Counters())
     writer.resends.append(running.table.examine)
     message = PendingMessage("T", 0, 0, 0, 1, BORN_HOST, b"x", numbered(0).encode())
     writer.put(message, lambda put: None)

@@ -19,6 +19,7 @@ from rocketeer.broker.topics import TopicTable
 from rocketeer.broker.writer import Put, Writer
 from rocketeer.clock import ManualClock
 from rocketeer.config import BrokerConfig
+from rocketeer.observe.counters import Counters
 from rocketeer.record.delay_levels import DelayLevels
 from rocketeer.store import cleaning
 from support.stores import bodies, make_store, message, read_queue
@@ -40,7 +41,7 @@ class Life:
             folder, clock, reserved_hours=KEPT_HOURS, delete_when=EVERY_HOUR, delay_levels=LEVELS, **config
         )
         self.store.open()
-        self.writer = Writer(self.store, clock=clock, message_bytes_max=16 * 1024)
+        self.writer = Writer(self.store, clock=clock, message_bytes_max=16 * 1024, counters=Counters())
         self.features: list[Feature] = [
             timer_feature(
                 TimerRules(enabled=True, delay_ms_max=40 * DAY_MS, precision_ms=1),

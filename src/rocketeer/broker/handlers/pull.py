@@ -1,11 +1,13 @@
 """PULL_MESSAGE: answered at once, or held until a matching message arrives or the hold time is over."""
 
 from collections.abc import Callable
+from time import perf_counter
 
 from rocketeer.broker.held_pulls import HeldPulls
 from rocketeer.broker.offsets import ConsumerOffsets
 from rocketeer.broker.pull import FLAG_COMMIT_OFFSET, FLAG_SUSPEND, PreparedPull, Pulled, PullService
 from rocketeer.clock import Clock
+from rocketeer.observe.counters import Counters
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, encode_head, reply
 from rocketeer.protocol.frame import JSON, pack_prefix
@@ -39,9 +41,11 @@ class PullHandler:
         long_polling: bool,
         short_polling_ms: int,
         keeps_offsets: bool,
+        counters: Counters,
     ) -> None:
         """`keeps_offsets`: not on a slave, whose table of offsets is its master's."""
         self._service = service
+        self._counters = counters
         self._holds = holds
         self._offsets = offsets
         self._clock = clock
@@ -60,16 +64,24 @@ class PullHandler:
 
     def serve(self, header: PullMessageHeader, command: Command, connection: Connection) -> None:
         """Answer on the connection, now or later."""
+        began_s = perf_counter()
         pull = self._service.prepare(header, connection.remote)
         pulled = self._service.attempt(pull)
         if header.sys_flag & self._commit_flag:
             self._offsets.commit(pull.group, pull.topic, pull.queue_id, header.commit_offset)
         if pulled.code == ResponseCode.PULL_NOT_FOUND and header.sys_flag & FLAG_SUSPEND:
-            self._hold(pull, header.suspend_ms, command, connection)
+            self._hold(pull, header.suspend_ms, command, connection, began_s)
         else:
-            self._answer(pull, pulled, command, connection)
+            self._answer(pull, pulled, command, connection, began_s)
 
-    def _hold(self, pull: PreparedPull, suspend_ms: int, command: Command, connection: Connection) -> None:
+    def _hold(
+        self,
+        pull: PreparedPull,
+        suspend_ms: int,
+        command: Command,
+        connection: Connection,
+        began_s: float,
+    ) -> None:
         hold_ms = min(suspend_ms, HOLD_MS_MAX) if self._long_polling else self._short_polling_ms
 
         def retry(last: bool) -> bool:
@@ -86,18 +98,32 @@ class PullHandler:
                 pull.offset = pulled.fetched.next_offset
                 if pull.offset >= pulled.fetched.max_offset:
                     return False
-            self._answer(pull, pulled, command, connection)
+            self._answer(pull, pulled, command, connection, began_s, held=True)
             return True
 
         deadline_s = self._clock.monotonic_s() + hold_ms / 1000
         self._holds.hold(pull.topic, pull.queue_id, deadline_s, retry, connection)
 
-    def _answer(self, pull: PreparedPull, pulled: Pulled, command: Command, connection: Connection) -> None:
+    def _answer(
+        self,
+        pull: PreparedPull,
+        pulled: Pulled,
+        command: Command,
+        connection: Connection,
+        began_s: float,
+        *,
+        held: bool = False,
+    ) -> None:
+        fetched, counters = pulled.fetched, self._counters
+        counters.pulled(pull.topic, pull.group, fetched.count, fetched.bytes, fetched.suggest_slave)
+        took_ms = (perf_counter() - began_s) * 1000
+        counters.answered(command.code, pulled.code, held, took_ms)
+        if not held and took_ms > counters.get_ms_max:
+            counters.get_ms_max = int(took_ms)
         if pulled.code == ResponseCode.PULL_OFFSET_MOVED:
             self._offset_moved(pull, pulled.fetched.next_offset)
         if command.is_oneway:
             return
-        fetched = pulled.fetched
         offsets = (fetched.next_offset, fetched.min_offset, fetched.max_offset)
         suggested = pull.far_id if fetched.suggest_slave else pull.near_id
         if fetched.status is GetStatus.FOUND and command.serialize == JSON and pull.large_bytes is None:

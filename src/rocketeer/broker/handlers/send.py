@@ -1,11 +1,13 @@
 """SEND_MESSAGE in its three forms (10, 310 and the batch 320): the general path."""
 
 from collections.abc import Sequence
+from time import perf_counter
 
 from rocketeer.broker.feature import ReplyField
 from rocketeer.broker.send import SendHeader, SendService
 from rocketeer.broker.writer import Put
 from rocketeer.errors import RequestRefused, RocketeerError
+from rocketeer.observe.counters import Counters
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, reply
 from rocketeer.protocol.headers.base import decode_header
@@ -23,9 +25,11 @@ class SendHandler:
         store_host: bytes,
         region: str,
         trace_on: bool,
+        counters: Counters,
         fields: Sequence[ReplyField] = (),
     ) -> None:
         self._service = service
+        self._counters = counters
         self._fields = tuple(fields)
         self._id_start = store_host.hex().upper()  # an offset message id is the host, then the log offset
         self.ext = {"MSG_REGION": region, "TRACE_ON": "true" if trace_on else "false"}
@@ -50,7 +54,11 @@ class SendHandler:
         connection: Connection,
         kind: type[SendMessageHeader] | type[SendMessageV2Header],
     ) -> Command | None:
+        began_s = perf_counter()
+
         def done(queue_id: int, put: Put) -> None:
+            took_ms = (perf_counter() - began_s) * 1000
+            self._counters.answered(command.code, put.code, False, took_ms)
             if not command.is_oneway:
                 connection.send(self.answer(command, header.topic, queue_id, put))
 

@@ -1,4 +1,4 @@
-"""Administration of topics: create or change (17), delete (215), list all (21)."""
+"""Administration of topics: create or change (17), delete (215), list all (21), the system's own (305)."""
 
 import logging
 from collections.abc import Awaitable, Callable
@@ -7,6 +7,7 @@ from typing import Protocol
 from rocketeer.broker.topics import TopicTable
 from rocketeer.errors import InvalidTopic, RequestRefused
 from rocketeer.model.topic import TopicConfig, validate_topic_name
+from rocketeer.protocol.bodies.topics import encode_topic_list
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, reply
 from rocketeer.protocol.headers import CreateTopicHeader, DeleteTopicHeader, decode_header
@@ -72,7 +73,11 @@ def topic_handlers(
     def list_all(command: Command, connection: Connection) -> Command:
         return reply(command, body=topics.body())
 
+    def list_system(command: Command, connection: Connection) -> Command:
+        return reply(command, body=encode_topic_list(sorted(topics.system_names)))
+
     return {
+        RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: list_system,
         RequestCode.UPDATE_AND_CREATE_TOPIC: update,
         RequestCode.DELETE_TOPIC_IN_BROKER: delete,
         RequestCode.GET_ALL_TOPIC_CONFIG: list_all,

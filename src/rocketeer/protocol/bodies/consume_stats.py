@@ -127,15 +127,22 @@ def decode_consume_stats(data: bytes) -> ConsumeStats:
 
 def encode_broker_consume_stats(stats: BrokerConsumeStats) -> bytes:
     """The answer to 317."""
-    groups = b",".join(
-        b"{%b:[%b]}" % (encode(group), b",".join(map(encode_consume_stats, each)))
-        for group, each in stats.groups.items()
-    )
+    groups = [encode_group_consume_stats(group, each) for group, each in stats.groups.items()]
+    return join_broker_consume_stats(stats.broker_address, stats.total_lag, groups)
+
+
+def join_broker_consume_stats(broker_address: str, total_lag: int, groups: Iterable[bytes]) -> bytes:
+    """The same from groups that were encoded one by one: it may be long."""
     return b'{"brokerAddr":%b,"consumeStatsList":[%b],"totalDiff":%d}' % (
-        encode(stats.broker_address),
-        groups,
-        stats.total_lag,
+        encode(broker_address),
+        b",".join(groups),
+        total_lag,
     )
+
+
+def encode_group_consume_stats(group: str, topics: Iterable[ConsumeStats]) -> bytes:
+    """One group of 317."""
+    return b"{%b:[%b]}" % (encode(group), b",".join(map(encode_consume_stats, topics)))
 
 
 def decode_broker_consume_stats(data: bytes) -> BrokerConsumeStats:

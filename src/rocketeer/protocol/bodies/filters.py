@@ -58,18 +58,27 @@ def encode_filters(records: list[FilterRecord]) -> bytes:
         wire = topics.setdefault(record.topic, _TopicWire({}, record.topic))
         assert wire is not None
         assert wire.group_filter_data is not None
-        wire.group_filter_data[record.group] = _FilterWire(
-            _BloomWire(record.bits, list(record.positions)),
-            record.born_ms,
-            record.client_version,
-            record.group,
-            record.dead_ms >= record.born_ms,
-            record.dead_ms,
-            record.expression,
-            record.kind,
-            record.topic,
-        )
+        wire.group_filter_data[record.group] = _to_wire(record)
     return encode(_TableWire(topics))
+
+
+def encode_filter(record: FilterRecord) -> bytes:
+    """One of them, as 321 tells it."""
+    return encode(_to_wire(record))
+
+
+def _to_wire(record: FilterRecord) -> _FilterWire:
+    return _FilterWire(
+        _BloomWire(record.bits, list(record.positions)),
+        record.born_ms,
+        record.client_version,
+        record.group,
+        record.dead_ms >= record.born_ms,
+        record.dead_ms,
+        record.expression,
+        record.kind,
+        record.topic,
+    )
 
 
 def decode_filters(data: bytes) -> list[FilterRecord]:

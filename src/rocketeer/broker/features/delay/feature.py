@@ -17,7 +17,9 @@ from rocketeer.broker.writer import Put, Writer
 from rocketeer.clock import Clock
 from rocketeer.errors import RequestRefused
 from rocketeer.model.topic import SCHEDULE_TOPIC
-from rocketeer.protocol.codes import ResponseCode
+from rocketeer.protocol.bodies.offsets import encode_delay_offsets
+from rocketeer.protocol.codes import RequestCode, ResponseCode
+from rocketeer.protocol.command import Command, reply
 from rocketeer.record.delay_levels import DelayLevels
 from rocketeer.record.flags import TX_MASK
 from rocketeer.record.layout import PendingMessage, StoredMessage
@@ -29,6 +31,7 @@ from rocketeer.record.properties import (
     encode_properties,
     find_property,
 )
+from rocketeer.remoting.server import Connection
 
 log = logging.getLogger(__name__)
 
@@ -181,9 +184,20 @@ def delay_feature(levels: DelayLevels, clock: Clock, store: ScheduleLog, writer:
     service = DelayService(levels, clock, store)
     recovery = service.recovery
     roll = DelayRoll(levels, service.offsets, recovery, store, writer, clock)
+
+    def all_offsets(command: Command, connection: Connection) -> Command:
+        return reply(command, body=encode_delay_offsets(service.offsets.delivered))
+
+    def progress() -> dict[str, str]:
+        return {
+            f"scheduleMessageOffset_{level}": f"{offset},{store.max_queue_offset(SCHEDULE_TOPIC, level - 1)}"
+            for level, offset in sorted(service.offsets.delivered.items())
+        }
+
     return Feature(
         "delay",
         claims=(DELAY,),
+        handlers={RequestCode.GET_ALL_DELAY_OFFSET: all_offsets},
         rewrites=(service.rewrite,),
         services=(
             Periodic(
@@ -197,4 +211,5 @@ def delay_feature(levels: DelayLevels, clock: Clock, store: ScheduleLog, writer:
         state=(service.offsets,),
         needs=(service.oldest_needed,),
         rolls=(roll.roll,),
+        runtime_info=(progress,),
     )

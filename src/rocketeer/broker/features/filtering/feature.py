@@ -43,10 +43,7 @@ class _Test:
         self._data = data
 
     def may_match(self, unit: ExtUnit) -> bool:
-        data = self._data
-        if data is None or unit.store_ms <= data.born_ms or len(unit.filter_bits) * 8 != data.bloom.bits:
-            return True  # nobody evaluated the message for this group
-        return int.from_bytes(unit.filter_bits, "little") & data.mask == data.mask
+        return self._data is None or self._data.may_match(unit)
 
 
 class Filtering:

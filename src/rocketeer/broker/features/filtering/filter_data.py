@@ -13,7 +13,8 @@ from rocketeer.filter.bloom import BloomData, BloomFilter, mask_of
 from rocketeer.filter.sql import BadSqlExpression, SqlFilter, sql_filter
 from rocketeer.filter.sql_tokens import DEFAULT_BOUNDS, Bounds
 from rocketeer.model.subscription import SQL92, TAG, Subscription
-from rocketeer.protocol.bodies.filters import FilterRecord, decode_filters, encode_filters
+from rocketeer.protocol.bodies.filters import FilterRecord, decode_filters, encode_filter, encode_filters
+from rocketeer.store.consume_queue_ext import ExtUnit
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +41,12 @@ class FilterData:
     def is_dead(self) -> bool:
         return self.dead_ms >= self.born_ms
 
+    def may_match(self, unit: ExtUnit) -> bool:
+        """False when the bits beside a queue entry say that the group does not want the message."""
+        if unit.store_ms <= self.born_ms or len(unit.filter_bits) * 8 != self.bloom.bits:
+            return True  # nobody evaluated the message for this group
+        return int.from_bytes(unit.filter_bits, "little") & self.mask == self.mask
+
 
 class FilterTable:
     """All filters by topic and group; only expressions that compile are in it."""
@@ -61,6 +68,16 @@ class FilterTable:
 
     def get(self, topic: str, group: str) -> FilterData | None:
         return self._by_topic.get(topic, {}).get(group)
+
+    def text_of(self, topic: str, group: str) -> str | None:
+        """What is known of the group's filter, as JSON; None when it has none."""
+        data = self.get(topic, group)
+        return None if data is None else encode_filter(self._record_of(data)).decode()
+
+    def may_match(self, topic: str, group: str, unit: ExtUnit) -> bool:
+        """Whether the bits beside a queue entry leave it open that the group wants the message."""
+        data = self.get(topic, group)
+        return data is None or data.may_match(unit)
 
     def of_topic(self, topic: str) -> Iterable[FilterData]:
         return self._by_topic.get(topic, {}).values()
@@ -153,15 +170,14 @@ class FilterTable:
 
     def encode(self) -> str:
         self.expire()
-        return encode_filters(
-            [
-                FilterRecord(
-                    data.topic, data.group, data.expression, SQL92, data.born_ms, data.dead_ms,
-                    data.client_version, data.bloom.positions, data.bloom.bits,
-                )
-                for data in self
-            ]
-        ).decode()  # fmt: skip
+        return encode_filters([self._record_of(data) for data in self]).decode()
+
+    @staticmethod
+    def _record_of(data: FilterData) -> FilterRecord:
+        return FilterRecord(
+            data.topic, data.group, data.expression, SQL92, data.born_ms, data.dead_ms,
+            data.client_version, data.bloom.positions, data.bloom.bits,
+        )  # fmt: skip
 
     def decode(self, text: str) -> None:
         """What was saved. With bloom filters of another size all of it is forgotten: the stored bits mean nothing."""

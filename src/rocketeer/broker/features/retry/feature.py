@@ -14,6 +14,7 @@ from rocketeer.broker.topics import TopicTable
 from rocketeer.broker.writer import Put, Writer
 from rocketeer.errors import RequestRefused
 from rocketeer.model.topic import Perm, TopicConfig, dlq_topic, retry_topic
+from rocketeer.observe.counters import Counters
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, reply
 from rocketeer.protocol.headers.base import decode_header
@@ -54,12 +55,14 @@ class SendBack:
         sent: SentBack,
         broker_ip: str,
         broker_perm: int,
+        counters: Counters,
     ) -> None:
         self._topics = topics
         self._groups = groups
         self._store = store
         self._writer = writer
         self.sent = sent
+        self._counters = counters
         self._broker_ip = broker_ip
         self._broker_perm = broker_perm
 
@@ -115,6 +118,7 @@ class SendBack:
                 answer(put.code, put.remark)
                 return
             end = put.appended[0].end
+            self._counters.went_back(message.topic, header.group)
             self.sent.remember(header.group, message, end, dead=dead)
             self._writer.when_durable(end, answer)
 

@@ -23,6 +23,7 @@ from rocketeer.clock import Clock
 from rocketeer.errors import BadMessageId, RequestRefused
 from rocketeer.model.property_names import DEDUP_ID, PGROUP, PRODUCER_SEQ, TRAN_MSG
 from rocketeer.model.topic import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC
+from rocketeer.observe.counters import Counters
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, reply
 from rocketeer.protocol.headers.base import decode_header
@@ -75,8 +76,10 @@ class HalfSends:
 class Verdicts:
     """END_TRANSACTION (37), and 323 for operators."""
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: Ledger, counters: Counters, clock: Clock) -> None:
         self._ledger = ledger
+        self._counters = counters
+        self._clock = clock
 
     def end(self, command: Command, connection: Connection) -> Command | None:
         """Mostly one-way: a wrong one is logged and changes nothing."""
@@ -108,6 +111,9 @@ class Verdicts:
             if put.code != ResponseCode.SUCCESS:
                 log.error("end of transaction not safe on disk header=%s code=%d reason=%s",
                           header, put.code, put.remark)  # fmt: skip
+            if put.stored:
+                open_ms = max(0, self._clock.now_ms() - half.born_ms)
+                self._counters.ended(messages.topic_of(half), header.verdict == TX_COMMIT, open_ms)
             if not command.is_oneway:
                 connection.send(reply(command, put.code, put.remark))
 
@@ -166,12 +172,13 @@ def transaction_feature(
     broker_ip: str,
     rejected: bool,
     persist: Callable[[], Awaitable[None]],
+    counters: Counters,
 ) -> Feature:
     """`writer` is asked for at run time: it is made from the features' own rewrites."""
     table = HalfTable(store, offsets)
     ledger = Ledger(table, store=store, topics=topics, writer=writer, clock=clock, store_host=store_host)
     checks = Checks(ledger, rules, clients=clients, topics=topics, clock=clock, persist=persist)
-    verdicts = Verdicts(ledger)
+    verdicts = Verdicts(ledger, counters, clock)
     return Feature(
         "transactions",
         claims=(TRAN_MSG,),

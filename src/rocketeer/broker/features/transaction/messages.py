@@ -69,6 +69,11 @@ def make_half(message: PendingMessage) -> None:
 # --- on the ways out ----------------------------------------------------------------------------
 
 
+def topic_of(half: StoredMessage) -> str:
+    """The topic it was sent to."""
+    return half.properties_dict().get(REAL_TOPIC, half.topic)
+
+
 def committed(half: StoredMessage, prepared_offset: int) -> PendingMessage:
     """The message as consumers get it; raises ValueError when it does not say where it belongs."""
     properties = half.properties_dict()

@@ -1,0 +1,71 @@
+"""What operators and their tools ask of a broker: how far all is, how it is, who is here; and cleaning up."""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+
+from rocketeer.broker.clients import ClientTable
+from rocketeer.broker.feature import Feature
+from rocketeer.broker.groups import GroupTable
+from rocketeer.broker.handlers.consume_queue import GroupFilters, consume_queue_handlers
+from rocketeer.broker.handlers.housekeeping import housekeeping_handlers
+from rocketeer.broker.handlers.offset_tables import OffsetTables
+from rocketeer.broker.handlers.producers import producer_handlers
+from rocketeer.broker.handlers.progress import Progress
+from rocketeer.broker.handlers.runtime_info import RuntimeInfo
+from rocketeer.broker.offsets import ConsumerOffsets
+from rocketeer.broker.topics import TopicTable
+from rocketeer.clock import Clock
+from rocketeer.config import BrokerConfig
+from rocketeer.config.settings import effective_properties
+from rocketeer.observe.recorder import Recorder
+from rocketeer.remoting.server import Connection
+from rocketeer.store.message_store import MessageStore
+
+
+def administration_feature(
+    *,
+    topics: TopicTable,
+    groups: GroupTable,
+    offsets: ConsumerOffsets,
+    clients: ClientTable[Connection],
+    store: MessageStore,
+    filters: GroupFilters,
+    recorder: Recorder,
+    config: BrokerConfig,
+    clock: Clock,
+    address: str,
+    persist: Callable[[], Awaitable[None]],
+    queues_gone: Callable[[], None],
+    others: Iterable[Callable[[], Mapping[str, str]]],
+) -> Feature:
+    """`others` are what the other features tell of themselves; see the handlers for the rest."""
+    progress = Progress(
+        topics=topics,
+        groups=groups,
+        offsets=offsets,
+        clients=clients,
+        queues=store,
+        rates=recorder,
+        clock=clock,
+        broker_name=config.broker_name,
+        address=address,
+    )
+    tables = OffsetTables(offsets, topics=topics, clients=clients, queues=store, persist=persist)
+    runtime = RuntimeInfo(
+        recorder,
+        store,
+        effective_properties(config),
+        clock,
+        log_folder=store.config.commit_log_path,
+        others=tuple(others),
+    )
+    return Feature(
+        "administration",
+        handlers={
+            **progress.handlers(),
+            **tables.handlers(),
+            **runtime.handlers(),
+            **producer_handlers(clients, clock),
+            **consume_queue_handlers(store.queue_table, clients, filters),
+            **housekeeping_handlers(store, topics, queues_gone),
+        },
+    )

@@ -1,0 +1,89 @@
+"""Groups' offsets as a whole: all of them (43), who consumes a topic (300), corrections (308), copies (314)."""
+
+from collections.abc import Awaitable, Callable
+from typing import Final, Protocol
+
+from rocketeer.broker.clients import ClientTable
+from rocketeer.broker.offsets import ConsumerOffsets
+from rocketeer.broker.topics import TopicTable
+from rocketeer.protocol.bodies.groups import encode_group_list
+from rocketeer.protocol.bodies.offsets import encode_corrections
+from rocketeer.protocol.codes import RequestCode
+from rocketeer.protocol.command import Command, reply
+from rocketeer.protocol.headers import (
+    CloneGroupOffsetHeader,
+    QueryCorrectionOffsetHeader,
+    QueryTopicConsumersHeader,
+    decode_header,
+)
+from rocketeer.remoting.server import Connection, Handler
+
+NO_CORRECTION: Final = (1 << 63) - 1
+"""What RocketMQ says of a queue in which the compared group is not ahead."""
+
+
+class Queues(Protocol):
+    def min_queue_offset(self, topic: str, queue_id: int) -> int: ...
+
+
+class OffsetTables:
+    """See the module's text."""
+
+    def __init__(
+        self,
+        offsets: ConsumerOffsets,
+        *,
+        topics: TopicTable,
+        clients: ClientTable[Connection],
+        queues: Queues,
+        persist: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._offsets = offsets
+        self._topics = topics
+        self._clients = clients
+        self._queues = queues
+        self._persist = persist
+
+    def handlers(self) -> dict[int, Handler]:
+        return {
+            RequestCode.GET_ALL_CONSUMER_OFFSET: self.all_offsets,
+            RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: self.consumed_by,
+            RequestCode.QUERY_CORRECTION_OFFSET: self.corrections,
+            RequestCode.CLONE_GROUP_OFFSET: self.clone,
+        }
+
+    def all_offsets(self, command: Command, connection: Connection) -> Command:
+        return reply(command, body=self._offsets.encode().encode())
+
+    def consumed_by(self, command: Command, connection: Connection) -> Command:
+        topic = decode_header(QueryTopicConsumersHeader, command.ext).topic
+        groups = {*self._clients.groups_subscribed_to(topic), *self._offsets.groups_of(topic)}
+        return reply(command, body=encode_group_list(sorted(groups)))
+
+    def corrections(self, command: Command, connection: Connection) -> Command:
+        """How far back the other groups are, by queue; `filterGroups` are left out."""
+        header = decode_header(QueryCorrectionOffsetHeader, command.ext)
+        left_out = set((header.filter_groups or "").split(","))
+        table: dict[int, int] = {}
+        for group in sorted(self._offsets.groups_of(header.topic) - left_out):
+            for queue_id, offset in self._offsets.of(group, header.topic).items():
+                if offset >= self._queues.min_queue_offset(header.topic, queue_id):
+                    table[queue_id] = min(offset, table.get(queue_id, offset))
+        for queue_id, offset in self._offsets.of(header.compare_group, header.topic).items():
+            if queue_id in table and table[queue_id] > offset:
+                table[queue_id] = NO_CORRECTION
+        return reply(command, body=encode_corrections(table))
+
+    async def clone(self, command: Command, connection: Connection) -> Command:
+        header = decode_header(CloneGroupOffsetHeader, command.ext)
+        asked = (header.topic or "").strip()
+        names = [asked] if asked else self._offsets.topics_of(header.source_group)
+        online = None if header.offline else self._clients.consumer(header.source_group)
+        for name in names:
+            if self._topics.get(name) is None:
+                continue
+            if online is not None and online.subscriptions and name not in online.subscriptions:
+                continue
+            self._offsets.copy_group(header.source_group, header.target_group, name)
+        await self._persist()
+        return reply(command)

@@ -1,0 +1,52 @@
+"""Who produces: the connections of one group (204), every group (328)."""
+
+from rocketeer.broker.clients import ClientTable
+from rocketeer.clock import Clock
+from rocketeer.errors import RequestRefused
+from rocketeer.protocol.bodies.connections import ClientConnection, encode_producer_connections
+from rocketeer.protocol.bodies.producers import ProducerClient, encode_producer_table
+from rocketeer.protocol.codes import RequestCode, ResponseCode
+from rocketeer.protocol.command import Command, reply
+from rocketeer.protocol.headers import GetProducerConnectionsHeader, decode_header
+from rocketeer.remoting.server import Connection, Handler
+
+
+def producer_handlers(clients: ClientTable[Connection], clock: Clock) -> dict[int, Handler]:
+    def of_group(command: Command, connection: Connection) -> Command:
+        group = decode_header(GetProducerConnectionsHeader, command.ext).producer_group
+        members = clients.producers_of(group)
+        if not members:
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"the producer group[{group}] not exist")
+        told = [
+            ClientConnection(
+                member.connection.remote,
+                member.identity.client_id,
+                member.identity.language,
+                member.identity.version,
+            )
+            for member in members
+        ]
+        return reply(command, body=encode_producer_connections(told))
+
+    def all_groups(command: Command, connection: Connection) -> Command:
+        # Heartbeats are kept by a clock that nobody sets; what is told is the time of day.
+        ahead_ms = clock.now_ms() - int(clock.monotonic_s() * 1000)
+        table = {
+            group: tuple(
+                ProducerClient(
+                    member.identity.client_id,
+                    f"/{member.connection.remote}",
+                    member.identity.language,
+                    member.identity.version,
+                    member.seen_ms + ahead_ms,
+                )
+                for member in members.values()
+            )
+            for group, members in clients.producers.items()
+        }
+        return reply(command, body=encode_producer_table(table))
+
+    return {
+        RequestCode.GET_PRODUCER_CONNECTION_LIST: of_group,
+        RequestCode.GET_ALL_PRODUCER_INFO: all_groups,
+    }

@@ -1,0 +1,145 @@
+"""What the paths of messages and requests count while they work: plain additions, read by whoever reports.
+
+Messages that come in are not counted here: the ends of the queues say how many there were (`stored.py`).
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable
+from typing import Final
+
+GROUPS_MAX: Final = 50_000
+"""Pairs of topic and group that are told apart; what further ones consume counts for the broker only."""
+
+RPC_BUCKETS_MS: Final = (1, 3, 5, 7, 10, 100, 1000, 2000, 3000)
+FINISH_BUCKETS_MS: Final = (5_000, 60_000, 600_000, 3_600_000, 43_200_000, 86_400_000)
+PUT_BUCKETS_MS: Final = (0, 10, 50, 100, 200, 500, 1_000, 2_000, 3_000, 4_000, 5_000, 10_000)
+"""RocketMQ's: up to so many milliseconds each; what is slower than the last is in one more."""
+
+
+class Histogram:
+    """Counts of values by bucket; `counts[i]` are those up to `bounds[i]` and above the bucket before."""
+
+    __slots__ = ("bounds", "counts", "sum")
+
+    def __init__(self, bounds: tuple[int, ...]) -> None:
+        self.bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.sum = 0.0
+
+    def add(self, value: float, times: int = 1) -> None:
+        self.counts[bisect_left(self.bounds, value)] += times
+        self.sum += value * times
+
+    @property
+    def count(self) -> int:
+        return sum(self.counts)
+
+
+class GroupGets:
+    """What one group got of one topic."""
+
+    __slots__ = ("bytes", "disk_bytes", "disk_messages", "messages", "pulls")
+
+    def __init__(self) -> None:
+        self.messages = 0
+        self.bytes = 0
+        self.pulls = 0
+        self.disk_messages = 0
+        self.disk_bytes = 0
+
+
+class Counters:
+    """One of them for a broker; everybody who counts is given it. Belongs to the loop thread."""
+
+    def __init__(self) -> None:
+        self.gets: dict[tuple[str, str], GroupGets] = {}
+        """By topic and group."""
+        self._other_gets = GroupGets()
+        self.pulls_found = 0
+        self.pulls_missed = 0
+        self.messages_out = 0
+        self.bytes_out = 0
+        self.get_ms_max = 0
+        self.puts_failed = 0
+        self.put_ms_max = 0
+        self.puts = 0
+        self.put_times = [0] * (len(PUT_BUCKETS_MS) + 1)
+        """Messages by how long they took to be copied into the log and dispatched, in PUT_BUCKETS_MS."""
+        self.put_us = [0] * 40
+        """The same by powers of two: place n has those of less than 2^n microseconds and no place before."""
+        self.sent_back: dict[tuple[str, str], int] = {}
+        self.commits: dict[str, int] = {}
+        self.rollbacks: dict[str, int] = {}
+        self.finish_ms: dict[str, Histogram] = {}
+        """From a transaction's half message to its end, by topic."""
+        self.rpc: dict[tuple[int, int, bool], Histogram] = {}
+        """Milliseconds from a request to its reply, by request code, response code and whether it was held."""
+
+    def pulled(self, topic: str, group: str, messages: int, size: int, from_disk: bool) -> None:
+        """A pull was answered."""
+        if not messages:
+            self.pulls_missed += 1
+            return
+        gets = self.gets.get((topic, group))
+        if gets is None:
+            gets = self._new_gets(topic, group)
+        gets.pulls += 1
+        gets.messages += messages
+        gets.bytes += size
+        if from_disk:
+            gets.disk_messages += messages
+            gets.disk_bytes += size
+        self.pulls_found += 1
+        self.messages_out += messages
+        self.bytes_out += size
+
+    def put(self, messages: int, took_s: float) -> None:
+        """Messages were stored together."""
+        took_us = int(took_s * 1_000_000)
+        took_ms = took_us // 1000
+        self.puts += messages
+        self.put_times[bisect_left(PUT_BUCKETS_MS, took_ms)] += messages
+        self.put_us[min(took_us.bit_length(), 39)] += messages
+        if took_ms > self.put_ms_max:
+            self.put_ms_max = took_ms
+
+    def answered(
+        self, request_code: int, response_code: int, held: bool, took_ms: float, times: int = 1
+    ) -> None:
+        key = (request_code, response_code, held)
+        histogram = self.rpc.get(key)
+        if histogram is None:
+            histogram = self.rpc[key] = Histogram(RPC_BUCKETS_MS)
+        histogram.add(took_ms, times)
+
+    def answered_by_router(self, request_code: int, response_code: int, took_s: float) -> None:
+        self.answered(request_code, response_code, False, took_s * 1000)
+
+    def went_back(self, topic: str, group: str) -> None:
+        """A consumer sent a message back, to be tried again later."""
+        if (topic, group) in self.sent_back or len(self.sent_back) < GROUPS_MAX:
+            self.sent_back[topic, group] = self.sent_back.get((topic, group), 0) + 1
+
+    def ended(self, topic: str, committed: bool, open_ms: int) -> None:
+        """A transaction ended, so long after its half message was stored."""
+        table = self.commits if committed else self.rollbacks
+        table[topic] = table.get(topic, 0) + 1
+        if committed:
+            if topic not in self.finish_ms:
+                self.finish_ms[topic] = Histogram(FINISH_BUCKETS_MS)
+            self.finish_ms[topic].add(open_ms)
+
+    def forget(self, is_gone: Callable[[str, str], bool]) -> None:
+        """Drop what was counted for topics and groups that are gone: `is_gone(topic, group)`; group "" is none."""
+        for pairs in (self.gets, self.sent_back):
+            for topic, group in [pair for pair in pairs if is_gone(*pair)]:
+                del pairs[topic, group]
+        for topics in (self.commits, self.rollbacks, self.finish_ms):
+            for topic in [topic for topic in topics if is_gone(topic, "")]:
+                del topics[topic]
+
+    def _new_gets(self, topic: str, group: str) -> GroupGets:
+        if len(self.gets) >= GROUPS_MAX:
+            return self._other_gets
+        gets = self.gets[topic, group] = GroupGets()
+        return gets

@@ -1,0 +1,178 @@
+"""Turns what is counted into figures over time: every second a step, too small for anybody to notice.
+
+Counters and queues' ends --> Rates (totals, 10/60/600 s) and one History a kind of figure (minute, hour, day)
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+from rocketeer.clock import Clock
+from rocketeer.observe.counters import Counters
+from rocketeer.observe.history import SAMPLE_S, Figure, Figures, History
+from rocketeer.observe.rates import Rates
+from rocketeer.observe.stored import StoredTopics
+
+TICK_S: Final = 1.0
+CATCH_UP_S: Final = 0.002
+ASKED_S: Final = 0.01
+PUT_TIMES_S: Final = 60.0
+TOTALS: Final = ("put", "found", "missed", "transferred", "got")
+
+Counts = Callable[[], Mapping[str, int]]
+
+
+class Averaged(NamedTuple):
+    """A figure, and its mean for each event that added to it."""
+
+    figure: Figure
+    average: float
+
+
+class _Kind(NamedTuple):
+    counts: Counts
+    events: str | None
+    """The kind that counts the events of this one; None: each event adds 1."""
+
+
+class Days:
+    """What totals were at midnight, today and yesterday; they are counts since the start."""
+
+    def __init__(self) -> None:
+        self._day: tuple[int, int] | None = None
+        self.today: tuple[int, int] = (0, 0)
+        """Messages put and got since the start, when today began."""
+        self.yesterday: tuple[int, int] = (0, 0)
+
+    def tick(self, now_ms: int, put: int, got: int) -> None:
+        moment = time.localtime(now_ms / 1000)
+        day = (moment.tm_year, moment.tm_yday)
+        if self._day is not None and day != self._day:
+            self.yesterday, self.today = self.today, (put, got)
+        self._day = day
+
+
+class Recorder:
+    """One of them for a broker. Belongs to the loop thread."""
+
+    def __init__(self, counters: Counters, stored: StoredTopics, clock: Clock, *, cluster: str) -> None:
+        self.counters = counters
+        self.stored = stored
+        self._clock = clock
+        self.rates = Rates(TOTALS)
+        self.days = Days()
+        self.start_ms = clock.now_ms()
+        self._start_s = clock.monotonic_s()
+        gets = counters.gets
+        self._kinds: dict[str, _Kind] = {
+            "TOPIC_PUT_NUMS": _Kind(stored.messages, None),
+            "TOPIC_PUT_SIZE": _Kind(stored.bytes, "TOPIC_PUT_NUMS"),
+            "GROUP_GET_NUMS": _Kind(lambda: {f"{t}@{g}": each.messages for (t, g), each in gets.items()}, "pulls"),
+            "GROUP_GET_SIZE": _Kind(lambda: {f"{t}@{g}": each.bytes for (t, g), each in gets.items()}, "pulls"),
+            "pulls": _Kind(lambda: {f"{t}@{g}": each.pulls for (t, g), each in gets.items()}, None),
+            "GROUP_GET_FROM_DISK_NUMS": _Kind(
+                lambda: {f"{t}@{g}": each.disk_messages for (t, g), each in gets.items() if each.disk_messages},
+                None,
+            ),
+            "GROUP_GET_FROM_DISK_SIZE": _Kind(
+                lambda: {f"{t}@{g}": each.disk_bytes for (t, g), each in gets.items() if each.disk_bytes},
+                "GROUP_GET_FROM_DISK_NUMS",
+            ),
+            "SNDBCK_PUT_NUMS": _Kind(lambda: {f"{t}@{g}": n for (t, g), n in counters.sent_back.items()}, None),
+            "BROKER_PUT_NUMS": _Kind(lambda: {cluster: counters.puts}, None),
+            "BROKER_GET_NUMS": _Kind(lambda: {cluster: counters.messages_out}, None),
+        }  # fmt: skip
+        self._histories: dict[str, History[str]] = {name: History(self._start_s) for name in self._kinds}
+        self._sampled_s = dict.fromkeys(self._kinds, self._start_s)
+        self.late_ms = 0
+        self._due_s = self._start_s + TICK_S
+        none = ([0] * len(counters.put_times), [0] * len(counters.put_us))
+        self._put_times = [(self._start_s, *none)]
+        """When it was, and what had been counted then; the last two of these."""
+
+    def start(self) -> None:
+        """The store is open: what is in it was there before."""
+        self.stored.start()
+        self.start_ms = self._clock.now_ms()
+        self.rates.sample(self._clock.monotonic_s(), (0,) * len(TOTALS))
+
+    # --- every second ------------------------------------------------------------------------
+
+    def tick(self) -> None:
+        now_s = self._clock.monotonic_s()
+        counters = self.counters
+        put = counters.puts
+        self._notice_lateness(now_s)
+        self._turn_put_times(now_s)
+        found, missed = counters.pulls_found, counters.pulls_missed
+        self.rates.sample(now_s, (put, found, missed, counters.messages_out, found + missed))
+        self.days.tick(self._clock.now_ms(), put, counters.messages_out)
+        until_s = time.perf_counter() + CATCH_UP_S
+        self.stored.catch_up(lambda: time.perf_counter() > until_s)
+        # One kind of figure a step: the one that waited longest, if its time has come.
+        name = min(self._sampled_s, key=self._sampled_s.__getitem__)
+        if now_s - self._sampled_s[name] >= SAMPLE_S - TICK_S / 2:
+            self._histories[name].sample(self._kinds[name].counts(), now_s)
+            self._sampled_s[name] = now_s
+
+    def _notice_lateness(self, now_s: float) -> None:
+        """By how much this step comes late is how long requests wait for their turn of the loop."""
+        self.late_ms = max(0, int((now_s - self._due_s) * 1000))
+        self._due_s = now_s + TICK_S
+
+    def _turn_put_times(self, now_s: float) -> None:
+        if now_s - self._put_times[-1][0] >= PUT_TIMES_S:
+            counters = self.counters
+            self._put_times = [self._put_times[-1], (now_s, list(counters.put_times), list(counters.put_us))]
+
+    # --- asking ------------------------------------------------------------------------------
+
+    def figures(self, name: str, key: str) -> tuple[Averaged, Averaged, Averaged] | None:
+        """Over the last minute, hour and day; None for what was never counted."""
+        kind = self._kinds.get(name)
+        if kind is None or name == "pulls":
+            return None
+        if name == "TOPIC_PUT_SIZE":
+            until_s = time.perf_counter() + ASKED_S
+            self.stored.catch_up(lambda: time.perf_counter() > until_s, topic=key)
+        count = kind.counts().get(key)
+        if count is None:
+            return None
+        sums = self._figures(name, key, count)
+        if kind.events is None:
+            minute, hour, day = (Averaged(each, 1.0 if each.sum else 0.0) for each in sums)
+            return minute, hour, day
+        events = self._figures(kind.events, key, self._kinds[kind.events].counts().get(key, 0))
+        minute, hour, day = (
+            Averaged(each, each.sum / times.sum if times.sum else 0.0)
+            for each, times in zip(sums, events, strict=True)
+        )
+        return minute, hour, day
+
+    def put_times(self) -> list[int]:
+        """Messages by PUT_BUCKETS_MS, of the last minute or two."""
+        _, before, _ = self._put_times[0]
+        return [now - past for now, past in zip(self.counters.put_times, before, strict=True)]
+
+    def put_ms_at(self, share: float) -> float:
+        """So long, in ms, that share of the last minute or two's messages took at most; 0.0 when there are none."""
+        _, _, before = self._put_times[0]
+        counts = [now - past for now, past in zip(self.counters.put_us, before, strict=True)]
+        left = sum(counts) * share
+        for place, count in enumerate(counts):
+            left -= count
+            if count and left <= 0:
+                return float(1 << place) / 1000
+        return 0.0
+
+    def group_get_tps(self, topic: str, group: str) -> float:
+        """Messages a second the group got of the topic in the last minute."""
+        gets = self.counters.gets.get((topic, group))
+        return (
+            0.0
+            if gets is None
+            else self._figures("GROUP_GET_NUMS", f"{topic}@{group}", gets.messages).minute.tps
+        )
+
+    def _figures(self, name: str, key: str, count: int) -> Figures:
+        return self._histories[name].figures(key, count, self._clock.monotonic_s())
