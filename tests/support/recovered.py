@@ -34,6 +34,17 @@ def numbers(store: MessageStore) -> list[int]:
     return sorted(found)
 
 
+def places(store: MessageStore) -> dict[int, int]:
+    """Queue offset of every message that can be pulled, by number; lost ones leave their places empty."""
+    found = {}
+    for topic, queue_id in store.queues():
+        for each in read_queue(store, topic, queue_id):
+            number = int(each.body[:4])
+            assert each.body == body_of(number)
+            found[number] = each.queue_offset
+    return found
+
+
 def check_whole(store: MessageStore, count: int = COUNT) -> None:
     assert numbers(store) == list(range(count))
     for number in range(count):

@@ -2,9 +2,10 @@
 
     0   physic ms i64 | 8 logics ms i64 | 16 index ms i64        RocketMQ's three store times
     64  magic i32 | dispatched log offset i64 | index log offset i64 | crc32 u32     ours
+    192 magic i32 | verify-from log offset i64 | crc32 u32       ours, newer
     (4096 bytes in all, big-endian)
 
-RocketMQ ignores our part. Its crc covers RocketMQ's part too: when a Java broker has written the file in
+RocketMQ ignores our parts. Each crc covers RocketMQ's part too: when a Java broker has written the file in
 between, our offsets no longer speak for the store and are dropped.
 """
 
@@ -23,6 +24,9 @@ OFFSETS_AT = 64
 OFFSETS = struct.Struct(">iqq")
 CRC = struct.Struct(">I")
 MAGIC = 0x524F434B  # "ROCK"
+VERIFY_AT = 192  # the summary stands between: see summary.py
+VERIFY = struct.Struct(">iq")
+VERIFY_MAGIC = 0x424E4453  # "BNDS"
 SAFETY_MS = 3_000  # RocketMQ starts recovery this much before the oldest of its times
 
 assert TIMES.size == 24, "the file interoperates with RocketMQ's"
@@ -33,7 +37,7 @@ class Checkpoint:
     """Store times of the last message that was flushed to log, queues and index; 0 when nothing was.
 
     `dispatched_offset`: every record below it is in queue files on disk. `index_offset`: and in index files.
-    None when unknown.
+    `verify_from`: a record boundary before them, from where on the log is read again at start. None when unknown.
     """
 
     physic_ms: int = 0
@@ -41,6 +45,7 @@ class Checkpoint:
     index_ms: int = 0
     dispatched_offset: int | None = None
     index_offset: int | None = None
+    verify_from: int | None = None
 
     @property
     def recover_from_ms(self) -> int:
@@ -77,7 +82,18 @@ def decode_checkpoint(raw: bytes) -> Checkpoint:
         times_only,
         dispatched_offset=dispatched if dispatched >= 0 else None,
         index_offset=index if index >= 0 else None,
+        verify_from=_verify_from(raw),
     )
+
+
+def _verify_from(raw: bytes) -> int | None:
+    magic, offset = VERIFY.unpack_from(raw, VERIFY_AT)
+    (crc,) = CRC.unpack_from(raw, VERIFY_AT + VERIFY.size)
+    return offset if magic == VERIFY_MAGIC and crc == _verify_crc(raw) and offset >= 0 else None
+
+
+def _verify_crc(raw: bytes | bytearray) -> int:
+    return zlib.crc32(raw[VERIFY_AT : VERIFY_AT + VERIFY.size], _crc(raw))
 
 
 def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
@@ -88,6 +104,9 @@ def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
         raw, OFFSETS_AT, MAGIC, -1 if dispatched is None else dispatched, -1 if index is None else index
     )
     CRC.pack_into(raw, OFFSETS_AT + OFFSETS.size, _crc(raw))
+    if checkpoint.verify_from is not None:
+        VERIFY.pack_into(raw, VERIFY_AT, VERIFY_MAGIC, checkpoint.verify_from)
+        CRC.pack_into(raw, VERIFY_AT + VERIFY.size, _verify_crc(raw))
     return bytes(raw)
 
 

@@ -7,6 +7,7 @@ the checkpoint (worker thread)
 
 import logging
 import os
+from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ log = logging.getLogger(__name__)
 ROUND_BYTES = 64 << 20  # of new log: a start after a crash reads little more than this
 ROUND_BYTES_PER_QUEUE = 256 << 10  # with thousands of queues a round costs more, so it comes less often
 SLICE_S = 0.002
+VERIFY_BYTES = 32 << 20  # of the log before the checkpoint, read again at every start
 PAUSE_S = 0.0005  # of the worker between two pieces of an index
 _SYNC_ALL_AT = 64  # from so many files on, one sync of the file system is cheaper
 
@@ -55,7 +57,8 @@ class _Job:
 
 class Checkpointer:
     """Belongs to the loop thread. `flushed` says up to where the log is on disk, `physic_ms` and `last_store_ms` tell
-    store times of the log, `part_bytes` how many bytes at its end are not a whole record yet."""
+    store times of the log, `part_bytes` how many bytes at its end are not a whole record yet. `verify_from`: a record
+    begins there."""
 
     def __init__(
         self,
@@ -70,6 +73,7 @@ class Checkpointer:
         physic_ms: Callable[[], int],
         last_store_ms: Callable[[], int],
         part_bytes: Callable[[], int],
+        verify_from: int,
         interval_ms: int,
         thorough_ms: int,
     ) -> None:
@@ -93,6 +97,8 @@ class Checkpointer:
         self._generation = 0
         self._sync_all = False
         self._noted = 0
+        self._ends = deque([verify_from])
+        """Record boundaries: the oldest is where the next start begins to read."""
         self._forgotten = False
         self._began_s = 0.0
 
@@ -209,7 +215,13 @@ class Checkpointer:
             paths += index_paths
             index_ms, index_last = index.last_update[0], summary.last_indexed(index)
             index_offset = index.safe_offset(self._log.max_offset)
-        note = Checkpoint(self._physic_ms(), current.store_ms, index_ms, current.log_end, index_offset)
+        ends = self._ends
+        ends.append(current.log_end)
+        while len(ends) > 1 and ends[1] <= current.log_end - VERIFY_BYTES:
+            ends.popleft()
+        note = Checkpoint(
+            self._physic_ms(), current.store_ms, index_ms, current.log_end, index_offset, ends[0]
+        )
         extra = Summary(current.queue_offsets_sum, index_last)
         generation = self._generation
         sync_all, self._sync_all = self._sync_all, False

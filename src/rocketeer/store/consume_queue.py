@@ -9,7 +9,7 @@ holds everything, and recovery dispatches again what the files lack.
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from rocketeer.record.speed import QueueTail
@@ -87,6 +87,18 @@ class ConsumeQueue(QueueTail):
     def append(self, entry: Dispatched) -> bool:
         """Add the next entry; False if the queue has that offset already (dispatch may repeat itself)."""
         return self.put(entry.queue_offset, entry.log_offset, entry.size, entry.tag_code)
+
+    def skip(self, offset: int) -> None:
+        """The message of that offset is lost: its place is blank from now on, and no other message gets it."""
+        if offset < self.max_offset:
+            if offset >= self._written:
+                at = (offset - self._written) * ENTRY_BYTES
+                self._tail[at : at + ENTRY_BYTES] = BLANK
+            elif offset >= self._first:
+                self._files.write(offset, BLANK)
+        elif offset == self.max_offset or self._move_to(offset):
+            self._tail += BLANK
+            self.max_offset = offset + 1
 
     @property
     def pending_bytes(self) -> int:
@@ -180,6 +192,30 @@ class ConsumeQueue(QueueTail):
         """What stands beside an entry with this tag code, in queues that keep such units (`ExtendedQueue`)."""
         return None
 
+    def beyond(self, log_offset: int) -> Iterator[tuple[int, QueueEntry]]:
+        """Queue offset and entry of every message that ends beyond `log_offset`, in order."""
+        start = self._first_where(
+            lambda entry: entry.log_offset + entry.size > log_offset, self._first, self.max_offset
+        )
+        for at in range(start, self.max_offset, _WALK):
+            raw = self._bytes(at, min(at + _WALK, self.max_offset))
+            whole = raw[: len(raw) // ENTRY_BYTES * ENTRY_BYTES]
+            for place, fields in enumerate(ENTRY.iter_unpack(whole), at):
+                entry = QueueEntry._make(fields)
+                if entry.is_written and not entry.is_blank:
+                    yield place, entry
+
+    def may_reach(self, log_offset: int) -> bool:
+        """False when no message of the queue ends beyond `log_offset`."""
+        return not self.is_empty and (
+            self._entry(self.max_offset - 1).is_blank or self.max_log_offset > log_offset
+        )
+
+    @property
+    def is_empty(self) -> bool:
+        """It never had a message: the first may have any offset."""
+        return self.max_offset == self._first
+
     def entry(self, offset: int) -> QueueEntry | None:
         """The entry at `offset` if the queue has it."""
         return self._entry(offset) if self.min_offset <= offset < self.max_offset else None
@@ -215,18 +251,18 @@ class ConsumeQueue(QueueTail):
 
     def _move_to(self, offset: int) -> bool:
         """Make `offset` the next one; False if it lies behind. What is passed over becomes blank."""
-        if self.max_offset == self._first:  # no entry yet: the queue may start anywhere
+        if self.is_empty:
             self._start_at(offset)
             return True
         gap = offset - self.max_offset
         if gap < 0:
             return False
+        if gap > self._files.per_file:  # no accident of ours loses so many: the number is wrong
+            log.error("queue offset not believed topic=%s queue=%d max_offset=%d says=%d",
+                      self.topic, self.queue_id, self.max_offset, offset)  # fmt: skip
+            return False
         log.warning("queue gap topic=%s queue=%d max_offset=%d next=%d",
                     self.topic, self.queue_id, self.max_offset, offset)  # fmt: skip
-        if gap > self._files.per_file:  # not worth files full of blanks
-            self.remove()
-            self._start_at(offset)
-            return True
         if self.min_offset == self.max_offset:
             self.min_offset = offset
         self._tail += BLANK * gap

@@ -9,6 +9,7 @@ from collections.abc import Callable, Container
 from rocketeer.errors import StoreRefused
 from rocketeer.record.entry import DispatchEntry
 from rocketeer.record.flags import TX_PREPARED, TX_ROLLBACK
+from rocketeer.store.consume_queue import ConsumeQueue
 from rocketeer.store.index import Index
 from rocketeer.store.queue_table import QueueTable
 
@@ -46,7 +47,11 @@ class Dispatch:
                 if (entry.topic, entry.queue_id) in queues:
                     listener(entry.topic, entry.queue_id, entry.queue_offset + 1)
 
-    def redo(self, entry: DispatchEntry) -> None:
+    def redo(
+        self,
+        entry: DispatchEntry,
+        put: Callable[[ConsumeQueue, DispatchEntry], object] = lambda queue, entry: queue.append(entry),
+    ) -> None:
         """A message found in the log: derived files that have it already stay as they are."""
         if not entry.sys_flag & TX_UNSEEN:
             try:
@@ -54,7 +59,7 @@ class Dispatch:
             except StoreRefused as refused:
                 log.error("message not dispatched log_offset=%d reason=%s", entry.log_offset, refused)
                 return
-            queue.append(entry)
+            put(queue, entry)
         if self.index is not None:
             self.index.add(entry)
         for dispatcher in self.dispatchers:

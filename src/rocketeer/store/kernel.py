@@ -89,6 +89,15 @@ def sync_folder(folder: str) -> None:
         os.close(fd)
 
 
+def make_folder(folder: Path) -> None:
+    """Make a folder, and those above it, if it is not there; the names are durable on return."""
+    if folder.is_dir():
+        return
+    make_folder(folder.parent)
+    folder.mkdir(exist_ok=True)
+    sync_folder(str(folder.parent))
+
+
 def physical_memory_bytes(
     groups: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")
 ) -> int:

@@ -12,8 +12,9 @@ from rocketeer.record.delay_levels import DelayLevels
 from rocketeer.record.entry import Blank, DispatchEntry, entry_at
 from rocketeer.record.layout import decode_record
 from rocketeer.store.commit_log import MAGIC_BYTES, CommitLog
-from rocketeer.store.kernel import PAGE_BYTES
 from rocketeer.store.segment import Segment
+
+SECTOR_BYTES = 512  # what a disk writes whole, or not at all
 
 
 class LogScan:
@@ -36,7 +37,9 @@ class LogScan:
                 return  # behind the last file
             base = segment.base
             at = self.position - base
-            view = self._written_part(segment, at)
+            if segment.view is None:
+                self._log.map_in(segment)
+            view = segment.readable(at)
             levels, check_crc = self._levels, self._check_crc
             while True:
                 try:
@@ -45,6 +48,9 @@ class LogScan:
                     self.problem = error.reason
                     return
                 if isinstance(entry, Blank):
+                    if entry.size != segment.size - at:
+                        self.problem = f"a blank of {entry.size} bytes does not end its file"
+                        return
                     self.position = base + segment.size
                     break
                 if entry is None:
@@ -59,14 +65,8 @@ class LogScan:
                 if stop is not None and base + at >= stop:
                     return
 
-    def _written_part(self, segment: Segment, at: int) -> memoryview:
-        """The segment up to the first hole behind `at`: touching a hole can kill the process on a full disk."""
-        view = self._log.map_in(segment) if segment.view is None else segment.view
-        ranges = segment.data_ranges(at)
-        return view[: ranges[0][1]] if ranges and ranges[0][0] == at else view[:at]
-
     def valid_record_after(self, offset: int) -> int | None:
-        """Where the first whole record beyond `offset` is; None if there is none in the rest of the log."""
+        """Where bytes beyond `offset` look like a whole record: there was more here. Never a place to read on at."""
         for segment in self._log.segments:
             if segment.base + segment.size <= offset:
                 continue
@@ -74,14 +74,6 @@ class LogScan:
             if found is not None:
                 return segment.base + found
         return None
-
-    def first_record_from(self, offset: int) -> int | None:
-        """The first record that starts at or beyond `offset`, in the same segment."""
-        segment = self._log.segment_of(offset)
-        if segment is None:
-            return None
-        found = self._valid_in(segment, offset - segment.base)
-        return None if found is None else segment.base + found
 
     def _valid_in(self, segment: Segment, start: int) -> int | None:
         view = segment.map_in()
@@ -103,19 +95,22 @@ class LogScan:
             return False
         return isinstance(entry, DispatchEntry) and entry.log_offset == base + at
 
-    def last_lacks_pages(self) -> bool:
-        """Whether the last record ends in pages that never reached the disk.
+    def lacks_sectors(self, entry: DispatchEntry) -> bool:
+        """Whether sectors of the record never reached the disk: they are zeros.
 
-        Its body has a checksum, its properties have not: after a power failure they may be zeros from a page
-        boundary on. Such a message was never acknowledged as durable.
+        Its body has a checksum, what stands behind it (topic, properties) has none. After a power failure zeros
+        there may fill whole sectors. Such a message was never acknowledged as durable.
         """
-        if self.last is None:
-            return False
-        raw = self._log.read(self.last.log_offset, self.last.size)
+        raw = self._log.read(entry.log_offset, entry.size)
         assert raw is not None
         properties = decode_record(raw, 0, check_crc=False).properties
-        if not properties.endswith(b"\0"):
+        if b"\0" not in properties:
             return False
-        zeros = len(properties) - len(properties.rstrip(b"\0"))
-        in_last_page = (self.last.log_offset % self._log.segment_bytes + self.last.size) % PAGE_BYTES
-        return 0 < in_last_page <= zeros
+        end = entry.log_offset % self._log.segment_bytes + entry.size
+        start = at = end - len(properties)
+        while at < end:
+            upto = min(end, at - at % SECTOR_BYTES + SECTOR_BYTES)
+            if not any(properties[at - start : upto - start]):
+                return True
+            at = upto
+        return False

@@ -11,6 +11,7 @@ from rocketeer.record.delay_levels import DelayLevels
 from rocketeer.record.entry import DispatchEntry
 from rocketeer.store import summary
 from rocketeer.store.append import Appender
+from rocketeer.store.boundaries import Boundaries
 from rocketeer.store.checkpointing import Checkpointer
 from rocketeer.store.cleaning import Cleaner
 from rocketeer.store.commit_log import CommitLog
@@ -191,6 +192,7 @@ class MessageStore:
             physic_ms=lambda: self._flusher.physic_ms,
             last_store_ms=self._last_store_ms,
             part_bytes=lambda: self._replica.part_bytes,
+            verify_from=recovery.verified_from,
             interval_ms=config.flush_queue_interval_ms,
             thorough_ms=config.flush_queue_thorough_ms,
         )
@@ -208,7 +210,7 @@ class MessageStore:
         for folder in {config.store_path, config.store_path.parent, config.commit_log_path.parent}:
             sync_folder(str(folder))  # folders made just now hold the names of all that follows
         # What a process that died had not synced may still be in memory only: it is synced (again) here.
-        self._flusher.flushed = report.log_max if clean else report.scanned_from
+        self._flusher.flushed = report.log_max if clean else min(recovery.synced_below, report.log_max)
         self._flusher.sync()
         self._checkpointer.start()
         self.log.start()
@@ -306,9 +308,19 @@ class MessageStore:
 
     def scan(self, start: int) -> Iterator[DispatchEntry]:
         """The entries of all messages from `start` on, which is where one begins; older ones may be gone already."""
-        return LogScan(self.log, self._levels, max(start, self.log.min_offset), check_crc=False).entries(
-            self.log.max_offset
-        )
+        boundaries = Boundaries(self.log, self.queue_table, self._levels)
+        position, end = max(start, self.log.min_offset), self.log.max_offset
+        while position < end:
+            found = LogScan(self.log, self._levels, position, check_crc=False)
+            yield from found.entries(end)
+            if found.position >= end:
+                return
+            following = boundaries.next_after(found.position)
+            log.error("log damaged at=%d problem=%s: what stands there is passed over, read on at=%s",
+                      found.position, found.problem or "zeros", following)  # fmt: skip
+            if following is None:
+                return
+            position = following
 
     @property
     def min_log_offset(self) -> int:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rocketeer.store.commit_log import CommitLog
-from rocketeer.store.kernel import sync_folder
+from rocketeer.store.kernel import make_folder, sync_folder
 
 log = logging.getLogger(__name__)
 
@@ -22,15 +22,20 @@ class QuarantinedBytes:
     size: int
 
 
-def quarantine(commit_log: CommitLog, start: int, folder: Path) -> list[QuarantinedBytes]:
-    """Copy everything from `start` to the last byte that is not zero, one file per segment; durable on return."""
-    folder.mkdir(parents=True, exist_ok=True)
+def quarantine(
+    commit_log: CommitLog, start: int, folder: Path, *, end: int | None = None
+) -> list[QuarantinedBytes]:
+    """Copy everything from `start` (to `end`) up to the last byte that is not zero, one file per segment; durable
+    on return."""
+    make_folder(folder)
     copies: list[QuarantinedBytes] = []
     for segment in commit_log.segments:
         low = max(start - segment.base, 0)
         if low >= segment.size:
             continue
         high = segment.used_until(low)
+        if end is not None:
+            high = min(high, end - segment.base)
         if high <= low:
             continue
         path = _free_name(folder, segment.base + low)

@@ -1,32 +1,37 @@
 """Opening a store: find the end of the log, and make queues and index say what the log says.
 
-    our checkpoint    derived files are whole below it: the log is verified just before it and read from it on;
-                      after a crash, what they hold beyond it is dropped first, because it may be torn
+    the log           is read from a known boundary before the checkpoint to its end, and mended (`log_check.py`)
+    our checkpoint    log and derived files are on disk and whole below it: they are made from it on; after a crash,
+                      what they hold beyond it is dropped first, because it may be torn
     none of ours      a Java broker wrote here last: RocketMQ's rules, by store times and by what the queues hold
     derived files missing, cut or broken: they are filled again from the log, from where they end
 
-Records are only ever dropped in the open: a torn tail is reported by its size, and bytes with whole records
-behind damaged ones are copied to `corrupt/` before the log is cut.
+Nothing is dropped silently: a torn tail is reported by its size, damaged bytes are copied to `corrupt/`.
 """
 
 import logging
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from rocketeer.clock import Clock
+from rocketeer.record import filler
 from rocketeer.record.delay_levels import DelayLevels
+from rocketeer.store.boundaries import Boundaries
 from rocketeer.store.checkpoint import Checkpoint
+from rocketeer.store.checkpointing import VERIFY_BYTES
 from rocketeer.store.commit_log import CommitLog
 from rocketeer.store.dispatch import Dispatch
 from rocketeer.store.file_cache import delete_paths
 from rocketeer.store.index import Index
+from rocketeer.store.log_check import LogCheck, Lost
 from rocketeer.store.log_scan import LogScan
-from rocketeer.store.quarantine import QuarantinedBytes, quarantine
+from rocketeer.store.quarantine import QuarantinedBytes
+from rocketeer.store.queue_gaps import QueueGaps
 from rocketeer.store.summary import Summary, last_indexed
 
 log = logging.getLogger(__name__)
 
-VERIFY_BYTES = 32 << 20  # of the log before the checkpoint, read again at every start
 _PROGRESS_S = 5.0
 _PROGRESS_MESSAGES = 8192
 _INDEX_SLICE = 4096
@@ -72,6 +77,13 @@ class Recovery:
     _torn_bytes: int = field(default=0, init=False)
     _redone: int = field(default=0, init=False)
     _scanned_bytes: int = field(default=0, init=False)
+    _lost: dict[int, list[Lost]] = field(default_factory=dict, init=False)
+    _lost_at_end: list[Lost] = field(default_factory=list, init=False)
+    _damaged: int | None = field(default=None, init=False)
+    verified_from: int = field(default=0, init=False)
+    """A record boundary: the log was read from there on."""
+    synced_below: int = field(default=0, init=False)
+    """What the log has below it was synced by an earlier life."""
 
     def run(self) -> RecoveryReport:
         began_s = self.clock.monotonic_s()
@@ -105,44 +117,72 @@ class Recovery:
 
     def _recover(self, problems: list[str]) -> int:
         """Make everything agree; the log offset from which records were read for it."""
-        sound_until = self._verify(self.checkpoint.within(self.log.max_offset))
+        checkpoint = self.checkpoint.within(self.log.max_offset)
+        sound_until = self._verify(checkpoint)
         if sound_until is None:
             queues_from = self._queues_from_by_rocketmq(problems)
             index_from = self._index_from_by_rocketmq(queues_from)
-            end_from = self._last_used_segment()
         else:
             queues_from = self._queues_from_checkpoint(sound_until, problems)
             index_from = self._index_from_checkpoint(sound_until)
-            end_from = sound_until
-        scan_from = max(min(queues_from, index_from, end_from), self.log.min_offset)
-        end = self._redo(scan_from)
-        self._drop_beyond(end)
+        scan_from = max(min(queues_from, index_from), self.log.min_offset)
+        self._redo(scan_from)
+        self._drop_beyond(self.log.max_offset)
         return scan_from
 
-    # --- with a checkpoint of ours -----------------------------------------------------------
+    # --- the log itself ----------------------------------------------------------------------
 
     def _verify(self, checkpoint: Checkpoint) -> int | None:
-        """Up to where the log before the checkpoint is sound: the checkpoint, or less if there is damage.
+        """Mend the log and find its end. Returns up to where it and what is derived from it is sound: the
+        checkpoint, or less if there is damage; None when no checkpoint speaks of this log."""
+        noted = checkpoint.dispatched_offset
+        if noted is not None and noted < self.log.min_offset:
+            noted = None
+        if noted is None:
+            self.verified_from, self.synced_below = self._last_used_segment(), self.log.min_offset
+        else:
+            self.verified_from = self.synced_below = self._known_before(checkpoint, noted)
+        check = self._new_check(() if noted is None or checkpoint.verify_from is None else (noted,))
+        met = self.verified_from == noted
+        for entry in check.entries(self.verified_from, check_crc=self.check_crc, sure_below=noted or 0):
+            met = met or entry.end == noted
+        met = met or (check.first_damage is not None and check.first_damage <= (noted or 0))
+        if noted is not None and not met and check.position > noted:
+            self._did(f"the checkpoint at {noted} is not of this log: ignored")
+            noted = None
+        check.find_end(check.position, check_crc=self.check_crc, sure_below=noted or 0)
+        self._take_over(check)
+        if noted is None:
+            return None
+        return min(noted, self.log.max_offset, noted if check.first_damage is None else check.first_damage)
 
-        None when the checkpoint says nothing about this log.
+    def _known_before(self, checkpoint: Checkpoint, noted: int) -> int:
+        """Where a record is known to begin: what the checkpoint says, else a file's start.
+
+        Before it said so, checkpoints could be ahead of what was on disk: then more is read, and synced, once.
         """
-        offset = checkpoint.dispatched_offset
-        if offset is None or offset < self.log.min_offset:
-            return None
-        start = max(offset - VERIFY_BYTES, self.log.min_offset)
-        if start > self.log.min_offset:
-            found = LogScan(self.log, self.levels, start).first_record_from(start)
-            start = offset if found is None else min(found, offset)
-        scan = LogScan(self.log, self.levels, start, check_crc=self.check_crc)
-        for _ in scan.entries(offset):
-            pass
-        self._scanned_bytes += scan.position - start
-        if scan.last is not None:
-            self.last_store_ms = scan.last.store_ms
-        if scan.position > offset:
-            self._did(f"the checkpoint at {offset} is not of this log: ignored")
-            return None
-        return min(offset, scan.position)
+        start = checkpoint.verify_from
+        if start is None:
+            start = max(noted - VERIFY_BYTES, 0)
+            start -= start % self.log.segment_bytes
+        return max(min(start, noted), self.log.min_offset)
+
+    def _new_check(self, noted: Iterable[int]) -> LogCheck:
+        boundaries = Boundaries(self.log, self.dispatch.queues, self.levels, noted)
+        return LogCheck(self.log, self.levels, boundaries, self.corrupt_folder, self.clean)
+
+    def _take_over(self, check: LogCheck) -> None:
+        self._actions += check.actions
+        self._copies += check.copies
+        self._torn_bytes += check.torn_bytes
+        self._scanned_bytes += check.scanned_bytes
+        self._lost.update(check.lost)
+        self._lost_at_end += check.lost_at_end
+        self._damaged = self._damaged if check.first_damage is None else check.first_damage
+        if check.last is not None:
+            self.last_store_ms = check.last.store_ms
+
+    # --- with a checkpoint of ours -----------------------------------------------------------
 
     def _queues_from_checkpoint(self, sound_until: int, problems: list[str]) -> int:
         queues = self.dispatch.queues
@@ -196,9 +236,10 @@ class Recovery:
             why = problems[0] if problems else "there are none"
             self._did(f"queues are completed from the whole log: {why}")
             return self.log.min_offset
-        if self.clean:
-            return queues.max_log_offset()
-        start = self._first_unsure_segment()
+        if self.clean and self._damaged is None:
+            return min(queues.max_log_offset(), self.verified_from)
+        start = self.verified_from if self.clean else min(self._first_unsure_segment(), self.verified_from)
+        start = start if self._damaged is None else min(start, self._damaged)
         dropped = queues.cut_to_log(start)
         self._did(f"queues are made again from log offset {start} on, {dropped} entries dropped")
         return start
@@ -231,46 +272,48 @@ class Recovery:
 
     # --- the walk ----------------------------------------------------------------------------
 
-    def _redo(self, start: int) -> int:
-        """Dispatch every record from `start` on; where the log ends. Cuts off what is behind."""
-        scan = LogScan(self.log, self.levels, start, check_crc=self.check_crc)
+    def _redo(self, start: int) -> None:
+        """Dispatch every record from `start` on; damage that is met only here, in old files, is mended, too."""
+        check = self._new_check(())
+        gaps = QueueGaps()
         redo = self.dispatch.redo
         index = self.dispatch.index
         index_due = _INDEX_SLICE
         told_s = self.clock.monotonic_s()
-        for entry in scan.entries():
-            redo(entry)
+        check_crc = self.check_crc and start < self.verified_from
+        for entry in check.entries(start, check_crc=check_crc, sure_below=1 << 62):
+            if check.lost:
+                self._lost.update(check.lost)
+                check.lost.clear()
+            if self._lost:
+                self._skip_lost(entry.log_offset)
+            if filler.is_filler(entry):
+                gaps.passed_over += entry.size // filler.BYTES_MIN
+                continue
+            redo(entry, gaps.put)
             self._redone += 1
             if index is not None and index.pending_count >= index_due:
                 index_due = _INDEX_SLICE if self._fill(index) else 1 << 62
             if self._redone % _PROGRESS_MESSAGES == 0 and self.clock.monotonic_s() - told_s >= _PROGRESS_S:
                 told_s = self.clock.monotonic_s()
-                read = scan.position - start
-                log.info("store recovering read_mb=%d left_mb_max=%d", read >> 20,
-                         (self.log.max_offset - scan.position) >> 20)  # fmt: skip
-        self._scanned_bytes += scan.position - start
-        end = scan.position
-        if scan.last is not None:
-            self.last_store_ms = scan.last.store_ms
-            if not self.clean and scan.last_lacks_pages():
-                end = scan.last.log_offset
-                self._did(f"the record at {end} lost its last page: dropped")
-        self._cut(scan, end)
-        return end
+                log.info("store recovering read_mb=%d left_mb=%d", (check.position - start) >> 20,
+                         (self.log.max_offset - check.position) >> 20)  # fmt: skip
+        self._take_over(check)
+        self._skip_lost(1 << 62)
+        gaps.finish()
+        if gaps.rejected:
+            self._did(f"{gaps.rejected} messages lost: their headers are damaged")
 
-    def _cut(self, scan: LogScan, end: int) -> None:
-        follower = scan.valid_record_after(scan.position)
-        if follower is not None:
-            self._copies = quarantine(self.log, end, self.corrupt_folder)
-            size = sum(copy.size for copy in self._copies)
-            self._did(
-                f"the log is damaged at {end} ({scan.problem or 'zeros'}) and has whole records from {follower} "
-                f"on: {size} bytes set aside in {self.corrupt_folder}, the log now ends at {end}"
-            )
-        gone = self.log.cut_to(end)
-        if gone and follower is None:
-            self._torn_bytes = gone
-            self._did(f"torn tail at {end} ({scan.problem or 'not zero'}): {gone} bytes cut")
+    def _skip_lost(self, reached: int) -> None:
+        """What stood where fillers stand now keeps its place in its queue."""
+        if reached == 1 << 62:
+            lost, self._lost_at_end = self._lost_at_end, []
+        else:
+            lost = []
+        for place in [place for place in self._lost if place <= reached]:
+            lost += self._lost.pop(place)
+        for key, queue_offset in sorted(lost):
+            self.dispatch.queues.get_or_make(*key).skip(queue_offset)
 
     def _drop_beyond(self, end: int) -> None:
         """Derived files must not point past the end of the log."""

@@ -127,6 +127,21 @@ class Segment:
         sync_folder(str(self.path.parent))
         self._named = True
 
+    def overwrite(self, at: int, data: bytes) -> None:
+        """Put other bytes in the place of damaged ones; durable on return. For recovery."""
+        with self._opened() as fd:
+            view = memoryview(data)
+            while view:
+                done = os.pwrite(fd, view, at)
+                view, at = view[done:], at + done
+            sync_fd(fd)
+
+    def readable(self, at: int) -> memoryview:
+        """The segment up to the first hole behind `at`: touching a hole can kill the process on a full disk."""
+        view = self.map_in()
+        ranges = self.data_ranges(at)
+        return view[: ranges[0][1]] if ranges and ranges[0][0] == at else view[:at]
+
     def zero_from(self, start: int) -> int:
         """Turn everything from `start` on into zeros; how many bytes were not zero before."""
         view = self.map_in()

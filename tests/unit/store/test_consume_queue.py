@@ -143,13 +143,26 @@ def test_a_gap_is_filled_with_blanks_and_offsets_stay_right(tmp_path: Path) -> N
     assert queue.min_offset == 7
 
 
-def test_a_gap_of_more_than_a_file_starts_the_queue_anew(tmp_path: Path) -> None:
+def test_a_gap_of_more_than_a_file_is_damage_and_costs_no_queue(tmp_path: Path) -> None:
     queue = filled(tmp_path, 13)
     queue.write_out()
-    assert queue.append(Entry(1_000_003, 9_000))
-    assert (queue.min_offset, queue.max_offset) == (1_000_003, 1_000_004)
+    assert not queue.append(Entry(1_000_003, 9_000))
+    assert (queue.min_offset, queue.max_offset) == (0, 13)
+    assert log_offsets(queue.read(0, 99)) == [offset * 100 for offset in range(13)]
+
+
+def test_the_place_of_a_lost_message_stays_blank(tmp_path: Path) -> None:
+    queue = filled(tmp_path, 13)
     queue.write_out()
-    assert file_names(tmp_path) == [f"{1_000_000 * ENTRY_BYTES:020d}"]
+    assert queue.append(Entry(13, 1_300))
+    for offset in (4, 13, 14, 17):  # in a file, in the tail, the next, beyond a gap
+        queue.skip(offset)
+    assert queue.max_offset == 18
+    queue.write_out()
+    again = reloaded(tmp_path)
+    assert again.max_offset == 18
+    blank = [offset for offset in range(18) if again.read(offset, 1) == BLANK]
+    assert blank == [4, 13, 14, 15, 16, 17]
 
 
 def test_min_follows_the_log_and_whole_files_below_it_go(tmp_path: Path) -> None:

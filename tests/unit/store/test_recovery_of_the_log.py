@@ -1,14 +1,16 @@
-"""Damage to the log itself: a torn end is cut off, what stands behind damage is set aside and not lost."""
+"""Damage to the log itself: a torn end is cut off; damage costs the message it hits, reading goes on at known places."""
 
 import os
 import shutil
 import struct
+import zlib
 from pathlib import Path
 
 import pytest
 
-from support.recovered import COUNT, HOW, check_whole, fill, numbers, stopped
-from support.stores import SEGMENT_BYTES, kill, open_store
+from rocketeer.clock import ManualClock
+from support.recovered import COUNT, HOW, body_of, check_whole, fill, places, stopped
+from support.stores import SEGMENT_BYTES, bodies, checkpoint_now, kill, make_store, message, open_store
 
 FIRST_LOG = "commitlog/00000000000000000000"
 
@@ -37,17 +39,25 @@ def test_a_torn_last_record_is_cut_off_and_nothing_else(tmp_path: Path, how: str
         file.write(bytes(end - cut))
     store, report = open_store(folder)
     torn = kept != -1  # a last byte that is lost from the properties cannot be told
-    assert numbers(store) == list(range(COUNT - torn))
-    assert report.set_aside == ()
-    assert (report.torn_bytes > 0) is (torn and kept != 0)
-    assert store.log.max_offset % SEGMENT_BYTES == (start if torn else end)
-    fill(store, COUNT - torn, 10)
+    assert sorted(places(store)) == list(range(COUNT - torn))
+    if how == "closed":  # it was on disk once, and is damaged: its place is not used again
+        assert bool(report.set_aside) is (torn and kept != 0)
+        assert store.log.max_offset % SEGMENT_BYTES == end
+        first_new = COUNT
+    else:
+        assert report.set_aside == ()
+        assert (report.torn_bytes > 0) is (torn and kept != 0)
+        assert store.log.max_offset % SEGMENT_BYTES == (start if torn else end)
+        first_new = COUNT - torn
+    fill(store, first_new, 10)
     copy = kill(store, tmp_path / "again")
     store.close()
     for each in (folder, copy):
         store, report = open_store(each)
-        assert numbers(store) == list(range(COUNT - torn + 10))
+        expected = [*range(COUNT - torn), *range(first_new, first_new + 10)]
+        assert places(store) == {number: number // 6 for number in expected}
         assert report.torn_bytes == 0
+        assert report.set_aside == ()
         store.close()
 
 
@@ -66,46 +76,139 @@ def test_garbage_behind_the_log_is_cut_off(tmp_path: Path, how: str) -> None:
 
 @pytest.mark.parametrize("how", HOW)
 @pytest.mark.parametrize("place", ["body", "size", "magic", "zeros"])
-def test_behind_damage_in_the_middle_bytes_are_set_aside_not_lost(
-    tmp_path: Path, how: str, place: str
-) -> None:
+def test_damage_costs_the_message_it_hits_and_no_other(tmp_path: Path, how: str, place: str) -> None:
+    """Where the place of the next message is known: from its own queue entry, or else the next file."""
     folder = stopped(tmp_path, how)
     looking, _ = open_store(shutil.copytree(folder, tmp_path / "looking"))
     victim = looking.query("Topic0", "k40", 0, 1 << 62, 1).messages[0]
-    end = looking.log.max_offset
+    places_before, end = places(looking), looking.log.max_offset
+    next_file = {
+        number
+        for number in range(COUNT)
+        if looking.query(f"Topic{number % 2}", f"k{number}", 0, 1 << 62, 1).messages[0].log_offset
+        >= looking.log.next_segment_offset(victim.log_offset)
+    }
     looking.close()
-    files = sorted((folder / "commitlog").iterdir())
-    whole = b"".join(path.read_bytes() for path in files)[:end]
-    with files[victim.log_offset // SEGMENT_BYTES].open("r+b") as file:
+    path = folder / "commitlog" / f"{victim.log_offset // SEGMENT_BYTES * SEGMENT_BYTES:020d}"
+    with path.open("r+b") as file:
         at = {"body": 90, "size": 1, "magic": 5, "zeros": 0}[place]
         file.seek(victim.log_offset % SEGMENT_BYTES + at)
         file.write(bytes(victim.size) if place == "zeros" else b"\xee")
-    damaged = b"".join(path.read_bytes() for path in files)[:end]
+    damaged = path.read_bytes()
 
     store, report = open_store(folder)
-    assert numbers(store) == list(range(40))
-    assert store.log.max_offset == victim.log_offset
+    # A process that died at once had no queue entry in any file.
+    kept = {*range(40), *next_file} if how == "died" else {*range(COUNT)} - {40}
+    assert places(store) == {number: places_before[number] for number in kept}
+    assert store.log.max_offset == end, "nothing of the log is used twice"
     assert any("damaged" in action for action in report.actions)
-    kept = b""
     for copy in report.set_aside:
         assert copy.path.parent == folder / "corrupt"
         assert copy.path.read_bytes() == damaged[copy.offset : copy.offset + copy.size]
-        gap = damaged[victim.log_offset + len(kept) : copy.offset]
-        assert not any(gap), "only zeros are not kept"
-        kept += gap + copy.path.read_bytes()
-    assert victim.log_offset + len(kept) == end
-    assert whole[victim.log_offset + victim.size :] == kept[victim.size :]
     for number in range(60):
         found = store.query(f"Topic{number % 2}", f"k{number}", 0, 1 << 62, 32).messages
-        assert len(found) == (number < 40)
-    fill(store, 40, 30)
+        assert len(found) == (number in kept)
+    fill(store, COUNT, 30)
     copied = kill(store, tmp_path / "again")
     store.close()
-    for each in (folder, copied):
+    rebuilt = shutil.copytree(folder, tmp_path / "rebuilt")
+    shutil.rmtree(rebuilt / "consumequeue")
+    for each in (folder, copied, rebuilt):
         store, report = open_store(each)
         assert report.set_aside == ()
-        check_whole(store, 70)
+        expected = {number: places_before[number] for number in kept}
+        assert places(store) == expected | {number: number // 6 for number in range(COUNT, COUNT + 30)}
         store.close()
+
+
+def test_without_a_known_place_behind_damage_the_log_goes_on_in_the_next_file(tmp_path: Path) -> None:
+    store, _ = open_store(tmp_path / "store")
+    fill(store, 0, 20)
+    folder = kill(store, tmp_path / "copy")  # no queue entry has reached a file
+    victim = store.query("Topic0", "k10", 0, 1 << 62, 1).messages[0]
+    end = store.log.max_offset
+    store.close()
+    with (folder / FIRST_LOG).open("r+b") as file:
+        file.seek(victim.log_offset + 90)
+        file.write(b"\xee")
+    store, report = open_store(folder)
+    assert sorted(places(store)) == list(range(10))
+    (copy,) = report.set_aside
+    assert (copy.offset, copy.size) == (victim.log_offset, end - victim.log_offset)
+    assert store.log.max_offset == SEGMENT_BYTES
+    fill(store, 10, 10)
+    store.close()
+    store, report = open_store(folder)
+    assert report.actions == ()
+    assert sorted(places(store)) == list(range(20))
+    store.close()
+
+
+def forged(log_offset: int, size: int) -> bytes:
+    """What looks like a whole record at that place of the log."""
+    head = struct.pack(
+        ">iiiiiqqiq8sq8siqi",
+        size, -626843481, zlib.crc32(bytes(size - 94)) & 0x7FFFFFFF, 0, 0, 0, log_offset, 0, 1, bytes(8), 1, bytes(8),
+        0, 0, size - 94,
+    )  # fmt: skip
+    return head + bytes(size - 94) + b"\x03Foo" + b"\0\0"
+
+
+@pytest.mark.parametrize("how", ["closed", "died"])
+def test_a_record_forged_in_a_body_is_never_a_place_to_start(
+    tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("recovery", "checkpointing"):  # the check begins in the middle of the forger's message
+        monkeypatch.setattr(f"rocketeer.store.{module}.VERIFY_BYTES", 8_000, raising=False)
+    clock = ManualClock()
+    store = make_store(tmp_path / "store", clock)
+    store.open()
+    fill(store, 0, 4)
+    at = store.log.max_offset + 88
+    body = b"".join(forged(at + place, 250) for place in range(0, 15_000, 250))
+    store.append(message(body, "Forger"))
+    for number in range(4, 10):  # of others
+        store.append(message(body_of(number), f"Topic{number % 2}", number % 3, keys=f"k{number}"))
+    if how == "died":
+        checkpoint_now(store, clock)
+    folder = kill(store, tmp_path / "copy")
+    store.close()
+    store, report = open_store(folder if how == "died" else tmp_path / "store")
+    assert report.set_aside == ()
+    assert report.torn_bytes == 0
+    assert bodies(store, "Forger") == [body]
+    for number in range(10):
+        found = store.query(f"Topic{number % 2}", f"k{number}", 0, 1 << 62, 32).messages
+        assert [each.body for each in found] == [body_of(number)]
+    store.close()
+
+
+@pytest.mark.parametrize("bit", [0, 1, 2, 5, 8, 16, 30, 40, 62])
+@pytest.mark.parametrize("number", [6, 60, COUNT - 1])
+def test_a_flipped_bit_in_a_queue_offset_costs_that_message_and_no_queue(
+    tmp_path: Path, bit: int, number: int
+) -> None:
+    folder = stopped(tmp_path, "died")  # everything is dispatched again
+    looking, _ = open_store(shutil.copytree(folder, tmp_path / "looking"))
+    victim = looking.query(f"Topic{number % 2}", f"k{number}", 0, 1 << 62, 1).messages[0]
+    looking.close()
+    with (folder / "commitlog" / f"{victim.log_offset // SEGMENT_BYTES * SEGMENT_BYTES:020d}").open(
+        "r+b"
+    ) as file:
+        file.seek(victim.log_offset % SEGMENT_BYTES + 20)
+        file.write(struct.pack(">q", victim.queue_offset ^ 1 << bit))
+    store, _ = open_store(folder)
+    found = places(store)
+    assert {each: place for each, place in found.items() if each != number} == {
+        each: each // 6 for each in range(COUNT) if each != number
+    }
+    fill(store, COUNT, 12)
+    store.close()
+    store, _ = open_store(folder)
+    assert {each: place for each, place in places(store).items() if each >= COUNT} == {
+        each: each // 6 for each in range(COUNT, COUNT + 12)
+    }
+    store.close()
 
 
 def test_two_accidents_at_one_place_keep_both_copies(tmp_path: Path) -> None:

@@ -1,0 +1,86 @@
+"""Where records are known to begin: the only places at which reading goes on behind damaged bytes.
+
+    a segment's start          true of every log
+    a queue entry              written by us for one message: it begins there, and the next one behind it
+    a checkpoint's offsets     written by us when the log ended there
+
+Message bodies are written by strangers: bytes that merely look like a record are never taken for one. What is known
+is confirmed by the record that stands there.
+"""
+
+from collections.abc import Iterable, Iterator
+from heapq import merge
+
+from rocketeer.errors import BadRecord
+from rocketeer.record import filler
+from rocketeer.record.delay_levels import DelayLevels
+from rocketeer.record.entry import Blank, DispatchEntry, entry_at
+from rocketeer.store.commit_log import CommitLog
+from rocketeer.store.queue_table import QueueTable
+
+
+class Boundaries:
+    """Belongs to whoever owns the log and its queues at the time: recovery, or the loop."""
+
+    def __init__(
+        self, log: CommitLog, queues: QueueTable, levels: DelayLevels, noted: Iterable[int] = ()
+    ) -> None:
+        """`noted` are the offsets of a checkpoint: the log was on disk up to there, whole."""
+        self._log = log
+        self._queues = queues
+        self._levels = levels
+        self._noted = sorted(noted)
+
+    def next_after(self, damaged: int) -> int | None:
+        """Where the log is known to go on behind the bytes at `damaged`, which are no record; None if it is not."""
+        segment_end = self._log.next_segment_offset(damaged)
+        least = damaged + filler.BYTES_MIN
+        known = merge(self._noted, self._from_queues(damaged, segment_end))
+        before = -1
+        for place in known:
+            if place >= segment_end:
+                break
+            if place >= least and place != before and self._is_confirmed(place):
+                return place
+            before = place
+        return segment_end if self._is_used(segment_end) else None
+
+    def lost_between(self, start: int, end: int) -> list[tuple[tuple[str, int], int]]:
+        """Which messages stood there, as far as queues know: (topic and queue id, queue offset)."""
+        return [
+            (key, queue_offset)
+            for key, queue in self._queues.by_key.items()
+            if queue.may_reach(start)
+            for queue_offset, entry in queue.beyond(start)
+            if start <= entry.log_offset < end
+        ]
+
+    def _from_queues(self, damaged: int, segment_end: int) -> Iterator[int]:
+        def places(key: tuple[str, int]) -> Iterator[int]:
+            for _, entry in self._queues.by_key[key].beyond(damaged):
+                if entry.log_offset >= segment_end:
+                    return
+                yield entry.log_offset
+                yield entry.log_offset + entry.size
+
+        reaching = [key for key, queue in self._queues.by_key.items() if queue.may_reach(damaged)]
+        return merge(*map(places, reaching))
+
+    def _is_confirmed(self, place: int) -> bool:
+        segment = self._log.segment_of(place)
+        if segment is None:
+            return False
+        at = place - segment.base
+        try:
+            entry = entry_at(segment.readable(at), at, self._levels, check_crc=True)
+        except BadRecord:
+            return False
+        if entry is None:  # the end of the log, if it is known that there was one
+            return place in self._noted
+        if isinstance(entry, Blank):
+            return entry.size == segment.size - at
+        return isinstance(entry, DispatchEntry) and entry.log_offset == place
+
+    def _is_used(self, base: int) -> bool:
+        segment = self._log.segment_of(base)
+        return segment is not None and segment.used_until(0) > 0

@@ -1,0 +1,63 @@
+"""At recovery, between the log and the queues: does a record's queue offset fit the queue?
+
+A queue counts its messages without a gap. Only damaged messages leave one, and only a damaged header makes a queue
+offset jump: it has no checksum. So a record that jumps waits for the next of its queue to say who is right.
+
+    queue ends at 7, record says 9, the next says 10     two agree: 7 and 8 are lost, their places stay blank
+    queue ends at 7, record says 519, the next says 8    519 was damage: its record is lost, place 7 stays blank
+"""
+
+import logging
+
+from rocketeer.record.entry import DispatchEntry
+from rocketeer.store.consume_queue import ConsumeQueue
+
+log = logging.getLogger(__name__)
+
+
+class QueueGaps:
+    """`put` every record of a walk over the log, then `finish`."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[tuple[str, int], tuple[ConsumeQueue, DispatchEntry]] = {}
+        self.passed_over = 0
+        """How many messages damage may have taken out of the log so far."""
+        self.rejected = 0
+
+    def put(self, queue: ConsumeQueue, entry: DispatchEntry) -> None:
+        key = (entry.topic, entry.queue_id)
+        waiting = self._waiting.pop(key, None)
+        if waiting is not None:
+            jumped = waiting[1]
+            if entry.queue_offset == jumped.queue_offset + 1:
+                self._follow(queue, jumped)
+                self._follow(queue, entry)
+                return
+            self._reject(queue, jumped)
+        if entry.queue_offset <= queue.max_offset:
+            queue.append(entry)
+        else:
+            self._waiting[key] = queue, entry
+
+    def finish(self) -> None:
+        """The walk is over: what waits has nobody behind it who could tell."""
+        for queue, entry in self._waiting.values():
+            gap = entry.queue_offset - queue.max_offset
+            if queue.is_empty or gap <= self.passed_over:
+                self._follow(queue, entry)
+            else:
+                self._reject(queue, entry)
+        self._waiting.clear()
+
+    def _follow(self, queue: ConsumeQueue, entry: DispatchEntry) -> None:
+        if not queue.append(entry) and entry.queue_offset >= queue.max_offset:
+            self._reject(queue, entry)
+
+    def _reject(self, queue: ConsumeQueue, entry: DispatchEntry) -> None:
+        """Its place, whichever it was among those that follow, is not given to another message."""
+        self.rejected += 1
+        log.error(
+            "message lost: its header is damaged topic=%s queue=%d log_offset=%d says=%d expected=%d",
+            entry.topic, entry.queue_id, entry.log_offset, entry.queue_offset, queue.max_offset,
+        )  # fmt: skip
+        queue.skip(queue.max_offset)
