@@ -275,6 +275,34 @@ class Cluster:
         return command, {"ROCKETMQ_HOME": str(home)}
 
 
+class Slave(Cluster):
+    """A broker of either make that copies the master of a running cluster; it has that cluster's name server."""
+
+    def __init__(
+        self,
+        make: Make,
+        folder: Path,
+        master: Cluster,
+        *,
+        broker_id: int = 1,
+        conf: Mapping[str, object] | None = None,
+        cores: frozenset[int] | None = None,
+        heap: str = "2g",
+        ready_s: float = 60,
+    ) -> None:
+        role = {"brokerRole": "SLAVE", "brokerId": broker_id}
+        super().__init__(make, folder, conf={**(conf or {}), **role}, cores=cores, heap=heap, ready_s=ready_s)
+        self._master = master
+
+    def start(self) -> None:
+        """Start it on a port nobody had; the same one when it is started again."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.namesrv_port = self._master.namesrv_port
+        if not self.broker_port:
+            _, self.broker_port = free_ports()
+        self.start_broker()
+
+
 def _answers(address: str, code: int) -> bytes | None:
     """The body of a reply, or None while nobody answers there."""
     try:
