@@ -35,7 +35,7 @@ HANDLERS = {
 async def running_server(
     port: int = 0, host: str = "127.0.0.1", tls: ssl.SSLContext | None = None
 ) -> AsyncIterator[RemotingServer]:
-    server = RemotingServer(Router(HANDLERS).process, tls=tls)
+    server = RemotingServer(Router(HANDLERS).process, tls=lambda: tls)
     await server.start(host, [port])
     try:
         yield server

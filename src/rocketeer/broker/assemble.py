@@ -59,6 +59,7 @@ MESSAGE_CODES = frozenset(
 
 STORE_TICK_S = 0.005
 STORE_REST_S = 0.05
+CERTIFICATES_WATCH_S = 2.0
 
 
 class Broker:
@@ -156,6 +157,8 @@ def _assemble(broker: BrokerConfig, store: StoreConfig, server: ServerConfig, cl
         idle_s=server.idle_s,
         sizes=SocketSizes(server.backlog, server.send_buffer_bytes, server.receive_buffer_bytes),
         limits=server.limits,
+        tls=state.tls.context,
+        plain=state.tls.takes_plain,
     )
     state.tables.add(table for feature in features for table in feature.state)
     state.store.needs.extend(need for feature in features for need in feature.needs)
@@ -175,6 +178,7 @@ def _assemble(broker: BrokerConfig, store: StoreConfig, server: ServerConfig, cl
                 Periodic("tables", broker.flush_consumer_offset_ms / 1000, state.tables.save_changed),
                 Periodic("watchdog", CHECK_S, watchdog.beat),
                 Periodic("figures", TICK_S, state.recorder.tick),
+                Periodic("watch certificates", CERTIFICATES_WATCH_S, state.watch_certificates),
                 *(service for feature in features for service in feature.services),
             ]
         ),

@@ -20,11 +20,22 @@ from rocketeer.filter.sql_tokens import Bounds
 from rocketeer.observe.counters import Counters
 from rocketeer.observe.recorder import Recorder
 from rocketeer.observe.stored import StoredTopics
+from rocketeer.protocol.command import Sign
 from rocketeer.record.entry import DispatchEntry
 from rocketeer.record.hosts import encode_host
 from rocketeer.remoting.client import RemotingClient
 from rocketeer.remoting.connection import address_text
 from rocketeer.remoting.server import Connection
+from rocketeer.security.credentials import read_credentials
+from rocketeer.security.signature import Signer
+from rocketeer.security.tls import (
+    ReloadingContext,
+    TlsMode,
+    client_context,
+    client_tls,
+    load_tls_properties,
+    server_tls,
+)
 from rocketeer.store.message_store import MessageStore
 
 
@@ -80,7 +91,14 @@ class BrokerState:
         )
         self.client_service.on_consumer.append(self.filtering.consumer_seen)
         self.clients.on_gone.append(self.filtering.table.unregister)
-        self.remoting = RemotingClient(on_close=lambda address: self.registration.connection_lost(address))
+        tls = load_tls_properties(server.tls_file)
+        self.tls = ReloadingContext(server_tls(TlsMode(server.tls_mode), tls))
+        asks_with_tls = client_tls(tls)
+        self.remoting = RemotingClient(
+            on_close=lambda address: self.registration.connection_lost(address),
+            tls=None if asks_with_tls is None else client_context(asks_with_tls),
+            sign=_sign(server, clock),
+        )
         self.identity = BrokerIdentity(
             cluster=broker.cluster_name,
             broker_name=broker.broker_name,
@@ -89,3 +107,14 @@ class BrokerState:
             ha_address=address_text((broker.ha_host.strip("[]"), store.ha_port)),
         )
         self.registration = Registration(broker, self.identity, client=self.remoting, topics=self.topics)
+
+    async def watch_certificates(self) -> None:
+        await asyncio.to_thread(self.tls.refresh)
+
+
+def _sign(server: ServerConfig, clock: Clock) -> Sign | None:
+    """How this broker signs in to name servers and to its master; None: it does not."""
+    if server.credentials_file is None:
+        return None
+    account = read_credentials(server.credentials_file)
+    return Signer(account.access_key, account.secret_key, clock.now_ms).signed

@@ -257,6 +257,18 @@ class ServerConfig:
     # Keys of our own: requests without a nonce are refused; where the files are if not in $ROCKETMQ_HOME/conf.
     acl_require_nonce: bool = field(default=False, metadata=_java("aclRequireNonce"))
     acl_conf_dir: Path | None = field(default=None, metadata=_java("aclConfDir"))
+    # RocketMQ takes these two from -D system properties.
+    tls_mode: str = field(
+        default="permissive",
+        metadata=_java(
+            "tls.server.mode",
+            pattern="disabled|permissive|enforcing",
+            expected="disabled, permissive or enforcing",
+        ),
+    )
+    tls_file: Path = field(default=Path("/etc/rocketmq/tls.properties"), metadata=_java("tls.config.file"))
+    credentials_file: Path | None = field(default=None, metadata=_java("credentialsFile"))
+    """A key of our own: the account with which this server signs in to others."""
     limits: ServerLimits = field(default_factory=ServerLimits)
 
     @property

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import ssl
 from collections.abc import Mapping
 
 from rocketeer.clock import Clock, SystemClock
@@ -18,10 +17,11 @@ from rocketeer.remoting.server import Connection, RemotingServer, Router, Socket
 from rocketeer.security.access import AccessControl
 from rocketeer.security.acl_files import AclFiles
 from rocketeer.security.rules import NothingStored, check_complete, nameserver_rules
+from rocketeer.security.tls import ReloadingContext, TlsMode, load_tls_properties, server_tls
 
 log = logging.getLogger(__name__)
 
-ACL_WATCH_S = 2.0
+FILES_WATCH_S = 2.0
 
 
 class NameServer:
@@ -39,7 +39,6 @@ class NameServer:
         clock: Clock | None = None,
         *,
         extras: Mapping[str, str] | None = None,
-        tls: ssl.SSLContext | None = None,
     ) -> None:
         """`extras`: keys of the configuration file that nothing here reads, for those who ask for them."""
         self.routes = RouteTable()
@@ -62,6 +61,9 @@ class NameServer:
         )
         self._acl_files = AclFiles(server.acl_path, self._state.clock.now_ms) if config.acl_enable else None
         self._watcher: asyncio.Task[None] | None = None
+        self._tls = ReloadingContext(
+            server_tls(TlsMode(server.tls_mode), load_tls_properties(server.tls_file))
+        )
         guards = (self._let_in,) if config.acl_enable else ()
         self._remoting = RemotingServer(
             Router(
@@ -71,7 +73,8 @@ class NameServer:
             ).process,
             on_close=self._connection_closed,
             idle_s=server.idle_s,
-            tls=tls,
+            tls=self._tls.context,
+            plain=self._tls.takes_plain,
             sizes=SocketSizes(server.backlog, server.send_buffer_bytes, server.receive_buffer_bytes),
             limits=server.limits,
         )
@@ -88,8 +91,7 @@ class NameServer:
         if self._acl_files is not None:
             self._access.accounts = self._acl_files.load()
         await self._remoting.start(self._config.server.bind_host, [self._config.server.listen_port])
-        if self._acl_files is not None:
-            self._watcher = asyncio.create_task(self._watch_forever(self._acl_files))
+        self._watcher = asyncio.create_task(self._watch_files())
         self._scanner = asyncio.create_task(self._scan_forever())
         log.info("name server started port=%d", self.port)
 
@@ -119,12 +121,15 @@ class NameServer:
     def _let_in(self, command: Command, connection: Connection) -> None:
         self._access.check(command, connection.remote)
 
-    async def _watch_forever(self, files: AclFiles) -> None:
+    async def _watch_files(self) -> None:
+        """Accounts and certificates that change are in force without a restart."""
         while True:
-            await asyncio.sleep(ACL_WATCH_S)
-            accounts = await asyncio.to_thread(files.refresh)
-            if accounts is not None:
-                self._access.accounts = accounts
+            await asyncio.sleep(FILES_WATCH_S)
+            await asyncio.to_thread(self._tls.refresh)
+            if self._acl_files is not None:
+                accounts = await asyncio.to_thread(self._acl_files.refresh)
+                if accounts is not None:
+                    self._access.accounts = accounts
 
     def _connection_closed(self, connection: Connection) -> None:
         for address in self.routes.connection_closed(connection):

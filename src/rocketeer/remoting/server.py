@@ -38,6 +38,17 @@ ACCEPT_PAUSE_S = 0.5
 """How long nobody is let in when the system has no descriptor or memory left for a connection."""
 
 
+HANDSHAKE_S = 10.0
+"""How long a TLS handshake may take."""
+
+TlsContext = Callable[[], ssl.SSLContext | None]
+"""What a connection that begins with a TLS hello gets now; None: there is no certificate."""
+
+
+def _no_tls() -> ssl.SSLContext | None:
+    return None
+
+
 class SocketSizes(NamedTuple):
     """How many may wait to be let in, and the kernel's buffers of a connection (0: the kernel decides)."""
 
@@ -171,6 +182,7 @@ def _refusal(command: Command, connection: Connection, error: Exception) -> Comm
 class RemotingServer:
     """Listens, keeps the living connections, and closes the silent and the stalled ones.
 
+    With `plain=False` everybody must come with TLS.
     `idle_s`: a connection from which nothing came for so long is closed. `frame_s`: so long may one frame take.
     """
 
@@ -182,7 +194,8 @@ class RemotingServer:
         on_close: Callable[[Connection], None] = lambda connection: None,
         idle_s: float = 120.0,
         frame_s: float = 60.0,
-        tls: ssl.SSLContext | None = None,
+        tls: TlsContext = _no_tls,
+        plain: bool = True,
         sizes: SocketSizes = DEFAULT_SIZES,
         connections_max: int | None = None,
         limits: ServerLimits | None = None,
@@ -193,6 +206,7 @@ class RemotingServer:
         self._idle_s = idle_s
         self._frame_s = frame_s
         self._tls = tls
+        self._plain = plain
         self._sizes = sizes
         self._connections_max = connections_max or default_connections_max()
         self._crowded = False
@@ -270,7 +284,7 @@ class RemotingServer:
                 log.warning("accept failed error=%s: tried again in %g s", error, ACCEPT_PAUSE_S)
                 self._pause_accepting(listener)
                 return
-            if len(self.connections) + len(self._greeting) >= self._connections_max:
+            if len(self.connections) + len(self._greeting) + len(self._opening) >= self._connections_max:
                 if not self._crowded:
                     log.warning("connections refused limit=%d", self._connections_max)
                 self._crowded = True
@@ -308,20 +322,24 @@ class RemotingServer:
             return
         tls: ssl.SSLContext | None = None
         if first[0] == TLS_HELLO:
-            if self._tls is None:
-                log.warning(
-                    "connection closed remote=%s reason=TLS hello, but no certificate is configured",
-                    address_text(sock.getpeername()),
-                )
-                sock.close()
+            tls = self._tls()
+            if tls is None:
+                self._turn_away(sock, "TLS hello, but no certificate is configured")
                 return
-            tls = self._tls
+        elif not self._plain:
+            self._turn_away(sock, "no TLS, but tls.server.mode is enforcing")
+            return
         elif self._poller is not None:
             self._adopt_plain(sock, self._poller)
             return
         task = asyncio.ensure_future(self._adopt(sock, tls))
         self._opening.add(task)
         task.add_done_callback(self._opening.discard)
+
+    def _turn_away(self, sock: socket.socket, reason: str) -> None:
+        with contextlib.suppress(OSError):  # gone already
+            log.warning("connection closed remote=%s reason=%s", address_text(sock.getpeername()), reason)
+        sock.close()
 
     def _adopt_plain(self, sock: socket.socket, poller: SocketPoller) -> None:
         try:
@@ -332,7 +350,12 @@ class RemotingServer:
 
     async def _adopt(self, sock: socket.socket, tls: ssl.SSLContext | None) -> None:
         try:
-            await asyncio.get_running_loop().connect_accepted_socket(self._new_connection, sock, ssl=tls)
+            await asyncio.get_running_loop().connect_accepted_socket(
+                self._new_connection,
+                sock,
+                ssl=tls,
+                ssl_handshake_timeout=HANDSHAKE_S if tls is not None else None,
+            )
         except (OSError, ssl.SSLError) as error:
             log.warning("connection closed reason=handshake failed error=%s", error)
             sock.close()
