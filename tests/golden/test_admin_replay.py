@@ -81,7 +81,9 @@ def test_the_answer_is_the_recorded_one(broker: Cluster, code: int) -> None:
     compared = 0
     for command, expected in asked(code):
         ours = ask(broker, command)
-        assert (ours.code, ours.remark, ours.ext) == (expected.code, expected.remark, expected.ext)
+        # What slaves of ours are told beside the recorded answer has names of its own.
+        ext = {name: value for name, value in ours.ext.items() if not name.startswith("rocketeer")}
+        assert (ours.code, ours.remark, ext) == (expected.code, expected.remark, expected.ext)
         assert body_of(ours) == body_of(expected), command.ext
         compared += 1
     assert compared

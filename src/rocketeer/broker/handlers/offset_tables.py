@@ -1,4 +1,4 @@
-"""Groups' offsets as a whole: all of them (43), who consumes a topic (300), corrections (308), copies (314)."""
+"""Groups' offsets as a whole: who consumes a topic (300), corrections (308), copies (314)."""
 
 from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
@@ -46,14 +46,10 @@ class OffsetTables:
 
     def handlers(self) -> dict[int, Handler]:
         return {
-            RequestCode.GET_ALL_CONSUMER_OFFSET: self.all_offsets,
             RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: self.consumed_by,
             RequestCode.QUERY_CORRECTION_OFFSET: self.corrections,
             RequestCode.CLONE_GROUP_OFFSET: self.clone,
         }
-
-    def all_offsets(self, command: Command, connection: Connection) -> Command:
-        return reply(command, body=self._offsets.encode().encode())
 
     def consumed_by(self, command: Command, connection: Connection) -> Command:
         topic = decode_header(QueryTopicConsumersHeader, command.ext).topic

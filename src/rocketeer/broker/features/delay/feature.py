@@ -17,9 +17,7 @@ from rocketeer.broker.writer import Put, Writer
 from rocketeer.clock import Clock
 from rocketeer.errors import RequestRefused
 from rocketeer.model.topic import SCHEDULE_TOPIC
-from rocketeer.protocol.bodies.offsets import encode_delay_offsets
-from rocketeer.protocol.codes import RequestCode, ResponseCode
-from rocketeer.protocol.command import Command, reply
+from rocketeer.protocol.codes import ResponseCode
 from rocketeer.record.delay_levels import DelayLevels
 from rocketeer.record.flags import TX_MASK
 from rocketeer.record.layout import PendingMessage, StoredMessage
@@ -31,7 +29,6 @@ from rocketeer.record.properties import (
     encode_properties,
     find_property,
 )
-from rocketeer.remoting.server import Connection
 
 log = logging.getLogger(__name__)
 
@@ -185,9 +182,6 @@ def delay_feature(levels: DelayLevels, clock: Clock, store: ScheduleLog, writer:
     recovery = service.recovery
     roll = DelayRoll(levels, service.offsets, recovery, store, writer, clock)
 
-    def all_offsets(command: Command, connection: Connection) -> Command:
-        return reply(command, body=encode_delay_offsets(service.offsets.delivered))
-
     def progress() -> dict[str, str]:
         return {
             f"scheduleMessageOffset_{level}": f"{offset},{store.max_queue_offset(SCHEDULE_TOPIC, level - 1)}"
@@ -197,7 +191,6 @@ def delay_feature(levels: DelayLevels, clock: Clock, store: ScheduleLog, writer:
     return Feature(
         "delay",
         claims=(DELAY,),
-        handlers={RequestCode.GET_ALL_DELAY_OFFSET: all_offsets},
         rewrites=(service.rewrite,),
         services=(
             Periodic(
