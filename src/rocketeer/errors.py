@@ -94,6 +94,10 @@ class StoreLocked(StoreError):
     """Another broker runs on the same folder."""
 
 
+class BackupError(RocketeerError):
+    """A backup that cannot be made, read or restored; the text says which file and why."""
+
+
 class StoreRefused(RocketeerError):
     """A message that was not stored; `reason` is one of the names below, the text says more."""
 

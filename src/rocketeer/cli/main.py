@@ -14,6 +14,7 @@ import typer
 
 from rocketeer import __version__
 from rocketeer.cli.audit import audit
+from rocketeer.cli.backup import backup, restore
 from rocketeer.cli.certs import certs
 from rocketeer.cli.children import COMMAND as CHILD_COMMAND
 from rocketeer.cli.children import ChildBroker, run_child
@@ -234,6 +235,8 @@ def _say(text: str) -> None:
 app.command()(run)
 app.command()(audit)
 app.command()(certs)
+app.command()(backup)
+app.command()(restore)
 
 
 @app.command(
