@@ -9,7 +9,7 @@ from rocketeer.config import BrokerConfig, NamesrvConfig, ServerConfig, StoreCon
 from rocketeer.nameserver.server import NameServer
 
 TABLE = Path(__file__).parent / "data" / "request_codes.tsv"
-ACL = {25, 26, 50, 51, 52, 53}
+ACL = {50, 51, 52, 53}
 """Refused until there is access control."""
 
 

@@ -73,6 +73,7 @@ async def broker_at(
     store: dict[str, Any] | None = None,
     broker: dict[str, Any] | None = None,
     server: dict[str, Any] | None = None,
+    config_path: Path | None = None,
 ) -> AsyncIterator[BrokerUnderTest]:
     """A small store under `folder`; leaving the block stops the broker cleanly."""
     for attempt in range(START_TRIES):
@@ -82,6 +83,7 @@ async def broker_at(
             dataclasses.replace(SMALL, store_path=folder, **{"ha_port": port + 1, **(store or {})}),
             ServerConfig(bind_host="127.0.0.1", listen_port=port, **(server or {})),
             clock or SystemClock(),
+            config_path=config_path,
         )
         try:
             await running.start()

@@ -3,9 +3,12 @@
 state (store, tables, clients) -> features, in the order they apply in -> the path of messages -> what runs
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
-from rocketeer.broker.feature import Feature, Periodic, Rest
+from rocketeer.broker.fast_path import FastPath
+from rocketeer.broker.feature import ConfigChange, Feature, Periodic, Rest
 from rocketeer.broker.features.access import AccessFeature, BrokerNames, TopicsInLog, no_access_control
 from rocketeer.broker.features.administration import administration_feature
 from rocketeer.broker.features.delay.feature import delay_feature
@@ -28,13 +31,17 @@ from rocketeer.broker.features.timer.recall import RecallRules
 from rocketeer.broker.features.transaction.check_back import CheckRules
 from rocketeer.broker.features.transaction.feature import transaction_feature
 from rocketeer.broker.lifecycle import Components, Lifecycle
+from rocketeer.broker.live_config import FILE_NAME as FILE_NAME_OF_CHANGES
+from rocketeer.broker.live_config import LiveConfig, saved_changes
 from rocketeer.broker.locks import QueueLocks
 from rocketeer.broker.message_path import MessagePath
 from rocketeer.broker.services import Services
 from rocketeer.broker.state import BrokerState
 from rocketeer.broker.watchdog import CHECK_S, LoopWatchdog
 from rocketeer.clock import Clock
-from rocketeer.config import BrokerConfig, BrokerRole, FlushMode, ServerConfig, StoreConfig
+from rocketeer.config import BrokerConfig, BrokerRole, FlushMode, Role, ServerConfig, StoreConfig
+from rocketeer.config.changing import with_changes
+from rocketeer.model.topic import Perm
 from rocketeer.observe.recorder import TICK_S
 from rocketeer.protocol.codes import RequestCode
 from rocketeer.record.delay_levels import DelayLevels
@@ -45,6 +52,7 @@ from rocketeer.replication.receiver import Receiver
 from rocketeer.security.access import AccessControl
 from rocketeer.security.acl_files import AclFiles
 from rocketeer.security.rules import BROKER_RULES, check_complete
+from rocketeer.store.message_store import RECONFIGURABLE
 
 MESSAGE_CODES = frozenset(
     {
@@ -65,16 +73,40 @@ CERTIFICATES_WATCH_S = 2.0
 class Broker:
     """A whole broker: `start` opens the store, listens and registers; `stop` does it all backwards."""
 
-    def __init__(self, broker: BrokerConfig, store: StoreConfig, server: ServerConfig, clock: Clock) -> None:
+    def __init__(
+        self,
+        broker: BrokerConfig,
+        store: StoreConfig,
+        server: ServerConfig,
+        clock: Clock,
+        *,
+        config_path: Path | None = None,
+        extras: Mapping[str, str] | None = None,
+    ) -> None:
+        """`config_path`: the file of the settings, which changes at run time go to. Without one they go to
+        <store>/config/broker.properties, and what was changed there before holds again. `extras`: its keys that
+        nothing here reads.
+        """
         self._broker = broker
         self._store_config = store
         self._server_config = server
         self._clock = clock
+        self._config_path = config_path
+        self._extras = extras or {}
         self._lifecycle: Lifecycle | None = None
 
     async def start(self) -> None:
         """Raises PortInUse, StoreLocked, StoreError ... and leaves nothing behind."""
-        lifecycle = Lifecycle(_assemble(self._broker, self._store_config, self._server_config, self._clock))
+        broker, store, path = self._broker, self._store_config, self._config_path
+        if path is None:
+            path = store.store_path / "config" / FILE_NAME_OF_CHANGES
+            changes = saved_changes(path)
+            broker = with_changes(broker, changes, Role.BROKER)
+            store = with_changes(store, changes, Role.BROKER)
+        live = LiveConfig(
+            broker, store, self._server_config, path=path, extras=self._extras, clock=self._clock
+        )
+        lifecycle = Lifecycle(_assemble(broker, store, self._server_config, self._clock, live))
         await lifecycle.start()
         self._lifecycle = lifecycle
 
@@ -88,10 +120,13 @@ def handled_codes(
     broker: BrokerConfig, store: StoreConfig, server: ServerConfig, clock: Clock
 ) -> frozenset[int]:
     """Every request code that a broker with these settings answers; needs a running loop, opens nothing."""
-    return frozenset(_all_handlers(list(_assemble(broker, store, server, clock).features)))
+    live = LiveConfig(broker, store, server, path=store.store_path / "none", extras={}, clock=clock)
+    return frozenset(_all_handlers(list(_assemble(broker, store, server, clock, live).features)))
 
 
-def _assemble(broker: BrokerConfig, store: StoreConfig, server: ServerConfig, clock: Clock) -> Components:
+def _assemble(
+    broker: BrokerConfig, store: StoreConfig, server: ServerConfig, clock: Clock, live: LiveConfig
+) -> Components:
     state = BrokerState(broker, store, server, clock)
     features = [_access(state, broker, server), *_features(state, broker, store)]
     if store.flush_mode is FlushMode.SYNC_FLUSH:
@@ -118,6 +153,8 @@ def _assemble(broker: BrokerConfig, store: StoreConfig, server: ServerConfig, cl
         )
     )
 
+    features.append(Feature("settings", handlers=live.handlers()))
+
     handlers = _all_handlers(features)
     check_complete(handlers, BROKER_RULES)
     if store.broker_role is BrokerRole.SLAVE:
@@ -134,17 +171,14 @@ def _assemble(broker: BrokerConfig, store: StoreConfig, server: ServerConfig, cl
     router.on_answered = state.counters.answered_by_router
     fast_path = path.fast(router, lambda callback: remoting.after_reads(callback))
     flow = FlowControl(
-        WaitLimits(
-            send_ms=broker.send_wait_ms_max,
-            pull_ms=broker.pull_wait_ms_max,
-            heartbeat_ms=broker.heartbeat_wait_ms_max,
-            transaction_ms=broker.transaction_wait_ms_max,
-        ),
+        WaitLimits.of(broker),
         page_cache_busy_ms=store.os_page_cache_busy_ms,
         brake=fast_path.brake,
     )
     if broker.fast_failure_enable:
         features.append(flow_feature(flow))
+    live.add(_state_changes(state, fast_path))
+    live.add(change for feature in features for change in feature.changes)
 
     def closed(connection: Connection) -> None:
         path.holds.forget(connection)
@@ -251,11 +285,7 @@ def _features(state: BrokerState, broker: BrokerConfig, store: StoreConfig) -> l
                 offsets=state.offsets,
                 writer=state.writer,
                 clock=state.clock,
-                rules=CheckRules(
-                    timeout_ms=broker.transaction_timeout_ms,
-                    times_max=broker.transaction_checks_max,
-                    interval_ms=broker.transaction_check_interval_ms,
-                ),
+                rules=CheckRules.of(broker),
                 store_host=state.store_host,
                 broker_ip=broker.host,
                 rejected=broker.reject_transactions,
@@ -322,6 +352,35 @@ def _replication(state: BrokerState, store: StoreConfig, server: ServerConfig) -
 
     state.registration.on_master.append(named)
     return [slave_feature(receiver), followed.feature()]
+
+
+def _state_changes(state: BrokerState, fast_path: FastPath) -> list[ConfigChange]:
+    """What store, tables and registration can follow."""
+
+    def permission(broker: BrokerConfig, store: StoreConfig) -> None:
+        fast_path.set_writable(bool(broker.permission & Perm.WRITE))
+        state.registration.set_permission(broker.permission)
+
+    return [
+        ConfigChange(RECONFIGURABLE, lambda broker, store: state.store.reconfigure(store)),
+        ConfigChange(
+            ("autoCreateTopicEnable",),
+            lambda broker, store: state.topics.set_auto_create(
+                broker.auto_create_topic_enable, broker.default_queues
+            ),
+        ),
+        ConfigChange(
+            ("autoCreateSubscriptionGroup",),
+            lambda broker, store: setattr(state.groups, "auto_create", broker.auto_create_group_enable),
+        ),
+        ConfigChange(
+            ("notifyConsumerIdsChangedEnable",),
+            lambda broker, store: setattr(
+                state.client_service, "notices_enabled", broker.notify_consumer_ids_changed_enable
+            ),
+        ),
+        ConfigChange(("brokerPermission",), permission),
+    ]
 
 
 def _all_handlers(features: list[Feature]) -> dict[int, Handler]:

@@ -126,7 +126,8 @@ class FastPath:
         self._clock = clock
         self._guarded = router.guarded
         self._header_bytes_max = router.header_bytes_max
-        self._may_be_used = broker_writable and not router.guarded and len(store_host) == V4_BYTES
+        self._eligible = not router.guarded and len(store_host) == V4_BYTES
+        self._may_be_used = self._eligible and broker_writable
         self._enabled = self._may_be_used
         self._templates = {
             int(code): ReplyTemplate(
@@ -137,7 +138,7 @@ class FastPath:
         self._plain_queues: dict[str, int] = {}
         topics.on_change.append(lambda change: self.forget_topics())
         self._runs: SendRuns[Connection] | None = None
-        if self._enabled:
+        if self._eligible:
             self._runs = store.send_runs(
                 lambda topic: self._qualify(topic) or None,
                 claims=plain.claims,
@@ -147,7 +148,7 @@ class FastPath:
         if self._runs is not None:
             self._runs.on_open = lambda: self._after_reads(self._end_turn)
             self._runs.on_full = self._store_turn
-            self._runs.enabled = True
+            self._runs.enabled = self._enabled
         self.take = None if self._runs is None else self._runs.take
         """Serves the plain sends at the front of what a socket brought; how many bytes they have."""
         self._send_decoder = msgspec.json.Decoder(SendCommand, strict=False)
@@ -196,6 +197,11 @@ class FastPath:
         if self._runs is not None:
             self._runs.enabled = self._enabled
         self.forget_topics()
+
+    def set_writable(self, writable: bool) -> None:
+        """Whether the broker may be written to; what may not be is refused on the general path."""
+        self._may_be_used = self._eligible and writable
+        self.brake(self._router.brake)
 
     def forget_topics(self) -> None:
         """Topics or queues changed: nothing that was found out about them holds any more."""

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from rocketeer.config import BrokerConfig, StoreConfig
 from rocketeer.protocol.command import Command
 from rocketeer.record.entry import DispatchEntry
 from rocketeer.record.layout import PendingMessage
@@ -112,6 +113,15 @@ class Replay:
 
 
 @dataclass(frozen=True)
+class ConfigChange:
+    """Settings that can change while the broker runs: `apply` makes new values hold from now on."""
+
+    keys: tuple[str, ...]
+    """RocketMQ's, or ours."""
+    apply: Callable[[BrokerConfig, StoreConfig], None]
+
+
+@dataclass(frozen=True)
 class Feature:
     """A value that says what it adds; features never import each other."""
 
@@ -133,6 +143,7 @@ class Feature:
     rolls: Sequence[Roll] = ()
     """Asked before a log file is deleted; what cannot be rolled forward in time keeps its file (see `needs`)."""
     reply_fields: Sequence[ReplyField] = ()
+    changes: Sequence[ConfigChange] = ()
     runtime_info: Sequence[Callable[[], Mapping[str, str]]] = ()
     """Figures for whoever asks how the broker is (28), under RocketMQ's names."""
     closers: Sequence[Callable[[], None]] = ()

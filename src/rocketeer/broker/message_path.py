@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from rocketeer.broker.fast_path import FastPath
-from rocketeer.broker.feature import Feature, Periodic
+from rocketeer.broker.feature import ConfigChange, Feature, Periodic
 from rocketeer.broker.features.offset_moved import OffsetMovedEvents
 from rocketeer.broker.features.reply import Replies, reply_feature
 from rocketeer.broker.handlers.pull import PullHandler
@@ -60,17 +60,18 @@ class MessagePath:
             broker_name=broker.broker_name,
             store_host=state.store_host,
         )
+        pulls = PullService(
+            state.store,
+            topics=state.topics,
+            groups=state.groups,
+            clients=state.clients,
+            filters=state.filtering,
+            broker_ip=broker.host,
+            broker_perm=broker.permission,
+            slave_read_enable=broker.slave_read_enable,
+        )
         self._pulls = PullHandler(
-            PullService(
-                state.store,
-                topics=state.topics,
-                groups=state.groups,
-                clients=state.clients,
-                filters=state.filtering,
-                broker_ip=broker.host,
-                broker_perm=broker.permission,
-                slave_read_enable=broker.slave_read_enable,
-            ),
+            pulls,
             holds=self.holds,
             offsets=state.offsets,
             clock=clock,
@@ -80,6 +81,14 @@ class MessagePath:
             keeps_offsets=store.broker_role is not BrokerRole.SLAVE,
             counters=state.counters,
         )
+
+        def permit(broker: BrokerConfig, store: StoreConfig) -> None:
+            service.set_permission(broker.permission)
+            pulls.broker_perm = broker.permission
+
+        def poll(broker: BrokerConfig, store: StoreConfig) -> None:
+            self._pulls.set_polling(broker.long_polling_enable, broker.short_polling_ms)
+
         queries = QueryHandler(state.store, unique_key_count_max=store.query_count_max)
         self.features = (
             Feature(
@@ -87,6 +96,10 @@ class MessagePath:
                 handlers={**self._sends.handlers(), **self._pulls.handlers(), **queries.handlers()},
                 services=(
                     Periodic("end held pulls", HOLD_TICK_S, lambda: self.holds.expire(clock.monotonic_s())),
+                ),
+                changes=(
+                    ConfigChange(("brokerPermission",), permit),
+                    ConfigChange(("longPollingEnable", "shortPollingTimeMills"), poll),
                 ),
             ),
             reply_feature(

@@ -123,12 +123,12 @@ class PullService:
         self._clients = clients
         self._filters = filters
         self._broker_ip = broker_ip
-        self._broker_perm = broker_perm
+        self.broker_perm = broker_perm
 
     def prepare(self, header: PullMessageHeader, remote: str) -> PreparedPull:
         """Every check, in RocketMQ's order and with its texts; RequestRefused when one fails."""
         topic = header.topic
-        if not self._broker_perm & _READ:
+        if not self.broker_perm & _READ:
             raise RequestRefused(
                 ResponseCode.NO_PERMISSION, f"the broker[{self._broker_ip}] pulling message is forbidden"
             )

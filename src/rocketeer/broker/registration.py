@@ -96,6 +96,14 @@ class Registration:
             ),
         )
 
+    def set_permission(self, permission: int) -> None:
+        """What the broker may be used for from now on; every name server hears of it."""
+        self.permission = permission
+        self._spawn(self.refresh_all())
+
+    async def refresh_all(self) -> None:
+        await self._register(self._servers)
+
     @property
     def lost(self) -> list[str]:
         """The name servers that did not answer last time."""

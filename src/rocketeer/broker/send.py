@@ -5,7 +5,7 @@ The general path of SEND_MESSAGE and its batch; `fast_path.py` does the same for
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from rocketeer.broker.groups import GroupTable
@@ -84,6 +84,10 @@ class SendService:
         self._groups = groups
         self._writer = writer
         self._plain = plain
+
+    def set_permission(self, broker_perm: int) -> None:
+        """What the broker may be used for from now on."""
+        self._rules = replace(self._rules, broker_perm=broker_perm)
 
     def send(
         self, header: SendHeader, body: bytes, born_host: bytes, remote: str, done: Callable[[int, Put], None]

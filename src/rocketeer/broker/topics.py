@@ -74,6 +74,13 @@ class TopicTable:
         """A topic the broker needs itself: nobody may change or delete it."""
         return name in self._system or is_system_topic(name)
 
+    def set_auto_create(self, allowed: bool, queues: int) -> None:
+        """Whether topics appear by themselves at their first send."""
+        self.auto_create = allowed
+        if allowed and AUTO_CREATE_TOPIC not in self.configs:
+            perm = int(Perm.INHERIT) | READ_WRITE
+            self.put(TopicConfig(AUTO_CREATE_TOPIC, read_queues=queues, write_queues=queues, perm=perm))
+
     # --- changes -----------------------------------------------------------------------------
 
     def put(self, topic: TopicConfig) -> None:

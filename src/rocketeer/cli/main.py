@@ -188,7 +188,16 @@ def broker(
     store = settings.store.store_path.absolute()
     run_loop(
         serve(
-            [Broker(identity, settings.store, server, SystemClock())],
+            [
+                Broker(
+                    identity,
+                    settings.store,
+                    server,
+                    SystemClock(),
+                    config_path=settings.path,
+                    extras=settings.extras,
+                )
+            ],
             ready=lambda: print(
                 f"broker {identity.broker_name} listens on {where}, store {store}", flush=True
             ),

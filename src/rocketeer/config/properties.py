@@ -58,6 +58,18 @@ def _escaped(value: str) -> str:
     return "\\" + text if text.startswith((" ", "\f")) else text
 
 
+def entry_spans(text: str) -> list[tuple[str, int, int]]:
+    """Key, first line and the line behind the last of every entry; lines are counted from 0."""
+    natural = _LINE_END.split(text)
+    spans = []
+    for entry in parse_properties(text):
+        end = entry.line
+        while end < len(natural) and _continues(natural[end - 1]):
+            end += 1
+        spans.append((entry.key, entry.line - 1, end))
+    return spans
+
+
 def load_properties(path: Path) -> list[Property]:
     """The entries of a file; what cannot be opened is a ConfigError that says why."""
     try:
@@ -86,8 +98,7 @@ def _logical_lines(text: str) -> list[tuple[int, str]]:
             if not line or line[0] in "#!":
                 continue
             started = number, ""
-        backslashes = _TRAILING_BACKSLASHES.search(line)
-        continues = backslashes is not None and len(backslashes.group()) % 2 == 1
+        continues = _continues(line)
         started = started[0], started[1] + (line[:-1] if continues else line)
         if not continues:
             logical.append(started)
@@ -96,6 +107,11 @@ def _logical_lines(text: str) -> list[tuple[int, str]]:
     if started is not None:  # a backslash on the very last line joins nothing
         logical.append(started)
     return logical
+
+
+def _continues(line: str) -> bool:
+    backslashes = _TRAILING_BACKSLASHES.search(line)
+    return backslashes is not None and len(backslashes.group()) % 2 == 1
 
 
 def _unescape(text: str, line: int) -> str:

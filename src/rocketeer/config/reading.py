@@ -197,6 +197,21 @@ class _Reader:
         )
 
 
+class ValueReader(_Reader):
+    """Values that come one by one, not from a file."""
+
+    def __init__(self, role: Role) -> None:
+        super().__init__(role, "")
+
+    def changed(self, config: T, changes: Mapping[str, str]) -> T:
+        """The config with the fields of these keys changed; ConfigError for a value that does not fit."""
+        self._entries = {key: Property(key, text, 0) for key, text in changes.items()}
+        return self._fill(config)
+
+    def _bad(self, entry: Property, expected: str) -> ConfigError:
+        return ConfigError(f"{entry.key}={entry.value}: expected {expected}")
+
+
 def _range_text(metadata: Mapping[str, Any]) -> str:
     if "most" in metadata:
         return f"a whole number from {metadata['least']} to {metadata['most']}"

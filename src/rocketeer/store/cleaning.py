@@ -65,6 +65,10 @@ class Cleaner:
         self._writable = True
         self._next_s = 0.0
 
+    def set_rules(self, config: StoreConfig) -> None:
+        """When files go, from now on."""
+        self._plan.rules = RetentionRules.of(config)
+
     @property
     def used_percent(self) -> int:
         """Of the fuller of the log's and the store's disk."""

@@ -45,8 +45,7 @@ class Flusher:
         self._log = commit_log
         self._clock = clock
         self._post = post
-        self._interval_s = interval_ms / 1000
-        self._timeout_s = timeout_ms / 1000
+        self.set_times(interval_ms, timeout_ms)
         self._last_store_ms = last_store_ms
         self._trust = trust
         trust.listeners.append(lambda error: self._drop_waiters(len(self._waiters)))
@@ -58,6 +57,11 @@ class Flusher:
         self.flushed = 0
         self.physic_ms = 0
         """Store time of the last message known to be on disk, for the checkpoint."""
+
+    def set_times(self, interval_ms: int, timeout_ms: int) -> None:
+        """How often the log is synced when nobody waits, and how long somebody waits at most; from now on."""
+        self._interval_s = interval_ms / 1000
+        self._timeout_s = timeout_ms / 1000
 
     @property
     def waiting(self) -> int:

@@ -63,13 +63,17 @@ class Reader:
         self._queues = queues
         self._levels = levels
         self._by_key = queues.by_key
+        self.set_limits(config)
+        # A slave that lags must not send consumers back: they keep their offset and ask again.
+        self._keeps_offset = config.broker_role is BrokerRole.SLAVE and not config.offset_check_in_slave
+
+    def set_limits(self, config: StoreConfig) -> None:
+        """How much one pull gets, from now on."""
         self._in_memory_bytes = physical_memory_bytes() * config.memory_ratio // 100
         self._count_memory = config.pull_count_max_memory
         self._bytes_memory = config.pull_bytes_max_memory
         self._count_disk = config.pull_count_max_disk
         self._bytes_disk = config.pull_bytes_max_disk
-        # A slave that lags must not send consumers back: they keep their offset and ask again.
-        self._keeps_offset = config.broker_role is BrokerRole.SLAVE and not config.offset_check_in_slave
 
     def get(
         self,

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Final
 
 from rocketeer.clock import Clock
 from rocketeer.config import BrokerRole, FlushMode, StoreConfig
@@ -47,6 +48,17 @@ _INDEX_SLICE_S = 0.0005
 _INDEX_PAUSE_S = 1.0  # after a failure: the disk is full
 _INDEX_BEHIND = 5_000  # messages; with every so many that wait the index gets more of the loop's time
 _INDEX_STEP = 256  # messages that are worth a step of their own, some 0.1 ms
+
+
+RECONFIGURABLE: Final = (
+    "fileReservedTime", "deleteWhen", "deleteCommitLogFilesInterval", "cleanResourceInterval",
+    "destroyMapedFileIntervalForcibly", "cleanFileForciblyEnable", "diskMaxUsedSpaceRatio",
+    "diskSpaceWarningLevelRatio", "diskSpaceCleanForciblyRatio",
+    "flushIntervalCommitLog", "syncFlushTimeout",
+    "maxTransferBytesOnMessageInMemory", "maxTransferCountOnMessageInMemory",
+    "maxTransferBytesOnMessageInDisk", "maxTransferCountOnMessageInDisk", "accessMessageInMemoryMaxRatio",
+)  # fmt: skip
+"""RocketMQ's keys of the settings that may change while the store is open; see `reconfigure`."""
 
 
 class MessageStore:
@@ -303,6 +315,12 @@ class MessageStore:
         for topic in {topic for topic, _ in removed}:
             self._appender.forget(topic)
         return removed
+
+    def reconfigure(self, config: StoreConfig) -> None:
+        """Have the settings of RECONFIGURABLE hold from now on; the others stay as they were at the start."""
+        self._cleaner.set_rules(config)
+        self._flusher.set_times(config.flush_interval_ms, config.sync_flush_timeout_ms)
+        self._reader.set_limits(config)
 
     # --- asking ------------------------------------------------------------------------------
 

@@ -20,7 +20,8 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Final
 
-from rocketeer.broker.feature import Feature, Guard, Periodic
+from rocketeer.broker.feature import ConfigChange, Feature, Guard, Periodic
+from rocketeer.config import BrokerConfig, StoreConfig
 from rocketeer.errors import RequestRefused
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command
@@ -49,6 +50,15 @@ class WaitLimits:
     heartbeat_ms: int
     transaction_ms: int
 
+    @classmethod
+    def of(cls, config: BrokerConfig) -> "WaitLimits":
+        return cls(
+            send_ms=config.send_wait_ms_max,
+            pull_ms=config.pull_wait_ms_max,
+            heartbeat_ms=config.heartbeat_wait_ms_max,
+            transaction_ms=config.transaction_wait_ms_max,
+        )
+
     def by_code(self) -> dict[int, int]:
         return {
             **dict.fromkeys(SENDS, self.send_ms),
@@ -74,9 +84,7 @@ class FlowControl:
         now_s: Callable[[], float] = time.monotonic,
         probe_s: float = PROBE_S,
     ) -> None:
-        self._limits_ms = limits.by_code()
-        self._least_ms = min(self._limits_ms.values())
-        self.page_cache_busy_ms = page_cache_busy_ms
+        self.set_limits(limits, page_cache_busy_ms)
         self._brake = brake
         self._now_s = now_s
         self._probe_s = probe_s
@@ -86,6 +94,12 @@ class FlowControl:
         self._stalled_ms = 0
         self._reason = ""
         self._turned_away = 0
+
+    def set_limits(self, limits: WaitLimits, page_cache_busy_ms: int) -> None:
+        """These hold from now on."""
+        self._limits_ms = limits.by_code()
+        self._least_ms = min(self._limits_ms.values())
+        self.page_cache_busy_ms = page_cache_busy_ms
 
     @property
     def braking(self) -> bool:
@@ -138,4 +152,19 @@ class FlowControl:
 
 
 def flow_feature(control: FlowControl) -> Feature:
-    return Feature("flow control", services=(Periodic("flow probe", PROBE_S, control.beat),))
+    keys = (
+        "waitTimeMillsInSendQueue",
+        "waitTimeMillsInPullQueue",
+        "waitTimeMillsInHeartbeatQueue",
+        "waitTimeMillsInTransactionQueue",
+        "osPageCacheBusyTimeOutMills",
+    )
+
+    def follow(broker: BrokerConfig, store: StoreConfig) -> None:
+        control.set_limits(WaitLimits.of(broker), store.os_page_cache_busy_ms)
+
+    return Feature(
+        "flow control",
+        services=(Periodic("flow probe", PROBE_S, control.beat),),
+        changes=(ConfigChange(keys, follow),),
+    )

@@ -55,6 +55,11 @@ class PullHandler:
         self._commit_flag = FLAG_COMMIT_OFFSET if keeps_offsets else 0
         self._found: dict[int, ReplyTemplate] = {}
 
+    def set_polling(self, long_polling: bool, short_polling_ms: int) -> None:
+        """Pulls that are held from now on are held so."""
+        self._long_polling = long_polling
+        self._short_polling_ms = short_polling_ms
+
     def handlers(self) -> dict[int, Handler]:
         return {RequestCode.PULL_MESSAGE: self.pull}
 

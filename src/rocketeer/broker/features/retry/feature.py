@@ -7,7 +7,7 @@ the group's dead letters. What went back once is not stored again when it is ask
 import random
 from typing import Protocol
 
-from rocketeer.broker.feature import Feature, Replay
+from rocketeer.broker.feature import ConfigChange, Feature, Replay
 from rocketeer.broker.features.retry.sent_back import SentBack
 from rocketeer.broker.groups import GroupTable
 from rocketeer.broker.topics import TopicTable
@@ -64,7 +64,7 @@ class SendBack:
         self.sent = sent
         self._counters = counters
         self._broker_ip = broker_ip
-        self._broker_perm = broker_perm
+        self.broker_perm = broker_perm
 
     def handle(self, command: Command, connection: Connection) -> Command | None:
         header = decode_header(ConsumerSendMsgBackHeader, command.ext)
@@ -74,7 +74,7 @@ class SendBack:
                 ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
                 f"subscription group not exist, {header.group}{FAQ}",
             )
-        if not self._broker_perm & Perm.WRITE:
+        if not self.broker_perm & Perm.WRITE:
             raise RequestRefused(
                 ResponseCode.NO_PERMISSION, f"the broker[{self._broker_ip}] sending message is forbidden"
             )
@@ -146,4 +146,10 @@ def retry_feature(send_back: SendBack) -> Feature:
         handlers={RequestCode.CONSUMER_SEND_MSG_BACK: send_back.handle},
         replays=(Replay(sent.since, sent.see, sent.finish),),
         state=(sent,),
+        changes=(
+            ConfigChange(
+                ("brokerPermission",),
+                lambda broker, store: setattr(send_back, "broker_perm", broker.permission),
+            ),
+        ),
     )

@@ -19,6 +19,7 @@ from rocketeer.broker.features.transaction import messages
 from rocketeer.broker.features.transaction.ledger import Ledger
 from rocketeer.broker.topics import TopicTable
 from rocketeer.clock import Clock
+from rocketeer.config import BrokerConfig
 from rocketeer.model.property_names import PGROUP, TRAN_PREPARED_QUEUE_OFFSET, TRANSACTION_CHECK_TIMES
 from rocketeer.model.topic import TRANS_HALF_TOPIC
 from rocketeer.protocol.codes import RequestCode
@@ -47,6 +48,14 @@ class CheckRules:
     times_max: int
     interval_ms: int
 
+    @classmethod
+    def of(cls, config: BrokerConfig) -> "CheckRules":
+        return cls(
+            timeout_ms=config.transaction_timeout_ms,
+            times_max=config.transaction_checks_max,
+            interval_ms=config.transaction_check_interval_ms,
+        )
+
 
 class _Look(Enum):
     """What came of looking at one half."""
@@ -71,7 +80,7 @@ class Checks:
     ) -> None:
         self._ledger = ledger
         self._persist = persist
-        self._rules = rules
+        self.rules = rules
         self._clients = clients
         self._topics = topics
         self._clock = clock
@@ -120,14 +129,14 @@ class Checks:
             return _Look.DONE
         properties = half.properties_dict()
         times = messages.check_times(properties)
-        if TRANSACTION_CHECK_TIMES in properties and times >= self._rules.times_max:
+        if TRANSACTION_CHECK_TIMES in properties and times >= self.rules.times_max:
             return _Look.DONE if self._ledger.set_aside(half, passed_by=some_wait) else _Look.STOP
         if half.store_ms >= began_ms:
             return _Look.STOP
         age_ms = self._clock.now_ms() - half.born_ms
-        immunity_ms = messages.immunity_ms(properties, self._rules.timeout_ms)
+        immunity_ms = messages.immunity_ms(properties, self.rules.timeout_ms)
         if immunity_ms is None:
-            if 0 <= age_ms < self._rules.timeout_ms:
+            if 0 <= age_ms < self.rules.timeout_ms:
                 return _Look.STOP
         elif age_ms < immunity_ms:
             if TRAN_PREPARED_QUEUE_OFFSET in properties:

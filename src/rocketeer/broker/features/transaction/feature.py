@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 
 from rocketeer.broker.clients import ClientTable
-from rocketeer.broker.feature import Feature, Periodic, Replay
+from rocketeer.broker.feature import ConfigChange, Feature, Periodic, Replay
 from rocketeer.broker.features.transaction import messages
 from rocketeer.broker.features.transaction.check_back import CheckRules, Checks
 from rocketeer.broker.features.transaction.half_table import HalfLog, HalfTable
@@ -20,6 +20,7 @@ from rocketeer.broker.offsets import ConsumerOffsets
 from rocketeer.broker.topics import TopicTable
 from rocketeer.broker.writer import Put, Writer
 from rocketeer.clock import Clock
+from rocketeer.config import BrokerConfig, StoreConfig
 from rocketeer.errors import BadMessageId, RequestRefused
 from rocketeer.model.property_names import DEDUP_ID, PGROUP, PRODUCER_SEQ, TRAN_MSG
 from rocketeer.model.topic import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC
@@ -48,12 +49,12 @@ class HalfSends:
 
     def __init__(self, *, broker_ip: str, rejected: bool) -> None:
         self._broker_ip = broker_ip
-        self._rejected = rejected
+        self.rejected = rejected
 
     def rewrite(self, message: PendingMessage) -> None:
         if not messages.is_half(message):
             return
-        if self._rejected:
+        if self.rejected:
             raise RequestRefused(
                 ResponseCode.NO_PERMISSION,
                 f"the broker[{self._broker_ip}] sending transaction message is forbidden",
@@ -179,6 +180,12 @@ def transaction_feature(
     ledger = Ledger(table, store=store, topics=topics, writer=writer, clock=clock, store_host=store_host)
     checks = Checks(ledger, rules, clients=clients, topics=topics, clock=clock, persist=persist)
     verdicts = Verdicts(ledger, counters, clock)
+    sends = HalfSends(broker_ip=broker_ip, rejected=rejected)
+
+    def follow(broker: BrokerConfig, store: StoreConfig) -> None:
+        sends.rejected = broker.reject_transactions
+        checks.rules = CheckRules.of(broker)
+
     return Feature(
         "transactions",
         claims=(TRAN_MSG,),
@@ -186,7 +193,10 @@ def transaction_feature(
             RequestCode.END_TRANSACTION: verdicts.end,
             RequestCode.RESUME_CHECK_HALF_MESSAGE: verdicts.resume,
         },
-        rewrites=(HalfSends(broker_ip=broker_ip, rejected=rejected).rewrite,),
+        rewrites=(sends.rewrite,),
+        changes=(
+            ConfigChange(("rejectTransactionMessage", "transactionTimeOut", "transactionCheckMax"), follow),
+        ),
         replays=(Replay(since=table.load, see=table.see),),
         services=(
             Periodic("ask after transactions", rules.interval_ms / 1000, checks.run),
