@@ -35,7 +35,7 @@ SIGNED_IN = {37, 33, 35}
 """Need only an account here: in the requests below the places hold no message, and a producer takes its leave."""
 ADMIN = {
     17, 21, 25, 26, 28, 43, 45, 50, 51, 52, 53, 200, 201, 202, 203, 204, 207, 208, 215, 222, 223, 300, 303, 305, 306,
-    307, 308, 309, 314, 315, 316, 317, 321, 323, 328, 329,
+    307, 308, 309, 314, 315, 316, 317, 321, 323, 328, 329, RequestCode.GET_BROKER_TABLE,
 }  # fmt: skip
 ACL = "AclException"
 
