@@ -68,6 +68,7 @@ class Lifecycle:
         try:
             components.state.recorder.start()
             components.state.tables.load()
+            components.state.offsets.clamp(store.max_queue_offset)
             if store.extension is not None and components.state.filter_bits is not None:
                 # Not earlier: recovery knows no filters yet, and units without bits rule nothing out.
                 store.extension.filter_bits = components.state.filter_bits

@@ -5,9 +5,12 @@ the pieces that changed are made anew, so that persisting never holds up the loo
 """
 
 import json
+import logging
 from collections.abc import Callable, Mapping
 
 from rocketeer.protocol.bodies.offsets import decode_consumer_offsets
+
+log = logging.getLogger(__name__)
 
 SEPARATOR = "@"
 
@@ -106,6 +109,21 @@ class ConsumerOffsets:
     def _touch(self, key: str) -> None:
         self._stale.add(key)
         self._dirty = True
+
+    def clamp(self, max_offset: Callable[[str, int], int]) -> None:
+        """At start: no group stands behind the end of a queue, or it would skip what is stored there next.
+
+        The file is never written ahead of the log; but a log can lose its end, or be another one than before.
+        """
+        for key, queues in self._table.items():
+            topic, _, group = key.partition(SEPARATOR)
+            for queue_id, offset in queues.items():
+                end = max_offset(topic, queue_id)
+                if offset > end:
+                    log.warning("consumer offset set back: its queue ends before it group=%s topic=%s queue=%d "
+                                "offset=%d end=%d", group, topic, queue_id, offset, end)  # fmt: skip
+                    queues[queue_id] = end
+                    self._touch(key)
 
     # --- the file ----------------------------------------------------------------------------
 

@@ -61,7 +61,7 @@ class BrokerState:
         self.writer = Writer(
             self.store, clock=clock, message_bytes_max=store.message_bytes_max, counters=self.counters
         )
-        self.tables = TableKeeper(store.store_path / "config")
+        self.tables = TableKeeper(store.store_path / "config", self.store)
         self.topics = TopicTable(broker, clock)
         self.groups = GroupTable(broker, clock)
         self.offsets = ConsumerOffsets()

@@ -1,9 +1,14 @@
-"""Keeps the broker's tables on disk: read once at start, written whenever they changed."""
+"""Keeps the broker's tables on disk: read once at start, written whenever they changed.
+
+Tables speak of messages: how far a group has consumed, which transaction has ended. So none may be on disk ahead of
+the log: what a table says at one moment is written when the disk has the log of that moment.
+"""
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 from rocketeer.broker.feature import Table
 from rocketeer.errors import RocketeerError, StoreError
@@ -12,11 +17,28 @@ from rocketeer.store.table_file import load_table, save_table
 log = logging.getLogger(__name__)
 
 
+class SavedLog(Protocol):
+    """What keeping tables asks of the store."""
+
+    @property
+    def max_log_offset(self) -> int: ...
+
+    def when_durable(self, log_offset: int, callback: Callable[[bool], None]) -> None: ...
+
+
+@runtime_checkable
+class AsksWhenSaved(Protocol):
+    """A table that wants to know that what it last encoded is on disk."""
+
+    def saved(self) -> None: ...
+
+
 class TableKeeper:
     """One file a table. Encoding happens on the loop (it is the tables' owner), writing in a thread."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, log: SavedLog) -> None:
         self._folder = folder
+        self._log = log
         self._tables: list[Table] = []
         self._writing = asyncio.Lock()
         self._unsaved: set[str] = set()
@@ -68,13 +90,23 @@ class TableKeeper:
 
     async def _save(self, table: Table) -> None:
         path = self._folder / table.file_name
+        end, text = self._log.max_log_offset, table.encode()
         try:
-            await asyncio.to_thread(save_table, path, table.encode())
+            if not await self._durable(end):
+                raise OSError(f"the disk does not have the log up to {end} yet")
+            await asyncio.to_thread(save_table, path, text)
         except OSError as error:  # a full disk: the next round may find room
             if table.file_name not in self._unsaved:
                 log.error("table not saved path=%s error=%s: tried again until it is", path, error)
             self._unsaved.add(table.file_name)
             return
+        if isinstance(table, AsksWhenSaved):
+            table.saved()
         if table.file_name in self._unsaved:
             self._unsaved.discard(table.file_name)
             log.info("table saved at last path=%s", path)
+
+    async def _durable(self, end: int) -> bool:
+        durable: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._log.when_durable(end, lambda ok: None if durable.done() else durable.set_result(ok))
+        return await durable

@@ -121,6 +121,11 @@ class Segment:
         if mapping is not None and start < end:
             sync_range(address_of(mapping), start, end)
 
+    @property
+    def is_named(self) -> bool:
+        """Whether its name and size are known to be on disk."""
+        return self._named
+
     def sync_name(self) -> None:
         with self._opened() as fd:
             sync_fd(fd)

@@ -158,5 +158,7 @@ class Preparer:
                 return None
             following = Segment.create(self._folder, base, self._segment_bytes)
             self._next.append(following)
+        if not last.is_named:  # a file without its size must not stand before one whose name is on disk
+            last.sync_name()
         following.sync_name()
         return following

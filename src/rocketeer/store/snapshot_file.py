@@ -12,7 +12,7 @@ from typing import Final
 
 from isal.isal_zlib import crc32
 
-from rocketeer.store.kernel import sync_folder
+from rocketeer.store.kernel import make_folder, sync_folder
 
 log = logging.getLogger(__name__)
 
@@ -23,7 +23,7 @@ assert HEAD.size == 16
 
 def save_snapshot(path: Path, parts: Sequence[bytes | memoryview]) -> None:
     """Replace the file by the parts, one behind the other; durable on return. Blocks: call it from a thread."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     crc = 0
     for part in parts:
         crc = crc32(part, crc)

@@ -11,6 +11,8 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+from rocketeer.store.kernel import make_folder, sync_folder
+
 log = logging.getLogger(__name__)
 
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
@@ -31,7 +33,7 @@ def looks_whole(text: str) -> bool:
 
 def save_table(path: Path, text: str) -> None:
     """Replace the table; durable on return. Blocks on the disk: call it from a worker thread."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     temporary = _beside(path, ".tmp")
     _write_synced(temporary, text.encode())
     # A broken file must not take the place of a good .bak.
@@ -39,7 +41,7 @@ def save_table(path: Path, text: str) -> None:
     if old is not None and looks_whole(old):
         _keep_as_bak(path, old)
     os.replace(temporary, path)
-    _sync_folder(path.parent)
+    sync_folder(str(path.parent))
 
 
 def load_table(path: Path, accept: Callable[[str], bool] = looks_whole) -> str | None:
@@ -92,14 +94,6 @@ def _write_synced(path: Path, data: bytes) -> None:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
-
-
-def _sync_folder(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def _beside(path: Path, suffix: str) -> Path:

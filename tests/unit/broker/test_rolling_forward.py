@@ -15,6 +15,7 @@ from rocketeer.broker.features.timer.admission import TimerRules
 from rocketeer.broker.features.timer.feature import timer_feature
 from rocketeer.broker.features.timer.recall import RecallRules
 from rocketeer.broker.replay import replay_log
+from rocketeer.broker.tables import AsksWhenSaved
 from rocketeer.broker.topics import TopicTable
 from rocketeer.broker.writer import Put, Writer
 from rocketeer.clock import ManualClock
@@ -61,6 +62,8 @@ class Life:
         for table in self.tables:
             if table.file_name in saved:
                 table.decode(saved[table.file_name])
+            if isinstance(table, AsksWhenSaved):
+                table.saved()  # as a broker does within its first seconds
         replay_log(self.store, [each for feature in self.features for each in feature.replays])
         self.store.dispatchers.extend(each for feature in self.features for each in feature.dispatchers)
         self.store.needs.extend(each for feature in self.features for each in feature.needs)

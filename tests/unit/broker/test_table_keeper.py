@@ -7,6 +7,7 @@ import pytest
 
 from rocketeer.broker.offsets import ConsumerOffsets
 from rocketeer.broker.tables import TableKeeper
+from support.stores import open_store
 
 
 async def test_what_a_full_disk_refused_is_saved_when_there_is_room(
@@ -15,7 +16,8 @@ async def test_what_a_full_disk_refused_is_saved_when_there_is_room(
     folder = tmp_path / "config"
     folder.write_text("where the folder should be")  # every write fails, as on a full disk
     offsets = ConsumerOffsets()
-    keeper = TableKeeper(folder)
+    store, _ = open_store(tmp_path / "store")
+    keeper = TableKeeper(folder, store)
     keeper.add([offsets])
     offsets.commit("G", "T", 0, 5)
     for _ in range(3):
@@ -29,3 +31,4 @@ async def test_what_a_full_disk_refused_is_saved_when_there_is_room(
     again = ConsumerOffsets()
     again.decode((folder / offsets.file_name).read_text())
     assert again.query("G", "T", 0) == 5
+    store.close()

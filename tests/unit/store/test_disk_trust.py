@@ -17,6 +17,7 @@ from rocketeer.store.checkpoint import read_checkpoint
 from rocketeer.store.kernel import SyncFailed, sync_fd, sync_range
 from rocketeer.store.message_store import MessageStore
 from support.stores import bodies, checkpoint_now, kill, make_store, message, open_store
+from support.stuck_disk import StuckDisk
 
 EIO = SyncFailed(errno.EIO, os.strerror(errno.EIO))
 
@@ -29,23 +30,10 @@ def until(holds: Callable[[], bool], store: MessageStore) -> None:
         time.sleep(0.002)
 
 
-class SlowDisk:
-    """A sync of the log that takes until it is let through."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.stuck = False
-        monkeypatch.setattr(segment_module, "sync_range", self)
-
-    def __call__(self, address: int, start: int, end: int) -> None:
-        while self.stuck:
-            time.sleep(0.001)
-        sync_range(address, start, end)
-
-
 def test_no_checkpoint_speaks_of_log_that_is_not_on_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    disk = SlowDisk(monkeypatch)
+    disk = StuckDisk(monkeypatch)
     clock = ManualClock()
     store = make_store(tmp_path / "store", clock, flush_interval_ms=1)
     store.open()
@@ -68,7 +56,7 @@ def test_no_checkpoint_speaks_of_log_that_is_not_on_disk(
 def test_after_a_power_failure_on_a_slow_disk_no_queue_points_at_zeros(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    disk = SlowDisk(monkeypatch)
+    disk = StuckDisk(monkeypatch)
     clock = ManualClock()
     store = make_store(tmp_path / "store", clock, flush_interval_ms=1)
     store.open()

@@ -32,7 +32,9 @@ class DelayOffsets:
         self._on_disk: dict[int, int] = {}
         self._unflushed: deque[tuple[int, int, int]] = deque()
         self._saved_at = 0
-        self._dirty = False
+        self._dirty = True  # so that there is a file with a place
+        self.has_place = False
+        """Whether the file says up to where in the log it holds: without that a crash cannot be told apart."""
 
     def advance(self, level: int, offset: int) -> None:
         """Messages of the level before `offset` are delivered, the log up to its end now says so."""
@@ -46,6 +48,9 @@ class DelayOffsets:
         self.delivered = delivered
         self._on_disk = dict(delivered)
         self._unflushed.clear()
+
+    def saved(self) -> None:
+        self.has_place = True
 
     def encode(self) -> str:
         flushed = self._flushed()
@@ -61,6 +66,7 @@ class DelayOffsets:
         self.delivered = decode_delay_offsets(data)
         self._on_disk = dict(self.delivered)
         self.log_offset = decode_delay_log_offset(data)
+        self.has_place = self.log_offset is not None
         self._saved_at = self.log_offset or 0
 
     def take_dirty(self) -> bool:

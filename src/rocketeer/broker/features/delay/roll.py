@@ -40,6 +40,11 @@ class Delivered(Protocol):
     @property
     def delivered(self) -> Mapping[int, int]: ...
 
+    @property
+    def has_place(self) -> bool:
+        """Whether a start after a crash will see what is handed over from now on."""
+        ...
+
     def advance(self, level: int, offset: int) -> None: ...
 
 
@@ -74,6 +79,8 @@ class DelayRoll:
 
     def roll(self, below: int) -> bool:
         """Hand over what waits below that log offset; True when nothing there waits any more."""
+        if not self._offsets.has_place:  # a crash now would find the message in its level and on the wheel
+            return False
         left = ROLL_COUNT
         for level in self._progress.levels:
             extra = self._progress.extra.get(level, set())

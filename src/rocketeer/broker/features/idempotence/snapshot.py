@@ -49,6 +49,9 @@ class ReplayableLog(Protocol):
     @property
     def max_log_offset(self) -> int: ...
 
+    @property
+    def flushed_log_offset(self) -> int: ...
+
     def message_at(self, log_offset: int) -> StoredMessage | None: ...
 
     def when_durable(self, log_offset: int, callback: Callable[[bool], None]) -> None: ...
@@ -175,8 +178,14 @@ class Snapshots:
 
     def save(self) -> None:
         """Now; only when the whole log is on disk and nothing is written."""
+        end = self._store.max_log_offset
+        if (
+            self._store.flushed_log_offset < end
+        ):  # the disk failed: what is told now may not be true of the log
+            log.error("producers' snapshot not saved path=%s: the log is not on disk", self._path)
+            return
         self.table.changed = False
-        self._write(self._store.max_log_offset, list(self._slices()))
+        self._write(end, list(self._slices()))
 
     def _grown(self) -> bool:
         grown = self._store.max_log_offset - self._saved_at

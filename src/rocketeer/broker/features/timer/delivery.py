@@ -4,7 +4,7 @@ A slice at a time, a few milliseconds each, so that fifty thousand messages due 
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from rocketeer.broker.features.timer.restore import key_hash, timer_of
@@ -35,8 +35,7 @@ class TimerLog(Protocol):
     @property
     def max_log_offset(self) -> int: ...
 
-    @property
-    def flushed_log_offset(self) -> int: ...
+    def when_durable(self, log_offset: int, callback: Callable[[bool], None]) -> None: ...
 
     def message_at(self, log_offset: int) -> StoredMessage | None: ...
 

@@ -28,7 +28,6 @@ log = logging.getLogger(__name__)
 
 TICK_S: Final = 0.01
 REST_S: Final = 0.2
-FLUSH_WAIT_S: Final = 0.05
 SNAPSHOT_SHARE: Final = 4
 """A snapshot is written when a fourth of the timers began or ended since the last: many are not written for few."""
 SNAPSHOT_LOG_BYTES: Final = 256 << 20
@@ -93,14 +92,19 @@ class Timers:
         for piece in self.delivery.wheel.copy():
             pieces.append(piece)
             await asyncio.sleep(0)
-        flushed = self._store.flushed_log_offset
-        while flushed < log_offset:
-            await asyncio.sleep(FLUSH_WAIT_S)
-            flushed = self._store.flushed_log_offset
+        durable: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        # What ended while the pieces were copied, by delivery or by being rolled forward, is missing in them: the
+        # records that say so, and those that took its place, must be on disk first.
+        end = self._store.max_log_offset
+        self._store.when_durable(end, lambda ok: None if durable.done() else durable.set_result(ok))
         try:
+            if not await durable:
+                raise OSError(f"the disk does not have the log up to {end} yet")
             await asyncio.to_thread(write_snapshot, self._path, log_offset, pieces)
         except OSError as error:  # a full disk: the log still has everything
             log.error("timer snapshot not written path=%s error=%s", self._path, error)
+            self.delivery.changes += 1
+            return
         self._noted_offset = log_offset
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from isal import isal_zlib
 
 from rocketeer.broker.features.timer.wheel import ENTRY, ROW, Rows
+from rocketeer.store.kernel import make_folder, sync_folder
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +43,7 @@ def write_snapshot(path: Path, log_offset: int, pieces: Sequence[bytes]) -> None
     crc = isal_zlib.crc32(_OFFSET.pack(log_offset))
     for piece in pieces:
         crc = isal_zlib.crc32(piece, crc)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     temporary = path.with_name(path.name + ".tmp")
     with temporary.open("wb") as file:
         file.write(HEAD.pack(MAGIC, VERSION, crc, log_offset))
@@ -51,11 +52,7 @@ def write_snapshot(path: Path, log_offset: int, pieces: Sequence[bytes]) -> None
         file.flush()
         os.fsync(file.fileno())
     os.replace(temporary, path)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    sync_folder(str(path.parent))
 
 
 def read_snapshot(path: Path) -> Snapshot:
