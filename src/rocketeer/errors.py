@@ -222,6 +222,10 @@ class BrokerRefused(ClientError):
         self.queue = queue
 
 
+class AccessDenied(BrokerRefused):
+    """The account is unknown, its signature wrong, or it may not do this: trying again changes nothing."""
+
+
 class SendFailed(ClientError):
     """No attempt to send brought an answer; `attempts` holds queue and error of each.
 

@@ -29,9 +29,11 @@ from rocketeer.client.core.nameservers import NameServers
 from rocketeer.client.core.routes import RouteCache
 from rocketeer.client.lifetime import StartedAsync
 from rocketeer.client.plans.effects import Plan
+from rocketeer.client.secure import connection_security
 from rocketeer.clock import Clock, SystemClock
 from rocketeer.errors import ClientClosed
 from rocketeer.remoting.client import RemotingClient
+from rocketeer.security.tls import TlsConfig
 
 T = TypeVar("T")
 
@@ -44,11 +46,16 @@ class Admin(StartedAsync):
         nameserver: str | Sequence[str] | None = None,
         *,
         timeout_s: float = 5.0,
+        access_key: str | None = None,
+        secret_key: str | None = None,
+        tls: bool | TlsConfig | None = None,
         clock: Clock | None = None,
     ) -> None:
+        """Account and TLS as every client has them; without them the environment's (`rocketeer.client.secure`)."""
         self._nameserver = nameserver
         self._timeout_s = timeout_s
         self._clock = clock or SystemClock()
+        self._security = connection_security(access_key, secret_key, tls, now_ms=self._clock.now_ms)
         self._remoting: RemotingClient | None = None
         self._driver: AsyncDriver | None = None
         self._context: AdminContext | None = None
@@ -58,7 +65,7 @@ class Admin(StartedAsync):
         if self._driver is None:
             found = NameServers(await asyncio.to_thread(discovery.discover, self._nameserver))
             self._context = AdminContext(found, RouteCache(), self._clock, self._timeout_s)
-            self._remoting = RemotingClient()
+            self._remoting = RemotingClient(sign=self._security.sign, tls=self._security.tls)
             self._driver = AsyncDriver(self._remoting)
 
     async def close(self) -> None:

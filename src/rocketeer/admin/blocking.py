@@ -28,9 +28,11 @@ from rocketeer.client.core.nameservers import NameServers
 from rocketeer.client.core.routes import RouteCache
 from rocketeer.client.lifetime import Started
 from rocketeer.client.plans.effects import Plan
+from rocketeer.client.secure import connection_security
 from rocketeer.client.sync.driver import BlockingDriver
 from rocketeer.clock import Clock, SystemClock
 from rocketeer.errors import ClientClosed
+from rocketeer.security.tls import TlsConfig
 
 T = TypeVar("T")
 
@@ -43,11 +45,16 @@ class Admin(Started):
         nameserver: str | Sequence[str] | None = None,
         *,
         timeout_s: float = 5.0,
+        access_key: str | None = None,
+        secret_key: str | None = None,
+        tls: bool | TlsConfig | None = None,
         clock: Clock | None = None,
     ) -> None:
+        """Account and TLS as every client has them; without them the environment's (`rocketeer.client.secure`)."""
         self._nameserver = nameserver
         self._timeout_s = timeout_s
         self._clock = clock or SystemClock()
+        self._security = connection_security(access_key, secret_key, tls, now_ms=self._clock.now_ms)
         self._driver: BlockingDriver | None = None
         self._context: AdminContext | None = None
 
@@ -56,7 +63,7 @@ class Admin(Started):
         if self._driver is None:
             found = NameServers(discovery.discover(self._nameserver))
             self._context = AdminContext(found, RouteCache(), self._clock, self._timeout_s)
-            self._driver = BlockingDriver()
+            self._driver = BlockingDriver(self._security)
 
     def close(self) -> None:
         driver, self._driver = self._driver, None

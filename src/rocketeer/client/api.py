@@ -31,6 +31,7 @@ from rocketeer.client.core.send_result import SendResult, SendStatus
 from rocketeer.client.core.transactions import UNKNOWN, Transaction, TransactionResult, TransactionState
 from rocketeer.client.plans.pull import PullResult, PullStatus
 from rocketeer.errors import (
+    AccessDenied,
     BadMessageId,
     BadRecallHandle,
     BadSqlExpression,
@@ -61,6 +62,7 @@ from rocketeer.model.message import InvalidMessage, Message
 from rocketeer.model.queue import MessageQueue
 from rocketeer.model.subscription import BadTagExpression, ConsumeFromWhere, MessageModel
 from rocketeer.model.topic import TopicConfig
+from rocketeer.security.tls import TlsConfig
 
 __all__ = [
     "AVERAGELY",
@@ -68,6 +70,7 @@ __all__ = [
     "RETRY",
     "ROLLBACK",
     "UNKNOWN",
+    "AccessDenied",
     "Averagely",
     "AveragelyByCircle",
     "BadMessageId",
@@ -121,6 +124,7 @@ __all__ = [
     "SendTimeout",
     "Strategy",
     "SubscriptionGroup",
+    "TlsConfig",
     "TooManyInFlight",
     "TopicConfig",
     "Transaction",

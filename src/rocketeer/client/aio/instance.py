@@ -32,6 +32,7 @@ from rocketeer.client.core.routes import RouteCache, TopicRoutes
 from rocketeer.client.plans.clients import send_heartbeat, unregister
 from rocketeer.client.plans.effects import Plan
 from rocketeer.client.plans.routes import find_route, refresh_route
+from rocketeer.client.secure import security_of
 from rocketeer.clock import Clock, SystemClock
 from rocketeer.errors import NoNameServer, RocketeerError
 from rocketeer.model.route import MASTER_ID, Route
@@ -79,7 +80,10 @@ class ClientInstance:
         self.routes = RouteCache()
         given = () if discovery.is_url(source) else parse_addresses(source)
         self.nameservers = NameServers(given, start=random.randrange(max(len(given), 1)))
-        self.remoting = RemotingClient(on_close=self._connection_closed)
+        self.security = security_of(config, clock.now_ms)
+        self.remoting = RemotingClient(
+            on_close=self._connection_closed, sign=self.security.sign, tls=self.security.tls
+        )
         self.driver = AsyncDriver(self.remoting)
         self.on_disconnect: list[Callable[[str], None]] = []
         """Called with the address of every connection that was lost."""
@@ -115,8 +119,8 @@ class ClientInstance:
             keep_default=keep_default,
         )
         shared = cls._running.setdefault(asyncio.get_running_loop(), {})
-        # Two clusters may be used under one name: then the addresses tell the instances apart.
-        key = f"{identity}\n{source}"
+        # Two clusters, or accounts, may be used under one name: then these tell the instances apart.
+        key = f"{identity}\n{source}\n{config.access_key}\n{config.tls!r}"
         instance = shared.get(key)
         if instance is None:
             instance = shared[key] = cls(config, identity, source, clock or SystemClock())

@@ -29,6 +29,7 @@ from rocketeer.client.plans.lookups import COUNT_MAX, Lookups
 from rocketeer.client.plans.queries import FOREVER_MS
 from rocketeer.client.plans.recall import recall_plan
 from rocketeer.client.plans.send import Choose, Sender, chooser
+from rocketeer.client.secure import ConnectionSecurity
 from rocketeer.clock import Clock, SystemClock
 from rocketeer.errors import ClientClosed, ClientError
 from rocketeer.model.message import Message
@@ -68,6 +69,7 @@ class Producer(StartedAsync):
         self.encoder: Encoder
         self.sender: Sender
         self.run_plan: PlanRunner
+        self.security: ConnectionSecurity
         self.lookups: Lookups
         """These exist once started; the sync producer, which hosts this one, uses them too."""
 
@@ -92,6 +94,7 @@ class Producer(StartedAsync):
             )
             self._oneway_limit = AsyncSendLimit(oneway_in_flight(self.config))
             self.run_plan = instance.driver.run
+            self.security = instance.security
             cluster = Cluster(instance.routes, instance.nameservers, self.config.call_timeout_s)
             self.lookups = Lookups(self.config, cluster, self._clock)
             self._closed = False

@@ -21,6 +21,7 @@ from rocketeer.client.plans.lookups import COUNT_MAX, Lookups
 from rocketeer.client.plans.pull import PullResult
 from rocketeer.client.plans.queries import FOREVER_MS
 from rocketeer.client.plans.reading import Reading
+from rocketeer.client.secure import ConnectionSecurity
 from rocketeer.clock import Clock
 from rocketeer.errors import ClientClosed
 from rocketeer.model.queue import MessageQueue
@@ -40,6 +41,7 @@ class PullConsumer(StartedAsync):
         self._starting = asyncio.Lock()
         self.reading: Reading
         self.lookups: Lookups
+        self.security: ConnectionSecurity
         """Exist once started; the sync consumer, which hosts this one, runs its plans too."""
 
     async def start(self) -> None:
@@ -48,6 +50,7 @@ class PullConsumer(StartedAsync):
             if self._instance is None:
                 instance = await ClientInstance.acquire(self.config, clock=self._clock)
                 cluster = Cluster(instance.routes, instance.nameservers, self.config.call_timeout_s)
+                self.security = instance.security
                 self.reading = Reading(self.config, cluster)
                 self.lookups = Lookups(self.config, cluster, instance.clock)
                 instance.join(self)

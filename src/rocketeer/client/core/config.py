@@ -14,6 +14,7 @@ from rocketeer.client.core.option_types import check_types
 from rocketeer.errors import ConfigError, InvalidGroup
 from rocketeer.model.subscription import ConsumeFromWhere, MessageModel
 from rocketeer.model.topic import AUTO_CREATE_TOPIC, TRACE_TOPIC, with_namespace
+from rocketeer.security.tls import TlsConfig
 
 DEFAULT_INSTANCE: Final = "DEFAULT"
 GROUP_CHARS_MAX: Final = 255
@@ -53,6 +54,12 @@ class ClientConfig:
     """Time limit of calls to name servers, and of those to brokers that are no sends or pulls."""
     close_timeout_s: float = 5.0
     """Closing returns within this time, whatever the network does."""
+    access_key: str | None = None
+    """The account's name; with `secret_key`. None: `ROCKETEER_ACCESS_KEY`, or the file `ROCKETEER_CREDENTIALS`."""
+    secret_key: str | None = field(default=None, repr=False)
+    """Signs every request; never sent, never shown."""
+    tls: bool | TlsConfig | None = field(default=None, metadata={"java": "useTLS"})
+    """True: TLS with the certificates the system trusts; TlsConfig: with one's own. None: `ROCKETEER_TLS_CONFIG`."""
     trace: bool = _java(False, "enableMsgTrace")
     """Leave a trace of every message sent or consumed: `mqadmin queryMsgTraceById` shows its life."""
     trace_topic: str = _java(TRACE_TOPIC, "customizedTraceTopic")
@@ -201,6 +208,9 @@ class ClientOptions(TypedDict, total=False):
     heartbeat_s: float
     call_timeout_s: float
     close_timeout_s: float
+    access_key: str | None
+    secret_key: str | None
+    tls: bool | TlsConfig | None
     trace: bool
     trace_topic: str
 

@@ -20,7 +20,8 @@ def check_types(config: Any) -> None:
         kinds = _kinds(field)
         if not any(_fits(value, kind) for kind in kinds):
             wanted = " or ".join(_name(kind) for kind in kinds if kind is not NoneType)
-            raise ConfigError(f"{field.name} is {value!r}: it must be {wanted}")
+            shown = f"a {type(value).__name__}" if "secret" in field.name else repr(value)
+            raise ConfigError(f"{field.name} is {shown}: it must be {wanted}")
 
 
 def _kinds(field: Field[Any]) -> tuple[Any, ...]:

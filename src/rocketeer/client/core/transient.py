@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
-from rocketeer.errors import BrokerRefused, NoBroker, NoNameServer, RemotingError
+from rocketeer.errors import AccessDenied, BrokerRefused, NoBroker, NoNameServer, RemotingError
 from rocketeer.protocol.codes import ResponseCode
 
 OVERLOADED_CODES: Final = frozenset(
@@ -22,6 +22,8 @@ UNREACHABLE: Final = (RemotingError, NoBroker, NoNameServer)
 
 def is_transient(error: BaseException) -> bool:
     """Whether the same request may succeed a moment later."""
+    if isinstance(error, AccessDenied):
+        return False
     if isinstance(error, BrokerRefused):
         return error.code in TRANSIENT_CODES
     return isinstance(error, UNREACHABLE)

@@ -22,6 +22,7 @@ from rocketeer.client.plans.replies import refused
 from rocketeer.client.plans.routes import find_route_or_default
 from rocketeer.clock import Clock
 from rocketeer.errors import (
+    AccessDenied,
     BrokerRefused,
     CallTimeout,
     ClientError,
@@ -195,6 +196,8 @@ class Sender:
                     self.routes.suspect(topic)
             except NoBroker as error:
                 tried.append((queue, error))
+            except AccessDenied:
+                raise  # one account for all brokers: none would take it
             except BrokerRefused as error:
                 self._report(queue, before_s, failed=True)
                 tried.append((queue, error))

@@ -17,6 +17,7 @@ from threading import Lock
 from typing import Any, Final, TypeVar
 
 from rocketeer.client.plans.effects import Call, CallAll, Effect, Oneway, Parallel, Plan, Shared, Sleep
+from rocketeer.client.secure import OPEN, ConnectionSecurity
 from rocketeer.errors import ClientClosed, RocketeerError
 from rocketeer.protocol.command import Command
 from rocketeer.remoting.blocking import BlockingConnection
@@ -34,7 +35,8 @@ PARALLEL_THREADS_MAX: Final = 8
 class BlockingDriver:
     """One per producer; threads share it."""
 
-    def __init__(self) -> None:
+    def __init__(self, security: ConnectionSecurity = OPEN) -> None:
+        self._security = security
         self._pools: dict[str, _Pool] = {}
         self._shared: dict[Hashable, Future[Any]] = {}
         self._lock = Lock()
@@ -112,7 +114,7 @@ class BlockingDriver:
             with self._lock:
                 if self._closed:
                     raise _closed()
-                pool = self._pools.setdefault(address, _Pool(address))
+                pool = self._pools.setdefault(address, _Pool(address, self._security))
         return pool
 
 
@@ -123,8 +125,9 @@ def _closed() -> ClientClosed:
 class _Pool:
     """The connections to one address: the last one used is the next one used, so the others may grow old."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, security: ConnectionSecurity) -> None:
         self._address = address
+        self._security = security
         self._idle: deque[tuple[BlockingConnection, float]] = deque()
         self._all: list[BlockingConnection] = []
         self._turn = itertools.count()
@@ -168,7 +171,9 @@ class _Pool:
             if self._closed:
                 raise _closed()
             if len(self._all) < CONNECTIONS_MAX:
-                connection = BlockingConnection(self._address)
+                connection = BlockingConnection(
+                    self._address, sign=self._security.sign, tls=self._security.tls
+                )
                 self._all.append(connection)
                 return connection, True
             return self._all[next(self._turn) % len(self._all)], False

@@ -143,7 +143,7 @@ class _Link:
             raise
         self.encoder = hosted.encoder
         self.sender = hosted.sender
-        self.driver = BlockingDriver()
+        self.driver = BlockingDriver(hosted.security)
         self.send_limit = ThreadSendLimit(InFlight(config.in_flight_max, config.in_flight_bytes_max))
         self.oneway_limit = ThreadSendLimit(oneway_in_flight(config))
         self._tasks: set[asyncio.Task[None]] = set()

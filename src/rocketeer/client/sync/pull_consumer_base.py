@@ -25,7 +25,7 @@ class PullConsumerBase(HostedConsumer[PullConsumer]):
 
     def _start(self) -> None:
         self._host.start(self._hosted.start)
-        self._driver = self._driver or BlockingDriver()
+        self._driver = self._driver or BlockingDriver(self._hosted.security)
 
     def _close(self) -> None:
         driver, self._driver = self._driver, None
