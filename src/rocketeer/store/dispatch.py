@@ -9,6 +9,7 @@ from collections.abc import Callable, Container
 from rocketeer.errors import StoreRefused
 from rocketeer.record.entry import DispatchEntry
 from rocketeer.record.flags import TX_PREPARED, TX_ROLLBACK
+from rocketeer.record.topic_end import ends_topic
 from rocketeer.store.consume_queue import ConsumeQueue
 from rocketeer.store.index import Index
 from rocketeer.store.queue_table import QueueTable
@@ -60,6 +61,8 @@ class Dispatch:
                 log.error("message not dispatched log_offset=%d reason=%s", entry.log_offset, refused)
                 return
             put(queue, entry)
+        elif ends_topic(entry):
+            self.queues.remove_topic(entry.topic)
         if self.index is not None:
             self.index.add(entry)
         for dispatcher in self.dispatchers:

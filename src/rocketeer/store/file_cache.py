@@ -69,6 +69,10 @@ class FileCache:
         os.ftruncate(fd, file_bytes)
         self._unsynced.add(path)
 
+    def note_change(self, folder: str) -> None:
+        """Names in the folder changed: they are to be synced, too."""
+        self._unsynced.add(folder)
+
     def take_unsynced(self) -> list[str]:
         """Paths written since the last call, and folders of new files: for `sync_paths` in a thread."""
         paths = sorted(self._unsynced)

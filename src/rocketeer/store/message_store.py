@@ -10,6 +10,7 @@ from rocketeer.config import BrokerRole, FlushMode, StoreConfig
 from rocketeer.errors import StoreError, StoreRefused
 from rocketeer.record.delay_levels import DelayLevels
 from rocketeer.record.entry import DispatchEntry
+from rocketeer.record.topic_end import topic_end
 from rocketeer.store import summary
 from rocketeer.store.append import Appender
 from rocketeer.store.boundaries import Boundaries
@@ -78,6 +79,7 @@ class MessageStore:
     ) -> None:
         self.config = config
         self._clock = clock
+        self._store_host = store_host
         root = config.store_path
         self._abort = root / "abort"
         self._checkpoint_path = root / "checkpoint"
@@ -303,7 +305,13 @@ class MessageStore:
         self._cleaner.order()
 
     def delete_topic(self, topic: str) -> None:
-        """Forget a topic's queues; its messages stay in the log until they expire."""
+        """Forget a topic's queues; its messages stay in the log until they expire, with a record that ends the topic.
+
+        Raises StoreRefused when that cannot be written. (A slave gets it from its master.)
+        """
+        if "slave" not in self._refusals and any(key[0] == topic for key in self.queue_table.by_key):
+            now_ms = self._clock.now_ms()
+            self._appender.append(topic_end(topic, now_ms=now_ms, host=self._store_host), now_ms)
         self._checkpointer.forget_summary()
         self.queue_table.remove_topic(topic)
         self._appender.forget(topic)

@@ -69,6 +69,9 @@ class QueueFiles:
     def remove(self) -> None:
         """Delete the files and the folder."""
         self.clear_from(0)
+        self._cache.note_change(
+            os.path.dirname(self.folder)
+        )  # it must not come back after the next checkpoint
         try:
             os.rmdir(self.folder)
         except FileNotFoundError:

@@ -39,6 +39,11 @@ class QueueGaps:
         else:
             self._waiting[key] = queue, entry
 
+    def forget(self, topic: str) -> None:
+        """The topic ends here: what waits for its queues waits no more."""
+        for key in [key for key in self._waiting if key[0] == topic]:
+            del self._waiting[key]
+
     def finish(self) -> None:
         """The walk is over: what waits has nobody behind it who could tell."""
         for queue, entry in self._waiting.values():

@@ -113,6 +113,7 @@ class QueueTable:
         for key in keys:
             self.by_key.pop(key).remove()
         if keys:
+            self.files.note_change(str(self.folder))
             try:
                 (self.folder / topic).rmdir()
             except FileNotFoundError:

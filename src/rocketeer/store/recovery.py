@@ -17,6 +17,7 @@ from pathlib import Path
 from rocketeer.clock import Clock
 from rocketeer.record import filler
 from rocketeer.record.delay_levels import DelayLevels
+from rocketeer.record.topic_end import ends_topic
 from rocketeer.store.boundaries import Boundaries
 from rocketeer.store.checkpoint import Checkpoint
 from rocketeer.store.checkpointing import VERIFY_BYTES
@@ -290,6 +291,8 @@ class Recovery:
             if filler.is_filler(entry):
                 gaps.passed_over += entry.size // filler.BYTES_MIN
                 continue
+            if ends_topic(entry):
+                gaps.forget(entry.topic)
             redo(entry, gaps.put)
             self._redone += 1
             if index is not None and index.pending_count >= index_due:

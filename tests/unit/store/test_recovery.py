@@ -1,14 +1,17 @@
 """Opening a store again: after a clean stop, after a death, after a Java broker. The log decides."""
 
+import shutil
 import struct
 from pathlib import Path
 
 import pytest
 
 from rocketeer.clock import ManualClock
+from rocketeer.config import BrokerRole
 from rocketeer.errors import StoreError
 from rocketeer.record.entry import DispatchEntry
-from support.recovered import COUNT, HOW, check_whole, fill, numbers, stopped
+from rocketeer.store.message_store import MessageStore
+from support.recovered import COUNT, HOW, check_whole, fill, stopped
 from support.stores import (
     SEGMENT_BYTES,
     bodies,
@@ -100,22 +103,52 @@ def test_a_replay_passes_over_damage_in_an_old_record_and_says_so(
     store.close()
 
 
-def test_a_topic_deleted_on_purpose_does_not_come_back(tmp_path: Path) -> None:
-    store, _ = open_store(tmp_path / "store")
+@pytest.mark.parametrize("how", ["closed", "died", "died late", "rebuilt"])
+@pytest.mark.parametrize("again", [0, 3, 40])
+def test_a_topic_deleted_on_purpose_does_not_come_back_and_a_new_one_of_its_name_stays(
+    tmp_path: Path, how: str, again: int
+) -> None:
+    clock = ManualClock()
+    store = make_store(tmp_path / "store", clock)
+    store.open()
     fill(store)
+    if how == "died late":
+        checkpoint_now(store, clock)
     store.delete_topic("Topic1")
+    for number in range(again):
+        store.append(message(b"new %d" % number, "Topic1", 2))
     copy = kill(store, tmp_path / "copy")
-    store.append(message(b"new", "Topic1", 2))
-    assert store.max_queue_offset("Topic1", 2) == 1
     store.close()
-    store, report = open_store(tmp_path / "store")
-    assert report.actions == ()
-    assert bodies(store, "Topic1", 2) == [b"new"]
-    assert store.max_queue_offset("Topic1", 0) == 0
-    store.close()
-    store, _ = open_store(copy)
-    assert numbers(store)[:2] == [0, 1], "what the log had after the last checkpoint is dispatched again"
-    store.close()
+    folder = tmp_path / "store" if how in ("closed", "rebuilt") else copy
+    if how == "rebuilt":
+        shutil.rmtree(folder / "consumequeue")
+    for _ in range(2):
+        store, _ = open_store(folder)
+        assert bodies(store, "Topic1", 2) == [b"new %d" % number for number in range(again)]
+        assert store.max_queue_offset("Topic1", 2) == again
+        assert store.max_queue_offset("Topic1", 0) == 0
+        assert numbers_of(store, "Topic0") == list(range(0, COUNT, 2))
+        store.close()
+
+
+def numbers_of(store: MessageStore, topic: str) -> list[int]:
+    return sorted(int(body[:4]) for queue in range(3) for body in bodies(store, topic, queue))
+
+
+def test_a_slave_deletes_a_topic_where_its_master_did(tmp_path: Path) -> None:
+    master, _ = open_store(tmp_path / "master")
+    for number in range(5):
+        master.append(message(b"old %d" % number))
+    master.delete_topic("TopicTest")
+    master.append(message(b"new"))
+    slave, _ = open_store(tmp_path / "slave", broker_role=BrokerRole.SLAVE)
+    view = master.log.read(0, master.log.max_offset)
+    assert view is not None
+    slave.log.refuse(None)
+    slave.append_raw(0, bytes(view))
+    assert bodies(slave) == [b"new"]
+    master.close()
+    slave.close()
 
 
 # --- what only a person can decide: a clear error, nothing touched --------------------------------

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from rocketeer.broker.topics import TopicTable
-from rocketeer.errors import InvalidTopic, RequestRefused
+from rocketeer.errors import InvalidTopic, RequestRefused, StoreRefused
 from rocketeer.model.topic import TopicConfig, validate_topic_name
 from rocketeer.protocol.bodies.topics import encode_topic_list
 from rocketeer.protocol.codes import RequestCode, ResponseCode
@@ -65,8 +65,13 @@ def topic_handlers(
         name = decode_header(DeleteTopicHeader, command.ext).topic
         _check_name(topics, name)
         log.info("topic deleted topic=%s remote=%s", name, connection.remote)
+        try:
+            store.delete_topic(name)
+        except StoreRefused as refusal:
+            raise RequestRefused(
+                ResponseCode.SYSTEM_ERROR, f"The topic[{name}] is not deleted: {refusal}"
+            ) from None
         topics.delete(name)
-        store.delete_topic(name)
         await persist()
         return reply(command)
 
