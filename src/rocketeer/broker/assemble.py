@@ -251,6 +251,7 @@ def _features(state: BrokerState, broker: BrokerConfig, store: StoreConfig) -> l
             clock=state.clock,
             announce=state.registration.announce,
             persist=state.tables.save_changed,
+            limits=broker.limits,
         ),
         members_feature(
             MemberCalls(

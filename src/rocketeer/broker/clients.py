@@ -5,7 +5,7 @@ members of a group or the topics it subscribes to change, every member must reba
 those `Notice`s, and whoever called sends them. Time is an argument; a connection is anything hashable.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Collection, Generator, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, TypeVar
 
@@ -58,10 +58,10 @@ class ConsumerGroup(Generic[C]):
 
 
 class Notice(NamedTuple, Generic[C]):
-    """These connections must hear that the group changed."""
+    """These connections, the members at the time of reading, must hear that the group changed."""
 
     group: str
-    connections: list[C]
+    connections: Collection[C]
 
 
 class Expired(NamedTuple, Generic[C]):
@@ -79,6 +79,9 @@ class ClientTable(Generic[C]):
         self.consumers: dict[str, ConsumerGroup[C]] = {}
         self.producers: dict[str, dict[C, Member[C]]] = {}
         self._producer_ids: dict[str, C] = {}
+        self._consuming: dict[C, dict[str, None]] = {}
+        self._producing: dict[C, dict[str, None]] = {}
+        """The groups of each connection: who leaves must not be looked for among all."""
         self.on_gone: list[Callable[[str], None]] = []
         """Told the name of each consumer group whose last member left."""
 
@@ -106,11 +109,13 @@ class ClientTable(Generic[C]):
         info.consume_from_where = consume_from_where
         joined = connection not in info.members
         info.members[connection] = Member(connection, identity, now_ms)
+        self._consuming.setdefault(connection, {})[group] = None
         topics_changed = _merge_subscriptions(info.subscriptions, subscriptions)
-        return [Notice(group, list(info.members))] if joined or topics_changed else []
+        return [Notice(group, info.members.keys())] if joined or topics_changed else []
 
     def producer_heartbeat(self, group: str, connection: C, identity: ClientIdentity, *, now_ms: int) -> None:
         self.producers.setdefault(group, {})[connection] = Member(connection, identity, now_ms)
+        self._producing.setdefault(connection, {})[group] = None
         self._producer_ids[identity.client_id] = connection
 
     # --- leaving -----------------------------------------------------------------------------
@@ -120,6 +125,7 @@ class ClientTable(Generic[C]):
         info = self.consumers.get(group)
         if info is None or info.members.pop(connection, None) is None:
             return []
+        _discard(self._consuming, connection, group)
         return self._after_leaving(info)
 
     def unregister_producer(self, group: str, connection: C) -> None:
@@ -129,40 +135,63 @@ class ClientTable(Generic[C]):
         gone = members.pop(connection, None)
         if not members:
             del self.producers[group]
-        if (
-            gone is not None
-            and self._producer_ids.get(gone.identity.client_id) == connection
-            and not any(connection in others for others in self.producers.values())
-        ):
-            del self._producer_ids[gone.identity.client_id]
+        if gone is None:
+            return
+        _discard(self._producing, connection, group)
+        client_id = gone.identity.client_id
+        if self._producer_ids.get(client_id) == connection and connection not in self._producing:
+            del self._producer_ids[client_id]
 
     def connection_closed(self, connection: C) -> list[Notice[C]]:
         """The connection is gone, and with it every group it spoke for."""
-        for group in [group for group, members in self.producers.items() if connection in members]:
+        return list(self.leaving(connection))
+
+    def leaving(self, connection: C) -> Iterator[Notice[C]]:
+        """As `connection_closed`, one group a step."""
+        for group in list(self._producing.get(connection, ())):
             self.unregister_producer(group, connection)
-        notices: list[Notice[C]] = []
-        for group in [name for name, info in self.consumers.items() if connection in info.members]:
-            notices += self.unregister_consumer(group, connection)
-        return notices
+        for group in list(self._consuming.get(connection, ())):
+            yield from self.unregister_consumer(group, connection)
 
     def expire(self, now_ms: int) -> Expired[C]:
         """Remove every member that has been silent for too long."""
+        steps = self.expiring(now_ms)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                expired: Expired[C] = end.value
+                return expired
+
+    def expiring(self, now_ms: int) -> Generator[None, None, Expired[C]]:
+        """As `expire`, one group a step."""
         dead: dict[C, None] = {}
         notices: list[Notice[C]] = []
-        for name, members in list(self.producers.items()):
-            for connection in self._silent(members, now_ms):
+        for name in list(self.producers):
+            for connection in self._silent(self.producers.get(name, {}), now_ms):
                 dead[connection] = None
                 self.unregister_producer(name, connection)
-        for info in list(self.consumers.values()):
-            silent = self._silent(info.members, now_ms)
+            yield
+        for name in list(self.consumers):
+            info = self.consumers.get(name)
+            silent = [] if info is None else self._silent(info.members, now_ms)
             for connection in silent:
                 dead[connection] = None
-                del info.members[connection]
-            if silent:
+                del self.consumers[name].members[connection]
+                _discard(self._consuming, connection, name)
+            if info is not None and silent:
                 notices += self._after_leaving(info)
+            yield
         return Expired(list(dead), notices)
 
     # --- looking up --------------------------------------------------------------------------
+
+    def group_count(self, connection: C) -> int:
+        """For how many groups it speaks, as a consumer or as a producer."""
+        return len(self._consuming.get(connection, ())) + len(self._producing.get(connection, ()))
+
+    def is_member(self, connection: C, group: str) -> bool:
+        return group in self._consuming.get(connection, ()) or group in self._producing.get(connection, ())
 
     def consumer(self, group: str) -> ConsumerGroup[C] | None:
         return self.consumers.get(group)
@@ -194,10 +223,17 @@ class ClientTable(Generic[C]):
             for gone in self.on_gone:
                 gone(info.name)
             return []
-        return [Notice(info.name, list(info.members))]
+        return [Notice(info.name, info.members.keys())]
 
     def _silent(self, members: dict[C, Member[C]], now_ms: int) -> list[C]:
         return [c for c, member in members.items() if now_ms - member.seen_ms > self._expiry_ms]
+
+
+def _discard(groups: dict[C, dict[str, None]], connection: C, group: str) -> None:
+    of_connection = groups[connection]
+    del of_connection[group]
+    if not of_connection:
+        del groups[connection]
 
 
 def _merge_subscriptions(known: dict[str, Subscription], told: Iterable[Subscription]) -> bool:

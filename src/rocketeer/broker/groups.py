@@ -7,7 +7,8 @@ from rocketeer.clock import Clock
 from rocketeer.config import BrokerConfig
 from rocketeer.model.data_version import DataVersion
 from rocketeer.model.group import SubscriptionGroup, is_system_group, is_usable_group
-from rocketeer.protocol.bodies.groups import decode_group_table, encode_group_table
+from rocketeer.protocol.bodies.groups import decode_group_table, encode_group_entry, join_group_table
+from rocketeer.remoting.limits import busy_limit
 
 log = logging.getLogger(__name__)
 
@@ -33,12 +34,17 @@ class GroupTable:
         self.auto_create = config.auto_create_group_enable
         self.version = DataVersion(clock.now_ms(), 0)
         self.configs: dict[str, SubscriptionGroup] = {name: SubscriptionGroup(name) for name in SYSTEM_GROUPS}
+        self._entries = {name: encode_group_entry(group) for name, group in self.configs.items()}
+        self._groups_max = config.limits.groups
 
     def get(self, name: str) -> SubscriptionGroup | None:
         return self.configs.get(name)
 
     def get_or_create(self, name: str) -> SubscriptionGroup | None:
-        """The group's settings; None for an unknown group that may not appear by itself."""
+        """The group's settings; None for an unknown group that may not appear by itself.
+
+        RequestRefused when there are as many groups as may be.
+        """
         known = self.configs.get(name)
         if known is not None:
             return known
@@ -47,6 +53,8 @@ class GroupTable:
         if not is_usable_group(name):
             log.warning("group not created group=%.200r", name)
             return None
+        if len(self.configs) >= self._groups_max:
+            raise busy_limit("groups of this broker", "limitGroups", self._groups_max)
         created = SubscriptionGroup(name)
         log.info("group created group=%s", name)
         self.put(created)
@@ -55,11 +63,13 @@ class GroupTable:
     def put(self, group: SubscriptionGroup) -> None:
         """Create or replace."""
         self.configs[group.name] = group
+        self._entries[group.name] = encode_group_entry(group)
         self._changed()
 
     def delete(self, name: str) -> SubscriptionGroup | None:
         group = self.configs.pop(name, None)
         if group is not None:
+            del self._entries[name]
             self._changed()
         return group
 
@@ -81,7 +91,7 @@ class GroupTable:
 
     def body(self) -> bytes:
         """The table as a reply carries it."""
-        return encode_group_table(self.configs, self.version)
+        return join_group_table(self._entries.values(), self.version)
 
     def encode(self) -> str:
         return self.body().decode()
@@ -90,6 +100,7 @@ class GroupTable:
         """Lay the file over the system groups."""
         groups, self.version = decode_group_table(text.encode())
         self.configs.update(groups)
+        self._entries.update((name, encode_group_entry(group)) for name, group in groups.items())
 
     def take_dirty(self) -> bool:
         dirty, self._dirty = self._dirty, False

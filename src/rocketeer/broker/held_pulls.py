@@ -6,8 +6,12 @@ Pure of frames: the pull handler, and later POP and the in-process broker, hold 
 import heapq
 import itertools
 import logging
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from typing import TypeVar
+
+from rocketeer.config import BrokerLimits
+from rocketeer.remoting.limits import busy_limit
+from rocketeer.remoting.slices import Steps
 
 log = logging.getLogger(__name__)
 
@@ -31,10 +35,21 @@ class Waiter:
 
 
 class HeldPulls:
-    """All waiters; `schedule` runs a function once, soon, on the loop (arrivals of one run wake together)."""
+    """All waiters; `schedule` runs a function once, soon, on the loop (arrivals of one run wake together).
 
-    def __init__(self, schedule: Callable[[Callable[[], None]], object]) -> None:
+    `run` does what waking many takes, a waiter a step: at once, or in slices.
+    """
+
+    def __init__(
+        self,
+        schedule: Callable[[Callable[[], None]], object],
+        *,
+        run: Callable[[Steps[None]], object] = list,
+        limits: BrokerLimits | None = None,
+    ) -> None:
         self._schedule = schedule
+        self._run = run
+        self._limits = limits or BrokerLimits()
         self.waiting: dict[Key, set[Waiter]] = {}
         """By the queue they wait for: a queue is in here only as long as somebody does."""
         self._owned: dict[Hashable, set[Waiter]] = {}
@@ -49,11 +64,23 @@ class HeldPulls:
     def hold(
         self, topic: str, queue_id: int, deadline_s: float, retry: Retry, owner: Hashable = None
     ) -> Waiter:
-        """`owner` is whoever waits: when it goes, `forget` lets go of all it waits for."""
+        """`owner` is whoever waits: when it goes, `forget` lets go of all it waits for.
+
+        RequestRefused when it, or everybody together, waits for too much already.
+        """
+        limits = self._limits
+        if self._count >= limits.held_pulls:
+            raise busy_limit("held pulls of all connections", "limitHeldPulls", limits.held_pulls)
+        owned = self._owned.get(owner)
+        if owned is not None and len(owned) >= limits.connection_held_pulls:
+            what = "held pulls of this connection"
+            raise busy_limit(what, "limitConnectionHeldPulls", limits.connection_held_pulls)
         key = (topic, queue_id)
         waiter = Waiter(key, retry, owner)
         self.waiting.setdefault(key, set()).add(waiter)
-        self._owned.setdefault(owner, set()).add(waiter)
+        if owned is None:
+            owned = self._owned[owner] = set()
+        owned.add(waiter)
         self._count += 1
         if len(self._deadlines) > max(_DEADLINES_MIN, 4 * self._count):
             self._deadlines = [entry for entry in self._deadlines if entry[2].retry is not None]
@@ -69,9 +96,15 @@ class HeldPulls:
 
     def expire(self, now_s: float) -> None:
         """Give every waiter whose time is over its last try."""
+        for _ in self.expiring(now_s):
+            pass
+
+    def expiring(self, now_s: float) -> Steps[None]:
+        """As `expire`, a waiter a step."""
         while self._deadlines and self._deadlines[0][0] <= now_s:
             waiter = heapq.heappop(self._deadlines)[2]
             self._try(waiter, last=True)
+            yield
 
     def wake_all(self) -> None:
         """The broker stops: everybody gets the last try now."""
@@ -84,9 +117,13 @@ class HeldPulls:
 
     def _wake_arrived(self) -> None:
         keys, self._arrived = self._arrived, set()
+        self._run(self._waking(keys))
+
+    def _waking(self, keys: Iterable[Key]) -> Steps[None]:
         for key in keys:
             for waiter in list(self.waiting.get(key, ())):
                 self._try(waiter, last=False)
+                yield
 
     def _try(self, waiter: Waiter, *, last: bool) -> None:
         retry = waiter.retry

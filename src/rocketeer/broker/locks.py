@@ -4,12 +4,14 @@ Invariant: within a group a queue has at most one owner. A lock lives for a minu
 renewed: a client that renews in time never loses it, and one that dies blocks the others no longer than that.
 """
 
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass
 
 from rocketeer.model.queue import MessageQueue
 
 LOCK_LIFE_MS = 60_000
+STEP_QUEUES = 256
+"""Looked at in one step."""
 
 
 @dataclass(slots=True)
@@ -24,6 +26,7 @@ class QueueLocks:
     def __init__(self, *, life_ms: int = LOCK_LIFE_MS) -> None:
         self._life_ms = life_ms
         self._groups: dict[str, dict[MessageQueue, _Lock]] = {}
+        self._count = 0
 
     def lock(
         self, group: str, client_id: str, queues: Iterable[MessageQueue], now_ms: int
@@ -35,6 +38,7 @@ class QueueLocks:
             held = locks.get(queue)
             if held is not None and held.client_id != client_id and not self._expired(held, now_ms):
                 continue
+            self._count += held is None
             locks[queue] = _Lock(client_id, now_ms)
             owned.append(queue)
         if not locks:
@@ -50,6 +54,7 @@ class QueueLocks:
             held = locks.get(queue)
             if held is not None and held.client_id == client_id:
                 del locks[queue]
+                self._count -= 1
         if not locks:
             del self._groups[group]
 
@@ -62,15 +67,26 @@ class QueueLocks:
 
     def forget_expired(self, now_ms: int) -> None:
         """Drop locks nobody can claim any more, so that groups that come and go leave nothing behind."""
-        for group, locks in list(self._groups.items()):
-            for queue, held in list(locks.items()):
-                if self._expired(held, now_ms):
+        for _ in self.forgetting_expired(now_ms):
+            pass
+
+    def forgetting_expired(self, now_ms: int) -> Generator[None, None, None]:
+        """As `forget_expired`, in steps."""
+        for group in list(self._groups):
+            for number, queue in enumerate(list(self._groups.get(group, ())), 1):
+                locks = self._groups.get(group, {})
+                held = locks.get(queue)
+                if held is not None and self._expired(held, now_ms):
                     del locks[queue]
-            if not locks:
+                    self._count -= 1
+                if number % STEP_QUEUES == 0:
+                    yield
+            if group in self._groups and not self._groups[group]:
                 del self._groups[group]
+            yield
 
     def __len__(self) -> int:
-        return sum(len(locks) for locks in self._groups.values())
+        return self._count
 
     def _expired(self, held: _Lock, now_ms: int) -> bool:
         return now_ms - held.renewed_ms > self._life_ms

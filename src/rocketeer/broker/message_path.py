@@ -1,7 +1,7 @@
 """The way messages go, in and out: `assemble.py` makes it from the state and from what the features add."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from rocketeer.broker.fast_path import FastPath
 from rocketeer.broker.feature import ConfigChange, Feature, Periodic
@@ -18,6 +18,7 @@ from rocketeer.broker.state import BrokerState
 from rocketeer.config import BrokerConfig, BrokerRole, StoreConfig
 from rocketeer.model.topic import Perm
 from rocketeer.remoting.server import Router
+from rocketeer.remoting.slices import run_sliced
 
 HOLD_TICK_S = 0.05
 
@@ -52,7 +53,7 @@ class MessagePath:
             counters=state.counters,
             fields=[field for feature in features for field in feature.reply_fields],
         )
-        self.holds = HeldPulls(asyncio.get_running_loop().call_soon)
+        self.holds = HeldPulls(asyncio.get_running_loop().call_soon, run=run_sliced, limits=broker.limits)
         state.store.listeners.append((self.holds.waiting, self.holds.arrived))
         events = OffsetMovedEvents(
             writer=writer,
@@ -90,13 +91,15 @@ class MessagePath:
             self._pulls.set_polling(broker.long_polling_enable, broker.short_polling_ms)
 
         queries = QueryHandler(state.store, unique_key_count_max=store.query_count_max)
+
+        def end_held_pulls() -> Awaitable[None] | None:
+            return run_sliced(self.holds.expiring(clock.monotonic_s()))
+
         self.features = (
             Feature(
                 "messages",
                 handlers={**self._sends.handlers(), **self._pulls.handlers(), **queries.handlers()},
-                services=(
-                    Periodic("end held pulls", HOLD_TICK_S, lambda: self.holds.expire(clock.monotonic_s())),
-                ),
+                services=(Periodic("end held pulls", HOLD_TICK_S, end_held_pulls),),
                 changes=(
                     ConfigChange(("brokerPermission",), permit),
                     ConfigChange(("longPollingEnable", "shortPollingTimeMills"), poll),

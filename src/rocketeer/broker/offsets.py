@@ -9,6 +9,8 @@ import logging
 from collections.abc import Callable, Mapping
 
 from rocketeer.protocol.bodies.offsets import decode_consumer_offsets
+from rocketeer.remoting.limits import busy_limit
+from rocketeer.remoting.slices import Steps
 
 log = logging.getLogger(__name__)
 
@@ -23,7 +25,9 @@ class ConsumerOffsets:
 
     file_name = "consumerOffset.json"
 
-    def __init__(self) -> None:
+    def __init__(self, entries_max: int = 1_000_000) -> None:
+        self._entries_max = entries_max
+        self._count = 0
         self._table: dict[str, dict[int, int]] = {}
         self._pieces: dict[str, str] = {}
         self._stale: set[str] = set()
@@ -34,9 +38,15 @@ class ConsumerOffsets:
         """Set it, forwards or backwards: resetting a group is going back."""
         key = f"{topic}{SEPARATOR}{group}"
         queues = self._table.get(key)
-        if queues is None:
-            queues = self._table[key] = {}
-        before = queues.get(queue_id, offset)
+        before = None if queues is None else queues.get(queue_id)
+        if before is None:
+            if self._count >= self._entries_max:
+                raise busy_limit("offsets of consumers", "limitConsumerOffsets", self._entries_max)
+            self._count += 1
+            before = offset
+            if queues is None:
+                queues = self._table[key] = {}
+        assert queues is not None
         queues[queue_id] = offset
         self._touch(key)
         if offset < before:
@@ -74,6 +84,7 @@ class ConsumerOffsets:
             for queue_id, offset in queues.items():
                 self.commit(target, topic, queue_id, offset)
             key = f"{topic}{SEPARATOR}{target}"
+            self._count += len(queues) - len(self._table.get(key, ()))
             self._table[key] = dict(queues)
             self._touch(key)
 
@@ -98,7 +109,7 @@ class ConsumerOffsets:
 
     def _remove(self, keys: list[str]) -> None:
         for key in keys:
-            del self._table[key]
+            self._count -= len(self._table.pop(key))
             self._pieces.pop(key, None)
             self._stale.discard(key)
             self._dirty = True
@@ -127,17 +138,24 @@ class ConsumerOffsets:
 
     # --- the file ----------------------------------------------------------------------------
 
-    def encode(self) -> str:
-        """fastjson's form: the queue ids are not quoted."""
-        for key in self._stale:
+    def refresh(self) -> Steps[None]:
+        """Make the pieces that changed, one a step."""
+        while self._stale:
+            key = self._stale.pop()
             queues = ",".join([f"{queue}:{offset}" for queue, offset in self._table[key].items()])
             self._pieces[key] = f"{json.dumps(key)}:{{{queues}}}"
-        self._stale.clear()
+            yield
+
+    def encode(self) -> str:
+        """fastjson's form: the queue ids are not quoted."""
+        for _ in self.refresh():
+            pass
         return '{"offsetTable":{' + ",\n".join(self._pieces.values()) + "}}"
 
     def decode(self, text: str) -> None:
         """Replace everything by what the file says; raises BadBody and leaves everything as it was."""
         self._table = decode_consumer_offsets(text.encode())
+        self._count = sum(map(len, self._table.values()))
         self._pieces = {}
         self._stale = set(self._table)
 

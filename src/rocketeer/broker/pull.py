@@ -20,6 +20,7 @@ from rocketeer.model.topic import RETRY_PREFIX, Perm
 from rocketeer.protocol.codes import ResponseCode
 from rocketeer.protocol.headers import PullMessageHeader
 from rocketeer.protocol.texts import FAQ
+from rocketeer.remoting.limits import over_limit
 from rocketeer.remoting.server import Connection
 from rocketeer.store.filtered import RecordTest
 from rocketeer.store.message_store import Fetched, GetStatus
@@ -29,6 +30,7 @@ FLAG_COMMIT_OFFSET = 1
 FLAG_SUSPEND = 2
 FLAG_SUBSCRIPTION = 4
 
+TAGS_MAX = 4_096
 REMEMBERED_CHARS_MAX = 1024
 """Longer expressions are parsed each time, or endless ones would fill the memory."""
 
@@ -114,10 +116,12 @@ class PullService:
         filters: PropertyFilters,
         broker_ip: str,
         broker_perm: int,
+        tags_max: int = TAGS_MAX,
         slave_read_enable: bool,
     ) -> None:
         self._slave_read_enable = slave_read_enable
         self._store = store
+        self._tags_max = tags_max
         self._topics = topics
         self._groups = groups
         self._clients = clients
@@ -190,7 +194,7 @@ class PullService:
         if header.sys_flag & FLAG_SUBSCRIPTION:
             kind = header.expression_type or TAG
             if kind == TAG and not self._filters.retries_filtered:  # the hot path
-                return accepts_of(header.topic, header.subscription or ""), None
+                return accepts_of(header.topic, header.subscription or "", self._tags_max), None
             told = Subscription(header.topic, header.subscription or "", kind)
             return self._tests(header.consumer_group, told, None)
         consumer = self._clients.consumer(header.consumer_group)
@@ -220,15 +224,18 @@ class PullService:
     ) -> tuple[Accepts | None, RecordTest | None]:
         if subscription.kind != TAG:
             return None, self._filters.test_of(group, subscription, asked_version)
-        accepts = accepts_of(subscription.topic, subscription.expression)
+        accepts = accepts_of(subscription.topic, subscription.expression, self._tags_max)
         if not self._filters.retries_filtered or not subscription.topic.startswith(RETRY_PREFIX):
             return accepts, None
         return accepts, self._filters.retry_test_of(group)
 
 
-def accepts_of(topic: str, expression: str) -> Accepts | None:
+def accepts_of(topic: str, expression: str, tags_max: int = TAGS_MAX) -> Accepts | None:
     """Which tag codes a subscription wants; None for all. Few and short ones come with every pull."""
     if len(expression) > REMEMBERED_CHARS_MAX:
+        if expression.count("|") // 2 >= tags_max:
+            code = ResponseCode.SUBSCRIPTION_PARSE_FAILED
+            raise over_limit("tags of a subscription", "limitSubscriptionTags", tags_max, code)
         return _new_accepts(topic, expression)
     return _remembered_accepts(topic, expression)
 

@@ -64,7 +64,7 @@ class BrokerState:
         self.tables = TableKeeper(store.store_path / "config", self.store)
         self.topics = TopicTable(broker, clock)
         self.groups = GroupTable(broker, clock)
-        self.offsets = ConsumerOffsets()
+        self.offsets = ConsumerOffsets(broker.limits.offsets)
         self.clients: ClientTable[Connection] = ClientTable()
         bounds = Bounds(broker.limits.sql_chars, broker.limits.sql_terms)
         self.filtering = Filtering(
@@ -88,6 +88,7 @@ class BrokerState:
             topics=self.topics,
             clock=clock,
             notices_enabled=broker.notify_consumer_ids_changed_enable,
+            limits=broker.limits,
         )
         self.client_service.on_consumer.append(self.filtering.consumer_seen)
         self.clients.on_gone.append(self.filtering.table.unregister)

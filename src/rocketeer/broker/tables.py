@@ -12,6 +12,7 @@ from typing import Protocol, runtime_checkable
 
 from rocketeer.broker.feature import Table
 from rocketeer.errors import RocketeerError, StoreError
+from rocketeer.remoting.slices import Steps, in_slices
 from rocketeer.store.table_file import load_table, save_table
 
 log = logging.getLogger(__name__)
@@ -31,6 +32,13 @@ class AsksWhenSaved(Protocol):
     """A table that wants to know that what it last encoded is on disk."""
 
     def saved(self) -> None: ...
+
+
+@runtime_checkable
+class LargeTable(Protocol):
+    """A table whose text is made of pieces; what changed is made in steps, so that `encode` only joins them."""
+
+    def refresh(self) -> Steps[None]: ...
 
 
 class TableKeeper:
@@ -90,6 +98,8 @@ class TableKeeper:
 
     async def _save(self, table: Table) -> None:
         path = self._folder / table.file_name
+        if isinstance(table, LargeTable):
+            await in_slices(table.refresh())
         end, text = self._log.max_log_offset, table.encode()
         try:
             if not await self._durable(end):

@@ -5,7 +5,7 @@ through the methods here, so that the data version grows, the file is written an
 """
 
 import logging
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import replace
 from enum import Enum
 from typing import NamedTuple
@@ -25,7 +25,8 @@ from rocketeer.model.topic import (
     is_system_topic,
     reply_topic,
 )
-from rocketeer.protocol.bodies.topics import decode_topic_table, encode_topic_table
+from rocketeer.protocol.bodies.topics import decode_topic_table, encode_topic_entry, join_topic_table
+from rocketeer.remoting.limits import busy_limit
 
 log = logging.getLogger(__name__)
 
@@ -60,6 +61,11 @@ class TopicTable:
         self.version = DataVersion(clock.now_ms(), 0)
         self.configs: dict[str, TopicConfig] = {topic.name: topic for topic in system_topics(config)}
         self._system = frozenset(self.configs)
+        self._entries = {name: encode_topic_entry(topic) for name, topic in self.configs.items()}
+        """What stands for each topic in the file and in registrations: of many only few change at a time."""
+        self._limits = config.limits
+        self._minute = -1
+        self._made_this_minute = 0
         self.on_change: list[Callable[[TopicChange], None]] = []
 
     def get(self, name: str) -> TopicConfig | None:
@@ -90,6 +96,7 @@ class TopicTable:
     def delete(self, name: str) -> TopicConfig | None:
         topic = self.configs.pop(name, None)
         if topic is not None:
+            del self._entries[name]
             self._changed(TopicChange(ChangeKind.DELETED, topic))
         return topic
 
@@ -110,6 +117,7 @@ class TopicTable:
             log.warning("topic not created topic=%s default=%s reason=may not be inherited remote=%s",
                         topic, default_topic, remote)  # fmt: skip
             return None
+        self._check_room()
         queues = max(0, min(client_queues, default.write_queues))
         created = TopicConfig(
             topic,
@@ -131,6 +139,8 @@ class TopicTable:
         known = self.configs.get(topic)
         if known is not None:
             return known
+        if not self.is_system(topic):
+            self._check_room()
         created = TopicConfig(topic, read_queues=queues, write_queues=queues, perm=perm, sys_flag=sys_flag)
         log.info("topic created topic=%s queues=%d", topic, queues)
         return self._store(ChangeKind.CREATED, created)
@@ -147,6 +157,7 @@ class TopicTable:
         """Become the master's table; what every broker has by itself stays."""
         changed = [topic for name, topic in topics.items() if self.configs.get(name) != topic]
         self.configs.update(topics)
+        self._entries.update((topic.name, encode_topic_entry(topic)) for topic in changed)
         self.version = version
         self._dirty = True
         for topic in changed:
@@ -156,11 +167,26 @@ class TopicTable:
         """The master has deleted it; the version is the master's and stays."""
         topic = self.configs.pop(name, None)
         if topic is not None:
+            del self._entries[name]
             self._dirty = True
             self._tell(TopicChange(ChangeKind.DELETED, topic))
 
+    def _check_room(self) -> None:
+        """Topics that appear by themselves are bounded: RequestRefused when there are too many, or too many now."""
+        limits = self._limits
+        if len(self.configs) >= limits.topics:
+            raise busy_limit("topics of this broker", "limitTopics", limits.topics)
+        minute = int(self._clock.monotonic_s() // 60)
+        if minute != self._minute:
+            self._minute, self._made_this_minute = minute, 0
+        if self._made_this_minute >= limits.auto_topics_per_minute:
+            what = "topics that appeared by themselves within a minute"
+            raise busy_limit(what, "limitAutoTopicsPerMinute", limits.auto_topics_per_minute)
+        self._made_this_minute += 1
+
     def _store(self, kind: ChangeKind, topic: TopicConfig) -> TopicConfig:
         self.configs[topic.name] = topic
+        self._entries[topic.name] = encode_topic_entry(topic)
         self._changed(TopicChange(kind, topic))
         return topic
 
@@ -177,7 +203,12 @@ class TopicTable:
 
     def body(self) -> bytes:
         """The table as a reply or a registration carries it."""
-        return encode_topic_table(self.configs, self.version)
+        return join_topic_table(self._entries.values(), self.version)
+
+    def entries(self, topics: Iterable[str]) -> list[bytes]:
+        """What a registration carries for these topics, as far as they are there."""
+        known = self._entries
+        return [known[name] for name in topics if name in known]
 
     def encode(self) -> str:
         return self.body().decode()
@@ -186,6 +217,7 @@ class TopicTable:
         """Lay the file over the system topics: what an operator changed in it stays changed."""
         topics, self.version = decode_topic_table(text.encode())
         self.configs.update(topics)
+        self._entries.update((name, encode_topic_entry(topic)) for name, topic in topics.items())
 
     def take_dirty(self) -> bool:
         dirty, self._dirty = self._dirty, False

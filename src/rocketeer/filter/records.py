@@ -31,7 +31,7 @@ _ENTRY: Final = Struct(">qiq")
 # What looking at messages costs, in about a nanosecond each; a scan must not keep others waiting for long.
 _SCAN_COST_MAX: Final = 5_000_000
 _PLAIN_TERM_COST: Final = 1_000
-_ROW_COST: Final = 10
+_ROW_COST: Final = 50
 _NAME_BYTE_COST: Final = 4
 """Of a property byte, divided: each property is compared with each name of the expression."""
 

@@ -48,6 +48,8 @@ Take = Callable[[bytes, "Connection"], int]
 """Serves what it can from the front of the bytes; how many it took. The frames behind them are for `Process`."""
 
 
+HUGE_HEADER_BYTES = 256 << 10
+
 NOTED_BYTES = 2 << 10
 """Less of an unfinished frame than this is not counted."""
 
@@ -181,7 +183,7 @@ class Connection(asyncio.Protocol):
             whole = self._splitter.gather(data)
             if whole is not None and self._take is not None and not self._postponed:
                 if taken < 0:
-                    taken = self._take(whole, self)
+                    taken = 0 if _has_huge_header(whole) else self._take(whole, self)
                 if taken:
                     self.frame_began_s = 0.0
                     whole = whole[taken:] if taken < len(whole) else None
@@ -409,6 +411,11 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
         else:
             self._transport.close()
+
+
+def _has_huge_header(data: bytes) -> bool:
+    """Whether it begins with a frame whose header no send has: the general path refuses it unread."""
+    return len(data) > HUGE_HEADER_BYTES and int.from_bytes(data[5:8], "big") > HUGE_HEADER_BYTES
 
 
 def _drop(data: bytes) -> None:

@@ -21,7 +21,7 @@ def beat(
     client_id: str | None = None,
     model: MessageModel = MessageModel.CLUSTERING,
 ) -> list[Notice[str]]:
-    return table.consumer_heartbeat(
+    notices = table.consumer_heartbeat(
         group,
         connection,
         ClientIdentity(client_id or f"id-{connection}", "JAVA", 409),
@@ -31,6 +31,12 @@ def beat(
         subscriptions=subscriptions,
         now_ms=now_ms,
     )
+    return listed(notices)
+
+
+def listed(notices: Iterable[Notice[str]]) -> list[Notice[str]]:
+    """With those who are members now."""
+    return [Notice(group, list(connections)) for group, connections in notices]
 
 
 def test_everybody_hears_of_a_new_member_and_nobody_of_a_regular_heartbeat() -> None:
@@ -45,9 +51,9 @@ def test_those_who_stay_hear_of_those_who_go() -> None:
     table: ClientTable[str] = ClientTable()
     for connection in "abc":
         beat(table, "G", connection)
-    assert table.unregister_consumer("G", "a") == [Notice("G", ["b", "c"])]
+    assert listed(table.unregister_consumer("G", "a")) == [Notice("G", ["b", "c"])]
     assert table.unregister_consumer("G", "a") == []
-    assert table.connection_closed("b") == [Notice("G", ["c"])]
+    assert listed(table.connection_closed("b")) == [Notice("G", ["c"])]
     assert table.connection_closed("c") == []
     assert table.consumer("G") is None
 
@@ -58,7 +64,7 @@ def test_a_closed_connection_leaves_all_its_groups() -> None:
         beat(table, group, "a")
         beat(table, group, "b")
     table.producer_heartbeat("P", "a", ClientIdentity("x", "JAVA", 409), now_ms=NOW)
-    assert table.connection_closed("a") == [Notice("G", ["b"]), Notice("H", ["b"])]
+    assert listed(table.connection_closed("a")) == [Notice("G", ["b"]), Notice("H", ["b"])]
     assert table.producers_of("P") == []
 
 
@@ -108,7 +114,8 @@ def test_silence_for_two_minutes_is_death() -> None:
     beat(table, "G", "b", now_ms=NOW + 1)
     table.producer_heartbeat("P", "a", ClientIdentity("x", "JAVA", 409), now_ms=NOW)
     assert table.expire(NOW + EXPIRY_MS) == ([], [])
-    assert table.expire(NOW + EXPIRY_MS + 1) == (["a"], [Notice("G", ["b"])])
+    dead, notices = table.expire(NOW + EXPIRY_MS + 1)
+    assert (dead, listed(notices)) == (["a"], [Notice("G", ["b"])])
     assert table.producers_of("P") == []
     assert table.expire(NOW + EXPIRY_MS + 2) == (["b"], [])
     assert not table.consumers
@@ -159,5 +166,20 @@ def test_exactly_the_members_hear_of_exactly_the_changes(
         after = shape()
         changed = {name for name in after if after[name] != before.get(name)}
         assert {notice.group for notice in notices} == changed, "a group that vanished has nobody to tell"
-        assert all(notice.connections == after[notice.group][0] for notice in notices)
+        assert all(list(notice.connections) == after[notice.group][0] for notice in notices)
         assert all(members for members, _ in after.values()), "a group without a member does not exist"
+
+
+def test_a_connection_that_left_all_its_groups_is_forgotten() -> None:
+    table: ClientTable[str] = ClientTable()
+    identity = ClientIdentity("x", "JAVA", 409)
+    for group in ("G", "H"):
+        beat(table, group, "a")
+        table.producer_heartbeat(group, "a", identity, now_ms=NOW)
+    assert table.group_count("a") == 4
+    table.unregister_consumer("G", "a")
+    table.unregister_producer("G", "a")
+    assert table.group_count("a") == 2
+    table.expire(NOW + EXPIRY_MS + 1)
+    assert table.group_count("a") == 0
+    assert table.connection_closed("a") == []

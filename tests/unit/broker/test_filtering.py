@@ -9,6 +9,7 @@ import pytest
 
 from rocketeer.broker.features.filtering.filter_data import FilterTable
 from rocketeer.clock import ManualClock
+from rocketeer.errors import BadSqlExpression
 from rocketeer.filter.bloom import BloomFilter
 from rocketeer.model.subscription import SQL92, ConsumeFromWhere, ConsumeType, MessageModel, Subscription
 from rocketeer.protocol.bodies.heartbeat import (
@@ -33,6 +34,17 @@ def heartbeat(*subscriptions: Subscription, group: str = "CG") -> bytes:
         ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET, subscriptions, False,
     )  # fmt: skip
     return encode_heartbeat(Heartbeat("client", ("PG",), (consumer,)))
+
+
+def register(table: FilterTable, group: str, subscriptions: list[Subscription]) -> BadSqlExpression | None:
+    """All steps of it."""
+    steps = table.register(group, subscriptions)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            bad: BadSqlExpression | None = end.value
+            return bad
 
 
 def sql(expression: str, topic: str = "T", version: int = 1) -> Subscription:
@@ -208,29 +220,29 @@ def table(clock: ManualClock) -> FilterTable:
 
 
 def test_the_newest_version_of_an_expression_counts(table: FilterTable, clock: ManualClock) -> None:
-    assert table.register("G", [sql("a = 1", version=5)]) is None
+    assert register(table, "G", [sql("a = 1", version=5)]) is None
     assert table.take_dirty()
     first = table.get("T", "G")
     assert first is not None
     clock.advance(ms=10)
-    table.register("G", [sql("a = 2", version=4)])
+    register(table, "G", [sql("a = 2", version=4)])
     assert table.get("T", "G") is first, "a member that lags behind"
-    table.register("G", [sql("a = 1", version=6)])
+    register(table, "G", [sql("a = 1", version=6)])
     assert table.get("T", "G") is first, "nothing changed but the version"
     assert first.client_version == 6
-    table.register("G", [sql("a = 2", version=7)])
+    register(table, "G", [sql("a = 2", version=7)])
     second = table.get("T", "G")
     assert second is not None
     assert (second.expression, second.born_ms) == ("a = 2", first.born_ms + 10)
-    bad = table.register("G", [sql("a = ", version=8)])
+    bad = register(table, "G", [sql("a = ", version=8)])
     assert bad is not None
     assert table.get("T", "G") is None, "rather none than one nobody wants any more"
 
 
 def test_a_group_that_left_is_kept_for_a_day(table: FilterTable, clock: ManualClock) -> None:
-    table.register("G", [sql("a = 1"), sql("b = 1", topic="U")])
-    table.register("H", [sql("a = 2")])
-    table.register("G", [sql("a = 1")])  # no longer to U
+    register(table, "G", [sql("a = 1"), sql("b = 1", topic="U")])
+    register(table, "H", [sql("a = 2")])
+    register(table, "G", [sql("a = 1")])  # no longer to U
     gone = table.get("U", "G")
     assert gone is not None
     assert gone.is_dead
@@ -239,7 +251,7 @@ def test_a_group_that_left_is_kept_for_a_day(table: FilterTable, clock: ManualCl
     assert dead is not None
     assert dead.is_dead
     clock.advance(ms=86_399_999)
-    table.register("G", [sql("a = 1")])
+    register(table, "G", [sql("a = 1")])
     assert not dead.is_dead
     table.unregister("G")
     clock.advance(ms=1)
@@ -251,7 +263,7 @@ def test_a_group_that_left_is_kept_for_a_day(table: FilterTable, clock: ManualCl
 
 
 def test_a_file_written_for_other_bloom_filters_is_forgotten(table: FilterTable, clock: ManualClock) -> None:
-    table.register("G", [sql("a = 1")])
+    register(table, "G", [sql("a = 1")])
     other = FilterTable(BloomFilter(10, 64), clock, keep_dead_ms=1)
     other.decode(table.encode())
     assert list(other) == []

@@ -71,7 +71,7 @@ async def test_a_silent_client_is_closed_and_the_others_hear_of_it() -> None:
         await alive.ask(34, body=heartbeat("c2", "G"))
         alive.notices.clear()
         ours.clock.advance(ms=1)
-        ours.clients.scan()
+        await ours.clients.scan()
         assert await alive.told() == "G"
         assert await silent.closed()
 

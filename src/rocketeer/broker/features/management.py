@@ -14,7 +14,9 @@ from rocketeer.broker.locks import QueueLocks
 from rocketeer.broker.offsets import ConsumerOffsets
 from rocketeer.broker.topics import TopicTable
 from rocketeer.clock import Clock
+from rocketeer.config import BrokerLimits
 from rocketeer.model.topic import TopicConfig
+from rocketeer.remoting.slices import in_slices
 
 CLIENT_SCAN_S = 10.0
 LOCK_SCAN_S = 60.0
@@ -35,11 +37,16 @@ def management_features(
     clock: Clock,
     announce: Callable[[TopicConfig], Awaitable[None]],
     persist: Callable[[], Awaitable[None]],
+    limits: BrokerLimits | None = None,
 ) -> list[Feature]:
     """The features in a written order; their `state` is what must be on disk after a restart.
 
     `persist` brings what changed of it there now: an administrator's change outlives a crash right after it.
     """
+
+    async def forget_locks() -> None:
+        await in_slices(locks.forgetting_expired(lock_time_ms(clock)))
+
     return [
         Feature(
             "clients",
@@ -55,11 +62,7 @@ def management_features(
         Feature("groups", handlers=group_handlers(groups, offsets, persist), state=(groups,)),
         Feature(
             "queue locks",
-            handlers=lock_handlers(locks, clock),
-            services=(
-                Periodic(
-                    "forget expired locks", LOCK_SCAN_S, lambda: locks.forget_expired(lock_time_ms(clock))
-                ),
-            ),
+            handlers=lock_handlers(locks, clock, limits),
+            services=(Periodic("forget expired locks", LOCK_SCAN_S, forget_locks),),
         ),
     ]

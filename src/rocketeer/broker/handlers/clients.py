@@ -4,17 +4,23 @@
 """
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from rocketeer.broker.clients import ClientIdentity, ClientTable, Notice
 from rocketeer.broker.groups import GroupTable
 from rocketeer.broker.topics import TopicTable
 from rocketeer.clock import Clock
+from rocketeer.config import BrokerLimits
 from rocketeer.errors import RequestRefused, RocketeerError
 from rocketeer.model.subscription import TAG, Subscription
 from rocketeer.model.topic import retry_topic
 from rocketeer.protocol.bodies.clients import encode_consumer_list
-from rocketeer.protocol.bodies.heartbeat import ConsumerData, decode_client_check, decode_heartbeat
+from rocketeer.protocol.bodies.heartbeat import (
+    ConsumerData,
+    HeartbeatParts,
+    decode_client_check,
+    open_heartbeat,
+)
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, reply, request
 from rocketeer.protocol.headers import (
@@ -23,7 +29,9 @@ from rocketeer.protocol.headers import (
     UnregisterClientHeader,
     decode_header,
 )
+from rocketeer.remoting.limits import busy_limit, over_limit
 from rocketeer.remoting.server import Connection, Handler
+from rocketeer.remoting.slices import Steps, in_slices, run_sliced
 
 log = logging.getLogger(__name__)
 
@@ -33,8 +41,10 @@ CheckExpression = Callable[[str, str], None]
 """Takes (kind, expression): returns when messages can be filtered so, raises RocketeerError with why not."""
 
 
-ConsumerSeen = Callable[[str, Sequence[Subscription]], None]
+ConsumerSeen = Callable[[str, Sequence[Subscription]], Steps[None]]
 """Told a group and its subscriptions with every heartbeat; raises RequestRefused for one that cannot be served."""
+
+NOTICES_A_STEP = 16
 
 
 def refuse_expressions(kind: str, expression: str) -> None:
@@ -56,12 +66,17 @@ class ClientService:
         clock: Clock,
         check_expression: CheckExpression = refuse_expressions,
         notices_enabled: bool = True,
+        limits: BrokerLimits | None = None,
     ) -> None:
         self._clients = clients
         self._groups = groups
         self._topics = topics
         self._clock = clock
         self._check_expression = check_expression
+        self._limits = limits or BrokerLimits()
+        self._unsent: dict[str, None] = {}
+        """Groups whose members are still to be told; a job sends the notices as long as there is one."""
+        self._sending = False
         self.notices_enabled = notices_enabled
         self.on_consumer: list[ConsumerSeen] = []
 
@@ -75,27 +90,65 @@ class ClientService:
 
     # --- requests ----------------------------------------------------------------------------
 
-    def heartbeat(self, command: Command, connection: Connection) -> Command:
-        beat = decode_heartbeat(command.body)
-        identity = ClientIdentity(beat.client_id, command.language, command.version)
+    def heartbeat(self, command: Command, connection: Connection) -> Command | Awaitable[Command]:
+        return run_sliced(self._heartbeat(command, connection))
+
+    def _heartbeat(self, command: Command, connection: Connection) -> Steps[Command]:
+        parts = open_heartbeat(command.body)
+        self._check_heartbeat(parts, connection)
+        consumers = []
+        for consumer in parts.consumers():  # all of it is readable, or nothing of it counts
+            consumers.append(consumer)
+            yield
+        identity = ClientIdentity(parts.client_id, command.language, command.version)
         now_ms = self._now_ms()
         refused: RequestRefused | None = None
-        for consumer in beat.consumers:
-            self._consumer_heartbeat(consumer, connection, identity, now_ms)
+        for consumer in consumers:
             try:
+                self._consumer_heartbeat(consumer, connection, identity, now_ms)
+                yield
                 for seen in self.on_consumer:
-                    seen(consumer.group, consumer.subscriptions)
+                    yield from seen(consumer.group, consumer.subscriptions)
             except RequestRefused as refusal:
                 refused = refusal  # said at the end: it must not cost the client its other groups
-        for group in beat.producer_groups:
+        for group in parts.producer_groups:
             self._clients.producer_heartbeat(group, connection, identity, now_ms=now_ms)
+            yield
+        if connection.closed:  # meanwhile: nobody would let go of its groups again
+            for _ in self._clients.leaving(connection):
+                yield
         if refused is not None:
             raise refused
         return reply(command)
 
+    def _check_heartbeat(self, parts: HeartbeatParts, connection: Connection) -> None:
+        limits = self._limits
+        groups = parts.group_count
+        if groups > limits.heartbeat_groups:
+            raise over_limit(
+                f"{groups} groups in a heartbeat", "limitHeartbeatGroups", limits.heartbeat_groups
+            )
+        subscriptions = parts.subscription_count
+        if subscriptions > limits.heartbeat_subscriptions:
+            what = f"{subscriptions} subscriptions in a heartbeat"
+            raise over_limit(what, "limitHeartbeatSubscriptions", limits.heartbeat_subscriptions)
+        if self._clients.group_count(connection) + groups > limits.connection_groups:
+            fresh = sum(not self._clients.is_member(connection, group) for group in parts.group_names())
+            if self._clients.group_count(connection) + fresh > limits.connection_groups:
+                what = "groups of one connection"
+                raise over_limit(what, "limitConnectionGroups", limits.connection_groups)
+
     def _consumer_heartbeat(
         self, consumer: ConsumerData, connection: Connection, identity: ClientIdentity, now_ms: int
     ) -> None:
+        known = self._clients.consumer(consumer.group)
+        if (
+            known is not None
+            and len(known.members) >= self._limits.group_members
+            and connection not in known.members
+        ):
+            what = f"members of group {consumer.group}"
+            raise busy_limit(what, "limitGroupMembers", self._limits.group_members)
         settings = self._groups.get_or_create(consumer.group)
         if settings is not None:
             # Where a message that could not be consumed waits for its next try exists from now on.
@@ -151,11 +204,16 @@ class ClientService:
 
     def connection_closed(self, connection: Connection) -> None:
         """To be called for every connection that closes, for whatever reason."""
-        self.notify(self._clients.connection_closed(connection))
+        run_sliced(self._leave(connection))
 
-    def scan(self) -> None:
+    def _leave(self, connection: Connection) -> Steps[None]:
+        for notice in self._clients.leaving(connection):
+            self.notify((notice,))
+            yield
+
+    async def scan(self) -> None:
         """Close the connections of clients that have been silent for too long."""
-        dead, notices = self._clients.expire(self._now_ms())
+        dead, notices = await in_slices(self._clients.expiring(self._now_ms()))
         for connection in dead:
             connection.close("no heartbeat")
         self.notify(notices)
@@ -165,10 +223,26 @@ class ClientService:
         return int(self._clock.monotonic_s() * 1000)
 
     def notify(self, notices: Iterable[Notice[Connection]]) -> None:
-        """Tell the members of a changed group to rebalance."""
+        """Tell the members of a changed group to rebalance, once for what changes in quick succession."""
         if not self.notices_enabled:
             return
-        for group, connections in notices:
-            header = NotifyConsumerIdsChangedHeader(consumer_group=group)
-            for connection in connections:
-                connection.send(request(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, header, oneway=True))
+        for notice in notices:
+            self._unsent[notice.group] = None
+        if self._unsent and not self._sending:
+            self._sending = True
+            run_sliced(self._send_notices())
+
+    def _send_notices(self) -> Steps[None]:
+        try:
+            while self._unsent:
+                group = next(iter(self._unsent))
+                del self._unsent[group]
+                info = self._clients.consumer(group)
+                header = NotifyConsumerIdsChangedHeader(consumer_group=group)
+                for number, connection in enumerate(() if info is None else list(info.members), 1):
+                    connection.send(request(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, header, oneway=True))
+                    if number % NOTICES_A_STEP == 0:
+                        yield
+                yield
+        finally:
+            self._sending = False

@@ -1,11 +1,17 @@
 """Queue locks of orderly consumers: take or renew (41), give back (42)."""
 
-from rocketeer.broker.locks import QueueLocks
+from collections.abc import Awaitable, Iterator, Sequence
+
+from rocketeer.broker.locks import STEP_QUEUES, QueueLocks
 from rocketeer.clock import Clock
-from rocketeer.protocol.bodies.locks import decode_lock_request, encode_locked_queues
+from rocketeer.config import BrokerLimits
+from rocketeer.model.queue import MessageQueue
+from rocketeer.protocol.bodies.locks import LockParts, encode_locked_queues, open_lock_request
 from rocketeer.protocol.codes import RequestCode
 from rocketeer.protocol.command import Command, reply
+from rocketeer.remoting.limits import busy_limit, over_limit
 from rocketeer.remoting.server import Connection, Handler
+from rocketeer.remoting.slices import Steps, run_sliced
 
 
 def lock_time_ms(clock: Clock) -> int:
@@ -13,15 +19,42 @@ def lock_time_ms(clock: Clock) -> int:
     return int(clock.monotonic_s() * 1000)
 
 
-def lock_handlers(locks: QueueLocks, clock: Clock) -> dict[int, Handler]:
-    def lock(command: Command, connection: Connection) -> Command:
-        wish = decode_lock_request(command.body)
-        owned = locks.lock(wish.consumer_group, wish.client_id, wish.queues, lock_time_ms(clock))
+def lock_handlers(locks: QueueLocks, clock: Clock, limits: BrokerLimits | None = None) -> dict[int, Handler]:
+    allowed = limits or BrokerLimits()
+
+    def lock(command: Command, connection: Connection) -> Command | Awaitable[Command]:
+        return run_sliced(lock_steps(command))
+
+    def unlock(command: Command, connection: Connection) -> Command | Awaitable[Command]:
+        return run_sliced(unlock_steps(command))
+
+    def lock_steps(command: Command) -> Steps[Command]:
+        wish = opened(command)
+        if len(locks) + wish.queue_count > allowed.queue_locks:
+            raise busy_limit("locks of queues", "limitQueueLocks", allowed.queue_locks)
+        owned: list[MessageQueue] = []
+        for queues in portions(wish):
+            owned += locks.lock(wish.consumer_group, wish.client_id, queues, lock_time_ms(clock))
+            yield
         return reply(command, body=encode_locked_queues(owned))
 
-    def unlock(command: Command, connection: Connection) -> Command:
-        wish = decode_lock_request(command.body)
-        locks.unlock(wish.consumer_group, wish.client_id, wish.queues)
+    def unlock_steps(command: Command) -> Steps[Command]:
+        wish = opened(command)
+        for queues in portions(wish):
+            locks.unlock(wish.consumer_group, wish.client_id, queues)
+            yield
         return reply(command)
+
+    def opened(command: Command) -> LockParts:
+        wish = open_lock_request(command.body)
+        if wish.queue_count > allowed.request_queues:
+            raise over_limit(
+                f"{wish.queue_count} queues in one request", "limitRequestQueues", allowed.request_queues
+            )
+        return wish
+
+    def portions(wish: LockParts) -> Iterator[Sequence[MessageQueue]]:
+        for start in range(0, wish.queue_count, STEP_QUEUES):
+            yield wish.queues(start, start + STEP_QUEUES)
 
     return {RequestCode.LOCK_BATCH_MQ: lock, RequestCode.UNLOCK_BATCH_MQ: unlock}

@@ -20,6 +20,7 @@ from rocketeer.store.message_store import GetStatus
 
 HOLD_MS_MAX = 300_000
 ATTEMPTS_MAX = 8
+ATTEMPTS_S = 0.004
 _NOTHING = frozenset({ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY})
 _OFFSETS = ("nextBeginOffset", "minOffset", "maxOffset")
 
@@ -93,6 +94,7 @@ class PullHandler:
             if connection.closed:
                 return True
             # One attempt looks at a bounded number of messages; after some of them it is the client's turn.
+            until_s = self._clock.monotonic_s() + ATTEMPTS_S
             for _ in range(ATTEMPTS_MAX):
                 pulled = self._service.attempt(pull)
                 if last or pulled.code not in _NOTHING:
@@ -103,6 +105,8 @@ class PullHandler:
                 pull.offset = pulled.fetched.next_offset
                 if pull.offset >= pulled.fetched.max_offset:
                     return False
+                if self._clock.monotonic_s() >= until_s:
+                    break
             self._answer(pull, pulled, command, connection, began_s, held=True)
             return True
 

@@ -88,6 +88,19 @@ def encode_group_table(groups: Mapping[str, SubscriptionGroup], version: DataVer
     return encode(_GroupTableWire(table, version_to_wire(version)))
 
 
+def encode_group_entry(group: SubscriptionGroup) -> bytes:
+    """What stands for one group in a table; `join_group_table` makes the table of them."""
+    return encode(group.name) + b":" + encode(_to_wire(group))
+
+
+def join_group_table(entries: Iterable[bytes], version: DataVersion) -> bytes:
+    """The same bytes as `encode_group_table`: only the groups that changed must be encoded again."""
+    return b'{"subscriptionGroupTable":{%b},"dataVersion":%b}' % (
+        b",".join(entries),
+        encode(version_to_wire(version)),
+    )
+
+
 def decode_group_table(data: bytes) -> GroupTable:
     wire = load_as(_table_decoder, data)
     table = wire.subscription_group_table or {}

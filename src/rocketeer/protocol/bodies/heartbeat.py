@@ -1,5 +1,6 @@
 """What a client says of itself every 30 s (34), its groups and subscriptions; the check of a filter (46)."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeVar
@@ -118,13 +119,37 @@ def encode_heartbeat(heartbeat: Heartbeat) -> bytes:
     )
 
 
+class HeartbeatParts:
+    """A heartbeat whose consumers are read one by one: there may be many."""
+
+    def __init__(self, wire: _HeartbeatWire) -> None:
+        self.client_id = wire.client_id
+        self.producer_groups = [producer.group_name for producer in wire.producer_data_set or ()]
+        self._consumers = wire.consumer_data_set or []
+
+    @property
+    def group_count(self) -> int:
+        return len(self.producer_groups) + len(self._consumers)
+
+    @property
+    def subscription_count(self) -> int:
+        return sum(len(consumer.subscription_data_set or ()) for consumer in self._consumers)
+
+    def group_names(self) -> set[str]:
+        return {*self.producer_groups, *(consumer.group_name for consumer in self._consumers)}
+
+    def consumers(self) -> Iterator[ConsumerData]:
+        """Raises BadBody at the first that cannot be understood."""
+        return map(_consumer, self._consumers)
+
+
+def open_heartbeat(data: bytes) -> HeartbeatParts:
+    return HeartbeatParts(load_request(_heartbeat_decoder, data))
+
+
 def decode_heartbeat(data: bytes) -> Heartbeat:
-    wire = load_request(_heartbeat_decoder, data)
-    return Heartbeat(
-        wire.client_id,
-        tuple(producer.group_name for producer in wire.producer_data_set or ()),
-        tuple(_consumer(consumer) for consumer in wire.consumer_data_set or ()),
-    )
+    parts = open_heartbeat(data)
+    return Heartbeat(parts.client_id, tuple(parts.producer_groups), tuple(parts.consumers()))
 
 
 def encode_client_check(check: ClientCheck) -> bytes:

@@ -58,6 +58,26 @@ def decode_lock_request(data: bytes) -> LockRequest:
     return LockRequest(wire.consumer_group, wire.client_id, _from_wire(wire.mq_set))
 
 
+class LockParts:
+    """A lock request whose queues are read in portions: there may be many."""
+
+    def __init__(self, wire: _LockRequestWire) -> None:
+        self.consumer_group = wire.consumer_group
+        self.client_id = wire.client_id
+        self._queues = wire.mq_set or []
+
+    @property
+    def queue_count(self) -> int:
+        return len(self._queues)
+
+    def queues(self, start: int, end: int) -> list[MessageQueue]:
+        return [MessageQueue(wire.topic, wire.broker_name, wire.queue_id) for wire in self._queues[start:end]]
+
+
+def open_lock_request(data: bytes) -> LockParts:
+    return LockParts(load_request(_request_decoder, data))
+
+
 def encode_locked_queues(queues: Iterable[MessageQueue]) -> bytes:
     """The answer to 41: the queues the client owns now."""
     return encode(_LockReplyWire(_to_wire(queues)))

@@ -11,7 +11,7 @@ It has no room for a topic's system flag and order.
 
 import struct
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -21,7 +21,12 @@ from rocketeer.errors import BadBody
 from rocketeer.model.data_version import DataVersion
 from rocketeer.model.topic import TopicConfig
 from rocketeer.protocol.bodies.data_version import decode_data_version, encode_data_version
-from rocketeer.protocol.bodies.topics import TopicTableWire, table_from_wire, table_to_wire
+from rocketeer.protocol.bodies.topics import (
+    TopicTableWire,
+    join_topic_table,
+    table_from_wire,
+    table_to_wire,
+)
 from rocketeer.protocol.bodies.wire import Wire, decoder, encode, load_request
 from rocketeer.protocol.java_types import I32
 
@@ -71,6 +76,11 @@ def encode_registration(
         _put(pieces, line.encode())
     _put(pieces, encode(list(filter_servers)))
     return zlib.compress(b"".join(pieces), 9)
+
+
+def join_registration(entries: Iterable[bytes], version: DataVersion) -> bytes:
+    """The same bytes as `encode_registration` without compression, of what `encode_topic_entry` gave."""
+    return b'{"topicConfigSerializeWrapper":%b,"filterServerList":[]}' % join_topic_table(entries, version)
 
 
 def _put(pieces: list[bytes], piece: bytes) -> None:

@@ -19,6 +19,7 @@ from rocketeer.model.subscription import SQL92, Subscription
 from rocketeer.protocol.codes import ResponseCode
 from rocketeer.record.dispatch_entry import DispatchEntry
 from rocketeer.record.properties import find_property
+from rocketeer.remoting.slices import Steps
 from rocketeer.store.consume_queue_ext import ExtUnit
 from rocketeer.store.filtered import RecordTest
 
@@ -63,11 +64,11 @@ class Filtering:
         """RequestRefused, with the position of the error, for what cannot be used."""
         self._compiled(kind, expression)
 
-    def consumer_seen(self, group: str, subscriptions: Sequence[Subscription]) -> None:
+    def consumer_seen(self, group: str, subscriptions: Sequence[Subscription]) -> Steps[None]:
         """A heartbeat. One bad expression spoils no other topic of the group, but it is refused."""
         if not self._enabled:
             return
-        bad = self.table.register(group, subscriptions)
+        bad = yield from self.table.register(group, subscriptions)
         if bad is not None:
             raise _refusal(bad)
 

@@ -5,7 +5,7 @@ stays for a day, so that its bits go on being computed and a restart of its memb
 """
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
 
 from rocketeer.clock import Clock
@@ -87,7 +87,9 @@ class FilterTable:
 
     # --- what heartbeats say -----------------------------------------------------------------
 
-    def register(self, group: str, subscriptions: Iterable[Subscription]) -> BadSqlExpression | None:
+    def register(
+        self, group: str, subscriptions: Iterable[Subscription]
+    ) -> Generator[None, None, BadSqlExpression | None]:
         """Take a group's subscriptions over; the first bad expression, if there is one, for whoever sent it."""
         bad: BadSqlExpression | None = None
         topics = set()
@@ -98,7 +100,8 @@ class FilterTable:
                     self._put(group, subscription)
                 except BadSqlExpression as error:
                     bad = bad or error
-        for data in self._by_group.get(group, {}).values():
+                yield
+        for data in list(self._by_group.get(group, {}).values()):
             if data.topic not in topics and not data.is_dead:
                 self._die(data)
         return bad
