@@ -5,7 +5,11 @@ threads used `cpu` seconds was held up for no longer than the smaller of both: w
 time does not count, and neither does work that others were not kept waiting by.
 """
 
-import threading
+import json
+import os
+import select
+import subprocess
+import sys
 import time
 from pathlib import Path
 from types import TracebackType
@@ -46,54 +50,56 @@ def own_memory_mb(pid: int) -> float:
     raise AssertionError(f"/proc/{pid}/status has no RssAnon")
 
 
-class HonestClient(threading.Thread):
-    """Sends a message to a broker (or asks a name server for a route) every few milliseconds until the block ends."""
+class HonestClient:
+    """Sends a message to a broker (or asks a name server for a route) every few milliseconds until the block ends.
+
+    In a process of its own: what the attacker's program does must not keep it from reading its replies.
+    """
 
     def __init__(self, address: str, pid: int, *, is_broker: bool) -> None:
-        super().__init__(name="honest", daemon=True)
-        self._address = address
-        self._pid = pid
-        self._is_broker = is_broker
-        self._ending = threading.Event()
-        self._hold_s = 0.0
-        self._asked = 0
-        self._memory_mb = self._least_mb = own_memory_mb(pid)
-        self.failure: BaseException | None = None
+        kind = "broker" if is_broker else "namesrv"
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "support.hold", address, str(pid), kind],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
+            text=True,
+        )
+        self.cost = Cost(0, 0, 0)
 
     def __enter__(self) -> Self:
-        self.start()
+        assert self._process.stdout is not None
+        assert self._process.stdout.readline() == "ready\n", "the honest client did not start"
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._ending.set()
-        self.join(60)
+        told, _ = self._process.communicate(timeout=120)  # the end of its input is the end of its work
         if error is None:
-            assert not self.is_alive(), "the honest client waits and waits"
-            assert self.failure is None, repr(self.failure)
+            assert self._process.returncode == 0, told
+            self.cost = Cost(*json.loads(told))
 
-    def run(self) -> None:
-        try:
-            with Control(self._address, timeout_s=60) as control:
-                while not self._ending.is_set():
-                    self._ask(control)
-                    time.sleep(PAUSE_S)
-        except BaseException as failure:
-            self.failure = failure
 
-    def _ask(self, control: Control) -> None:
-        cpu, began_s = cpu_ns(self._pid), time.monotonic()
-        if self._is_broker:
-            sent = control.call(310, send_header(HONEST_TOPIC, 0, "", batch=False), b"honest")
-            assert sent.code == ResponseCode.SUCCESS, sent
-        else:
-            assert control.call(105, {"topic": HONEST_TOPIC}).opaque
-        wall_s = time.monotonic() - began_s
-        self._hold_s = max(self._hold_s, min(wall_s, (cpu_ns(self._pid) - cpu) / 1e9))
-        self._asked += 1
-        self._memory_mb = max(self._memory_mb, own_memory_mb(self._pid))
+def ask_forever(address: str, pid: int, *, is_broker: bool) -> None:
+    """What the honest client does, until its input ends."""
+    hold_s, asked = 0.0, 0
+    least_mb = most_mb = own_memory_mb(pid)
+    with Control(address, timeout_s=60) as control:
+        print("ready", flush=True)
+        while not select.select([sys.stdin], [], [], PAUSE_S)[0]:
+            cpu, began_s = cpu_ns(pid), time.monotonic()
+            if is_broker:
+                sent = control.call(310, send_header(HONEST_TOPIC, 0, "", batch=False), b"honest")
+                assert sent.code == ResponseCode.SUCCESS, sent
+            else:
+                assert control.call(105, {"topic": HONEST_TOPIC}).opaque
+            wall_s = time.monotonic() - began_s
+            hold_s = max(hold_s, min(wall_s, (cpu_ns(pid) - cpu) / 1e9))
+            asked += 1
+            most_mb = max(most_mb, own_memory_mb(pid))
+    print(json.dumps([hold_s * 1000, most_mb - least_mb, asked]))
 
-    @property
-    def cost(self) -> Cost:
-        return Cost(self._hold_s * 1000, self._memory_mb - self._least_mb, self._asked)
+
+if __name__ == "__main__":
+    ask_forever(sys.argv[1], int(sys.argv[2]), is_broker=sys.argv[3] == "broker")
