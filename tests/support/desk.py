@@ -14,7 +14,7 @@ from rocketeer.broker.locks import QueueLocks
 from rocketeer.broker.offsets import ConsumerOffsets
 from rocketeer.broker.topics import TopicTable
 from rocketeer.clock import ManualClock
-from rocketeer.config import BrokerConfig
+from rocketeer.config import BrokerConfig, BrokerLimits
 from rocketeer.model.subscription import TAG, Subscription
 from rocketeer.model.topic import TopicConfig
 from rocketeer.protocol.bodies.heartbeat import (
@@ -107,7 +107,12 @@ class Peer:
 class Desk:
     """The management features behind a port."""
 
-    def __init__(self, check_expression: CheckExpression, config: BrokerConfig = CONFIG) -> None:
+    def __init__(
+        self,
+        check_expression: CheckExpression,
+        config: BrokerConfig = CONFIG,
+        limits: BrokerLimits | None = None,
+    ) -> None:
         self.clock = ManualClock()
         self.topics = TopicTable(config, self.clock)
         self.groups = GroupTable(config, self.clock)
@@ -121,6 +126,7 @@ class Desk:
             topics=self.topics,
             clock=self.clock,
             check_expression=check_expression,
+            limits=limits,
         )
         features = management_features(
             clients=self.clients,
@@ -132,6 +138,7 @@ class Desk:
             clock=self.clock,
             announce=self._announce,
             persist=self._persist,
+            limits=limits,
         )
         handlers = {code: handler for feature in features for code, handler in feature.handlers.items()}
         router = Router(handlers, [guard for feature in features for guard in feature.guards])
@@ -148,8 +155,10 @@ class Desk:
 
 
 @contextlib.asynccontextmanager
-async def desk(check_expression: CheckExpression = refuse_expressions) -> AsyncIterator[Desk]:
-    made = Desk(check_expression)
+async def desk(
+    check_expression: CheckExpression = refuse_expressions, limits: BrokerLimits | None = None
+) -> AsyncIterator[Desk]:
+    made = Desk(check_expression, limits=limits)
     await made.server.start("127.0.0.1", [0])
     try:
         yield made

@@ -80,6 +80,7 @@ class GroupTable:
         system = {name: group for name, group in self.configs.items() if name in SYSTEM_GROUPS}
         self.configs.clear()
         self.configs.update({**system, **groups})
+        self._entries = {name: encode_group_entry(group) for name, group in self.configs.items()}
         self.version = version
         self._dirty = True
 

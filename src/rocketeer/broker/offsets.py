@@ -98,6 +98,7 @@ class ConsumerOffsets:
         self._remove([key for key in self._table if key not in table])
         for key, queues in table.items():
             if self._table.get(key) != queues:
+                self._count += len(queues) - len(self._table.get(key, ()))
                 self._table[key] = dict(queues)
                 self._touch(key)
 

@@ -42,7 +42,7 @@ _reply_decoder = decoder(_LockReplyWire)
 
 
 def _to_wire(queues: Iterable[MessageQueue]) -> list[QueueWire]:
-    return [QueueWire(queue.broker_name, queue.queue_id, queue.topic) for queue in sorted(queues)]
+    return [QueueWire(queue.broker_name, queue.queue_id, queue.topic) for queue in queues]
 
 
 def _from_wire(wires: list[QueueWire] | None) -> frozenset[MessageQueue]:
@@ -50,7 +50,9 @@ def _from_wire(wires: list[QueueWire] | None) -> frozenset[MessageQueue]:
 
 
 def encode_lock_request(request: LockRequest) -> bytes:
-    return encode(_LockRequestWire(request.consumer_group, request.client_id, _to_wire(request.queues)))
+    return encode(
+        _LockRequestWire(request.consumer_group, request.client_id, _to_wire(sorted(request.queues)))
+    )
 
 
 def decode_lock_request(data: bytes) -> LockRequest:

@@ -1,0 +1,168 @@
+"""What clients may make a broker keep: each limit refuses with its own key, and what was there stays as it was."""
+
+import asyncio
+import json
+
+import pytest
+
+from rocketeer.broker.groups import GroupTable
+from rocketeer.broker.held_pulls import HeldPulls
+from rocketeer.broker.offsets import ConsumerOffsets
+from rocketeer.broker.topics import TopicTable
+from rocketeer.clock import ManualClock
+from rocketeer.config import BrokerConfig, BrokerLimits
+from rocketeer.errors import RequestRefused
+from rocketeer.model.data_version import DataVersion
+from rocketeer.model.group import SubscriptionGroup
+from rocketeer.model.topic import TopicConfig
+from rocketeer.protocol.bodies.groups import encode_group_table
+from rocketeer.protocol.bodies.register import encode_registration, join_registration
+from rocketeer.protocol.bodies.topics import encode_topic_entry, encode_topic_table
+from rocketeer.protocol.codes import RequestCode, ResponseCode
+from support.desk import desk, heartbeat
+
+
+def config(**limits: int) -> BrokerConfig:
+    return BrokerConfig(broker_name="broker-a", limits=BrokerLimits(**limits))
+
+
+def test_topics_that_appear_by_themselves_are_bounded_and_those_of_administrators_are_not() -> None:
+    clock = ManualClock()
+    system = len(TopicTable(config(), clock).configs)
+    table = TopicTable(config(topics=system + 2), clock)
+    for name in ("one", "two"):
+        assert table.create_from_default(name, "TBW102", "peer", 4)
+    with pytest.raises(RequestRefused, match="limitTopics") as refused:
+        table.create_from_default("three", "TBW102", "peer", 4)
+    assert refused.value.code == ResponseCode.SYSTEM_BUSY
+    with pytest.raises(RequestRefused, match="limitTopics"):
+        table.create_in_send_back("%RETRY%three", 1)
+    table.put(TopicConfig("three"))
+    assert table.create_from_default("three", "TBW102", "peer", 4) == table.get("three")
+
+
+def test_topics_appear_at_a_bounded_rate() -> None:
+    clock = ManualClock()
+    table = TopicTable(config(auto_topics_per_minute=3), clock)
+    for name in ("one", "two", "three"):
+        table.create_in_send_back(name, 1)
+    with pytest.raises(RequestRefused, match="limitAutoTopicsPerMinute"):
+        table.create_in_send_back("four", 1)
+    clock.advance(ms=60_000)
+    assert table.create_in_send_back("four", 1)
+
+
+def test_groups_that_appear_by_themselves_are_bounded() -> None:
+    table = GroupTable(config(groups=9), ManualClock())
+    for name in ("one", "two"):
+        assert table.get_or_create(name)
+    with pytest.raises(RequestRefused, match="limitGroups"):
+        table.get_or_create("three")
+    assert table.get_or_create("two")
+
+
+def test_offsets_are_bounded_and_known_ones_go_on() -> None:
+    offsets = ConsumerOffsets(entries_max=3)
+    for queue in range(3):
+        offsets.commit("G", "T", queue, 1)
+    with pytest.raises(RequestRefused, match="limitConsumerOffsets"):
+        offsets.commit("G", "U", 0, 1)
+    offsets.commit("G", "T", 2, 5)
+    assert (offsets.query("G", "T", 2), offsets.query("G", "U", 0)) == (5, None)
+    offsets.remove_topic("T")
+    offsets.commit("G", "U", 0, 1)
+
+
+def test_a_table_made_of_entries_is_the_table_encoded_whole() -> None:
+    clock = ManualClock()
+    topics, groups = TopicTable(config(), clock), GroupTable(config(), clock)
+    topics.put(TopicConfig('T"1', 3, 4, 6, "MULTI_TAG", 2, True))
+    topics.create_in_send_back("%RETRY%G", 1)
+    topics.put(TopicConfig("gone"))
+    topics.delete("gone")
+    groups.put(SubscriptionGroup("G", retry_max=3))
+    groups.get_or_create("H")
+    groups.delete("H")
+    for _ in range(2):
+        assert topics.body() == encode_topic_table(topics.configs, topics.version)
+        assert groups.body() == encode_group_table(groups.configs, groups.version)
+        again = TopicTable(config(), clock), GroupTable(config(), clock)
+        again[0].decode(topics.encode())
+        again[1].decode(groups.encode())
+        topics, groups = again
+    version = DataVersion(5, 6)
+    entries = map(encode_topic_entry, topics.configs.values())
+    assert join_registration(entries, version) == encode_registration(topics.configs, version)
+
+
+def test_held_pulls_are_bounded_for_each_connection_and_for_all() -> None:
+    holds = HeldPulls(lambda run: None, limits=BrokerLimits(held_pulls=5, connection_held_pulls=2))
+    waiters = [holds.hold("T", 0, 10.0, lambda last: last, owner) for owner in "aabb"]
+    with pytest.raises(RequestRefused, match="limitConnectionHeldPulls"):
+        holds.hold("T", 0, 10.0, lambda last: last, "a")
+    holds.hold("T", 0, 10.0, lambda last: last, "c")
+    with pytest.raises(RequestRefused, match="limitHeldPulls"):
+        holds.hold("T", 0, 10.0, lambda last: last, "d")
+    holds.forget("a")
+    holds.hold("T", 0, 10.0, lambda last: last, "d")
+    assert len(holds) == len(waiters)
+
+
+async def test_a_heartbeat_with_too_many_groups_is_refused_and_none_of_them_exists() -> None:
+    async with desk(limits=BrokerLimits(heartbeat_groups=3, heartbeat_subscriptions=4)) as ours:
+        peer = await ours.peer()
+        refused = await peer.ask(RequestCode.HEART_BEAT, body=heartbeat("c", *"abcd"))
+        assert "limitHeartbeatGroups" in (refused.remark or "")
+        assert ours.groups.get("a") is None
+        many = {"groupName": "a", "subscriptionDataSet": [{"topic": f"T{number}"} for number in range(5)]}
+        body = json.dumps({"clientID": "c", "consumerDataSet": [many]}).encode()
+        assert "limitHeartbeatSubscriptions" in (
+            (await peer.ask(RequestCode.HEART_BEAT, body=body)).remark or ""
+        )
+        assert (
+            await peer.ask(RequestCode.HEART_BEAT, body=heartbeat("c", *"ab"))
+        ).code == ResponseCode.SUCCESS
+
+
+async def test_a_connection_speaks_for_a_bounded_number_of_groups() -> None:
+    async with desk(limits=BrokerLimits(connection_groups=4)) as ours:
+        peer = await ours.peer()
+        assert (
+            await peer.ask(RequestCode.HEART_BEAT, body=heartbeat("c", *"abc"))
+        ).code == ResponseCode.SUCCESS
+        refused = await peer.ask(RequestCode.HEART_BEAT, body=heartbeat("c", *"de"))
+        assert "limitConnectionGroups" in (refused.remark or "")
+        again = await peer.ask(RequestCode.HEART_BEAT, body=heartbeat("c", *"abc"))
+        assert again.code == ResponseCode.SUCCESS, "those it speaks for already count once"
+
+
+async def test_a_large_heartbeat_is_served_whole_and_its_groups_leave_with_the_connection() -> None:
+    names = [f"group-{number}" for number in range(900)]
+    async with desk() as ours:
+        peer, other = await ours.peer(), await ours.peer()
+        assert (
+            await peer.ask(RequestCode.HEART_BEAT, body=heartbeat("c", *names))
+        ).code == ResponseCode.SUCCESS
+        await other.ask(RequestCode.HEART_BEAT, body=heartbeat("d", names[-1]))
+        listed = await other.ask(RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": names[-1]})
+        assert json.loads(listed.body) == {"consumerIdList": ["c", "d"]}
+        assert all(ours.topics.get(f"%RETRY%{name}") for name in names)
+        peer.close()
+        async with asyncio.timeout(30):
+            while b'"c"' in listed.body:
+                await asyncio.sleep(0.01)
+                listed = await other.ask(RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": names[-1]})
+        assert json.loads(listed.body) == {"consumerIdList": ["d"]}
+
+
+async def test_a_lock_of_too_many_queues_is_refused_and_a_large_one_is_served_whole() -> None:
+    async with desk() as ours:
+        peer = await ours.peer()
+        for count, served in ((4_000, True), (4_097, False)):
+            queues = [{"topic": "T", "brokerName": "b", "queueId": number} for number in range(count)]
+            body = json.dumps({"consumerGroup": "g", "clientId": "c", "mqSet": queues}).encode()
+            answer = await peer.ask(RequestCode.LOCK_BATCH_MQ, body=body)
+            if served:
+                assert len(json.loads(answer.body)["lockOKMQSet"]) == count
+            else:
+                assert "limitRequestQueues" in (answer.remark or "")
