@@ -1,5 +1,7 @@
 """A real cluster of two masters: the name server and `broker-a` of `Cluster`, and a second process `broker-b`."""
 
+import os
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -67,8 +69,14 @@ class TwoBrokers(Cluster):
         assert self._second is not None
         self._second.kill()
 
+    def freeze_second(self) -> None:
+        """It stays connected, and says nothing any more."""
+        assert self._second is not None
+        os.kill(self._second.pid, signal.SIGSTOP)
+
     def stop(self) -> None:
         if self._second is not None:
+            os.kill(self._second.pid, signal.SIGCONT)
             self._second.stop()
         super().stop()
 

@@ -279,14 +279,18 @@ def time_spans(context: AdminContext, group: str, topic: str) -> Plan[tuple[Cons
 
 
 def brokers_of_group(context: AdminContext, group: str) -> Plan[tuple[Broker, ...]]:
-    """The brokers the group uses: those with its retry topic, all masters when it has none (it never retried)."""
+    """The masters of the clusters the group is in: those with its retry topic; of all when it has none.
+
+    Not only the brokers that have the retry topic: one makes it when the first member tells it of itself.
+    """
     if not group.strip():
         raise ConfigError("the consumer group is empty: give its name")
     route = yield from fetch_route(retry_topic(group), context.nameservers, context.timeout_s)
-    if route is not None and route.brokers:
-        return route_brokers(route)
     known = yield from cluster_map(context)
-    masters = known.masters()
-    if not masters:
-        raise BrokerRefused(1, "no broker is registered", broker="(none)")
-    return masters
+    clusters = {data.cluster for data in route.brokers} if route is not None else set(known.clusters)
+    masters = tuple(each for each in known.masters() if each.cluster in clusters)
+    if masters:
+        return masters
+    if route is not None and route.brokers:
+        return route_brokers(route)  # slaves whose master is gone
+    raise BrokerRefused(1, "no broker is registered", broker="(none)")

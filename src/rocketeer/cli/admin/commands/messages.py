@@ -16,7 +16,7 @@ from rocketeer.client.core.received import ReceivedMessage
 from rocketeer.client.plans.pull import PullResult
 from rocketeer.errors import ConfigError, MessageNotFound
 from rocketeer.model.message import Message
-from rocketeer.model.property_names import KEYS, TAGS
+from rocketeer.model.property_names import DEDUP_ID, KEYS, PRODUCER_ID, PRODUCER_SEQ, RESERVED, TAGS
 from rocketeer.model.queue import MessageQueue
 from rocketeer.model.topic import TRACE_TOPIC
 from rocketeer.protocol.bodies.running_info import ConsumeDirectResult
@@ -237,13 +237,22 @@ def _direct_text(each: ConsumeDirectResult) -> str:
     )
 
 
+_NOT_SENT_AGAIN = RESERVED | {PRODUCER_ID, PRODUCER_SEQ, DEDUP_ID}
+"""What the first sending gave the message; the second gives its own, or the broker would take it for the first."""
+
+
 def _resent(admin: Admin, messages: Sequence[ReceivedMessage], unit_name: str | None) -> Output:
     lines: list[str] = []
     data: list[object] = []
     with producer_of(admin, "ReSendMsgById", unit_name=unit_name) as producer:
         for each in messages:
             copy = Message(
-                each.stored_topic, each.body, tags=each.tags, keys=" ".join(each.keys), flag=each.flag
+                each.stored_topic,
+                each.body,
+                tags=each.tags,
+                keys=each.keys or None,
+                properties={k: v for k, v in each.properties.items() if k not in _NOT_SENT_AGAIN},
+                flag=each.flag,
             )
             result = producer.send(copy)
             lines.append(f"prepare resend msg. originalMsgId={each.offset_message_id}")

@@ -2,9 +2,11 @@
 
 import time
 from typing import Annotated
+from weakref import WeakKeyDictionary
 
 from rocketeer.admin import health
 from rocketeer.admin.blocking import Admin
+from rocketeer.admin.results import Broker
 from rocketeer.cli.admin.declare import Option, Subject, Watch, command
 from rocketeer.cli.admin.output import Output, Table, Text, columns
 from rocketeer.errors import RocketeerError
@@ -23,7 +25,7 @@ def start_monitoring(
     blocked_s: Annotated[int, Option("s", "blocked", "seconds a member may hold messages (60)")] = 60,
 ) -> Output:
     limits = health.Limits(lag, disk, blocked_s * 1000)
-    found = look(admin, limits)
+    found = _vanished(admin) + look(admin, limits)
     rows = [(time.strftime("%Y-%m-%d %H:%M:%S"), each.kind.value, each.text) for each in found]
     if not rows:
         now = time.strftime("%Y-%m-%d %H:%M:%S")
@@ -37,6 +39,23 @@ def start_monitoring(
     )
     keys = [column.key for column in table.columns]
     return Output([table], [dict(zip(keys, row, strict=True)) for row in rows])
+
+
+_seen: WeakKeyDictionary[Admin, set[Broker]] = WeakKeyDictionary()
+"""The brokers of earlier rounds: a name server forgets one that is gone, and then nobody would miss it."""
+
+
+def _vanished(admin: Admin) -> list[health.Finding]:
+    now = set(admin.cluster_map().brokers)
+    seen = _seen.setdefault(admin, set())
+    gone = sorted(seen - now)
+    seen |= now
+    return [
+        health.Finding(
+            health.Kind.DEAD, each.address, f"{each} is not registered any more: it ended or is cut off"
+        )
+        for each in gone
+    ]
 
 
 def look(admin: Admin, limits: health.Limits) -> list[health.Finding]:

@@ -47,7 +47,7 @@ def send_message(
 ) -> Output:
     if queue_id is not None and broker is None:
         raise ConfigError("sendMessage: -i is a queue of one broker: give -b too")
-    message = Message(topic, body.encode(), tags=tags, keys=key or "")
+    message = Message(topic, body.encode(), tags=tags, keys=key or None)
     with producer_of(admin, "PID_SMSG", trace=trace) as producer:
         if broker is None:
             result = producer.send(message)
