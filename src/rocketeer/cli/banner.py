@@ -2,6 +2,7 @@
 
 import shutil
 import sys
+from ipaddress import ip_address
 from pathlib import Path
 
 from rich.console import Console
@@ -22,6 +23,10 @@ def show_banner(plan: UpPlan, next_arguments: str) -> None:
         f"  [dim]{'try next':<12}[/] [cyan]{escape(f'{_program()} {next_arguments}')}[/]",
         "  [dim]Ctrl-C stops it and keeps every message[/]",
     ]
+    if not ip_address(plan.brokers[0].bind_host).is_loopback:
+        lines.append(
+            "  [bold yellow]warning[/]      nobody has to sign in, and all networks reach it: see docs/security.md"
+        )
     # Never wrapped: a path that is cut in two cannot be copied.
     Console(highlight=False, soft_wrap=True).print("\n".join(lines))
     sys.stdout.flush()

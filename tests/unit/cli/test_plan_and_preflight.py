@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from rocketeer.cli.banner import show_banner
 from rocketeer.cli.plan import BrokerPlan, UpPlan, plan_up
 from rocketeer.cli.preflight import Port, check_folder, check_ports, ipv4_of
 from rocketeer.errors import ConfigError
@@ -91,3 +92,14 @@ def test_a_folder_is_usable_if_it_can_be_written_or_made(tmp_path: Path) -> None
 def unused_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         return int(probe.getsockname()[1])
+
+
+@pytest.mark.parametrize(("host", "warned"), [("127.0.0.1", False), ("0.0.0.0", True), ("::", True)])
+def test_the_banner_warns_when_networks_reach_what_nobody_has_to_sign_in_to(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], host: str, warned: bool
+) -> None:
+    plan = plan_up(
+        brokers=1, bind_host=host, host="127.0.0.1", port=10911, namesrv_port=9876, store_path=tmp_path
+    )
+    show_banner(plan, "bench")
+    assert ("nobody has to sign in" in capsys.readouterr().out) is warned
