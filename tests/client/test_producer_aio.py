@@ -1,10 +1,11 @@
 """The producer on asyncio against a running cluster."""
 
 import asyncio
+import time
 
 import pytest
 
-from rocketeer.aio import Message, MessageQueue, Producer, by_hash
+from rocketeer.aio import Message, MessageQueue, Producer, SendStatus, by_hash
 from rocketeer.bench.control import Control
 from rocketeer.errors import BrokerRefused, ClientClosed, NoNameServer
 from support.cluster import Cluster
@@ -82,3 +83,26 @@ async def test_nothing_is_left_when_a_producer_is_closed(cluster: Cluster, topic
         await producer.send(Message(topic, b"x"))
     await asyncio.sleep(0)
     assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_a_fan_out_of_many_sends_just_works(cluster: Cluster, topic: str) -> None:
+    """Far more than may be in flight, and longer under way than a send may take."""
+    async with Producer(GROUP, nameserver=cluster.namesrv, in_flight_max=500, send_timeout_s=2.0) as producer:
+        results = await asyncio.gather(*(producer.send(Message(topic, b"%d" % n)) for n in range(20_000)))
+    assert {result.status for result in results} == {SendStatus.SEND_OK}
+    assert len({(result.queue, result.queue_offset) for result in results}) == 20_000
+
+
+def keep_the_loop_busy(seconds: float) -> None:
+    time.sleep(seconds)
+
+
+async def test_time_in_which_the_loop_did_not_run_is_no_time_out(cluster: Cluster, topic: str) -> None:
+    async with Producer(GROUP, nameserver=cluster.namesrv, send_timeout_s=0.5) as producer:
+        await producer.send(Message(topic, b"first"), timeout_s=10)
+        sending = [asyncio.create_task(producer.send(Message(topic, b"x" * 100))) for _ in range(300)]
+        await asyncio.sleep(0)
+        keep_the_loop_busy(1.0)
+        await asyncio.sleep(0)
+        keep_the_loop_busy(0.3)
+        assert len(await asyncio.gather(*sending)) == 300

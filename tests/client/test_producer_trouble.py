@@ -90,10 +90,12 @@ async def test_closing_on_asyncio_returns_too() -> None:
 
 def test_unanswered_sends_are_limited() -> None:
     with stage({SEND: silence}) as quiet:
-        producer = Producer("g", nameserver=quiet.address, in_flight_max=3, close_timeout_s=0.2)
+        producer = Producer(
+            "g", nameserver=quiet.address, in_flight_max=3, place_timeout_s=0.1, close_timeout_s=0.2
+        )
         futures = [producer.send_async(Message("T", b"x"), timeout_s=20) for _ in range(3)]
         with pytest.raises(TooManyInFlight, match="3 sends"):
-            producer.send_async(Message("T", b"x"), timeout_s=0.1)
+            producer.send_async(Message("T", b"x"))
         producer.close()
         assert all(isinstance(future.exception(30), ClientClosed) for future in futures)
 

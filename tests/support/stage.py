@@ -13,6 +13,7 @@ from rocketeer.protocol.bodies.route import encode_route
 from rocketeer.protocol.codes import RequestCode
 from rocketeer.protocol.command import Command, reply
 from rocketeer.remoting.connection import Connection
+from rocketeer.remoting.limits import RequestLimits
 from rocketeer.remoting.server import RemotingServer, Router
 
 Play = Callable[[Command], Command | None]
@@ -82,7 +83,8 @@ def stage(plays: Mapping[int, Play] | None = None) -> Iterator[Stage]:
     thread.start()
 
     async def start() -> RemotingServer:
-        server = RemotingServer(Router(dict.fromkeys(codes, cast.handle)).process)
+        limits = RequestLimits(bulk=codes)  # messages of any size, as a broker takes them
+        server = RemotingServer(Router(dict.fromkeys(codes, cast.handle), limits=limits).process)
         await server.start("127.0.0.1", [0])
         return server
 

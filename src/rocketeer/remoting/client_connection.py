@@ -37,6 +37,9 @@ FLUSH_BYTES = 256 << 10
 SILENCE_S = 1.0
 """A call that waited at least so long, while not one byte came, shows a dead connection."""
 
+READING_S = 0.1
+"""A call that is over time, but whose answer may be among those being read, is looked at again after this."""
+
 LINGER_S = 1.0
 """So long may what was written before `close` take to leave."""
 
@@ -76,6 +79,8 @@ class ClientConnection(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self._timer_s = math.inf
         self._heard_s = 0.0
+        self._answered_s = 0.0
+        """When the newest of the calls that were answered was asked."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._why = ""
         self.gone: asyncio.Future[None] = self._loop.create_future()
@@ -95,6 +100,7 @@ class ClientConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._heard_s = self._loop.time()
         calls = self._calls
+        answered_s = self._answered_s
         try:
             for kind, header, body in self._splitter.feed(data):
                 command = decode_frame(kind, header, body)
@@ -102,8 +108,10 @@ class ClientConnection(asyncio.Protocol):
                     call = calls.get(command.opaque)
                     if call is not None and not call.answer.done():
                         call.answer.set_result(command)
+                        answered_s = call.asked_s
                 else:
                     self._asked(command)
+            self._answered_s = max(self._answered_s, answered_s)
             if self._splitter.error is not None:
                 raise self._splitter.error
         except ProtocolError as error:
@@ -215,7 +223,15 @@ class ClientConnection(asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
         self._timer_s = at_s
-        self._timer = self._loop.call_at(at_s, self._expire)
+        self._timer = self._loop.call_at(at_s, self._on_time)
+
+    def _on_time(self) -> None:
+        now_s = self._loop.time()
+        if now_s - self._timer_s > READING_S:
+            # The loop was busy and has not looked at its sockets since: it does so before this timer fires.
+            self._timer = self._loop.call_at(now_s + 0.001, self._expire)
+        else:
+            self._expire()
 
     def _expire(self) -> None:
         """End the calls whose time is over; set the timer for the earliest of the others."""
@@ -228,6 +244,9 @@ class ClientConnection(asyncio.Protocol):
             if call.deadline_s > due_s:
                 next_s = min(next_s, call.deadline_s)
                 continue
+            if self._is_being_read(call, due_s):
+                next_s = min(next_s, due_s + READING_S)
+                continue
             call.answer.set_exception(CallTimeout(self.address, call.code, call.timeout_s))
             if self._heard_s <= call.asked_s:
                 silent_s = max(silent_s, call.deadline_s - call.asked_s)
@@ -239,6 +258,18 @@ class ClientConnection(asyncio.Protocol):
             self.abort(f"nothing came for {silent_s:g} s")
         elif next_s < math.inf:
             self._set_timer(next_s)
+
+    def _is_being_read(self, call: _Call, now_s: float) -> bool:
+        """Whether its answer may lie in the socket: answers to earlier calls just came, to none after it.
+
+        A loop that was busy for seconds finds many answers at once, and takes a while to read them. It gets as much
+        time again as the call had.
+        """
+        return (
+            self._heard_s > max(call.asked_s, now_s - 2 * READING_S)
+            and call.asked_s >= self._answered_s
+            and now_s < call.deadline_s + call.timeout_s
+        )
 
     def _fail_calls(self, why: str) -> None:
         for call in self._calls.values():

@@ -16,9 +16,9 @@ from rocketeer.client.aio.instance import ClientInstance, Membership
 from rocketeer.client.aio.send_limit import AsyncSendLimit
 from rocketeer.client.aio.tracing import Tracer
 from rocketeer.client.core.config import ProducerConfig, ProducerOptions
-from rocketeer.client.core.encoding import Encoder, Outgoing
+from rocketeer.client.core.encoding import Encoder, Outgoing, body_bytes
 from rocketeer.client.core.hooks import SendHook, SendMode
-from rocketeer.client.core.in_flight import InFlight, oneway_in_flight
+from rocketeer.client.core.in_flight import InFlight, oneway_in_flight, stalled_s
 from rocketeer.client.core.received import ReceivedMessage
 from rocketeer.client.core.selectors import Selector
 from rocketeer.client.core.send_result import SendResult
@@ -31,7 +31,7 @@ from rocketeer.client.plans.recall import recall_plan
 from rocketeer.client.plans.send import Choose, Sender, chooser
 from rocketeer.client.secure import ConnectionSecurity
 from rocketeer.clock import Clock, SystemClock
-from rocketeer.errors import ClientClosed, ClientError
+from rocketeer.errors import ClientClosed, ClientError, SendFailed
 from rocketeer.model.message import Message
 from rocketeer.model.queue import MessageQueue
 from rocketeer.model.topic import without_namespace
@@ -89,10 +89,11 @@ class Producer(StartedAsync):
             self._idempotent: IdempotentSender | None = None
             if self.config.idempotent:
                 self._idempotent = IdempotentSender(self.sender, instance.driver.run, self.config.producer_id)
+            wait_s = stalled_s(self.config)
             self._send_limit = AsyncSendLimit(
-                InFlight(self.config.in_flight_max, self.config.in_flight_bytes_max)
+                InFlight(self.config.in_flight_max, self.config.in_flight_bytes_max), wait_s
             )
-            self._oneway_limit = AsyncSendLimit(oneway_in_flight(self.config))
+            self._oneway_limit = AsyncSendLimit(oneway_in_flight(self.config), wait_s)
             self.run_plan = instance.driver.run
             self.security = instance.security
             cluster = Cluster(instance.routes, instance.nameservers, self.config.call_timeout_s)
@@ -108,10 +109,10 @@ class Producer(StartedAsync):
         if instance is None:
             return
         try:
-            timeout_s = self.config.close_timeout_s
-            await asyncio.gather(
-                *(limit.wait_empty(timeout_s) for limit in (self._send_limit, self._oneway_limit))
-            )
+            limits = (self._send_limit, self._oneway_limit)
+            for limit in limits:
+                limit.close()
+            await asyncio.gather(*(limit.wait_empty(self.config.close_timeout_s) for limit in limits))
             if self._tracer is not None:
                 await self._tracer.close(self.config.close_timeout_s)
             await instance.leave(self)
@@ -130,20 +131,26 @@ class Producer(StartedAsync):
         """Send and wait for the broker's answer; a list of messages is one batch.
 
         `queue` names the queue, `selector` chooses one from (queues, message, arg); otherwise they take turns.
+        With `in_flight_max` sends unanswered this first waits for a place (TooManyInFlight: see `place_timeout_s`);
+        then `timeout_s` counts (`send_timeout_s` unless given), which all attempts share.
         Raises BrokerRefused, SendTimeout, SendFailed, NoRoute, NoBroker, NoNameServer.
         """
         if self._instance is None or asyncio.get_running_loop() is not self._loop:
             await self._ready()
-        outgoing = self.encoder.encode(message)
         choose = chooser(message, queue, selector, arg)
         limit = self._send_limit
-        size = outgoing.size
+        size = body_bytes(message)
         if not limit.try_enter(size):
-            await limit.enter(size, self.config.send_timeout_s if timeout_s is None else timeout_s)
+            await limit.enter(size)
+        answered = True
         try:
-            return await self.store(outgoing, choose, timeout_s)
+            # Encoded when there is a place for it: those who wait hold their message and nothing else.
+            return await self.store(self.encoder.encode(message), choose, timeout_s)
+        except (SendFailed, asyncio.CancelledError):
+            answered = False
+            raise
         finally:
-            limit.leave(size)
+            limit.leave(size, answered=answered)
 
     async def store(self, outgoing: Outgoing, choose: Choose | None, timeout_s: float | None) -> SendResult:
         """Bring a request to a broker, numbered when idempotent. (Internal: `send` makes the request.)"""
@@ -169,16 +176,10 @@ class Producer(StartedAsync):
         await self._ready()
         if self._idempotent is not None:
             raise ClientError("an idempotent producer waits for every answer: use send")
-        outgoing = self.encoder.encode(message)
         choose = chooser(message, queue, selector, arg)
-        limit = self._oneway_limit
-        size = outgoing.size
-        if not limit.try_enter(size):
-            await limit.enter(size, self.config.send_timeout_s)
-        try:
+        async with self._oneway_limit.place(body_bytes(message)):
+            outgoing = self.encoder.encode(message)
             await self.run_plan(self.sender.send(outgoing, SendMode.ONEWAY, choose=choose))
-        finally:
-            limit.leave(size)
 
     async def request(
         self,

@@ -1,43 +1,54 @@
-"""Limits what is in flight: where async and one-way sends wait when too many are under way: first come, first in."""
+"""Limits what is in flight: where async and one-way sends wait when too many are under way. First come, first in."""
 
 import asyncio
+import contextlib
 from collections import deque
+from collections.abc import AsyncIterator, Callable
+from typing import Final
 
 from rocketeer.client.core.in_flight import InFlight
-from rocketeer.errors import TooManyInFlight
+from rocketeer.errors import ClientClosed, SendFailed, TooManyInFlight
+
+SECOND_LOOK_S: Final = 0.5
+"""A loop that was busy with other things has answers yet to read: it gets this long before waiters are sent away."""
 
 
 class AsyncSendLimit:
-    """`await enter(size, timeout_s)`, then `leave(size)` when the answer is there, or the message has left."""
+    """`await enter(size)`, then `leave(size)` when the answer is there, or the message has left.
 
-    def __init__(self, in_flight: InFlight) -> None:
+    Waiting costs nothing but its future. Whoever waits does so as long as others are answered; when none was for
+    `stalled_s`, all who wait get TooManyInFlight.
+    """
+
+    def __init__(self, in_flight: InFlight, stalled_s: float) -> None:
         self._in_flight = in_flight
+        self._stalled_s = stalled_s
         self._waiting: deque[tuple[asyncio.Future[None], int]] = deque()
         self._empty: asyncio.Future[None] | None = None
+        self._answered = 0
+        self._watch: asyncio.TimerHandle | None = None
 
     def try_enter(self, size: int) -> bool:
         """Take a place if there is one and nobody waits for it."""
         return not self._waiting and self._in_flight.try_enter(size)
 
-    async def enter(self, size: int, timeout_s: float) -> None:
+    async def enter(self, size: int) -> None:
         if self.try_enter(size):
             return
         place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        entry = (place, size)
-        self._waiting.append(entry)
+        self._waiting.append((place, size))
+        if self._watch is None:
+            self._look_later(self._stalled_s, again=False)
         try:
-            async with asyncio.timeout(timeout_s):
-                await place
-        except BaseException as error:
+            await place
+        except asyncio.CancelledError:
             if place.done() and not place.cancelled():
-                self.leave(size)  # the place came at the same moment as the end of the wait
-            elif entry in self._waiting:
-                self._waiting.remove(entry)
-            if isinstance(error, TimeoutError):
-                raise TooManyInFlight(f"{self._in_flight} and none ended within {timeout_s:g} s") from None
+                self.leave(size)  # the place came at the same moment
             raise
 
-    def leave(self, size: int) -> None:
+    def leave(self, size: int, *, answered: bool = True) -> None:
+        """`answered` False: it ended without an answer, which gives those who wait no hope."""
+        self._answered += answered
         self._in_flight.leave(size)
         while self._waiting:
             place, wanted = self._waiting[0]
@@ -52,6 +63,25 @@ class AsyncSendLimit:
             self._empty.set_result(None)
             self._empty = None
 
+    @contextlib.asynccontextmanager
+    async def place(self, size: int) -> AsyncIterator[None]:
+        """Enter, and leave at the block's end."""
+        await self.enter(size)
+        answered = True
+        try:
+            yield
+        except (SendFailed, asyncio.CancelledError):
+            answered = False
+            raise
+        finally:
+            self.leave(size, answered=answered)
+
+    def close(self) -> None:
+        """Send away those who wait."""
+        self._fail_waiting(
+            lambda: ClientClosed("the producer was closed before there was a place for this send")
+        )
+
     async def wait_empty(self, timeout_s: float) -> bool:
         """Wait until nothing is in flight; False when it takes longer."""
         if not self._in_flight.count:
@@ -60,3 +90,27 @@ class AsyncSendLimit:
             self._empty = asyncio.get_running_loop().create_future()
         done, _ = await asyncio.wait((self._empty,), timeout=timeout_s)
         return bool(done)
+
+    def _look_later(self, wait_s: float, *, again: bool) -> None:
+        loop = asyncio.get_running_loop()
+        self._watch = loop.call_later(wait_s, self._look, self._answered, again)
+
+    def _look(self, answered_then: int, again: bool) -> None:
+        self._watch = None
+        while self._waiting and self._waiting[0][0].done():
+            self._waiting.popleft()
+        if not self._waiting:
+            return
+        if self._answered != answered_then:
+            self._look_later(self._stalled_s, again=False)
+        elif not again:
+            self._look_later(min(self._stalled_s, SECOND_LOOK_S), again=True)
+        else:
+            text = f"{self._in_flight}, and no place got free within {self._stalled_s:g} s (place_timeout_s)"
+            self._fail_waiting(lambda: TooManyInFlight(text))
+
+    def _fail_waiting(self, error: Callable[[], Exception]) -> None:
+        waiting, self._waiting = self._waiting, deque()
+        for place, _ in waiting:
+            if not place.done():
+                place.set_exception(error())

@@ -115,18 +115,13 @@ class TransactionProducer(Producer):
         await self._ready()
         outgoing = encode_half(self.encoder, message, self.config.full_group, immune_s)
         choose = chooser(message, queue, selector, arg)
-        limit = self._send_limit
-        if not limit.try_enter(outgoing.size):
-            await limit.enter(outgoing.size, self.config.send_timeout_s if timeout_s is None else timeout_s)
-        try:
+        async with self._send_limit.place(outgoing.size):
             sent = await self.store(outgoing, choose, timeout_s)
             if not sent.ok:
                 return await self.run_plan(
                     finish(self.sender, sent, TransactionState.ROLLBACK, outgoing=outgoing)
                 )
             return await self._finish(outgoing, sent, local, Transaction(sent.message_id, message, arg))
-        finally:
-            limit.leave(outgoing.size)
 
     async def _finish(
         self, outgoing: Outgoing, sent: SendResult, local: Local, transaction: Transaction

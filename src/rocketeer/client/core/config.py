@@ -86,7 +86,7 @@ class ProducerConfig(ClientConfig):
     """A producer's rules."""
 
     send_timeout_s: float = _java(3.0, "sendMsgTimeout")
-    """All attempts of a send together."""
+    """All attempts of a send together; it counts from when there was a place in flight for it."""
     retries: int = _java(2, "retryTimesWhenSendFailed")
     """Further attempts of `send`, each on another broker if there is one."""
     async_retries: int = _java(2, "retryTimesWhenSendAsyncFailed")
@@ -113,6 +113,8 @@ class ProducerConfig(ClientConfig):
     """Unanswered sends at a time; the next one waits for a free place."""
     in_flight_bytes_max: int = _java(100 << 20, "backPressureForAsyncSendSize")
     """Bytes of unanswered sends at a time."""
+    place_timeout_s: float | None = None
+    """A send that waits for a place gives up when no other was answered for this long. None: `send_timeout_s`."""
     oneway_in_flight_max: int = _java(65_535, "com.rocketmq.remoting.clientOnewaySemaphoreValue")
     """One-way sends that may wait for a slow broker at a time; their bytes have the limit above."""
 
@@ -127,6 +129,8 @@ class ProducerConfig(ClientConfig):
             "oneway_in_flight_max",
         ):
             _positive(self, name)
+        if self.place_timeout_s is not None:
+            _positive(self, "place_timeout_s")
         if self.compress_over_bytes < 0:
             raise ConfigError(f"compress_over_bytes is {self.compress_over_bytes}: 0 compresses everything")
         if self.producer_id is not None:
@@ -232,6 +236,7 @@ class ProducerOptions(ClientOptions, total=False):
     default_topic_queues: int
     in_flight_max: int
     in_flight_bytes_max: int
+    place_timeout_s: float | None
     oneway_in_flight_max: int
 
 

@@ -124,6 +124,17 @@ class Encoder:
             raise InvalidTopic(f"Sending message to topic[{topic}] is forbidden.")
 
 
+def body_bytes(message: Message | Sequence[Message]) -> int:
+    """About how much of the limit of bytes in flight a send takes."""
+    if type(message) is Message:
+        return len(message.body)
+    return (
+        sum(len(each.body) for each in message if isinstance(each, Message))
+        if isinstance(message, Sequence)
+        else 0
+    )
+
+
 def properties_text(properties: Mapping[str, str]) -> str:
     """The properties as send headers carry them; raises MessageTooLarge."""
     text = "\x02".join([f"{name}\x01{value}" for name, value in properties.items()])

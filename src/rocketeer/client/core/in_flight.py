@@ -37,6 +37,11 @@ class InFlight:
         assert self._count >= 0, "left more often than entered"
 
 
+def stalled_s(config: ProducerConfig) -> float:
+    """How long those who wait for a place do so while nobody is answered."""
+    return config.send_timeout_s if config.place_timeout_s is None else config.place_timeout_s
+
+
 def oneway_in_flight(config: ProducerConfig) -> InFlight:
     """Nobody answers a one-way send: it is under way until its connection has taken it."""
     return InFlight(config.oneway_in_flight_max, config.in_flight_bytes_max, "waiting for a broker to read")

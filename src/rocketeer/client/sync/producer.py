@@ -61,6 +61,8 @@ class Producer(ProducerBase):
         """Send and wait for the broker's answer; a list of messages is one batch.
 
         `queue` names the queue, `selector` chooses one from (queues, message, arg); otherwise they take turns.
+        With `in_flight_max` sends unanswered this first waits for a place (TooManyInFlight: see `place_timeout_s`);
+        then `timeout_s` counts (`send_timeout_s` unless given), which all attempts share.
         Raises BrokerRefused, SendTimeout, SendFailed, NoRoute, NoBroker, NoNameServer.
         """
         return self._send(message, queue=queue, selector=selector, arg=arg, timeout_s=timeout_s)

@@ -17,7 +17,7 @@ from rocketeer.client.aio import producer as aio
 from rocketeer.client.core.config import ProducerConfig
 from rocketeer.client.core.encoding import Outgoing
 from rocketeer.client.core.hooks import SendMode
-from rocketeer.client.core.in_flight import InFlight, oneway_in_flight
+from rocketeer.client.core.in_flight import InFlight, oneway_in_flight, stalled_s
 from rocketeer.client.core.received import ReceivedMessage
 from rocketeer.client.core.send_result import SendResult
 from rocketeer.client.lifetime import Started
@@ -27,7 +27,7 @@ from rocketeer.client.sync import forking
 from rocketeer.client.sync.driver import BlockingDriver
 from rocketeer.client.sync.loop_thread import LoopThread
 from rocketeer.client.sync.send_limit import ThreadSendLimit
-from rocketeer.errors import ClientClosed, ClientError
+from rocketeer.errors import ClientClosed, ClientError, SendFailed
 from rocketeer.model.message import Message
 
 T = TypeVar("T")
@@ -86,7 +86,7 @@ class ProducerBase(Started):
             return asyncio.run_coroutine_threadsafe(sent, link.thread.loop)
         choose = chooser(message, **target)
         outgoing = link.encoder.encode(message)
-        link.send_limit.enter(outgoing.size, self.config.send_timeout_s if timeout_s is None else timeout_s)
+        link.send_limit.enter(outgoing.size)
         plan = link.sender.send(outgoing, SendMode.ASYNC, choose=choose, timeout_s=timeout_s)
         return link.begin(plan, outgoing.size)
 
@@ -96,11 +96,15 @@ class ProducerBase(Started):
             raise ClientError("an idempotent producer waits for every answer: use send")
         choose = chooser(message, **target)
         outgoing = link.encoder.encode(message)
-        link.oneway_limit.enter(outgoing.size, self.config.send_timeout_s)
+        link.oneway_limit.enter(outgoing.size)
+        answered = True
         try:
             link.driver.run(link.sender.send(outgoing, SendMode.ONEWAY, choose=choose))
+        except SendFailed:
+            answered = False
+            raise
         finally:
-            link.oneway_limit.leave(outgoing.size)
+            link.oneway_limit.leave(outgoing.size, answered=answered)
 
     def _request_async(
         self, message: Message, *, timeout_s: float | None, **target: Unpack[Target]
@@ -144,8 +148,10 @@ class _Link:
         self.encoder = hosted.encoder
         self.sender = hosted.sender
         self.driver = BlockingDriver(hosted.security)
-        self.send_limit = ThreadSendLimit(InFlight(config.in_flight_max, config.in_flight_bytes_max))
-        self.oneway_limit = ThreadSendLimit(oneway_in_flight(config))
+        self.send_limit = ThreadSendLimit(
+            InFlight(config.in_flight_max, config.in_flight_bytes_max), stalled_s(config)
+        )
+        self.oneway_limit = ThreadSendLimit(oneway_in_flight(config), stalled_s(config))
         self._tasks: set[asyncio.Task[None]] = set()
 
     def send(self, outgoing: Outgoing, choose: Choose | None, timeout_s: float | None) -> SendResult:
@@ -176,10 +182,10 @@ class _Link:
         try:
             result = await self.hosted.run_plan(plan)
         except asyncio.CancelledError:
-            self.send_limit.leave(size)
+            self.send_limit.leave(size, answered=False)
             future.set_exception(ClientClosed("the producer was closed before the broker answered"))
         except BaseException as error:
-            self.send_limit.leave(size)
+            self.send_limit.leave(size, answered=not isinstance(error, SendFailed))
             future.set_exception(error)
         else:
             assert result is not None, "only oneway sends have no result"

@@ -8,31 +8,45 @@ from rocketeer.errors import ClientClosed, TooManyInFlight
 
 
 class ThreadSendLimit:
-    """`enter(size, timeout_s)`, then `leave(size)` when the answer is there; from any thread."""
+    """`enter(size)`, then `leave(size)` when the answer is there; from any thread.
 
-    def __init__(self, in_flight: InFlight) -> None:
+    Whoever waits does so as long as others are answered; TooManyInFlight when none was for `stalled_s`.
+    """
+
+    def __init__(self, in_flight: InFlight, stalled_s: float) -> None:
         self._in_flight = in_flight
+        self._stalled_s = stalled_s
         self._changed = threading.Condition(threading.Lock())
+        self._answered = 0
         self._waiting = 0
         self._closed = False
 
-    def enter(self, size: int, timeout_s: float) -> None:
+    def enter(self, size: int) -> None:
         with self._changed:
             if not self._closed and not self._waiting and self._in_flight.try_enter(size):
                 return
             self._waiting += 1
             try:
-                if not self._changed.wait_for(
-                    lambda: self._closed or self._in_flight.try_enter(size), timeout_s
-                ):
-                    raise TooManyInFlight(f"{self._in_flight} and none ended within {timeout_s:g} s")
+                self._wait(size)
             finally:
                 self._waiting -= 1
             if self._closed:
                 raise ClientClosed("the producer is closed")
 
-    def leave(self, size: int) -> None:
+    def _wait(self, size: int) -> None:
+        while True:
+            answered = self._answered
+            if self._changed.wait_for(
+                lambda: self._closed or self._in_flight.try_enter(size), self._stalled_s
+            ):
+                return
+            if self._answered == answered:
+                text = f"{self._in_flight}, and no place got free within {self._stalled_s:g} s"
+                raise TooManyInFlight(f"{text} (place_timeout_s)")
+
+    def leave(self, size: int, *, answered: bool = True) -> None:
         with self._changed:
+            self._answered += answered
             self._in_flight.leave(size)
             if self._waiting:
                 self._changed.notify_all()
