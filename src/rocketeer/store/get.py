@@ -25,6 +25,10 @@ SCAN_LARGE = 4096  # the same for a reader in bulk, or for whoever asks for many
 _SCAN_TERMS = 8_000  # evaluated for one pull: with a long expression fewer entries are looked at
 
 
+NO_RECORD = -1
+"""In the place of a log offset: the message of that queue offset is lost, or was never there."""
+
+
 class GetStatus(Enum):
     """RocketMQ's names; what the client is told follows from them."""
 
@@ -281,13 +285,15 @@ class Reader:
         return result.bytes + size > self._bytes_memory or result.count >= self._count_memory
 
     def entries(self, topic: str, queue_id: int, offset: int, max_count: int) -> list[tuple[int, int, int]]:
-        """(log offset, size, tag code) of a queue's entries from `offset` on."""
+        """(log offset, size, tag code) of a queue's entries from `offset` on; `NO_RECORD` for a place without one."""
         queue = self._by_key.get((topic, queue_id))
         if queue is None:
             return []
         raw = queue.read(offset, max_count)
         return [
-            (log_offset, size, self._tag_code(tag_code, log_offset, size))
+            (NO_RECORD, 0, 0)
+            if size == BLANK_SIZE
+            else (log_offset, size, self._tag_code(tag_code, log_offset, size))
             for log_offset, size, tag_code in ENTRY.iter_unpack(raw[: len(raw) // ENTRY_BYTES * ENTRY_BYTES])
         ]
 

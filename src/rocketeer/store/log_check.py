@@ -7,6 +7,9 @@ passes. What is lost is what stood there.
     ... record | damage | record, known ...      one message lost, the log goes on
     ... record | damage, and no place known      the rest of the file is set aside, the log goes on in the next file
     ... record | torn | zeros                    the end: nothing more was ever whole
+    ... record | sectors of zeros | record       after a crash, beyond the checkpoint: the end, too. A power failure
+                                                 took what was not synced yet, in any order; nothing behind the hole
+                                                 was acknowledged as durable, and the log keeps a whole beginning
 """
 
 import logging
@@ -44,6 +47,7 @@ class LogCheck:
     """By the log offset of the filler that stands there now."""
     lost_at_end: list[Lost] = field(default_factory=list)
     first_damage: int | None = None
+    ends_in_hole: bool = False
     torn_bytes: int = 0
     scanned_bytes: int = 0
     last: DispatchEntry | None = None
@@ -68,6 +72,9 @@ class LogCheck:
             else:
                 self.position = scan.position
             self.scanned_bytes += self.position - began
+            if not self.clean and self.position >= sure_below and scan.stands_at_hole(self.position):
+                self.ends_in_hole = True
+                return
             following = self.boundaries.next_after(self.position)
             if following is None:
                 return
@@ -79,10 +86,17 @@ class LogCheck:
             pass
         end = self.position
         follower = LogScan(self.log, self.levels, end).valid_record_after(end)
-        if follower is not None:
+        if follower is not None and self.ends_in_hole:
+            copies = quarantine(self.log, end, self.corrupt_folder)
+            self.copies += copies
+            size = sum(copy.size for copy in copies)
+            self._did(
+                f"a hole in the log at {end}: {size} bytes behind it set aside in {self.corrupt_folder}"
+            )
+        elif follower is not None:
             return self._give_up_file(end, follower)
         gone = self.log.cut_to(end)
-        if gone:
+        if gone and follower is None:
             self.torn_bytes = gone
             self._did(f"torn tail at {end}: {gone} bytes cut")
         return end

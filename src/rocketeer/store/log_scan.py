@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from rocketeer.errors import BadRecord
 from rocketeer.record.delay_levels import DelayLevels
 from rocketeer.record.entry import Blank, DispatchEntry, entry_at
-from rocketeer.record.layout import decode_record
+from rocketeer.record.layout import HEAD, decode_record
 from rocketeer.store.commit_log import MAGIC_BYTES, CommitLog
 from rocketeer.store.segment import Segment
 
@@ -111,6 +111,24 @@ class LogScan:
         while at < end:
             upto = min(end, at - at % SECTOR_BYTES + SECTOR_BYTES)
             if not any(properties[at - start : upto - start]):
+                return True
+            at = upto
+        return False
+
+    def stands_at_hole(self, offset: int) -> bool:
+        """Whether sectors of what stands at `offset` never reached the disk: of the record's head, or of its rest."""
+        segment = self._log.segment_of(offset)
+        if segment is None:
+            return False
+        at = offset - segment.base
+        view = segment.readable(at)
+        head = bytes(view[at : at + HEAD.size])
+        size = int.from_bytes(head[:4], "big", signed=True)
+        is_record = head[4:8] == MAGIC_BYTES and HEAD.size < size <= len(view) - at
+        end = at + (size if is_record else HEAD.size)
+        while at < end:
+            upto = min(end, at - at % SECTOR_BYTES + SECTOR_BYTES)
+            if not any(view[at:upto]):  # also where the file has a hole: there is nothing then
                 return True
             at = upto
         return False

@@ -36,7 +36,7 @@ class Lookup:
         self._index = index
 
     def message_at(self, log_offset: int) -> StoredMessage | None:
-        """The message that starts there; None where none does."""
+        """The message that starts there; None where none does, or a damaged one: stored again it would look whole."""
         head = self._log.read(log_offset, _SIZE.size)
         if head is None:
             return None
@@ -44,7 +44,7 @@ class Lookup:
         if raw is None:
             return None
         try:
-            message = decode_record(raw, 0, check_crc=False)
+            message = decode_record(raw, 0, check_crc=True)
         except BadRecord:
             return None
         return message if message.log_offset == log_offset else None

@@ -20,8 +20,6 @@ class QueueGaps:
 
     def __init__(self) -> None:
         self._waiting: dict[tuple[str, int], tuple[ConsumeQueue, DispatchEntry]] = {}
-        self.passed_over = 0
-        """How many messages damage may have taken out of the log so far."""
         self.rejected = 0
 
     def put(self, queue: ConsumeQueue, entry: DispatchEntry) -> None:
@@ -46,12 +44,8 @@ class QueueGaps:
 
     def finish(self) -> None:
         """The walk is over: what waits has nobody behind it who could tell."""
-        for queue, entry in self._waiting.values():
-            gap = entry.queue_offset - queue.max_offset
-            if queue.is_empty or gap <= self.passed_over:
-                self._follow(queue, entry)
-            else:
-                self._reject(queue, entry)
+        for queue, entry in self._waiting.values():  # a message is better than no message
+            self._follow(queue, entry)
         self._waiting.clear()
 
     def _follow(self, queue: ConsumeQueue, entry: DispatchEntry) -> None:

@@ -289,7 +289,6 @@ class Recovery:
             if self._lost:
                 self._skip_lost(entry.log_offset)
             if filler.is_filler(entry):
-                gaps.passed_over += entry.size // filler.BYTES_MIN
                 continue
             if ends_topic(entry):
                 gaps.forget(entry.topic)

@@ -11,6 +11,7 @@ from rocketeer.record.java_hash import tag_hash
 from rocketeer.record.layout import decode_record, split_records
 from rocketeer.store.consume_queue import ENTRY
 from rocketeer.store.consume_queue_ext import ExtUnit
+from rocketeer.store.get import NO_RECORD
 from rocketeer.store.message_store import Fetched, GetStatus, MessageStore
 from support.stores import bodies, message, open_store
 
@@ -265,4 +266,28 @@ def test_a_query_gives_the_newest_oldest_first_and_no_collisions(folder: Path) -
     assert [each.body for each in found.messages] == [b"5", b"7", b"9"]
     assert store.query("Other", "Aa", 0, 1 << 62, 5).messages == []
     assert len(bodies(store)) == 40
+    store.close()
+
+
+def test_the_place_of_a_lost_message_is_no_record(tmp_path: Path) -> None:
+    store, _ = open_store(tmp_path)
+    first = store.append(message(b"first"))
+    queue = store.queue_table.get("TopicTest", 0)
+    assert queue is not None
+    queue.skip(1)
+    third = store.append(message(b"third"))
+    entries = store.entries("TopicTest", 0, 0, 10)
+    assert [log_offset for log_offset, _, _ in entries] == [first.log_offset, NO_RECORD, third.log_offset]
+    assert store.message_at(NO_RECORD) is None
+    assert bodies(store) == [b"first", b"third"]
+    store.close()
+
+
+def test_a_damaged_message_is_not_found_so_that_nobody_stores_it_again(tmp_path: Path) -> None:
+    store, _ = open_store(tmp_path)
+    stored = store.append(message(b"body"))
+    with (tmp_path / "commitlog" / f"{0:020d}").open("r+b") as file:
+        file.seek(89)
+        file.write(b"!")
+    assert store.message_at(stored.log_offset) is None
     store.close()

@@ -78,6 +78,8 @@ def test_garbage_behind_the_log_is_cut_off(tmp_path: Path, how: str) -> None:
 @pytest.mark.parametrize("place", ["body", "size", "magic", "zeros"])
 def test_damage_costs_the_message_it_hits_and_no_other(tmp_path: Path, how: str, place: str) -> None:
     """Where the place of the next message is known: from its own queue entry, or else the next file."""
+    if how == "died" and place == "zeros":
+        pytest.skip("zeros in what was never synced are a hole: see the test of a power failure")
     folder = stopped(tmp_path, how)
     looking, _ = open_store(shutil.copytree(folder, tmp_path / "looking"))
     victim = looking.query("Topic0", "k40", 0, 1 << 62, 1).messages[0]
@@ -205,9 +207,39 @@ def test_a_flipped_bit_in_a_queue_offset_costs_that_message_and_no_queue(
     fill(store, COUNT, 12)
     store.close()
     store, _ = open_store(folder)
-    assert {each: place for each, place in places(store).items() if each >= COUNT} == {
-        each: each // 6 for each in range(COUNT, COUNT + 12)
-    }
+    after = {each: place for each, place in places(store).items() if each >= COUNT}
+    assert sorted(after) == list(range(COUNT, COUNT + 12))
+    if number < COUNT - 6:  # the last of a queue has nobody behind it who could tell that it is wrong
+        assert after == {each: each // 6 for each in range(COUNT, COUNT + 12)}
+    store.close()
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_power_failure_leaves_a_whole_beginning_of_the_log(tmp_path: Path, place: int) -> None:
+    """Sectors that were not synced vanish in any order: behind the first hole nothing counts."""
+    clock = ManualClock()
+    store = make_store(tmp_path / "store", clock)
+    store.open()
+    fill(store, 0, 30)
+    checkpoint_now(store, clock)
+    fill(store, 30, 60)
+    store.queue_table.write_out()  # the queues' pages happened to arrive
+    victim = store.query("Topic0", "k40", 0, 1 << 62, 1).messages[0]
+    folder = kill(store, tmp_path / "copy")
+    store.close()
+    with (folder / FIRST_LOG).open("r+b") as file:
+        file.seek((victim.log_offset // 512 + place) * 512)
+        file.write(bytes(512))
+    store, report = open_store(folder)
+    found = places(store)
+    last = max(found)
+    assert 37 <= last <= 40
+    assert found == {number: number // 6 for number in range(last + 1)}
+    assert report.set_aside
+    fill(store, last + 1, 30)
+    store.close()
+    store, report = open_store(folder)
+    assert places(store) == {number: number // 6 for number in range(last + 31)}
     store.close()
 
 

@@ -221,7 +221,8 @@ class HalfTable:
         """(queue offset, log offset) of the half queue's entries."""
         while batch := self._store.entries(TRANS_HALF_TOPIC, QUEUE_ID, start, AT_ONCE):
             for log_offset, _, _ in batch:
-                yield start, log_offset
+                if log_offset >= 0:  # a place whose message was lost has none
+                    yield start, log_offset
                 start += 1
 
     def _ops(self, start: int, max_count: int | None = None) -> Iterator[tuple[int, list[int]]]:
