@@ -151,6 +151,8 @@ def test_a_test_may_skip_a_record_by_its_unit(tmp_path: Path, bits: bytes) -> No
     """When the records would have to come from the disk; in memory looking at them is quicker."""
 
     class Wants:
+        terms = 1
+
         seen = 0
 
         def may_match(self, unit: ExtUnit) -> bool:
