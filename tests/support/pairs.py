@@ -48,11 +48,15 @@ async def nameserver_at(folder: Path) -> AsyncIterator[str]:
 
 @contextlib.asynccontextmanager
 async def pair_at(
-    folder: Path, *, master: dict[str, Any] | None = None, slave: dict[str, Any] | None = None
+    folder: Path,
+    *,
+    master: dict[str, Any] | None = None,
+    slave: dict[str, Any] | None = None,
+    broker: dict[str, Any] | None = None,
 ) -> AsyncIterator[tuple[BrokerUnderTest, BrokerUnderTest]]:
     """A name server, a master in `m` and a slave in `s`, which finds its master through the name server."""
     async with nameserver_at(folder) as namesrv:
-        known = {"namesrv_addresses": (namesrv,)}
+        known = {"namesrv_addresses": (namesrv,), **(broker or {})}
         async with (
             broker_at(folder / "m", broker=known, store=master) as master_broker,
             broker_at(

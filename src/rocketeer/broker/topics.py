@@ -163,6 +163,13 @@ class TopicTable:
         for topic in changed:
             self._tell(TopicChange(ChangeKind.UPDATED, topic))
 
+    def guess(self, topic: TopicConfig) -> None:
+        """A slave has met messages of a topic before its master told of it; the version stays the master's."""
+        self.configs[topic.name] = topic
+        self._entries[topic.name] = encode_topic_entry(topic)
+        self._dirty = True
+        self._tell(TopicChange(ChangeKind.UPDATED, topic))
+
     def follow_deletion(self, name: str) -> None:
         """The master has deleted it; the version is the master's and stays."""
         topic = self.configs.pop(name, None)

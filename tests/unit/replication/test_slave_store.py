@@ -77,7 +77,8 @@ async def test_rocketmq_issue_9705_a_table_is_replaced_whole_or_not_at_all(tmp_p
     from rocketeer.broker.tables import TableKeeper
     from rocketeer.store import table_file
 
-    keeper = TableKeeper(tmp_path)
+    store, _ = open_store(tmp_path / "store")
+    keeper = TableKeeper(tmp_path, store)
     await keeper.save_text("delayOffset.json", '{"offsetTable":{1:1}}')
     with pytest.MonkeyPatch.context() as patch:
 

@@ -19,6 +19,7 @@ from rocketeer.broker.offsets import ConsumerOffsets
 from rocketeer.broker.topics import TopicTable
 from rocketeer.clock import Clock
 from rocketeer.errors import BadBody, ProtocolError, RemotingError, RequestRefused
+from rocketeer.model.topic import TopicConfig
 from rocketeer.protocol.bodies.groups import decode_group_table
 from rocketeer.protocol.bodies.kv import decode_kv_table
 from rocketeer.protocol.bodies.offsets import decode_consumer_offsets
@@ -26,6 +27,7 @@ from rocketeer.protocol.bodies.topics import decode_topic_table
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, reply, request
 from rocketeer.record.entry import DispatchEntry
+from rocketeer.record.flags import TX_PREPARED
 from rocketeer.remoting.server import Connection, Handler
 from rocketeer.replication.offsets import OffsetMerge
 
@@ -34,7 +36,7 @@ log = logging.getLogger(__name__)
 SYNC_S: Final = 10.0
 LOOK_S: Final = 0.5
 ASK_S: Final = 3.0
-NEW_TOPIC_S: Final = 1.0
+NEW_TOPIC_S: Final = 0.2
 """A topic that is met in the log and not in the table is asked for, this often at most."""
 
 DELAY_FILE: Final = "delayOffset.json"
@@ -144,6 +146,8 @@ class FollowedTables:
         self._next_s = 0.0
         self._held: dict[str, Held] = {}
         self._merge = OffsetMerge()
+        self._guessed: set[str] = set()
+        self._master_is_ours = False
         self._told = ""
 
     def feature(self) -> Feature:
@@ -160,8 +164,16 @@ class FollowedTables:
             self._next_s = 0.0
 
     def _met(self, entry: DispatchEntry) -> None:
-        if entry.topic not in self._topics.configs:
-            self._next_s = min(self._next_s, self._clock.monotonic_s() + NEW_TOPIC_S)
+        """A message of a topic that the master has not told of yet: what its messages say must do until it does."""
+        if entry.sys_flag & TX_PREPARED:
+            return  # in no queue: half messages, and records that end a topic
+        topic = self._topics.configs.get(entry.topic)
+        if topic is not None and (topic.read_queues > entry.queue_id or entry.topic not in self._guessed):
+            return
+        self._guessed.add(entry.topic)
+        queues = entry.queue_id + 1
+        self._topics.guess(TopicConfig(entry.topic, read_queues=queues, write_queues=queues))
+        self._next_s = min(self._next_s, self._clock.monotonic_s() + NEW_TOPIC_S)
 
     async def look(self) -> None:
         """Ask the master when it is time, and take over what the log has reached."""
@@ -183,7 +195,7 @@ class FollowedTables:
             self._groups.follow(*decode_group_table(groups.body))
         offsets = await self._ask(address, RequestCode.GET_ALL_CONSUMER_OFFSET)
         delays = await self._ask(address, RequestCode.GET_ALL_DELAY_OFFSET)
-        is_ours = LOG_OFFSET in offsets.ext
+        is_ours = self._master_is_ours = LOG_OFFSET in offsets.ext
         if is_ours:
             at, started = _number(offsets.ext, LOG_OFFSET), offsets.ext.get(STARTED, "")
         else:
@@ -223,22 +235,24 @@ class FollowedTables:
 
     def _follow_topics(self, answer: Command) -> None:
         topics, version = decode_topic_table(answer.body)
-        if version == self._topics.version:
+        if version == self._topics.version and not self._guessed:
             return
-        gone = [
-            name for name in self._topics.configs if name not in topics and not self._topics.is_system(name)
-        ]
+        self._guessed -= topics.keys()
+        known = self._topics.configs.keys() - topics.keys() - self._guessed
+        gone = [name for name in known if not self._topics.is_system(name)]
         self._topics.follow({**topics, **{name: self._topics.configs[name] for name in gone}}, version)
         if gone:
             # Their last messages may be on the way yet: their queues go when the log has been copied that far.
-            at = _number(answer.ext, LOG_OFFSET) if LOG_OFFSET in answer.ext else self._store.max_log_offset
+            at = self._store.max_log_offset
             self._held["topics"] = Held(at, lambda: self._forget_topics(gone))
 
     def _forget_topics(self, gone: Iterable[str]) -> None:
+        """Its queues go as well. (A master of ours has said so in the log, and they may be those of a new one.)"""
         for name in gone:
             log.info("topic deleted by the master topic=%s", name)
             self._topics.follow_deletion(name)
-            self._store.delete_topic(name)
+            if not self._master_is_ours:
+                self._store.delete_topic(name)
 
     def _follow_offsets(self, theirs: dict[str, dict[int, int]], started: str) -> None:
         self._offsets.follow(self._merge.merged(self._offsets.table, theirs, started))
