@@ -3,11 +3,16 @@
 Full registrations go out at start, every 30 s, and (oneway, several in one) when topics appear by themselves.
 A topic that an administrator changed goes alone, and its handler waits for it. A name server that does not
 answer is logged once, tried again every few seconds, and never holds up the others.
+
+A broker with very many topics tells them in parts, each small enough for any name server: name servers add what
+they are told to what they know when the data version is another than before, so all parts but the last carry versions
+of their own, and the last one ours. From then on they are told only what is new, and asked every 30 s (322, which
+is a heartbeat too) whether our version is the one they know.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -19,7 +24,7 @@ from rocketeer.model.data_version import DataVersion
 from rocketeer.model.topic import Perm, TopicConfig
 from rocketeer.protocol.bodies.data_version import decode_data_version, encode_data_version
 from rocketeer.protocol.bodies.kv import decode_kv_table
-from rocketeer.protocol.bodies.register import body_crc32, encode_registration
+from rocketeer.protocol.bodies.register import body_crc32, encode_registration, join_registration
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, request
 from rocketeer.protocol.headers import (
@@ -37,6 +42,8 @@ log = logging.getLogger(__name__)
 INTERVAL_MS_MIN, INTERVAL_MS_MAX = 10_000, 60_000
 RETRY_S = 5.0
 UNREGISTER_TIMEOUT_S = 3.0
+PART_TOPICS = 2_000
+"""So many are told in one request."""
 CREATED_PAUSE_S = 0.1
 """Topics created within this time of the last announcement share the next one."""
 
@@ -79,6 +86,7 @@ class Registration:
         self._servers = [_NameServer(address) for address in config.namesrv_addresses]
         self._timeout_s = config.register_timeout_ms / 1000
         self._tasks: set[asyncio.Task[None]] = set()
+        self._created: dict[str, None] = {}
         self._next_created_s = 0.0
         self._created_timer: asyncio.TimerHandle | None = None
         self._stopped = False
@@ -132,7 +140,7 @@ class Registration:
 
     async def refresh(self) -> None:
         """The regular registration; with forceRegister=false only where our data version is not known yet."""
-        if self._config.force_register:
+        if self._config.force_register and not self._is_large:
             await self._register(self._servers)
         else:
             await _all(self._register_if_changed(server) for server in self._servers)
@@ -142,7 +150,7 @@ class Registration:
 
     async def announce(self, topic: TopicConfig) -> None:
         """Tell of one changed topic; returns when the reachable name servers know it."""
-        await self._register([server for server in self._servers if server.reachable], {topic.name: topic})
+        await self._register([server for server in self._servers if server.reachable], [topic.name])
 
     def connection_lost(self, address: str) -> None:
         """A name server closed its connection: it forgot us, so it is told again at the next retry."""
@@ -153,7 +161,10 @@ class Registration:
     # --- topics that appear by themselves ----------------------------------------------------
 
     def _topic_changed(self, change: TopicChange) -> None:
-        if change.kind is not ChangeKind.CREATED or self._created_timer is not None or self._stopped:
+        if change.kind is not ChangeKind.CREATED or self._stopped:
+            return
+        self._created[change.topic.name] = None
+        if self._created_timer is not None:
             return
         loop = asyncio.get_running_loop()
         self._created_timer = loop.call_at(max(loop.time(), self._next_created_s), self._announce_created)
@@ -161,7 +172,8 @@ class Registration:
     def _announce_created(self) -> None:
         self._created_timer = None
         self._next_created_s = asyncio.get_running_loop().time() + CREATED_PAUSE_S
-        header, body = self._registration(self._topics.configs)
+        created, self._created = self._created, {}
+        header, body = self._registration(created if self._is_large else self._topics.configs)
         for server in self._servers:
             if server.reachable:
                 self._spawn(self._tell(server, RequestCode.REGISTER_BROKER, header, body))
@@ -173,23 +185,42 @@ class Registration:
 
     # --- one name server ---------------------------------------------------------------------
 
-    async def _register(
-        self, servers: Iterable[_NameServer], topics: Mapping[str, TopicConfig] | None = None
-    ) -> None:
+    @property
+    def _is_large(self) -> bool:
+        return len(self._topics.configs) > PART_TOPICS
+
+    async def _register(self, servers: Iterable[_NameServer], topics: Iterable[str] | None = None) -> None:
         servers = list(servers)
         if not servers or self._stopped:  # nobody who took leave says hello again
             return
-        header, body = self._registration(self._topics.configs if topics is None else topics)
-        replies = await asyncio.gather(
-            *(
-                self._ask(server, RequestCode.REGISTER_BROKER, header, body, self._timeout_s)
-                for server in servers
-            )
-        )
+        if topics is not None or not self._is_large:
+            parts = [self._registration(self._topics.configs if topics is None else topics)]
+            replies = await asyncio.gather(*(self._tell_parts(server, parts) for server in servers))
+        else:
+            replies = await asyncio.gather(*(self._tell_parts(server, self._parts()) for server in servers))
         # As in RocketMQ one answer decides, whichever name servers disagree; ours is always the first listed.
         answer = next((reply for reply in replies if reply is not None), None)
         if answer is not None and not self._stopped:
             self._apply(answer)
+
+    def _parts(self) -> Iterator[tuple[Header, bytes]]:
+        """All topics, portion by portion; those that change meanwhile are told by themselves."""
+        version = self._topics.version
+        names = list(self._topics.configs)
+        starts = range(0, len(names), PART_TOPICS)
+        for number, start in enumerate(starts):
+            is_last = number == len(starts) - 1
+            part_version = version if is_last else DataVersion(version.timestamp, -1 - number)
+            yield self._registration(names[start : start + PART_TOPICS], part_version)
+
+    async def _tell_parts(self, server: _NameServer, parts: Iterable[tuple[Header, bytes]]) -> Command | None:
+        """The answer to the last one; None when one was not answered or was refused."""
+        answer: Command | None = None
+        for header, body in parts:
+            answer = await self._ask(server, RequestCode.REGISTER_BROKER, header, body, self._timeout_s)
+            if answer is None or self._stopped:
+                return None
+        return answer
 
     async def _register_if_changed(self, server: _NameServer) -> None:
         ours = self._topics.version
@@ -197,6 +228,8 @@ class Registration:
         answer = await self._ask(server, RequestCode.QUERY_DATA_VERSION, who, body, self._timeout_s)
         if answer is None or _version_differs(answer, ours):
             await self._register([server])
+        elif self._is_large:  # it knows them all: what it has to tell us comes with a registration only
+            await self._register([server], ())
 
     async def _ask(
         self, server: _NameServer, code: int, header: Header, body: bytes, timeout_s: float
@@ -229,9 +262,17 @@ class Registration:
 
     # --- what is said and heard --------------------------------------------------------------
 
-    def _registration(self, topics: Mapping[str, TopicConfig]) -> tuple[Header, bytes]:
+    def _registration(
+        self, topics: Iterable[str], version: DataVersion | None = None
+    ) -> tuple[Header, bytes]:
         us, compressed = self._identity, self._config.compressed_register
-        body = encode_registration(self._visible(topics), self._topics.version, compressed=compressed)
+        version = version or self._topics.version
+        if compressed or not self._may_all:
+            known = self._topics.configs
+            configs = {name: known[name] for name in topics if name in known}
+            body = encode_registration(self._visible(configs), version, compressed=compressed)
+        else:
+            body = join_registration(self._topics.entries(topics), version)
         header = RegisterBrokerHeader(
             broker_name=us.broker_name,
             broker_address=us.address,
@@ -242,6 +283,10 @@ class Registration:
             body_crc32=body_crc32(body),
         )
         return header, body
+
+    @property
+    def _may_all(self) -> bool:
+        return bool(self.permission & Perm.READ and self.permission & Perm.WRITE)
 
     def _who(self, kind: type[UnregisterBrokerHeader] | type[QueryDataVersionHeader]) -> Header:
         us = self._identity
@@ -254,7 +299,7 @@ class Registration:
 
     def _visible(self, topics: Mapping[str, TopicConfig]) -> Mapping[str, TopicConfig]:
         """A broker that may not be read or written says so on every topic."""
-        if self.permission & Perm.READ and self.permission & Perm.WRITE:
+        if self._may_all:
             return topics
         return {
             name: TopicConfig(name, topic.read_queues, topic.write_queues, self.permission)

@@ -5,7 +5,7 @@ through the methods here, so that the data version grows, the file is written an
 """
 
 import logging
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from enum import Enum
 from typing import NamedTuple
@@ -61,8 +61,10 @@ class TopicTable:
         self.version = DataVersion(clock.now_ms(), 0)
         self.configs: dict[str, TopicConfig] = {topic.name: topic for topic in system_topics(config)}
         self._system = frozenset(self.configs)
-        self._entries = {name: encode_topic_entry(topic) for name, topic in self.configs.items()}
+        self._entries: dict[str, bytes] = {}
         """What stands for each topic in the file and in registrations: of many only few change at a time."""
+        self._ordered: set[str] = set()
+        self._note(self.configs.values())
         self._limits = config.limits
         self._minute = -1
         self._made_this_minute = 0
@@ -96,7 +98,7 @@ class TopicTable:
     def delete(self, name: str) -> TopicConfig | None:
         topic = self.configs.pop(name, None)
         if topic is not None:
-            del self._entries[name]
+            self._unnote(name)
             self._changed(TopicChange(ChangeKind.DELETED, topic))
         return topic
 
@@ -145,19 +147,19 @@ class TopicTable:
         log.info("topic created topic=%s queues=%d", topic, queues)
         return self._store(ChangeKind.CREATED, created)
 
-    def set_order_topics(self, order_topics: Container[str]) -> None:
+    def set_order_topics(self, order_topics: Iterable[str]) -> None:
         """Make exactly these topics order topics: what the name servers' order configuration says."""
-        for topic in list(self.configs.values()):
-            order = topic.name in order_topics
-            if topic.order != order:
-                log.info("order topic changed topic=%s order=%s", topic.name, order)
-                self._store(ChangeKind.REORDERED, replace(topic, order=order))
+        for name in sorted(self._ordered.symmetric_difference(order_topics)):
+            topic = self.configs.get(name)
+            if topic is not None:
+                log.info("order topic changed topic=%s order=%s", name, not topic.order)
+                self._store(ChangeKind.REORDERED, replace(topic, order=not topic.order))
 
     def follow(self, topics: Mapping[str, TopicConfig], version: DataVersion) -> None:
         """Become the master's table; what every broker has by itself stays."""
         changed = [topic for name, topic in topics.items() if self.configs.get(name) != topic]
         self.configs.update(topics)
-        self._entries.update((topic.name, encode_topic_entry(topic)) for topic in changed)
+        self._note(changed)
         self.version = version
         self._dirty = True
         for topic in changed:
@@ -174,7 +176,7 @@ class TopicTable:
         """The master has deleted it; the version is the master's and stays."""
         topic = self.configs.pop(name, None)
         if topic is not None:
-            del self._entries[name]
+            self._unnote(name)
             self._dirty = True
             self._tell(TopicChange(ChangeKind.DELETED, topic))
 
@@ -191,9 +193,19 @@ class TopicTable:
             raise busy_limit(what, "limitAutoTopicsPerMinute", limits.auto_topics_per_minute)
         self._made_this_minute += 1
 
+    def _note(self, topics: Iterable[TopicConfig]) -> None:
+        """Keep what is derived from topics that are new or changed."""
+        for topic in topics:
+            self._entries[topic.name] = encode_topic_entry(topic)
+            (self._ordered.add if topic.order else self._ordered.discard)(topic.name)
+
+    def _unnote(self, name: str) -> None:
+        del self._entries[name]
+        self._ordered.discard(name)
+
     def _store(self, kind: ChangeKind, topic: TopicConfig) -> TopicConfig:
         self.configs[topic.name] = topic
-        self._entries[topic.name] = encode_topic_entry(topic)
+        self._note((topic,))
         self._changed(TopicChange(kind, topic))
         return topic
 
@@ -224,7 +236,7 @@ class TopicTable:
         """Lay the file over the system topics: what an operator changed in it stays changed."""
         topics, self.version = decode_topic_table(text.encode())
         self.configs.update(topics)
-        self._entries.update((name, encode_topic_entry(topic)) for name, topic in topics.items())
+        self._note(topics.values())
 
     def take_dirty(self) -> bool:
         dirty, self._dirty = self._dirty, False

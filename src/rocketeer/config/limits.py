@@ -56,7 +56,7 @@ class BrokerLimits:
 class NamesrvLimits:
     """Of a name server: what brokers may register, and what is kept for administrators."""
 
-    brokers: int = _limit("limitBrokers", 10_000)
+    brokers: int = _limit("limitBrokers", 2_000)
     routes: int = _limit("limitRoutes", 1_000_000)
     """Pairs of a topic and a broker that has it."""
     kv_entries: int = _limit("limitKvEntries", 20_000)

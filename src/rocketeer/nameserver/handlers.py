@@ -13,11 +13,11 @@ from rocketeer.errors import ConfigError, RequestRefused
 from rocketeer.model.data_version import DataVersion
 from rocketeer.nameserver.kv_table import ORDER_TOPICS, KvTable
 from rocketeer.nameserver.live_config import LiveConfig
-from rocketeer.nameserver.route_table import RouteTable
+from rocketeer.nameserver.route_table import RouteTable, TooMany
 from rocketeer.protocol.bodies.data_version import decode_data_version, encode_data_version
 from rocketeer.protocol.bodies.kv import encode_kv_table
 from rocketeer.protocol.bodies.properties import decode_properties, encode_properties
-from rocketeer.protocol.bodies.register import Registration, body_crc32, decode_registration
+from rocketeer.protocol.bodies.register import Registration, body_crc32, reading_registration
 from rocketeer.protocol.bodies.route import encode_cluster_info, encode_route
 from rocketeer.protocol.bodies.topics import decode_topic_table, encode_topic_list
 from rocketeer.protocol.codes import VERSION_STRICT_JSON, RequestCode, ResponseCode
@@ -44,6 +44,7 @@ from rocketeer.protocol.headers.nameserver import (
 )
 from rocketeer.protocol.texts import FAQ
 from rocketeer.remoting.server import Connection, Handler
+from rocketeer.remoting.slices import Steps, run_sliced
 
 log = logging.getLogger(__name__)
 
@@ -62,6 +63,11 @@ class NameServerState:
     config: LiveConfig
     clock: Clock
 
+    def sweep(self) -> None:
+        """Have what is left of brokers that are gone cleared away."""
+        if self.routes.needs_sweep:
+            run_sliced(self.routes.sweep())
+
     def now_ms(self) -> int:
         """Time that no clock adjustment moves: one must not make every broker look dead."""
         return int(self.clock.monotonic_s() * 1000)
@@ -69,7 +75,7 @@ class NameServerState:
 
 def handlers(state: NameServerState) -> dict[int, Handler]:
     """Every code the name server answers; the rest is refused by the router."""
-    topic_lists: dict[int, Callable[[], list[str]]] = {
+    topic_lists: dict[int, Callable[[], Steps[list[str]]]] = {
         RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: state.routes.topics,
         RequestCode.GET_UNIT_TOPIC_LIST: state.routes.unit_topics,
         RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST: state.routes.unit_sub_topics,
@@ -107,33 +113,48 @@ def _typed(
     return handle
 
 
-def _listing(topics: Callable[[], list[str]]) -> Handler:
-    return lambda command, connection: reply(command, body=encode_topic_list(topics()))
+def _listing(topics: Callable[[], Steps[list[str]]]) -> Handler:
+    return lambda command, connection: run_sliced(_listed(command, topics()))
+
+
+def _listed(command: Command, topics: Steps[list[str]]) -> Steps[Command]:
+    return reply(command, body=encode_topic_list((yield from topics)))
 
 
 # --- brokers -----------------------------------------------------------------------------------
 
 
-def register(state: NameServerState, command: Command, connection: Connection) -> Command:
+def register(
+    state: NameServerState, command: Command, connection: Connection
+) -> Command | Awaitable[Command]:
     """103: a broker, its topics, its heartbeat. It hears the order topics, and a slave its master."""
+    return run_sliced(_registering(state, command, connection))
+
+
+def _registering(state: NameServerState, command: Command, connection: Connection) -> Steps[Command]:
     header = decode_header(RegisterBrokerHeader, command.ext)
     if header.body_crc32 and header.body_crc32 != body_crc32(command.body):
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, "crc32 not match")
-    told = _registration(command, header)
+    told = yield from _reading(command, header)
+    if connection.closed:  # meanwhile: nobody would forget the broker again
+        return reply(command, ResponseCode.SYSTEM_ERROR, "the connection closed")
     if state.routes.version_of(header.broker_address) is None:
         place = header.cluster_name, header.broker_name, header.broker_id, header.broker_address
         log.info("broker registered cluster=%s name=%s id=%d address=%s", *place)
-    master = state.routes.register(
-        cluster=header.cluster_name,
-        broker_name=header.broker_name,
-        broker_id=header.broker_id,
-        address=header.broker_address,
-        ha_address=header.ha_address,
-        version=told.version,
-        topics=told.configs.values(),
-        connection=connection,
-        now_ms=state.now_ms(),
-    )
+    try:
+        master = yield from state.routes.registering(
+            cluster=header.cluster_name,
+            broker_name=header.broker_name,
+            broker_id=header.broker_id,
+            address=header.broker_address,
+            ha_address=header.ha_address,
+            version=told.version,
+            topics=told.configs.values(),
+            connection=connection,
+            now_ms=state.now_ms(),
+        )
+    except TooMany as refusal:
+        raise RequestRefused(ResponseCode.SYSTEM_BUSY, str(refusal)) from None
     answer = RegisterBrokerReplyHeader()
     if master is not None:
         answer = RegisterBrokerReplyHeader(ha_address=master.ha_address, master_address=master.address)
@@ -141,13 +162,13 @@ def register(state: NameServerState, command: Command, connection: Connection) -
     return reply(command, ext=answer, body=b"" if order_topics is None else encode_kv_table(order_topics))
 
 
-def _registration(command: Command, header: RegisterBrokerHeader) -> Registration:
+def _reading(command: Command, header: RegisterBrokerHeader) -> Steps[Registration]:
     if not command.body:
         return Registration({}, DataVersion(0, 0), [])
     if command.version < VERSION_REGISTRATION:
         table = decode_topic_table(command.body)
         return Registration(table.configs, table.version, [])
-    return decode_registration(command.body, compressed=header.compressed)
+    return (yield from reading_registration(command.body, compressed=header.compressed))
 
 
 def unregister(state: NameServerState, header: UnregisterBrokerHeader, command: Command) -> Command:
@@ -155,6 +176,7 @@ def unregister(state: NameServerState, header: UnregisterBrokerHeader, command: 
     name, broker_id, address = header.broker_name, header.broker_id, header.broker_address
     if state.routes.unregister(broker_name=name, broker_id=broker_id, address=address):
         log.info("broker unregistered name=%s id=%d address=%s", name, broker_id, address)
+        state.sweep()
     return reply(command)
 
 
@@ -192,9 +214,11 @@ def cluster_info(state: NameServerState, command: Command) -> Command:
     return reply(command, body=encode_cluster_info(state.routes.brokers(), state.routes.clusters()))
 
 
-def topics_of_cluster(state: NameServerState, header: GetTopicsByClusterHeader, command: Command) -> Command:
+def topics_of_cluster(
+    state: NameServerState, header: GetTopicsByClusterHeader, command: Command
+) -> Command | Awaitable[Command]:
     """224."""
-    return reply(command, body=encode_topic_list(state.routes.topics_of_cluster(header.cluster)))
+    return run_sliced(_listed(command, state.routes.topics_of_cluster(header.cluster)))
 
 
 def system_topics(state: NameServerState, command: Command) -> Command:
@@ -211,16 +235,28 @@ def delete_topic(state: NameServerState, header: DeleteTopicInNamesrvHeader, com
     return reply(command)
 
 
-def wipe_write_perm(state: NameServerState, header: WipeWritePermHeader, command: Command) -> Command:
+def wipe_write_perm(
+    state: NameServerState, header: WipeWritePermHeader, command: Command
+) -> Command | Awaitable[Command]:
     """205."""
-    return reply(
-        command, ext=WipeWritePermReplyHeader(topics=state.routes.wipe_write_perm(header.broker_name))
-    )
+
+    def steps() -> Steps[Command]:
+        changed = yield from state.routes.wipe_write_perm(header.broker_name)
+        return reply(command, ext=WipeWritePermReplyHeader(topics=changed))
+
+    return run_sliced(steps())
 
 
-def add_write_perm(state: NameServerState, header: AddWritePermHeader, command: Command) -> Command:
+def add_write_perm(
+    state: NameServerState, header: AddWritePermHeader, command: Command
+) -> Command | Awaitable[Command]:
     """327."""
-    return reply(command, ext=AddWritePermReplyHeader(topics=state.routes.add_write_perm(header.broker_name)))
+
+    def steps() -> Steps[Command]:
+        changed = yield from state.routes.add_write_perm(header.broker_name)
+        return reply(command, ext=AddWritePermReplyHeader(topics=changed))
+
+    return run_sliced(steps())
 
 
 # --- KV and settings -------------------------------------------------------------------------------

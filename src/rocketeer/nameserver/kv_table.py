@@ -11,7 +11,9 @@ from pathlib import Path
 
 import msgspec
 
+from rocketeer.config import NamesrvLimits
 from rocketeer.errors import ConfigError, StoreError
+from rocketeer.remoting.limits import over_limit
 from rocketeer.store.table_file import load_table, save_table
 
 ORDER_TOPICS = "ORDER_TOPIC_CONFIG"
@@ -53,8 +55,9 @@ def without_key(spaces: Spaces, namespace: str, key: str) -> Spaces:
 class KvTable:
     """The namespaces and their file. Readers never wait; changes wait for the disk, one after the other."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, limits: NamesrvLimits | None = None) -> None:
         self._path = path
+        self._limits = limits or NamesrvLimits()
         self._spaces: Spaces = {}
         self._turn = asyncio.Lock()
 
@@ -76,7 +79,18 @@ class KvTable:
 
     async def put(self, namespace: str, key: str, value: str) -> None:
         async with self._turn:
-            await self._save(with_value(self._spaces, namespace, key, value))
+            spaces = with_value(self._spaces, namespace, key, value)
+            self._check(spaces)
+            await self._save(spaces)
+
+    def _check(self, spaces: Spaces) -> None:
+        """The whole table is written for every change: it must stay small."""
+        limits = self._limits
+        if sum(map(len, spaces.values())) > limits.kv_entries:
+            raise over_limit("settings of all namespaces", "limitKvEntries", limits.kv_entries)
+        size = sum(len(key) + len(value) for table in spaces.values() for key, value in table.items())
+        if size > limits.kv_bytes:
+            raise over_limit("bytes of all settings", "limitKvBytes", limits.kv_bytes)
 
     async def delete(self, namespace: str, key: str) -> None:
         async with self._turn:

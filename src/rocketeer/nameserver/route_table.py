@@ -7,15 +7,19 @@ Invariants, kept by every method:
 
 - `_brokers[name].addresses[id]` is an address exactly when `_alive[address]` is that name and id
 - a broker name has at least one address, and stands in exactly one cluster
-- a topic has at least one broker name, and each of its names is in `_brokers`
+- a topic's queues count only as long as the broker they were told by is the one in `_brokers`
 
-So no route ever names a broker that is not alive. Time is an argument, a connection any object with identity.
+So no route ever names a broker that is not alive, from the moment on that it is gone; what is left of its queues is
+swept away later. Methods that may have to look at very many topics are generators, a topic a step.
+Time is an argument, a connection any object with identity.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple, TypeVar
 
+from rocketeer.errors import RocketeerError
 from rocketeer.model.data_version import DataVersion
 from rocketeer.model.route import MASTER_ID, BrokerData, QueueData, Route
 from rocketeer.model.topic import Perm, TopicConfig
@@ -23,6 +27,20 @@ from rocketeer.model.topic import Perm, TopicConfig
 UNIT = 0x1
 UNIT_SUB = 0x2
 """Bits of a topic's system flag: it belongs to a unit (a data centre's share), or has consumers of a unit."""
+
+
+SWEPT_AT_ONCE = 256
+"""A broker with no more topics than this is swept when it goes."""
+
+T = TypeVar("T")
+Steps = Generator[None, None, T]
+
+
+class TooMany(RocketeerError):
+    """There are as many brokers, or routes, as may be."""
+
+    def __init__(self, what: str, key: str, limit: int) -> None:
+        super().__init__(f"{what}: more than the {limit} that {key} allows")
 
 
 class Master(NamedTuple):
@@ -55,14 +73,29 @@ class _Broker:
 
     cluster: str
     addresses: dict[int, str]
+    topics: dict[str, None] = field(default_factory=dict)
+    """Those it ever told of; some may have been deleted since."""
+
+
+class _Queues(NamedTuple):
+    """A broker's queues of one topic; `told` is the number of the registration that said so."""
+
+    broker: _Broker
+    data: QueueData
+    told: int
 
 
 class RouteTable:
-    def __init__(self) -> None:
+    def __init__(self, *, brokers_max: int = 2_000, routes_max: int = 1_000_000) -> None:
+        self._brokers_max = brokers_max
+        self._routes_max = routes_max
+        self._routes = 0
+        self._registrations = 0
+        self._gone: deque[_Broker] = deque()
         self._alive: dict[str, _Alive] = {}
         self._brokers: dict[str, _Broker] = {}
         self._clusters: dict[str, set[str]] = {}
-        self._topics: dict[str, dict[str, QueueData]] = {}
+        self._topics: dict[str, dict[str, _Queues]] = {}
 
     # --- brokers come and go -----------------------------------------------------------------
 
@@ -79,12 +112,42 @@ class RouteTable:
         connection: object,
         now_ms: int,
     ) -> Master | None:
-        """Take a broker in, or its heartbeat; a slave is told its master.
+        """All of `registering` at once."""
+        return finish(
+            self.registering(
+                cluster=cluster,
+                broker_name=broker_name,
+                broker_id=broker_id,
+                address=address,
+                ha_address=ha_address,
+                version=version,
+                topics=topics,
+                connection=connection,
+                now_ms=now_ms,
+            )
+        )
+
+    def registering(
+        self,
+        *,
+        cluster: str,
+        broker_name: str,
+        broker_id: int,
+        address: str,
+        ha_address: str | None,
+        version: DataVersion,
+        topics: Iterable[TopicConfig],
+        connection: object,
+        now_ms: int,
+    ) -> Steps[Master | None]:
+        """Take a broker in, or its heartbeat; a slave is told its master. TooMany when there is no room.
 
         Topics are merged, never removed: brokers may send only those that changed. They are read when the
         data version is new, or the broker took this place (name, id) just now; else only the time is noted.
         """
         before = self._alive.get(address)
+        if before is None and len(self._alive) >= self._brokers_max:
+            raise TooMany("brokers registered here", "limitBrokers", self._brokers_max)
         if before is not None and (before.broker_name, before.broker_id) != (broker_name, broker_id):
             # It changed its role (a slave becomes master) or its name: it leaves the old place.
             self._leave_place(before, keep_name=broker_name)
@@ -93,7 +156,7 @@ class RouteTable:
         self._alive[address] = _Alive(broker_name, broker_id, ha_address, version, now_ms, connection)
         if broker_id == MASTER_ID:
             if before is None or before.version != version:
-                self._merge_topics(broker_name, topics)
+                yield from self._merge_topics(broker_name, topics)
             return None
         return self._master_of(broker_name)
 
@@ -133,18 +196,18 @@ class RouteTable:
 
     # --- what an administrator changes -------------------------------------------------------
 
-    def wipe_write_perm(self, broker_name: str) -> int:
+    def wipe_write_perm(self, broker_name: str) -> Steps[int]:
         """Take the broker out of service for writers until it changes its topics; how many topics it has."""
         return self._change_perm(broker_name, lambda perm: perm & ~int(Perm.WRITE))
 
-    def add_write_perm(self, broker_name: str) -> int:
+    def add_write_perm(self, broker_name: str) -> Steps[int]:
         """The way back. As in RocketMQ the result is RW, whatever the topics' permissions were before."""
         return self._change_perm(broker_name, lambda _: int(Perm.READ | Perm.WRITE))
 
     def delete_topic(self, topic: str, cluster: str | None = None) -> None:
         """Forget a topic, on all brokers or on those of one cluster."""
         if not cluster:
-            self._topics.pop(topic, None)
+            self._routes -= len(self._topics.pop(topic, ()))
             return
         for name in self._clusters.get(cluster, ()):
             self._drop_queues(topic, name)
@@ -152,10 +215,15 @@ class RouteTable:
     # --- questions ---------------------------------------------------------------------------
 
     def route(self, topic: str) -> Route | None:
-        queues = self._topics.get(topic)
-        if queues is None:
+        queues = self._live_queues(topic)
+        if not queues:
             return None
-        return Route(tuple(queues.values()), tuple(self._broker_data(name) for name in queues))
+        return Route(tuple(data for _, data in queues), tuple(self._broker_data(name) for name, _ in queues))
+
+    def _live_queues(self, topic: str) -> list[tuple[str, QueueData]]:
+        brokers = self._brokers
+        queues = self._topics.get(topic, {})
+        return [(name, held.data) for name, held in queues.items() if brokers.get(name) is held.broker]
 
     def version_of(self, address: str) -> DataVersion | None:
         alive = self._alive.get(address)
@@ -167,27 +235,34 @@ class RouteTable:
     def clusters(self) -> dict[str, list[str]]:
         return {cluster: sorted(names) for cluster, names in self._clusters.items()}
 
-    def topics(self) -> list[str]:
-        return list(self._topics)
+    def topics(self) -> Steps[list[str]]:
+        return self._topics_where(lambda queues: True)
 
-    def topics_of_cluster(self, cluster: str) -> list[str]:
-        names = self._clusters.get(cluster, set())
-        return [topic for topic, queues in self._topics.items() if not names.isdisjoint(queues)]
+    def topics_of_cluster(self, cluster: str) -> Steps[list[str]]:
+        names = frozenset(self._clusters.get(cluster, ()))
+        return self._topics_where(lambda queues: any(name in names for name, _ in queues))
 
-    def topics_with(self, accepts: Callable[[int], bool]) -> list[str]:
+    def topics_with(self, accepts: Callable[[int], bool]) -> Steps[list[str]]:
         """The topics whose system flag passes; one broker speaks for all."""
-        return [
-            topic for topic, queues in self._topics.items() if accepts(next(iter(queues.values())).sys_flag)
-        ]
+        return self._topics_where(lambda queues: accepts(queues[0][1].sys_flag))
 
-    def unit_topics(self) -> list[str]:
+    def unit_topics(self) -> Steps[list[str]]:
         return self.topics_with(lambda flag: flag & UNIT != 0)
 
-    def unit_sub_topics(self) -> list[str]:
+    def unit_sub_topics(self) -> Steps[list[str]]:
         return self.topics_with(lambda flag: flag & UNIT_SUB != 0)
 
-    def unit_sub_topics_outside_units(self) -> list[str]:
+    def unit_sub_topics_outside_units(self) -> Steps[list[str]]:
         return self.topics_with(lambda flag: flag & (UNIT | UNIT_SUB) == UNIT_SUB)
+
+    def _topics_where(self, wanted: Callable[[list[tuple[str, QueueData]]], bool]) -> Steps[list[str]]:
+        found = []
+        for topic in list(self._topics):
+            queues = self._live_queues(topic)
+            if queues and wanted(queues):
+                found.append(topic)
+            yield
+        return found
 
     def any_address(self) -> str | None:
         """Some broker to ask what the name server does not know; a master if its name has one."""
@@ -226,8 +301,27 @@ class RouteTable:
             return
         del self._brokers[name]
         self._leave_cluster(name, broker.cluster)
-        for topic in [topic for topic, queues in self._topics.items() if name in queues]:
-            self._drop_queues(topic, name)
+        self._gone.append(broker)
+        if len(self._gone) == 1 and len(broker.topics) <= SWEPT_AT_ONCE:
+            finish(self.sweep())
+
+    @property
+    def needs_sweep(self) -> bool:
+        """Whether brokers are gone whose queues are still kept."""
+        return bool(self._gone)
+
+    def sweep(self) -> Steps[None]:
+        """Forget what brokers that are gone have left; nobody is led there any more anyway."""
+        while self._gone:
+            broker = self._gone[0]
+            while broker.topics:
+                topic, _ = broker.topics.popitem()
+                queues = self._topics.get(topic, {})
+                for name in [name for name, held in queues.items() if held.broker is broker]:
+                    self._drop_queues(topic, name)
+                yield
+            if self._gone and self._gone[0] is broker:
+                self._gone.popleft()
 
     def _leave_cluster(self, name: str, cluster: str) -> None:
         names = self._clusters[cluster]
@@ -248,23 +342,53 @@ class RouteTable:
 
     # --- topics ------------------------------------------------------------------------------
 
-    def _merge_topics(self, name: str, topics: Iterable[TopicConfig]) -> None:
+    def _merge_topics(self, name: str, topics: Iterable[TopicConfig]) -> Steps[None]:
+        """What a later registration has said meanwhile stays."""
+        self._registrations += 1
+        told = self._registrations
+        broker = self._brokers[name]
         for topic in topics:
-            self._topics.setdefault(topic.name, {})[name] = QueueData(
-                name, topic.read_queues, topic.write_queues, topic.perm, topic.sys_flag
-            )
+            if self._brokers.get(name) is not broker:  # it went away meanwhile
+                return
+            queues = self._topics.setdefault(topic.name, {})
+            held = queues.get(name)
+            if held is None:
+                if self._routes >= self._routes_max:
+                    if not queues:
+                        del self._topics[topic.name]
+                    raise TooMany("topics of all brokers together", "limitRoutes", self._routes_max)
+                self._routes += 1
+            if held is None or held.broker is not broker or held.told <= told:
+                data = QueueData(name, topic.read_queues, topic.write_queues, topic.perm, topic.sys_flag)
+                queues[name] = _Queues(broker, data, told)
+                broker.topics[topic.name] = None
+            yield
 
     def _drop_queues(self, topic: str, name: str) -> None:
         queues = self._topics.get(topic, {})
-        queues.pop(name, None)
+        if queues.pop(name, None) is not None:
+            self._routes -= 1
         if not queues:
             self._topics.pop(topic, None)
 
-    def _change_perm(self, name: str, change: Callable[[int], int]) -> int:
+    def _change_perm(self, name: str, change: Callable[[int], int]) -> Steps[int]:
         changed = 0
-        for queues in self._topics.values():
-            data = queues.get(name)
-            if data is not None:
-                queues[name] = replace(data, perm=change(data.perm))
+        broker = self._brokers.get(name)
+        for topic in [] if broker is None else list(broker.topics):
+            queues = self._topics.get(topic, {})
+            held = queues.get(name)
+            if held is not None and held.broker is broker:
+                queues[name] = held._replace(data=replace(held.data, perm=change(held.data.perm)))
                 changed += 1
+            yield
         return changed
+
+
+def finish(steps: Steps[T]) -> T:
+    """All steps at once."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: T = end.value
+            return result

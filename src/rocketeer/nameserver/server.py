@@ -41,9 +41,10 @@ class NameServer:
         extras: Mapping[str, str] | None = None,
     ) -> None:
         """`extras`: keys of the configuration file that nothing here reads, for those who ask for them."""
-        self.routes = RouteTable()
+        limits = config.limits
+        self.routes = RouteTable(brokers_max=limits.brokers, routes_max=limits.routes)
         self._config = config
-        self._kv = KvTable(config.kv_config_path)
+        self._kv = KvTable(config.kv_config_path, limits)
         self._state = NameServerState(
             self.routes, self._kv, LiveConfig(config, extras), clock or SystemClock()
         )
@@ -108,6 +109,7 @@ class NameServer:
             log.warning("broker expired address=%s silent_ms=%d", address, self._config.broker_expiry_ms)
             assert isinstance(connection, Connection)
             connection.close("its broker sent no heartbeat")
+        self._state.sweep()
 
     async def _scan_forever(self) -> None:
         interval_ms = self._config.scan_interval_ms
@@ -134,3 +136,4 @@ class NameServer:
     def _connection_closed(self, connection: Connection) -> None:
         for address in self.routes.connection_closed(connection):
             log.info("broker gone address=%s reason=its connection closed", address)
+        self._state.sweep()

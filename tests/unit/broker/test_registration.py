@@ -10,12 +10,15 @@ from typing import Any
 
 import pytest
 
-from rocketeer.broker.registration import BrokerIdentity, Registration
+from rocketeer.broker.registration import PART_TOPICS, BrokerIdentity, Registration
 from rocketeer.broker.topics import TopicTable
 from rocketeer.clock import SystemClock
 from rocketeer.config import BrokerConfig, NamesrvConfig, ServerConfig
 from rocketeer.model.topic import TopicConfig
+from rocketeer.nameserver.route_table import finish
 from rocketeer.nameserver.server import NameServer
+from rocketeer.protocol.bodies.data_version import encode_data_version
+from rocketeer.protocol.bodies.register import decode_registration
 from rocketeer.protocol.codes import RequestCode
 from rocketeer.protocol.command import Command, reply
 from rocketeer.protocol.fastjson import loads
@@ -105,7 +108,7 @@ async def test_every_name_server_knows_us_after_start_and_none_after_stop(tmp_pa
         async with registration(settings) as (ours, topics):
             await ours.start()
             for server in (one, two):
-                assert set(server.routes.topics()) == set(topics.configs)
+                assert set(finish(server.routes.topics())) == set(topics.configs)
                 assert server.routes.version_of(US.address) == topics.version
             await ours.stop()
             for server in (one, two):
@@ -121,9 +124,9 @@ async def test_a_created_topic_reaches_the_name_servers_by_itself(tmp_path: Path
         names = [f"T{number}" for number in range(50)]
         for name in names:
             topics.create_from_default(name, "TBW102", "remote", 4)
-        await until(lambda: set(names) <= set(server.routes.topics()))
+        await until(lambda: set(names) <= set(finish(server.routes.topics())))
         topics.create_in_send_back("%RETRY%G", 1)
-        await until(lambda: "%RETRY%G" in server.routes.topics())
+        await until(lambda: "%RETRY%G" in finish(server.routes.topics()))
 
 
 async def test_an_announced_topic_is_known_when_the_call_returns(tmp_path: Path) -> None:
@@ -148,7 +151,7 @@ async def test_a_name_server_that_comes_back_learns_everything_again(tmp_path: P
     async with name_server(tmp_path, port) as second:
         await until(lambda: bool(ours.lost))
         await ours.retry_lost()
-        assert set(second.routes.topics()) == set(topics.configs)
+        assert set(finish(second.routes.topics())) == set(topics.configs)
         await scope.__aexit__(None, None, None)
 
 
@@ -165,7 +168,7 @@ async def test_a_dead_name_server_is_logged_once_and_holds_up_nobody(
                     await ours.retry_lost()
                     topics.put(TopicConfig("T"))
                     await ours.announce(topics.configs["T"])
-                assert "T" in server.routes.topics()
+                assert "T" in finish(server.routes.topics())
                 assert ours.lost == [dead]
     assert len([record for record in caplog.records if dead in record.getMessage()]) == 1
 
@@ -284,3 +287,59 @@ def test_the_interval_keeps_to_rocketmqs_bounds() -> None:
         settings = config(register_interval_ms=asked_ms)
         ours = Registration(settings, US, client=RemotingClient(), topics=TopicTable(settings, SystemClock()))
         assert ours.feature().services[0].interval_s == interval_s
+
+
+# --- very many topics --------------------------------------------------------------------------
+
+
+def fill(topics: TopicTable, count: int) -> None:
+    for number in range(count):
+        topics.put(TopicConfig(f"many-{number:06}", 4, 4))
+
+
+async def test_very_many_topics_are_told_in_parts_that_fit_any_frame(tmp_path: Path) -> None:
+    async with (
+        name_server(tmp_path) as server,
+        registration(config(f"127.0.0.1:{server.port}")) as (ours, topics),
+    ):
+        fill(topics, 3 * PART_TOPICS)
+        await ours.start()
+        assert set(finish(server.routes.topics())) == set(topics.configs)
+        assert server.routes.version_of(US.address) == topics.version
+        topics.create_in_send_back("%RETRY%G", 1)
+        await until(lambda: server.routes.route("%RETRY%G") is not None)
+        assert server.routes.version_of(US.address) == topics.version
+        topics.put(TopicConfig("many-000007", 9, 9))
+        await ours.announce(topics.configs["many-000007"])
+        assert len(finish(server.routes.topics())) == len(topics.configs)
+
+
+async def test_all_parts_but_the_last_carry_versions_of_their_own_and_none_repeats() -> None:
+    async with Listener() as listener, registration(config(listener.address)) as (ours, topics):
+        fill(topics, 2 * PART_TOPICS)
+        await ours.start()
+        told = [decode_registration(command.body) for command in listener.heard]
+        assert len(told) == 3
+        assert max(len(command.body) for command in listener.heard) < 1 << 20
+        assert {name for part in told for name in part.configs} == set(topics.configs)
+        assert [part.version == topics.version for part in told] == [False, False, True]
+        assert len({part.version for part in told}) == 3
+
+
+async def test_a_name_server_that_knows_very_many_topics_is_only_asked_and_told_what_is_new() -> None:
+    async with Listener() as listener, registration(config(listener.address)) as (ours, topics):
+        fill(topics, 2 * PART_TOPICS)
+        await ours.start()
+        listener.heard.clear()
+        listener.answers[322] = {"changed": "false"}, encode_data_version(topics.version)
+        await ours.refresh()
+        assert listener.codes() == [322, 103]
+        assert decode_registration(listener.heard[1].body).configs == {}
+        listener.heard.clear()
+        topics.create_in_send_back("new", 1)
+        await until(lambda: bool(listener.heard))
+        assert set(decode_registration(listener.heard[0].body).configs) == {"new"}
+        listener.heard.clear()
+        listener.answers[322] = {"changed": "true"}, b""
+        await ours.refresh()
+        assert listener.codes() == [322, 103, 103, 103], "it does not know them any more"

@@ -1,14 +1,16 @@
 """Laws of the route table: whatever brokers do, in whatever order, no route leads to a dead one."""
 
 from collections.abc import Iterable
+from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from rocketeer.model.data_version import DataVersion
 from rocketeer.model.topic import TopicConfig
-from rocketeer.nameserver.route_table import Master, RouteTable
+from rocketeer.nameserver.route_table import Master, RouteTable, TooMany, finish
 
 EXPIRY_MS = 120_000
 V1, V2 = DataVersion(1, 1), DataVersion(2, 2)
@@ -62,7 +64,7 @@ def test_a_registered_topic_has_a_route_and_others_have_none() -> None:
 def test_an_unchanged_data_version_only_refreshes_the_time() -> None:
     table = RouteTable()
     register(table, now_ms=0)
-    table.wipe_write_perm("a")
+    finish(table.wipe_write_perm("a"))
     register(table, topics=[TopicConfig("T", 99, 99, 6), TopicConfig("New")], now_ms=EXPIRY_MS)
     route = table.route("T")
     assert route is not None
@@ -84,10 +86,10 @@ def test_a_new_data_version_changes_queues_and_leaves_the_topics_it_does_not_nam
 def test_slaves_tell_no_topics_and_learn_their_master() -> None:
     table = RouteTable()
     assert register(table, "s:1", "a", 1) is None
-    assert table.topics() == []
+    assert finish(table.topics()) == []
     register(table, "m:1", "a", 0)
     assert register(table, "s:1", "a", 1, topics=[TopicConfig("X")], version=V2) == Master("m:1", "m:1/ha")
-    assert table.topics() == ["T"]
+    assert finish(table.topics()) == ["T"]
     assert addresses(table) == {"a": {0: "m:1", 1: "s:1"}}
 
 
@@ -100,7 +102,7 @@ def test_the_route_stays_with_the_slaves_when_the_master_goes() -> None:
     assert table.unregister(broker_name="a", broker_id=1, address="s:1")
     assert table.route("T") is None
     assert table.clusters() == {}
-    assert table.topics() == []
+    assert finish(table.topics()) == []
 
 
 def test_a_slave_that_becomes_master_has_one_address_entry_and_its_topics_count() -> None:
@@ -190,15 +192,15 @@ def test_wiping_and_adding_write_permission() -> None:
     register(table, "b:1", "b")
 
     def perms(name: str) -> dict[str, int]:
-        routes = {topic: table.route(topic) for topic in table.topics()}
+        routes = {topic: table.route(topic) for topic in finish(table.topics())}
         return {t: q.perm for t, r in routes.items() if r for q in r.queues if q.broker_name == name}
 
-    assert table.wipe_write_perm("a") == 3
+    assert finish(table.wipe_write_perm("a")) == 3
     assert perms("a") == {"T": 4, "Default": 5, "ReadOnly": 4}
     assert perms("b") == {"T": 6}
-    assert table.add_write_perm("a") == 3
+    assert finish(table.add_write_perm("a")) == 3
     assert perms("a") == {"T": 6, "Default": 6, "ReadOnly": 6}
-    assert table.wipe_write_perm("unknown") == 0
+    assert finish(table.wipe_write_perm("unknown")) == 0
 
 
 def test_a_topic_can_be_deleted_everywhere_or_in_one_cluster() -> None:
@@ -219,13 +221,13 @@ def test_topic_lists() -> None:
     topics = [TopicConfig(name, sys_flag=flag) for name, flag in (("N", 0), ("U", 1), ("S", 2), ("B", 3))]
     register(table, "a:1", "a", cluster="C1", topics=topics)
     register(table, "b:1", "b", cluster="C2", topics=[TopicConfig("N")])
-    assert table.topics() == ["N", "U", "S", "B"]
-    assert table.unit_topics() == ["U", "B"]
-    assert table.unit_sub_topics() == ["S", "B"]
-    assert table.unit_sub_topics_outside_units() == ["S"]
-    assert table.topics_of_cluster("C1") == ["N", "U", "S", "B"]
-    assert table.topics_of_cluster("C2") == ["N"]
-    assert table.topics_of_cluster("C3") == []
+    assert finish(table.topics()) == ["N", "U", "S", "B"]
+    assert finish(table.unit_topics()) == ["U", "B"]
+    assert finish(table.unit_sub_topics()) == ["S", "B"]
+    assert finish(table.unit_sub_topics_outside_units()) == ["S"]
+    assert finish(table.topics_of_cluster("C1")) == ["N", "U", "S", "B"]
+    assert finish(table.topics_of_cluster("C2")) == ["N"]
+    assert finish(table.topics_of_cluster("C3")) == []
     assert table.any_address() == "a:1"
 
 
@@ -323,12 +325,12 @@ class AnySequence(RuleBasedStateMachine):
 
     @rule(name=NAMES)
     def toggle_write(self, name: str) -> None:
-        assert self.table.wipe_write_perm(name) == self.table.add_write_perm(name)
+        assert finish(self.table.wipe_write_perm(name)) == finish(self.table.add_write_perm(name))
 
     @precondition(lambda self: not self.table.alive())
     @rule()
     def nothing_is_left_of_the_dead(self) -> None:
-        assert self.table.topics() == []
+        assert finish(self.table.topics()) == []
         assert self.table.clusters() == {}
         assert self.table.brokers() == {}
 
@@ -343,7 +345,7 @@ class AnySequence(RuleBasedStateMachine):
 
     @invariant()
     def every_topic_has_a_route_to_living_brokers_only(self) -> None:
-        for topic in self.table.topics():
+        for topic in finish(self.table.topics()):
             route = self.table.route(topic)
             assert route is not None
             assert {queue.broker_name for queue in route.queues} == {b.broker_name for b in route.brokers}
@@ -359,3 +361,68 @@ class AnySequence(RuleBasedStateMachine):
 
 TestAnySequence = AnySequence.TestCase
 TestAnySequence.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)
+
+
+PLACE: dict[str, Any] = {
+    "cluster": "C", "broker_name": "a", "broker_id": 0, "address": "a:1", "ha_address": None, "connection": None, "now_ms": 0
+}  # fmt: skip
+
+
+def many(count: int, prefix: str = "many") -> list[TopicConfig]:
+    return [TopicConfig(f"{prefix}-{number}") for number in range(count)]
+
+
+def test_a_broker_with_very_many_topics_is_gone_at_once_and_swept_later() -> None:
+    table = RouteTable()
+    register(table, "a:1", "a", topics=many(1000))
+    register(table, "b:1", "b", topics=many(1))
+    assert table.unregister(broker_name="a", broker_id=0, address="a:1")
+    assert table.needs_sweep
+    assert table.route("many-999") is None
+    assert addresses(table, "many-0") == {"b": {0: "b:1"}}
+    assert finish(table.topics()) == ["many-0"]
+    finish(table.sweep())
+    assert not table.needs_sweep
+    assert finish(table.topics()) == ["many-0"]
+
+
+def test_a_broker_that_comes_back_before_it_was_swept_has_what_it_tells_now() -> None:
+    table = RouteTable()
+    register(table, "a:1", "a", topics=many(1000))
+    table.unregister(broker_name="a", broker_id=0, address="a:1")
+    steps = table.sweep()
+    next(steps)
+    register(table, "a:1", "a", topics=many(2), version=V2)
+    for _ in steps:
+        pass
+    assert sorted(finish(table.topics())) == ["many-0", "many-1"]
+
+
+def test_what_a_later_registration_said_stays_when_an_earlier_one_is_still_read() -> None:
+    table = RouteTable()
+    table.register(**PLACE, version=V2, topics=[])
+    slow = table.registering(
+        **PLACE, version=DataVersion(7, 7), topics=[TopicConfig("T", 1, 1), TopicConfig("U")]
+    )
+    quick = table.registering(**PLACE, version=DataVersion(8, 8), topics=[TopicConfig("T", 9, 9)])
+    next(slow)
+    finish(quick)
+    finish(slow)
+    route = table.route("T")
+    assert route is not None
+    assert [queue.read_queues for queue in route.queues] == [9]
+    assert table.route("U") is not None
+
+
+def test_brokers_and_routes_are_bounded_and_room_comes_back() -> None:
+    table = RouteTable(brokers_max=2, routes_max=3)
+    register(table, "a:1", "a", topics=many(2))
+    register(table, "b:1", "b", topics=many(1))
+    with pytest.raises(TooMany, match="limitBrokers"):
+        register(table, "c:1", "c")
+    with pytest.raises(TooMany, match="limitRoutes"):
+        register(table, "a:1", "a", topics=many(3), version=V2)
+    assert sorted(finish(table.topics())) == ["many-0", "many-1"]
+    table.unregister(broker_name="b", broker_id=0, address="b:1")
+    register(table, "a:1", "a", topics=many(3), version=DataVersion(9, 9))
+    assert table.route("many-2") is not None

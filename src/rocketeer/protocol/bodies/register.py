@@ -11,8 +11,8 @@ It has no room for a topic's system flag and order.
 
 import struct
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 from isal import isal_zlib
@@ -20,20 +20,32 @@ from isal import isal_zlib
 from rocketeer.errors import BadBody
 from rocketeer.model.data_version import DataVersion
 from rocketeer.model.topic import TopicConfig
-from rocketeer.protocol.bodies.data_version import decode_data_version, encode_data_version
+from rocketeer.protocol.bodies.data_version import (
+    VersionWire,
+    decode_data_version,
+    encode_data_version,
+    version_from_wire,
+)
 from rocketeer.protocol.bodies.topics import (
     TopicTableWire,
+    TopicWire,
     join_topic_table,
     table_from_wire,
     table_to_wire,
+    topic_from_wire,
 )
-from rocketeer.protocol.bodies.wire import Wire, decoder, encode, load_request
+from rocketeer.protocol.bodies.wire import REWRITE_BYTES_MAX, Wire, decoder, encode, load_request
 from rocketeer.protocol.java_types import I32
 
-# A million topics take some 40 MB; a stream that grows further is an attack.
-OPENED_BYTES_MAX: Final = 64 * 1024 * 1024
+# A quarter of a million topics; a stream that grows further is an attack.
+OPENED_BYTES_MAX: Final = 16 * 1024 * 1024
+OPENED_AT_ONCE_BYTES: Final = 256 * 1024
 
 INT = struct.Struct(">i")
+
+
+T = TypeVar("T")
+Steps = Generator[None, None, T]
 
 
 class Registration(NamedTuple):
@@ -49,7 +61,21 @@ class _RegistrationWire(Wire):
     filter_server_list: list[str] | None = None
 
 
+class _RawTableWire(Wire):
+    topic_config_table: dict[str, msgspec.Raw] | None = None
+    data_version: VersionWire | None = None
+
+
+class _RawRegistrationWire(Wire):
+    """With the topics not looked at yet."""
+
+    topic_config_serialize_wrapper: _RawTableWire | None = None
+    filter_server_list: list[str] | None = None
+
+
 _decoder = decoder(_RegistrationWire)
+_raw_decoder = decoder(_RawRegistrationWire)
+_topic_decoder = decoder(TopicWire)
 _names_decoder = decoder(list[str])
 
 
@@ -89,26 +115,56 @@ def _put(pieces: list[bytes], piece: bytes) -> None:
 
 def decode_registration(body: bytes, *, compressed: bool = False) -> Registration:
     """Raises BadBody."""
+    steps = reading_registration(body, compressed=compressed)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            registration: Registration = end.value
+            return registration
+
+
+def reading_registration(body: bytes, *, compressed: bool = False) -> Steps[Registration]:
+    """As `decode_registration`, a topic a step: there may be very many."""
     if compressed:
-        return _decode_opened(_open(body))
-    wire = load_request(_decoder, body)
-    table = table_from_wire(wire.topic_config_serialize_wrapper or TopicTableWire())
-    return Registration(table.configs, table.version, wire.filter_server_list or [])
+        opened = yield from _opening(body)
+        return (yield from _reading_opened(opened))
+    if len(body) <= REWRITE_BYTES_MAX:
+        wire = load_request(_decoder, body)
+        table = table_from_wire(wire.topic_config_serialize_wrapper or TopicTableWire())
+        return Registration(table.configs, table.version, wire.filter_server_list or [])
+    outer = load_request(_raw_decoder, body)
+    yield
+    raw = outer.topic_config_serialize_wrapper or _RawTableWire()
+    configs: dict[str, TopicConfig] = {}
+    for name, entry in (raw.topic_config_table or {}).items():
+        if entry != b"null":
+            configs[name] = topic_from_wire(load_request(_topic_decoder, bytes(entry)), name)
+        yield
+    return Registration(configs, version_from_wire(raw.data_version), outer.filter_server_list or [])
 
 
-def _open(body: bytes) -> bytes:
+def _opening(body: bytes) -> Steps[bytes]:
     stream = zlib.decompressobj()
+    parts: list[bytes] = []
+    size = 0
+    waiting = body
     try:
-        opened = stream.decompress(body, OPENED_BYTES_MAX)
+        while waiting and not stream.eof:
+            parts.append(stream.decompress(waiting, OPENED_AT_ONCE_BYTES))
+            waiting = stream.unconsumed_tail
+            size += len(parts[-1])
+            if size > OPENED_BYTES_MAX:
+                raise BadBody(f"compressed registration grows past {OPENED_BYTES_MAX} bytes")
+            yield
     except zlib.error as why:
         raise BadBody(f"compressed registration cannot be opened: {why}") from None
     if not stream.eof:
-        why_not = f"grows past {OPENED_BYTES_MAX} bytes" if stream.unconsumed_tail else "is cut off"
-        raise BadBody(f"compressed registration {why_not}")
-    return opened
+        raise BadBody("compressed registration is cut off")
+    return b"".join(parts)
 
 
-def _decode_opened(opened: bytes) -> Registration:
+def _reading_opened(opened: bytes) -> Steps[Registration]:
     version_bytes, at = _take(opened, 0)
     version = decode_data_version(version_bytes)
     count, at = _take_int(opened, at)
@@ -119,6 +175,7 @@ def _decode_opened(opened: bytes) -> Registration:
         line, at = _take(opened, at)
         topic = _topic_of_line(line)
         configs[topic.name] = topic
+        yield
     names, at = _take(opened, at)
     return Registration(configs, version, load_request(_names_decoder, names))
 
