@@ -226,7 +226,7 @@ def _features(state: BrokerState, broker: BrokerConfig, store: StoreConfig) -> l
         groups=state.groups,
         store=state.store,
         writer=state.writer,
-        sent=SentBack(state.store, state.offsets, state.clock),
+        sent=SentBack(state.store, state.offsets),
         broker_ip=broker.host,
         broker_perm=broker.permission,
         counters=state.counters,

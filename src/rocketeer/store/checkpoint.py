@@ -2,7 +2,7 @@
 
     0   physic ms i64 | 8 logics ms i64 | 16 index ms i64        RocketMQ's three store times
     64  magic i32 | dispatched log offset i64 | index log offset i64 | crc32 u32     ours
-    192 magic i32 | verify-from log offset i64 | crc32 u32       ours, newer
+    192 magic i32 | verify-from log offset i64 | believed time ms i64 | crc32 u32       ours, newer
     (4096 bytes in all, big-endian)
 
 RocketMQ ignores our parts. Each crc covers RocketMQ's part too: when a Java broker has written the file in
@@ -25,7 +25,7 @@ OFFSETS = struct.Struct(">iqq")
 CRC = struct.Struct(">I")
 MAGIC = 0x524F434B  # "ROCK"
 VERIFY_AT = 192  # the summary stands between: see summary.py
-VERIFY = struct.Struct(">iq")
+VERIFY = struct.Struct(">iqq")
 VERIFY_MAGIC = 0x424E4453  # "BNDS"
 SAFETY_MS = 3_000  # RocketMQ starts recovery this much before the oldest of its times
 
@@ -38,6 +38,7 @@ class Checkpoint:
 
     `dispatched_offset`: every record below it is in queue files on disk. `index_offset`: and in index files.
     `verify_from`: a record boundary before them, from where on the log is read again at start. None when unknown.
+    `believed_ms`: see `expiry_clock.py`.
     """
 
     physic_ms: int = 0
@@ -46,6 +47,7 @@ class Checkpoint:
     dispatched_offset: int | None = None
     index_offset: int | None = None
     verify_from: int | None = None
+    believed_ms: int = 0
 
     @property
     def recover_from_ms(self) -> int:
@@ -82,14 +84,16 @@ def decode_checkpoint(raw: bytes) -> Checkpoint:
         times_only,
         dispatched_offset=dispatched if dispatched >= 0 else None,
         index_offset=index if index >= 0 else None,
-        verify_from=_verify_from(raw),
+        **_newer_part(raw),
     )
 
 
-def _verify_from(raw: bytes) -> int | None:
-    magic, offset = VERIFY.unpack_from(raw, VERIFY_AT)
+def _newer_part(raw: bytes) -> dict[str, int]:
+    magic, verify_from, believed_ms = VERIFY.unpack_from(raw, VERIFY_AT)
     (crc,) = CRC.unpack_from(raw, VERIFY_AT + VERIFY.size)
-    return offset if magic == VERIFY_MAGIC and crc == _verify_crc(raw) and offset >= 0 else None
+    if magic != VERIFY_MAGIC or crc != _verify_crc(raw):
+        return {}
+    return {"verify_from": verify_from, "believed_ms": believed_ms}
 
 
 def _verify_crc(raw: bytes | bytearray) -> int:
@@ -105,7 +109,7 @@ def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
     )
     CRC.pack_into(raw, OFFSETS_AT + OFFSETS.size, _crc(raw))
     if checkpoint.verify_from is not None:
-        VERIFY.pack_into(raw, VERIFY_AT, VERIFY_MAGIC, checkpoint.verify_from)
+        VERIFY.pack_into(raw, VERIFY_AT, VERIFY_MAGIC, checkpoint.verify_from, checkpoint.believed_ms)
         CRC.pack_into(raw, VERIFY_AT + VERIFY.size, _verify_crc(raw))
     return bytes(raw)
 

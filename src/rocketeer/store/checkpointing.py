@@ -21,6 +21,7 @@ from rocketeer.store.commit_log import CommitLog
 from rocketeer.store.consume_queue import ConsumeQueue
 from rocketeer.store.disk_trust import DiskTrust
 from rocketeer.store.dispatch import Dispatch
+from rocketeer.store.expiry_clock import ExpiryClock
 from rocketeer.store.file_cache import sync_paths
 from rocketeer.store.index_file import ChangedSlots
 from rocketeer.store.kernel import SyncFailed, sync_file_system
@@ -74,6 +75,7 @@ class Checkpointer:
         last_store_ms: Callable[[], int],
         part_bytes: Callable[[], int],
         verify_from: int,
+        expiry_clock: ExpiryClock,
         interval_ms: int,
         thorough_ms: int,
     ) -> None:
@@ -96,6 +98,7 @@ class Checkpointer:
         self._lock = Lock()  # between `forget_summary` and the worker that is about to save one
         self._generation = 0
         self._sync_all = False
+        self._expiry_clock = expiry_clock
         self._noted = 0
         self._ends = deque([verify_from])
         """Record boundaries: the oldest is where the next start begins to read."""
@@ -220,8 +223,9 @@ class Checkpointer:
         while len(ends) > 1 and ends[1] <= current.log_end - VERIFY_BYTES:
             ends.popleft()
         note = Checkpoint(
-            self._physic_ms(), current.store_ms, index_ms, current.log_end, index_offset, ends[0]
-        )
+            self._physic_ms(), current.store_ms, index_ms, current.log_end, index_offset, ends[0],
+            self._expiry_clock.now_ms(),
+        )  # fmt: skip
         extra = Summary(current.queue_offsets_sum, index_last)
         generation = self._generation
         sync_all, self._sync_all = self._sync_all, False

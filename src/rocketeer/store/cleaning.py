@@ -15,6 +15,7 @@ from rocketeer.config import StoreConfig
 from rocketeer.store.commit_log import CommitLog
 from rocketeer.store.disk import UNKNOWN_PERCENT, used_percent
 from rocketeer.store.dispatch import Dispatch
+from rocketeer.store.expiry_clock import ExpiryClock
 from rocketeer.store.file_cache import delete_paths
 from rocketeer.store.retention import (
     RetentionPlan,
@@ -44,12 +45,14 @@ class Cleaner:
         worker: Worker,
         clock: Clock,
         *,
+        expiry_clock: ExpiryClock,
         keeping: RetentionGuard,
         on_disk_full: Callable[[str | None], None],
         before_deleting: Callable[[], None],
     ) -> None:
         rules = RetentionRules.of(config)
-        self._plan = RetentionPlan(rules, clock.now_ms())
+        self._plan = RetentionPlan(rules, expiry_clock.now_ms())
+        self._expiry_clock = expiry_clock
         self._log = log
         self._dispatch = dispatch
         self._worker = worker
@@ -85,7 +88,7 @@ class Cleaner:
 
     def order(self) -> None:
         """An operator wants expired files gone now, whatever the hour."""
-        self._plan.order(self._clock.now_ms())
+        self._plan.order(self._expiry_clock.now_ms())
         self._next_s = 0.0
 
     def tick(self) -> None:
@@ -95,11 +98,11 @@ class Cleaner:
         if now_s < self._next_s:
             return
         self._next_s = now_s + _LOOK_S
-        now_ms = self._clock.now_ms()
+        now_ms = self._expiry_clock.now_ms()
         if self._measuring is None or self._measuring.done():
             self._measuring = self._worker.submit("measuring the disk", self.measure)
         used = self.used_percent
-        hour = time.localtime(now_ms / 1000).tm_hour
+        hour = time.localtime(self._clock.now_ms() / 1000).tm_hour
         segments = self._segments()
         if nears_its_end(self._plan.rules, segments, now_ms, used):
             free = self._roll_forward(segments[0].base + self._log.segment_bytes)

@@ -19,6 +19,7 @@ from rocketeer.store.cleaning import Cleaner
 from rocketeer.store.commit_log import CommitLog
 from rocketeer.store.disk_trust import DiskTrust
 from rocketeer.store.dispatch import Dispatch, Dispatcher, Listening
+from rocketeer.store.expiry_clock import ExpiryClock
 from rocketeer.store.extended_queue import QueueExtension
 from rocketeer.store.flush import Flusher
 from rocketeer.store.get import Fetched, GetStatus, Reader
@@ -165,7 +166,7 @@ class MessageStore:
             try:
                 report = self._recover(clean)
             except StoreError:
-                if clean:
+                if clean and self._trust.error is None:
                     self._abort.unlink()
                 raise
         except BaseException:
@@ -194,6 +195,7 @@ class MessageStore:
         report = recovery.run()
         self._appender.last_store_ms = recovery.last_store_ms
         self._flusher.physic_ms = checkpoint.physic_ms
+        self._expiry_clock = ExpiryClock(self._clock, checkpoint.believed_ms or recovery.last_store_ms)
         self._worker = Worker()
         self._checkpointer = Checkpointer(
             self._checkpoint_path,
@@ -207,6 +209,7 @@ class MessageStore:
             last_store_ms=self._last_store_ms,
             part_bytes=lambda: self._replica.part_bytes,
             verify_from=recovery.verified_from,
+            expiry_clock=self._expiry_clock,
             interval_ms=config.flush_queue_interval_ms,
             thorough_ms=config.flush_queue_thorough_ms,
         )
@@ -216,6 +219,7 @@ class MessageStore:
             self._dispatch,
             self._worker,
             self._clock,
+            expiry_clock=self._expiry_clock,
             keeping=self._keeping,
             on_disk_full=self._disk_full,
             before_deleting=self._checkpointer.forget_summary,
@@ -227,6 +231,10 @@ class MessageStore:
         self._flusher.flushed = report.log_max if clean else min(recovery.synced_below, report.log_max)
         self._flusher.sync()
         self._checkpointer.start()
+        if self._trust.error is not None:
+            self._checkpointer.let_go()
+            self._worker.close()
+            raise StoreError(f"the disk does not take what is written to it: {self._trust.error}")
         self.log.start()
         self._flusher.start()
         return report
@@ -391,6 +399,10 @@ class MessageStore:
         """When the oldest message of the log was stored; -1 for an empty log."""
         first = self.message_at(self.log.min_offset)
         return -1 if first is None else first.store_ms
+
+    def expiry_ms(self) -> int:
+        """The time by which things expire: a clock that jumps ahead deletes nothing (see `expiry_clock.py`)."""
+        return self._expiry_clock.now_ms()
 
     @property
     def refusal(self) -> StoreRefused | None:

@@ -2,14 +2,20 @@
 
 import asyncio
 import json
+import os
+import time
 from pathlib import Path
 
 import pytest
 
-from rocketeer.clock import SystemClock
+from rocketeer.clock import ManualClock, SystemClock
 from rocketeer.protocol.codes import RequestCode
+from rocketeer.protocol.command import Command
+from rocketeer.store.expiry_clock import ExpiryClock
+from rocketeer.store.message_store import MessageStore
 from rocketeer.store.retention import RetentionPlan, RetentionRules, SegmentAge
 from support.broker import broker_at
+from support.stores import make_store, message
 
 HOUR_MS = 3_600_000
 WAIT_S = 30
@@ -71,3 +77,101 @@ def test_files_go_on_being_deleted_after_the_clock_was_set_back() -> None:
     )
     assert dropped(now_ms - 24 * HOUR_MS + 50) is None, "the pause between two files is kept"
     assert dropped(now_ms - 24 * HOUR_MS + 100) == 0
+
+
+# --- a clock that jumps ahead ---------------------------------------------------------------------
+
+
+class JumpingClock(ManualClock):
+    """Time passes by `advance`; `jump` only sets the wall clock."""
+
+    def __init__(self, jumped_ms: int = 0) -> None:
+        super().__init__()
+        self.jumped_ms = jumped_ms
+
+    def jump(self, ms: int) -> None:
+        self.jumped_ms += ms
+
+    def now_ms(self) -> int:
+        return super().now_ms() + self.jumped_ms
+
+
+def test_a_jump_is_believed_as_fast_as_time_confirms_it() -> None:
+    clock = JumpingClock()
+    expiry = ExpiryClock(clock, 0)
+    clock.advance(ms=HOUR_MS)
+    clock.jump(60_000)
+    assert expiry.now_ms() == clock.now_ms(), "a minute is nothing"
+    before_ms = expiry.now_ms()
+    clock.jump(73 * HOUR_MS)
+    assert expiry.now_ms() == before_ms
+    for _ in range(72):
+        clock.advance(ms=HOUR_MS)
+        expiry.now_ms()
+    assert expiry.now_ms() == before_ms + 144 * HOUR_MS
+    for _ in range(2):
+        clock.advance(ms=HOUR_MS)
+        expiry.now_ms()
+    assert expiry.now_ms() == clock.now_ms(), "reached"
+    clock.jump(-5 * HOUR_MS)
+    assert expiry.now_ms() == clock.now_ms(), "set back: followed"
+
+
+def filled_files(folder: Path, clock: JumpingClock) -> MessageStore:
+    store = make_store(
+        folder, clock, delete_when="0;1;2;3;4;5;6;7;8;9;10;11;12;13;14;15;16;17;18;19;20;21;22;23"
+    )
+    store.open()
+    while len(store.log.segments) < 5:
+        store.append(message(b"x" * 4000))
+    for segment in store.log.segments:
+        os.utime(segment.path, ns=(0, ManualClock().now_ms() * 1_000_000))
+    return store
+
+
+def let_work(store: MessageStore, clock: JumpingClock) -> None:
+    for _ in range(80):
+        clock.advance(ms=1_100)
+        store.tick()
+        time.sleep(0.001)
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_clock_that_jumps_ahead_deletes_no_file(tmp_path: Path, restarted: bool) -> None:
+    clock = JumpingClock()
+    store = filled_files(tmp_path, clock)
+    clock.jump(73 * HOUR_MS)
+    store.append(message(b"stored after the jump"))
+    if restarted:
+        store.close()
+        clock = JumpingClock(73 * HOUR_MS)
+        store = make_store(tmp_path, clock, delete_when=store.config.delete_when)
+        store.open()
+    let_work(store, clock)
+    assert store.min_log_offset == 0
+    for _ in range(74):  # time passes: now they are old
+        clock.advance(ms=HOUR_MS)
+        store.tick()
+    let_work(store, clock)
+    assert store.min_log_offset > 0
+    store.close()
+
+
+async def test_a_clock_that_jumps_ahead_forgets_no_idempotent_producer(tmp_path: Path) -> None:
+    clock = JumpingClock()
+
+    async def send(number: int) -> Command:
+        return await broker.send(
+            "T", b"%d" % number, properties=f"PRODUCER_ID\x01P\x02PRODUCER_SEQ\x01{number}"
+        )
+
+    async with broker_at(tmp_path, clock=clock) as broker:
+        for number in range(3):
+            assert (await send(number)).code == 0
+        clock.jump(200 * HOUR_MS)
+        clock.advance(ms=10_000)
+        await asyncio.sleep(0.1)
+        assert (await send(2)).ext["queueOffset"] == "2"
+    async with broker_at(tmp_path, clock=clock) as broker:
+        assert (await send(2)).ext["queueOffset"] == "2", "known, not stored again"
+        assert len(await broker.messages("T")) == 3

@@ -306,4 +306,4 @@ async def test_a_running_broker_saves_its_tables_now_and_then(tmp_path: Path) ->
 
 def opened(folder: Path) -> tuple[MessageStore, Idempotence]:
     store, _ = open_store(folder)
-    return store, Idempotence(Window(ids=100), store, ManualClock(), salt=b"salt")
+    return store, Idempotence(Window(ids=100), store, salt=b"salt")

@@ -10,7 +10,7 @@ import pytest
 
 from rocketeer.clock import ManualClock
 from rocketeer.config import FlushMode
-from rocketeer.errors import StoreRefused
+from rocketeer.errors import StoreError, StoreRefused
 from rocketeer.store import file_cache as file_cache_module
 from rocketeer.store import segment as segment_module
 from rocketeer.store.checkpoint import read_checkpoint
@@ -164,5 +164,26 @@ def test_closing_after_a_failed_sync_is_no_clean_stop(
     lost(store, folder, noted)
     store, report = open_store(folder)
     assert not report.clean
+    assert bodies(store) == [b"x"]
+    store.close()
+
+
+def test_a_sync_that_fails_while_the_store_opens_is_an_error_of_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, _ = open_store(tmp_path / "store")
+    store.append(message(b"x"))
+    folder = kill(store, tmp_path / "copy")
+    store.close()
+
+    def sync(address: int, start: int, end: int) -> None:
+        raise EIO
+
+    with monkeypatch.context() as patch:
+        patch.setattr(segment_module, "sync_range", sync)
+        with pytest.raises(StoreError, match="does not take"):
+            open_store(folder)
+    assert (folder / "abort").exists()
+    store, _ = open_store(folder)
     assert bodies(store) == [b"x"]
     store.close()

@@ -13,7 +13,6 @@ from typing import Protocol
 from rocketeer.broker.features.idempotence.known_ids import KnownIds
 from rocketeer.broker.features.idempotence.producer_marks import Mark, counts, read_mark, read_sent
 from rocketeer.broker.features.idempotence.sequences import Key, Sequences
-from rocketeer.clock import Clock
 from rocketeer.errors import RequestRefused
 from rocketeer.model.topic import TIMER_TOPIC
 from rocketeer.protocol.codes import ResponseCode
@@ -40,14 +39,15 @@ class MarkedLog(Protocol):
 
     def message_at(self, log_offset: int) -> StoredMessage | None: ...
 
+    def expiry_ms(self) -> int: ...
+
 
 class Idempotence:
     """Knows what is stored. Everything runs on the loop, but for the replay at start."""
 
-    def __init__(self, window: Window, store: MarkedLog, clock: Clock, *, salt: bytes) -> None:
+    def __init__(self, window: Window, store: MarkedLog, *, salt: bytes) -> None:
         self._window = window
         self._store = store
-        self._clock = clock
         self.reset(salt)
 
     def reset(self, salt: bytes) -> None:
@@ -156,7 +156,7 @@ class Idempotence:
             self.remember(mark, sent.topic, sent.queue_id, entry)
 
     def expire(self) -> None:
-        gone = self.sequences.expire(self._clock.now_ms())
+        gone = self.sequences.expire(self._store.expiry_ms())
         if gone:
             self.changed = True
             log.info("idle producers forgotten sequences=%d", gone)

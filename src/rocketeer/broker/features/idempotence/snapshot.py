@@ -54,6 +54,8 @@ class ReplayableLog(Protocol):
 
     def message_at(self, log_offset: int) -> StoredMessage | None: ...
 
+    def expiry_ms(self) -> int: ...
+
     def when_durable(self, log_offset: int, callback: Callable[[bool], None]) -> None: ...
 
 
@@ -80,7 +82,7 @@ class Snapshots:
         self._saved_at = 0
         self._saved_s = clock.monotonic_s()
         self._saved_bytes = 0
-        self.table = Idempotence(window, store, clock, salt=secrets.token_bytes(16))
+        self.table = Idempotence(window, store, salt=secrets.token_bytes(16))
 
     # --- at start ----------------------------------------------------------------------------
 

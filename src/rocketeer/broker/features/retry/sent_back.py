@@ -18,7 +18,6 @@ from typing import Final, Protocol
 
 import msgspec
 
-from rocketeer.clock import Clock
 from rocketeer.errors import BadBody, BadMessageId
 from rocketeer.model.topic import DLQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC, retry_topic
 from rocketeer.record.entry import DispatchEntry
@@ -65,6 +64,8 @@ class SentLog(Protocol):
 
     def message_at(self, log_offset: int) -> StoredMessage | None: ...
 
+    def expiry_ms(self) -> int: ...
+
 
 class Committed(Protocol):
     """How far groups are."""
@@ -108,10 +109,9 @@ class SentBack:
 
     file_name = "sentBack.json"
 
-    def __init__(self, store: SentLog, offsets: Committed, clock: Clock) -> None:
+    def __init__(self, store: SentLog, offsets: Committed) -> None:
         self._store = store
         self._offsets = offsets
-        self._clock = clock
         self._places: dict[Place, Sends] = {}
         self._count = 0
         self._copies: dict[Try, tuple[int, int]] = {}
@@ -126,13 +126,13 @@ class SentBack:
         """Where the log with the copy ends, if this delivery went back already, in this way; else None."""
         sends = self._places.get((group, message.topic, message.queue_id))
         sent = None if sends is None else sends.known.get((message.log_offset, dead))
-        if sent is None or self._clock.now_ms() - sent.sent_ms > KEEP_MS:
+        if sent is None or self._store.expiry_ms() - sent.sent_ms > KEEP_MS:
             return None
         return sent.copy_end
 
     def remember(self, group: str, message: StoredMessage, copy_end: int, *, dead: bool) -> None:
         """The message is stored for its next try; the log up to `copy_end` says so."""
-        self._add(group, message, dead, copy_end, self._clock.now_ms())
+        self._add(group, message, dead, copy_end, self._store.expiry_ms())
 
     def _add(self, group: str, message: StoredMessage, dead: bool, copy_end: int, sent_ms: int) -> None:
         if self._count >= COUNT_MAX:
@@ -166,7 +166,7 @@ class SentBack:
 
     def encode(self) -> str:
         """What holds for the log on disk. Called after the groups' offsets were saved."""
-        oldest_ms = self._clock.now_ms() - KEEP_MS
+        oldest_ms = self._store.expiry_ms() - KEEP_MS
         for place, sends in list(self._places.items()):
             # Passed when the table was written last: the offsets saved since then say so.
             passed = sends.passed
@@ -228,7 +228,7 @@ class SentBack:
 
     def finish(self) -> None:
         """Find what the copies are copies of; what the group has passed does not matter any more."""
-        now_ms = self._clock.now_ms()
+        now_ms = self._store.expiry_ms()
         for saved in [] if self._saved is None else self._saved.sent_back:
             for dead, log_offsets in ((False, saved.tries), (True, saved.dead)):
                 for log_offset in log_offsets:
