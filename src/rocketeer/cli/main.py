@@ -18,6 +18,7 @@ from rocketeer.cli.backup import backup, restore
 from rocketeer.cli.certs import certs
 from rocketeer.cli.children import COMMAND as CHILD_COMMAND
 from rocketeer.cli.children import ChildBroker, run_child
+from rocketeer.cli.doctor.command import doctor
 from rocketeer.cli.logs import LogLevel, show_logs
 from rocketeer.cli.plan import BROKERS_MAX, plan_up
 from rocketeer.cli.preflight import Port, allow_many_files, check_folder, check_ports, ipv4_of
@@ -243,6 +244,7 @@ def _say(text: str) -> None:
 
 app.command()(run)
 app.command()(audit)
+app.command()(doctor)
 app.command()(certs)
 app.command()(backup)
 app.command()(restore)

@@ -1,0 +1,100 @@
+"""The network: ports to listen on, name servers, and whether clients reach brokers where the name server says."""
+
+import contextlib
+import socket
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from rocketeer.admin.blocking import Admin
+from rocketeer.admin.results import Broker
+from rocketeer.cli.doctor.finding import Finding, advice, ok, wrong
+from rocketeer.cli.preflight import Port, check_ports
+from rocketeer.errors import ConfigError, RocketeerError
+
+TIMEOUT_S: Final = 3.0
+
+
+def port_findings(ports: Sequence[Port]) -> Iterator[Finding]:
+    for port in ports:
+        try:
+            check_ports([port])
+        except ConfigError as error:
+            yield _taken(port, str(error))
+        else:
+            yield ok(f"port {port.number}", f"free ({port.purpose})")
+
+
+def _taken(port: Port, why: str) -> Finding:
+    host = "127.0.0.1" if port.host in ("0.0.0.0", "::") else port.host
+    if speaks_rocketmq(f"{host}:{port.number}"):
+        return ok(f"port {port.number}", f"a server of RocketMQ's protocol listens there ({port.purpose})")
+    return wrong(f"port {port.number}", f"cannot be listened on ({port.purpose})", why)
+
+
+def speaks_rocketmq(address: str) -> bool:
+    """Whether somebody answers a request there, whatever the answer."""
+    from rocketeer.protocol.codes import RequestCode
+    from rocketeer.protocol.command import request
+    from rocketeer.remoting.blocking import BlockingConnection
+
+    connection = BlockingConnection(address)
+    with contextlib.closing(connection):
+        try:
+            connection.invoke(request(RequestCode.GET_BROKER_CLUSTER_INFO), TIMEOUT_S)
+        except RocketeerError:
+            return False
+    return True
+
+
+def cluster_findings(nameservers: Sequence[str]) -> Iterator[Finding]:
+    """Each name server by itself, then every broker that any of them knows."""
+    brokers: set[Broker] = set()
+    for address in nameservers:
+        try:
+            with Admin(address, timeout_s=TIMEOUT_S) as admin:
+                known = admin.cluster_map()
+        except RocketeerError as error:
+            yield wrong(
+                f"name server {address}",
+                str(error),
+                "start it, open its port, or correct -n and NAMESRV_ADDR",
+            )
+            continue
+        brokers.update(known.brokers)
+        count = len(known.brokers)
+        yield ok(f"name server {address}", f"answers and knows {count} broker{'' if count == 1 else 's'}")
+    for broker in sorted(brokers):
+        yield advertised(broker, nameservers)
+
+
+def advertised(broker: Broker, nameservers: Sequence[str]) -> Finding:
+    """Whether a client here reaches the broker at the address it told the name server."""
+    what = f"broker {broker.name}"
+    try:
+        with Admin(nameservers, timeout_s=TIMEOUT_S) as admin:
+            failures = admin.topic_configs(broker=broker.address).failures
+            reason = str(failures[0].error) if failures else ""
+    except RocketeerError as error:
+        reason = str(error)
+    if not reason:
+        return ok(what, f"reached at {broker.address}, the address it tells clients")
+    change = "clients cannot reach it there: set brokerIP1 (and listenPort) to what they can reach, or open the port"
+    return wrong(what, f"{broker.address}: {reason}", change)
+
+
+def own_address(host: str) -> Finding:
+    """What a broker with this brokerIP1 will tell clients."""
+    what = "advertised address"
+    try:
+        resolved = socket.gethostbyname(host)
+    except (OSError, UnicodeError) as error:
+        return wrong(
+            what, f"{host} cannot be looked up: {error}", "set brokerIP1 to an address clients reach"
+        )
+    if resolved.startswith("127."):
+        return advice(
+            what, f"{host} is this machine alone", "clients elsewhere need another one: set brokerIP1"
+        )
+    if resolved == "0.0.0.0":
+        return wrong(what, "0.0.0.0 is no address to connect to", "set brokerIP1 to an address clients reach")
+    return ok(what, host)
