@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import cast
 
-from rocketeer.broker.assemble import _assemble
+from rocketeer.broker.assemble import Broker
 from rocketeer.broker.lifecycle import Components, Lifecycle
 from rocketeer.clock import ManualClock
 from rocketeer.config import Role, Settings, read_config
@@ -115,7 +115,7 @@ def settings_of(conf: Path, store: Path) -> Settings:
 async def opened(settings: Settings, *, now_ms: int) -> AsyncIterator[Opened]:
     """Recover the store; raises what the start of a broker raises."""
     clock = ManualClock(now_ms)
-    components = _assemble(settings.broker, settings.store, settings.server, clock)
+    components = Broker(settings.broker, settings.store, settings.server, clock).components()
     report = await Lifecycle(components).recover()
     try:
         yield Opened(components, report, clock)

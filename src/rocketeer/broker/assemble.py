@@ -97,6 +97,12 @@ class Broker:
 
     async def start(self) -> None:
         """Raises PortInUse, StoreLocked, StoreError ... and leaves nothing behind."""
+        lifecycle = Lifecycle(self.components())
+        await lifecycle.start()
+        self._lifecycle = lifecycle
+
+    def components(self) -> Components:
+        """Everything this broker is made of; needs a running loop, opens nothing."""
         broker, store, path = self._broker, self._store_config, self._config_path
         if path is None:
             path = store.store_path / "config" / FILE_NAME_OF_CHANGES
@@ -106,9 +112,7 @@ class Broker:
         live = LiveConfig(
             broker, store, self._server_config, path=path, extras=self._extras, clock=self._clock
         )
-        lifecycle = Lifecycle(_assemble(broker, store, self._server_config, self._clock, live))
-        await lifecycle.start()
-        self._lifecycle = lifecycle
+        return _assemble(broker, store, self._server_config, self._clock, live)
 
     async def stop(self) -> None:
         if self._lifecycle is not None:
