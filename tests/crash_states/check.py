@@ -215,8 +215,7 @@ class Checker:
 
     def _at(self, topic: str, queue_id: int, queue_offset: int) -> StoredMessage | None:
         messages = self._queues.get((topic, queue_id), [])
-        low = messages[0].queue_offset if messages else 0
-        return messages[queue_offset - low] if low <= queue_offset < low + len(messages) else None
+        return next((each for each in messages if each.queue_offset == queue_offset), None)
 
     def _once(self, topic: str, *kinds: str) -> None:
         """Each is there, whatever ways it has gone."""
@@ -264,7 +263,8 @@ class Checker:
             same = (
                 answer.code == ResponseCode.SUCCESS and int(answer.ext["queueOffset"]) == place.queue_offset
             )
-            if not same:
+            # Behind damage it may no longer be known where it is; refusing it is safe, storing it again is not.
+            if not same and not (self._spared and answer.code != ResponseCode.SUCCESS):
                 what = f"{answer.code} {answer.remark or answer.ext}"
                 self._say(
                     "stored again", place.request.kind, f"{place.name} was at {place.queue_offset}: {what}"
