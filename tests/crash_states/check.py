@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from crash_states.ledger import Ledger, Request
 from crash_states.load import COMMIT, GONE, GROUP, LATE, ONCE, PLAIN, PRODUCERS, QUEUES, ROLLBACK, TX, name_of
 from crash_states.recording import SEGMENT_BYTES
-from crash_states.states import Damage
+from crash_states.states import SECTOR, Damage
 from rocketeer.errors import BadRecord, RocketeerError
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command
@@ -96,17 +96,24 @@ class Checker:
         return [each for each in self.broken if not self._is_spared(each)]
 
     def _in_damaged_part(self, damage: Damage | None) -> set[str]:
-        """A flipped bit in the log may cost its record, and what is behind it in the file."""
+        """What a flipped bit in the log may cost: its record, and what is behind it in the file.
+
+        Where its record has a sector of zeros, all behind it: then it looks like one that was not yet synced.
+        """
         if damage is None or not damage.path.startswith("commitlog/"):
             return set()
         base = int(damage.path.rpartition("/")[2])
-        return {
+        end = base + SEGMENT_BYTES
+        for each in self._stored.values():
+            if each.log_offset <= base + damage.at < each.log_offset + each.size:
+                if bytes(SECTOR) in self._ledger.bodies.get(each.name, b""):
+                    end = max(self._stored) + 1
+        spared = {
             each.name
             for each in self._stored.values()
-            if base <= each.log_offset
-            and base + damage.at < each.log_offset + each.size
-            and each.log_offset // SEGMENT_BYTES == base // SEGMENT_BYTES
-        } or {"nothing"}
+            if base + damage.at < each.log_offset + each.size and each.log_offset < end
+        }
+        return spared or {"nothing"}
 
     def _is_spared(self, broken: Broken) -> bool:
         if self._damaged in ("index", "checkpoint") and broken.promise == "key not found":
