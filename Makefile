@@ -10,7 +10,7 @@ READY_DEV := $(VENV)/.ready-dev
 COMPILED := $(wildcard src/rocketeer/*/*.pyx src/rocketeer/*/*.pxd src/rocketeer/*/*.pxi src/rocketeer/*/*.h)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup up demo test test-spark check sync reference format interop interop-smoke apache memory crash-states bench wheel lock clean
+.PHONY: help setup up demo test test-spark check sync reference format interop interop-smoke apache memory crash-states sanitize bench wheel lock clean
 
 help:
 	@echo "make up      run a name server and a broker here   (BROKERS=2 STORE=dir ARGS='--port 20911')"
@@ -23,6 +23,7 @@ help:
 	@echo "make apache  our clients against Apache's own broker; needs Java"
 	@echo "make memory  a million messages through one consumer: its memory stays flat"
 	@echo "make crash-states  what a power failure may leave of a store, and what the broker makes of it  (SEED=1 STATES=2000)"
+	@echo "make sanitize  the compiled modules' tests under AddressSanitizer and UBSan; needs gcc"
 	@echo "make bench   the load generator                    (ARGS='--help')"
 	@echo "make wheel   a wheel for users without a compiler, in dist/"
 	@echo "make setup   only the environment in $(VENV)"
@@ -103,6 +104,13 @@ memory: $(READY)
 # Records brokers under load, makes legal states of the disk after a power failure, recovers and checks each.
 crash-states: $(READY_DEV)
 	@PYTHONPATH=tests $(BIN)/python -m crash_states $(if $(SEED),--seed $(SEED)) $(if $(STATES),--states $(STATES)) $(ARGS)
+
+SANITIZED := tests/unit/record tests/unit/store tests/unit/remoting tests/unit/filter tests/unit/broker/test_send_reader.py \
+	tests/unit/broker/test_send_runs.py tests/unit/broker/test_send_turns.py tests/unit/broker/test_messages.py \
+	tests/golden/test_records.py tests/golden/test_filters.py tests/golden/test_derived_files.py tests/property
+
+sanitize: $(READY_DEV)
+	@sh tools/sanitize.sh $(abspath $(BIN))/python $(or $(ARGS),-q $(SANITIZED))
 
 bench: $(READY)
 	@$(BIN)/rocketeer bench $(ARGS)

@@ -105,9 +105,9 @@ class Checker:
         base = int(damage.path.rpartition("/")[2])
         end = base + SEGMENT_BYTES
         for each in self._stored.values():
-            if each.log_offset <= base + damage.at < each.log_offset + each.size:
-                if bytes(SECTOR) in self._ledger.bodies.get(each.name, b""):
-                    end = max(self._stored) + 1
+            is_hit = each.log_offset <= base + damage.at < each.log_offset + each.size
+            if is_hit and bytes(SECTOR) in self._ledger.bodies.get(each.name, b""):
+                end = max(self._stored) + 1
         spared = {
             each.name
             for each in self._stored.values()
