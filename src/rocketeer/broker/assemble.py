@@ -20,6 +20,7 @@ from rocketeer.broker.features.idempotence.resends import Window
 from rocketeer.broker.features.idempotence.snapshot import FILE_NAME, Snapshots
 from rocketeer.broker.features.management import management_features
 from rocketeer.broker.features.members import MemberCalls, members_feature
+from rocketeer.broker.features.metrics.feature import metrics_feature
 from rocketeer.broker.features.replication.master import master_feature
 from rocketeer.broker.features.replication.slave import slave_feature, slave_refusals
 from rocketeer.broker.features.replication.tables import FollowedTables, table_feature
@@ -139,21 +140,36 @@ def _assemble(
     features.extend(_replication(state, store, server))
     path = MessagePath(state, broker, store, features)
     features.extend(path.features)
+    administration, runtime = administration_feature(
+        topics=state.topics,
+        groups=state.groups,
+        offsets=state.offsets,
+        clients=state.clients,
+        store=state.store,
+        filters=state.filtering.table,
+        recorder=state.recorder,
+        config=broker,
+        clock=state.clock,
+        address=state.address,
+        persist=state.tables.save_changed,
+        queues_gone=lambda: fast_path.forget_topics(),
+        others=[each for feature in features for each in feature.runtime_info],
+    )
+    features.append(administration)
     features.append(
-        administration_feature(
+        metrics_feature(
+            config=broker,
+            recorder=state.recorder,
+            store=state.store,
             topics=state.topics,
             groups=state.groups,
             offsets=state.offsets,
             clients=state.clients,
-            store=state.store,
-            filters=state.filtering.table,
-            recorder=state.recorder,
-            config=broker,
+            permission=lambda: state.registration.permission,
+            runtime=runtime.figures,
             clock=state.clock,
             address=state.address,
-            persist=state.tables.save_changed,
-            queues_gone=lambda: fast_path.forget_topics(),
-            others=[each for feature in features for each in feature.runtime_info],
+            others=[each for feature in features for each in feature.gauges],
         )
     )
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from rocketeer.config import BrokerConfig, StoreConfig
+from rocketeer.observe.exposition import Page
 from rocketeer.protocol.command import Command
 from rocketeer.record.entry import DispatchEntry
 from rocketeer.record.layout import PendingMessage
@@ -146,5 +147,7 @@ class Feature:
     changes: Sequence[ConfigChange] = ()
     runtime_info: Sequence[Callable[[], Mapping[str, str]]] = ()
     """Figures for whoever asks how the broker is (28), under RocketMQ's names."""
+    gauges: Sequence[Callable[[Page], None]] = ()
+    """Adds series of its own to the metrics; a few milliseconds at most."""
     closers: Sequence[Callable[[], None]] = ()
     """Called at a clean stop, in a thread, when nothing is written any more and the whole log is on disk."""

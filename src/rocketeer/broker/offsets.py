@@ -6,7 +6,7 @@ the pieces that changed are made anew, so that persisting never holds up the loo
 
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from rocketeer.protocol.bodies.offsets import decode_consumer_offsets
 from rocketeer.remoting.limits import busy_limit
@@ -67,6 +67,14 @@ class ConsumerOffsets:
         # Asked for group after group (208) by tools that list them all: a comparison of texts, nothing more.
         end = f"{SEPARATOR}{group}"
         return {key[: -len(end)] for key in self._table if key.endswith(end)}
+
+    def pairs(self) -> Iterator[tuple[str, str, Mapping[int, int]]]:
+        """Topic, group and its offset by queue, of everybody; what changes meanwhile may be left out."""
+        for key in list(self._table):
+            topic, _, group = key.partition(SEPARATOR)
+            queues = self._table.get(key)
+            if queues is not None:
+                yield topic, group, queues
 
     def topics_by_group(self) -> dict[str, set[str]]:
         """The same for all groups at once."""

@@ -6,13 +6,17 @@ from functools import cache
 from importlib import resources
 from typing import NamedTuple
 
-from rocketeer.config.values import BrokerRole, FlushMode
+from rocketeer.config.values import BrokerRole, FlushMode, MetricsExporter
 
 BROKER_CLASSES = ("BrokerConfig", "MessageStoreConfig", "NettyServerConfig", "NettyClientConfig")
 NAMESRV_CLASSES = ("NamesrvConfig", "NettyServerConfig")
 
 _BITS = {"int": 32, "long": 64}
-_NAMES = {"BrokerRole": tuple(BrokerRole), "FlushDiskType": tuple(FlushMode)}
+_NAMES = {
+    "BrokerRole": tuple(BrokerRole),
+    "FlushDiskType": tuple(FlushMode),
+    "MetricsExporterType": tuple(MetricsExporter),
+}
 
 
 class Key(NamedTuple):

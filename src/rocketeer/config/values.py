@@ -28,6 +28,14 @@ class BrokerRole(StrEnum):
     SLAVE = "SLAVE"
 
 
+class MetricsExporter(StrEnum):
+    """Whether metrics are served to Prometheus; RocketMQ's other ways to export them are not there."""
+
+    DISABLE = "DISABLE"
+    PROM = "PROM"
+
+
+METRICS_PORT = 5557
 BROKER_PORT = 10911
 NAMESRV_PORT = 9876
 
@@ -223,6 +231,14 @@ class BrokerConfig:
     acl_enable: bool = field(default=False, metadata=_java("aclEnable"))
     store_reply_enable: bool = field(default=True, metadata=_java("storeReplyMessageEnable"))
 
+    # Keys of 5.x; there metrics are served on brokerIP1. The last one is ours.
+    metrics_exporter: MetricsExporter = field(
+        default=MetricsExporter.DISABLE, metadata=_java("metricsExporterType")
+    )
+    metrics_host: str = field(default="127.0.0.1", metadata=_java("metricsPromExporterHost", **_NAME))
+    metrics_port: int = field(default=METRICS_PORT, metadata=_java("metricsPromExporterPort", **_PORT))
+    metrics_lag_per_queue: bool = field(default=False, metadata=_java("metricsLagPerQueue"))
+
     # Keys of our own: how much is remembered of idempotent producers.
     idempotent_ids_max: int = field(
         default=4_000_000, metadata=_java("idempotentIdsMax", least=1, most=1 << 28)
@@ -299,6 +315,12 @@ class NamesrvConfig:
     # RocketMQ's name server has no access control: keys of our own.
     acl_enable: bool = field(default=False, metadata=_java("aclEnable"))
     acl_open_routes: bool = field(default=True, metadata=_java("aclOpenRoutes"))
+    # Keys of our own, named as the broker's.
+    metrics_exporter: MetricsExporter = field(
+        default=MetricsExporter.DISABLE, metadata=_java("metricsExporterType")
+    )
+    metrics_host: str = field(default="127.0.0.1", metadata=_java("metricsPromExporterHost", **_NAME))
+    metrics_port: int = field(default=METRICS_PORT + 1, metadata=_java("metricsPromExporterPort", **_PORT))
     # RocketMQ's name server has these two as constants.
     broker_expiry_ms: int = 120_000
     scan_interval_ms: int = 10_000

@@ -9,6 +9,7 @@ from rocketeer.config import NamesrvConfig
 from rocketeer.nameserver.handlers import NameServerState, handlers
 from rocketeer.nameserver.kv_table import KvTable
 from rocketeer.nameserver.live_config import LiveConfig
+from rocketeer.nameserver.metrics import metrics_server
 from rocketeer.nameserver.route_table import RouteTable
 from rocketeer.protocol.codes import RequestCode
 from rocketeer.protocol.command import Command
@@ -66,12 +67,14 @@ class NameServer:
             server_tls(TlsMode(server.tls_mode), load_tls_properties(server.tls_file))
         )
         guards = (self._let_in,) if config.acl_enable else ()
+        router = Router(
+            answered,
+            guards,
+            limits=RequestLimits(server.limits, bulk=(RequestCode.REGISTER_BROKER,)),
+        )
+        self._metrics = metrics_server(config, self.routes, router)
         self._remoting = RemotingServer(
-            Router(
-                answered,
-                guards,
-                limits=RequestLimits(server.limits, bulk=(RequestCode.REGISTER_BROKER,)),
-            ).process,
+            router.process,
             on_close=self._connection_closed,
             idle_s=server.idle_s,
             tls=self._tls.context,
@@ -92,6 +95,12 @@ class NameServer:
         if self._acl_files is not None:
             self._access.accounts = self._acl_files.load()
         await self._remoting.start(self._config.server.bind_host, [self._config.server.listen_port])
+        if self._metrics is not None:
+            try:
+                await self._metrics.start()
+            except BaseException:
+                await self._remoting.stop()
+                raise
         self._watcher = asyncio.create_task(self._watch_files())
         self._scanner = asyncio.create_task(self._scan_forever())
         log.info("name server started port=%d", self.port)
@@ -101,6 +110,8 @@ class NameServer:
             if task is not None:
                 task.cancel()
         self._scanner = self._watcher = None
+        if self._metrics is not None:
+            await self._metrics.stop()
         await self._remoting.stop()
 
     def scan(self) -> None:

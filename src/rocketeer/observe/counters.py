@@ -10,6 +10,7 @@ from typing import Final
 GROUPS_MAX: Final = 50_000
 """Pairs of topic and group that are told apart; what further ones consume counts for the broker only."""
 
+CREATE_BUCKETS_MS: Final = (10, 100, 1000, 3000, 5000)
 RPC_BUCKETS_MS: Final = (1, 3, 5, 7, 10, 100, 1000, 2000, 3000)
 FINISH_BUCKETS_MS: Final = (5_000, 60_000, 600_000, 3_600_000, 43_200_000, 86_400_000)
 PUT_BUCKETS_MS: Final = (0, 10, 50, 100, 200, 500, 1_000, 2_000, 3_000, 4_000, 5_000, 10_000)
@@ -38,7 +39,7 @@ class Histogram:
 class GroupGets:
     """What one group got of one topic."""
 
-    __slots__ = ("bytes", "disk_bytes", "disk_messages", "messages", "pulls")
+    __slots__ = ("bytes", "disk_bytes", "disk_messages", "messages", "pulled_to", "pulls")
 
     def __init__(self) -> None:
         self.messages = 0
@@ -46,6 +47,8 @@ class GroupGets:
         self.pulls = 0
         self.disk_messages = 0
         self.disk_bytes = 0
+        self.pulled_to: dict[int, int] = {}
+        """By queue: the offset behind the last message it got."""
 
 
 class Counters:
@@ -68,6 +71,10 @@ class Counters:
         self.put_us = [0] * 40
         """The same by powers of two: place n has those of less than 2^n microseconds and no place before."""
         self.sent_back: dict[tuple[str, str], int] = {}
+        self.dead: dict[tuple[str, str], int] = {}
+        """Dead letters by the topic they came from and group."""
+        self.create_ms = {17: Histogram(CREATE_BUCKETS_MS), 200: Histogram(CREATE_BUCKETS_MS)}
+        """How long changes of topics (17) and groups (200) took."""
         self.commits: dict[str, int] = {}
         self.rollbacks: dict[str, int] = {}
         self.finish_ms: dict[str, Histogram] = {}
@@ -75,8 +82,17 @@ class Counters:
         self.rpc: dict[tuple[int, int, bool], Histogram] = {}
         """Milliseconds from a request to its reply, by request code, response code and whether it was held."""
 
-    def pulled(self, topic: str, group: str, messages: int, size: int, from_disk: bool) -> None:
-        """A pull was answered."""
+    def pulled(
+        self,
+        topic: str,
+        group: str,
+        queue_id: int,
+        next_offset: int,
+        messages: int,
+        size: int,
+        from_disk: bool,
+    ) -> None:
+        """A pull was answered; the next one asks for `next_offset`."""
         if not messages:
             self.pulls_missed += 1
             return
@@ -86,6 +102,7 @@ class Counters:
         gets.pulls += 1
         gets.messages += messages
         gets.bytes += size
+        gets.pulled_to[queue_id] = next_offset
         if from_disk:
             gets.disk_messages += messages
             gets.disk_bytes += size
@@ -111,14 +128,17 @@ class Counters:
         if histogram is None:
             histogram = self.rpc[key] = Histogram(RPC_BUCKETS_MS)
         histogram.add(took_ms, times)
+        if request_code in self.create_ms:
+            self.create_ms[request_code].add(took_ms)
 
     def answered_by_router(self, request_code: int, response_code: int, took_s: float) -> None:
         self.answered(request_code, response_code, False, took_s * 1000)
 
-    def went_back(self, topic: str, group: str) -> None:
-        """A consumer sent a message back, to be tried again later."""
-        if (topic, group) in self.sent_back or len(self.sent_back) < GROUPS_MAX:
-            self.sent_back[topic, group] = self.sent_back.get((topic, group), 0) + 1
+    def went_back(self, topic: str, group: str, *, dead: bool) -> None:
+        """A consumer sent a message back: to be tried again later, or it is a dead letter now."""
+        table = self.dead if dead else self.sent_back
+        if (topic, group) in table or len(table) < GROUPS_MAX:
+            table[topic, group] = table.get((topic, group), 0) + 1
 
     def ended(self, topic: str, committed: bool, open_ms: int) -> None:
         """A transaction ended, so long after its half message was stored."""
@@ -131,7 +151,7 @@ class Counters:
 
     def forget(self, is_gone: Callable[[str, str], bool]) -> None:
         """Drop what was counted for topics and groups that are gone: `is_gone(topic, group)`; group "" is none."""
-        for pairs in (self.gets, self.sent_back):
+        for pairs in (self.gets, self.sent_back, self.dead):
             for topic, group in [pair for pair in pairs if is_gone(*pair)]:
                 del pairs[topic, group]
         for topics in (self.commits, self.rollbacks, self.finish_ms):

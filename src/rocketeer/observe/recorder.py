@@ -107,13 +107,17 @@ class Recorder:
         found, missed = counters.pulls_found, counters.pulls_missed
         self.rates.sample(now_s, (put, found, missed, counters.messages_out, found + missed))
         self.days.tick(self._clock.now_ms(), put, counters.messages_out)
-        until_s = time.perf_counter() + CATCH_UP_S
-        self.stored.catch_up(lambda: time.perf_counter() > until_s)
+        self.catch_up()
         # One kind of figure a step: the one that waited longest, if its time has come.
         name = min(self._sampled_s, key=self._sampled_s.__getitem__)
         if now_s - self._sampled_s[name] >= SAMPLE_S - TICK_S / 2:
             self._histories[name].sample(self._kinds[name].counts(), now_s)
             self._sampled_s[name] = now_s
+
+    def catch_up(self, slice_s: float = CATCH_UP_S) -> None:
+        """Look at the sizes of messages that came since the last time, for so long at most."""
+        until_s = time.perf_counter() + slice_s
+        self.stored.catch_up(lambda: time.perf_counter() > until_s)
 
     def _notice_lateness(self, now_s: float) -> None:
         """By how much this step comes late is how long requests wait for their turn of the loop."""
@@ -173,6 +177,20 @@ class Recorder:
             if gets is None
             else self._figures("GROUP_GET_NUMS", f"{topic}@{group}", gets.messages).minute.tps
         )
+
+    def group_size_tps(self, topic: str, group: str) -> float:
+        """Bytes a second the group got of the topic in the last minute."""
+        gets = self.counters.gets.get((topic, group))
+        if gets is None:
+            return 0.0
+        return self._figures("GROUP_GET_SIZE", f"{topic}@{group}", gets.bytes).minute.tps
+
+    def minute_tps(self, name: str) -> dict[str, float]:
+        """How fast each count of a kind grew in the last minute, a second."""
+        return {
+            key: self._figures(name, key, count).minute.tps
+            for key, count in self._kinds[name].counts().items()
+        }
 
     def _figures(self, name: str, key: str, count: int) -> Figures:
         return self._histories[name].figures(key, count, self._clock.monotonic_s())

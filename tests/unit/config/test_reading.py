@@ -45,6 +45,7 @@ def test_the_effective_settings_are_those_the_real_broker_reported() -> None:
     assert len(theirs) > 150
     assert {key: ours.get(key) for key in theirs} == theirs
     of_5 = {"bindAddress", "diskSpaceCleanForciblyRatio", "diskSpaceWarningLevelRatio", "recallMessageEnable"}
+    of_5 |= {"metricsExporterType", "metricsPromExporterHost", "metricsPromExporterPort"}
     of_5 |= {"timerFlushIntervalMs", "timerMaxDelaySec", "timerPrecisionMs", "timerWheelEnable"}
     our_own = {
         key.name

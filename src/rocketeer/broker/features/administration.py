@@ -36,7 +36,7 @@ def administration_feature(
     persist: Callable[[], Awaitable[None]],
     queues_gone: Callable[[], None],
     others: Iterable[Callable[[], Mapping[str, str]]],
-) -> Feature:
+) -> tuple[Feature, RuntimeInfo]:
     """`others` are what the other features tell of themselves; see the handlers for the rest."""
     progress = Progress(
         topics=topics,
@@ -58,7 +58,7 @@ def administration_feature(
         log_folder=store.config.commit_log_path,
         others=tuple(others),
     )
-    return Feature(
+    feature = Feature(
         "administration",
         handlers={
             **progress.handlers(),
@@ -69,3 +69,4 @@ def administration_feature(
             **housekeeping_handlers(store, topics, queues_gone),
         },
     )
+    return feature, runtime

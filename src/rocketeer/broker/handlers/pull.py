@@ -124,7 +124,10 @@ class PullHandler:
         held: bool = False,
     ) -> None:
         fetched, counters = pulled.fetched, self._counters
-        counters.pulled(pull.topic, pull.group, fetched.count, fetched.bytes, fetched.suggest_slave)
+        counters.pulled(
+            pull.topic, pull.group, pull.queue_id, fetched.next_offset, fetched.count, fetched.bytes,
+            fetched.suggest_slave,
+        )  # fmt: skip
         took_ms = (perf_counter() - began_s) * 1000
         counters.answered(command.code, pulled.code, held, took_ms)
         if not held and took_ms > counters.get_ms_max:

@@ -2,7 +2,6 @@
 
 import asyncio
 import shutil
-import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final, Protocol
@@ -117,8 +116,7 @@ class RuntimeInfo:
         }
 
     def _messages(self) -> dict[str, str]:
-        until_s = time.perf_counter() + CATCH_UP_S
-        self._recorder.stored.catch_up(lambda: time.perf_counter() > until_s)
+        self._recorder.catch_up(CATCH_UP_S)
         counters, days, rates = self._recorder.counters, self._recorder.days, self._recorder.rates
         size = self._recorder.stored.sizes_sum
         measured = sum(self._recorder.stored.sizes)

@@ -118,7 +118,8 @@ class SendBack:
                 answer(put.code, put.remark)
                 return
             end = put.appended[0].end
-            self._counters.went_back(message.topic, header.group)
+            origin = message.properties_dict().get(RETRY_TOPIC, message.topic)
+            self._counters.went_back(origin, header.group, dead=dead)
             self.sent.remember(header.group, message, end, dead=dead)
             self._writer.when_durable(end, answer)
 

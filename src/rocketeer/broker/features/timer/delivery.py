@@ -12,6 +12,7 @@ from rocketeer.broker.features.timer.wheel import Timer, Wheel
 from rocketeer.broker.writer import Done, Put, Writer
 from rocketeer.clock import Clock
 from rocketeer.model.topic import TIMER_TOPIC
+from rocketeer.observe.counters import Histogram
 from rocketeer.protocol.codes import ResponseCode
 from rocketeer.record.entry import DispatchEntry
 from rocketeer.record.layout import PendingMessage, StoredMessage
@@ -40,6 +41,9 @@ class TimerLog(Protocol):
     def message_at(self, log_offset: int) -> StoredMessage | None: ...
 
 
+AHEAD_BUCKETS_S: Final = (60, 600, 3_600, 43_200, 86_400, 259_200)
+
+
 class TimerDelivery:
     """The loop thread's: `tick` delivers, `roll` saves from deletion."""
 
@@ -52,6 +56,9 @@ class TimerDelivery:
         self._clock = clock
         self._paused_until_s = 0.0
         self._ending = 0
+        self.delivered = 0
+        self.ahead_s = Histogram(AHEAD_BUCKETS_S)
+        """How far ahead messages were timed."""
 
     def stored(self, entry: DispatchEntry) -> None:
         """The dispatcher: a message that waits goes onto the wheel; one that somebody else ended leaves it."""
@@ -61,6 +68,7 @@ class TimerDelivery:
         if timer is not None:
             self.wheel.add(timer)
             self.changes += 1
+            self.ahead_s.add(max(0, timer.due_ms - entry.store_ms) // 1000)
 
     def store_end(self, message: PendingMessage, done: Done, *, wait: bool = False) -> None:
         """Store a record that ends a timer, which has left the wheel already."""
@@ -126,6 +134,7 @@ class TimerDelivery:
         if due is None:
             log.error("timed message without a target dropped log_offset=%d", timer.log_offset)
             return True
+        self.delivered += 1
         return self._put(due, "delivered")
 
     def _put(self, message: PendingMessage, what: str) -> bool:

@@ -21,6 +21,8 @@ from rocketeer.broker.topics import TopicTable
 from rocketeer.broker.writer import Writer
 from rocketeer.clock import Clock
 from rocketeer.model.topic import TIMER_TOPIC
+from rocketeer.observe import families as f
+from rocketeer.observe.exposition import Page
 from rocketeer.protocol.codes import RequestCode
 from rocketeer.record.entry import DispatchEntry
 
@@ -137,6 +139,20 @@ def timer_feature(
             if topics.get(TIMER_TOPIC) is None:
                 topics.create_in_send_back(TIMER_TOPIC, 1)
 
+    def gauges(page: Page) -> None:
+        labels = page.labels(storage_type="local", storage_medium="disk", topic=TIMER_TOPIC)
+        now_ms = clock.now_ms()
+        late, since_ms = delivery.wheel.due(now_ms)
+        page.add(f.TIMING_MESSAGES, len(delivery.wheel), labels)
+        page.add(f.TIMER_ENQUEUED, delivery.ahead_s.count, labels)
+        page.add(f.TIMER_DEQUEUED, delivery.delivered, labels)
+        page.add(f.TIMER_ENQUEUE_LAG, 0, labels)  # what is stored is on the wheel
+        page.add(f.TIMER_ENQUEUE_LATENCY, 0, labels)
+        page.add(f.TIMER_DEQUEUE_LAG, late, labels)
+        page.add(f.TIMER_DEQUEUE_LATENCY, now_ms - since_ms if late else 0, labels)
+        ahead = delivery.ahead_s
+        page.histogram(f.DELAY_LATENCY, ahead.bounds, ahead.counts, ahead.sum, labels)
+
     noting = Periodic("note timers on disk", flush_ms / 1000, timers.note_on_disk)
     replay = Replay(timers.since, timers.see, timers.finish)
     if follows:
@@ -149,6 +165,7 @@ def timer_feature(
         )
     return Feature(
         "timer",
+        gauges=(gauges,),
         claims=CLAIMS,
         handlers={RequestCode.RECALL_MESSAGE: recall.handle},
         rewrites=(TimerAdmission(rules, clock).rewrite,),

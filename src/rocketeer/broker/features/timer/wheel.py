@@ -207,6 +207,17 @@ class Wheel:
         self._count -= len(taken)
         return taken
 
+    def due(self, now_ms: int) -> tuple[int, int]:
+        """How many are due, and since when the first one is; (0, 0) when none is."""
+        count, first_ms = 0, 0
+        for bucket in self._ready:
+            rows = np.frombuffer(bytes(memoryview(bucket.data)[bucket.start :]), ROW)
+            due_ms = rows["due"][(rows["offset"] >= 0) & (rows["due"] <= now_ms)]
+            if len(due_ms):
+                count += len(due_ms)
+                first_ms = min(first_ms or int(due_ms.min()), int(due_ms.min()))
+        return count, first_ms
+
     def give_back(self, timers: Iterable[Timer]) -> None:
         """What was taken and could not be used comes first next time."""
         returned = list(timers)

@@ -7,6 +7,7 @@ message again for every commit it gets.
 """
 
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 
@@ -25,6 +26,8 @@ from rocketeer.errors import BadMessageId, RequestRefused
 from rocketeer.model.property_names import DEDUP_ID, PGROUP, PRODUCER_SEQ, TRAN_MSG
 from rocketeer.model.topic import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC
 from rocketeer.observe.counters import Counters
+from rocketeer.observe.exposition import Page
+from rocketeer.observe.families import HALF_MESSAGES
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, reply
 from rocketeer.protocol.headers.base import decode_header
@@ -38,6 +41,8 @@ from rocketeer.remoting.server import Connection
 log = logging.getLogger(__name__)
 
 NOTE_S: Final = 1.0
+HALVES_READ: Final = 200
+"""Half messages looked at for one page of metrics."""
 UNKNOWN: Final = 0
 NOT_FOUND: Final = "Find prepared transaction message failed"
 ENDED: Final = "The transaction has ended before, or was set aside"
@@ -72,6 +77,33 @@ class HalfSends:
                 f"a transaction message cannot have a {DEDUP_ID}: give it a number, {PRODUCER_SEQ}",
             )
         messages.make_half(message)
+
+
+class HalfMessages:
+    """How many transactions are open, by topic; remembers the topics of halves it has looked at."""
+
+    def __init__(self, table: HalfTable, store: HalfLog) -> None:
+        self._table = table
+        self._store = store
+        self._topics: dict[int, str] = {}
+
+    def add_to(self, page: Page) -> None:
+        self._table.catch_up()
+        before, self._topics = self._topics, {}
+        read = 0
+        for log_offset in self._table.pending:
+            topic = before.get(log_offset)
+            if topic is None and read < HALVES_READ:
+                half = self._store.message_at(log_offset)
+                topic = None if half is None else messages.topic_of(half)
+                read += 1
+            if topic is not None:
+                self._topics[log_offset] = topic
+        counts = Counter(self._topics.values())
+        if len(self._table.pending) > len(self._topics):  # so many at once: the next pages know more of them
+            counts["unknown"] = len(self._table.pending) - len(self._topics)
+        for topic, count in counts.items():
+            page.add(HALF_MESSAGES, count, page.labels(topic=topic))
 
 
 class Verdicts:
@@ -186,6 +218,7 @@ def transaction_feature(
         sends.rejected = broker.reject_transactions
         checks.rules = CheckRules.of(broker)
 
+    half_messages = HalfMessages(table, store)
     return Feature(
         "transactions",
         claims=(TRAN_MSG,),
@@ -205,6 +238,7 @@ def transaction_feature(
             ),  # so that nobody finds a minute's worth of them
         ),
         state=(table,),
+        gauges=(half_messages.add_to,),
         needs=(lambda: next(iter(table.pending), None),),
         rolls=(ledger.roll,),
     )

@@ -1,0 +1,1 @@
+"""Metrics of a broker: what is counted and what the tables say, as pages for Prometheus."""

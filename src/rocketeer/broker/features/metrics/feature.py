@@ -1,0 +1,103 @@
+"""Metrics for Prometheus (metricsExporterType=PROM): two pages, made of counters, tables and queues' ends."""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+
+from rocketeer.broker.clients import ClientTable
+from rocketeer.broker.feature import Feature, Periodic
+from rocketeer.broker.features.metrics.classic import ClassicPage
+from rocketeer.broker.features.metrics.lag import LagReader
+from rocketeer.broker.features.metrics.modern import ModernPage
+from rocketeer.broker.groups import GroupTable
+from rocketeer.broker.offsets import ConsumerOffsets
+from rocketeer.broker.topics import TopicTable
+from rocketeer.clock import Clock
+from rocketeer.config import BrokerConfig, MetricsExporter
+from rocketeer.observe.exposition import Page
+from rocketeer.observe.http import MetricsServer
+from rocketeer.observe.process import process_figures
+from rocketeer.observe.recorder import Recorder
+from rocketeer.remoting.server import Connection
+from rocketeer.remoting.slices import Steps, in_slices
+from rocketeer.store.message_store import MessageStore
+
+FORGET_S = 10.0
+
+PAGE = "/metrics"
+EXPORTER_PAGE = "/metrics/exporter"
+
+
+def metrics_feature(
+    *,
+    config: BrokerConfig,
+    recorder: Recorder,
+    store: MessageStore,
+    topics: TopicTable,
+    groups: GroupTable,
+    offsets: ConsumerOffsets,
+    clients: ClientTable[Connection],
+    permission: Callable[[], int],
+    runtime: Callable[[], Mapping[str, str]],
+    clock: Clock,
+    address: str,
+    others: Iterable[Callable[[Page], None]],
+) -> Feature:
+    """`runtime` tells the broker's runtime info (28); `others` are what features add to the page."""
+
+    def forget_what_is_gone() -> None:
+        """Series of deleted topics and groups go with them."""
+        recorder.counters.forget(
+            lambda topic, group: topics.get(topic) is None or bool(group and groups.get(group) is None)
+        )
+
+    def lag_reader() -> LagReader:
+        return LagReader(offsets, topics, store.queue_table.by_key, store.store_ms_at, recorder.counters)
+
+    forgetting = Periodic("forget figures of what is gone", FORGET_S, forget_what_is_gone)
+    if config.metrics_exporter is not MetricsExporter.PROM:
+        return Feature("metrics", services=(forgetting,))
+    modern = ModernPage(
+        labels={"cluster": config.cluster_name, "node_type": "broker", "node_id": config.broker_name},
+        recorder=recorder,
+        lags=lag_reader(),
+        store=store,
+        store_folder=str(store.config.store_path),
+        topics=topics,
+        groups=groups,
+        clients=clients,
+        permission=permission,
+        clock=clock,
+        lag_per_queue=config.metrics_lag_per_queue,
+        others=tuple(others),
+    )
+    classic = ClassicPage(
+        cluster=config.cluster_name,
+        broker_name=config.broker_name,
+        address=address,
+        recorder=recorder,
+        lags=lag_reader(),
+        store=store,
+        log_folder=str(store.config.commit_log_path),
+        topics=topics,
+        clients=clients,
+        runtime=runtime,
+        clock=clock,
+    )
+    process = process_figures()
+
+    def made_by(steps: Callable[[], Steps[str]]) -> Callable[[], Awaitable[str]]:
+        async def make() -> str:
+            forget_what_is_gone()
+            recorder.catch_up()
+            return await in_slices(steps())
+
+        return make
+
+    async def with_process() -> str:
+        return await made_by(modern.steps)() + process()
+
+    pages = {PAGE: with_process, EXPORTER_PAGE: made_by(classic.steps)}
+    return Feature(
+        "metrics",
+        runners=(MetricsServer(config.metrics_host, config.metrics_port, pages),),
+        services=(forgetting,),
+    )

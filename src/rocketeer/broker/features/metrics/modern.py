@@ -1,0 +1,204 @@
+"""The page `/metrics`: RocketMQ 5's names and labels."""
+
+import os
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, Protocol
+
+from rocketeer.broker.clients import ClientTable
+from rocketeer.broker.features.metrics.lag import Lag, LagReader
+from rocketeer.broker.groups import GroupTable
+from rocketeer.broker.topics import TopicTable
+from rocketeer.clock import Clock
+from rocketeer.model.group import is_system_group
+from rocketeer.model.topic import RETRY_PREFIX
+from rocketeer.observe import families as f
+from rocketeer.observe.counters import CREATE_BUCKETS_MS, FINISH_BUCKETS_MS
+from rocketeer.observe.exposition import Page
+from rocketeer.observe.recorder import Recorder
+from rocketeer.observe.rpc import add_rpc
+from rocketeer.observe.stored import SIZE_BUCKETS
+from rocketeer.protocol.versions import version_name
+from rocketeer.remoting.server import Connection
+from rocketeer.remoting.slices import Steps
+
+PROCESSORS: Final = ("pull", "query_message", "client_manager", "heartbeat", "transaction", "admin", "reply")
+"""Whose requests never wait here: they are served in the turn of the loop they are read in."""
+
+
+class Storage(Protocol):
+    """What is asked of the store."""
+
+    @property
+    def max_log_offset(self) -> int: ...
+
+    @property
+    def flushed_log_offset(self) -> int: ...
+
+    @property
+    def dispatched_log_offset(self) -> int: ...
+
+    @property
+    def waiting_for_disk(self) -> int: ...
+
+    def first_store_ms(self) -> int: ...
+
+
+class ModernPage:
+    """Makes the page in steps."""
+
+    def __init__(
+        self,
+        *,
+        labels: Mapping[str, str],
+        recorder: Recorder,
+        lags: LagReader,
+        store: Storage,
+        store_folder: str,
+        topics: TopicTable,
+        groups: GroupTable,
+        clients: ClientTable[Connection],
+        permission: Callable[[], int],
+        clock: Clock,
+        lag_per_queue: bool,
+        others: Sequence[Callable[[Page], None]],
+    ) -> None:
+        """`others` add what features tell of themselves."""
+        self._labels = labels
+        self._recorder = recorder
+        self._lags = lags
+        self._store = store
+        self._store_folder = store_folder
+        self._topics = topics
+        self._groups = groups
+        self._clients = clients
+        self._permission = permission
+        self._clock = clock
+        self._lag_per_queue = lag_per_queue
+        self._others = others
+
+    def steps(self) -> Steps[str]:
+        page = Page(self._labels)
+        page.declare(f.BROKER_FAMILIES)
+        self._broker(page)
+        yield
+        self._storage(page)
+        yield
+        yield from self._topic_figures(page)
+        yield from self._group_figures(page)
+        for lag in self._lags.read():
+            self._lag(page, lag)
+            yield
+        self._connections(page)
+        yield
+        add_rpc(page, self._recorder.counters)
+        for other in self._others:
+            other(page)
+            yield
+        return page.text()
+
+    def _broker(self, page: Page) -> None:
+        page.add(f.PROCESSOR_WATERMARK, self._store.waiting_for_disk, page.labels(processor="send"))
+        for processor in PROCESSORS:
+            page.add(f.PROCESSOR_WATERMARK, 0, page.labels(processor=processor))
+        page.add(f.BROKER_PERMISSION, self._permission())
+        page.add(f.TOPIC_NUMBER, len(self._topics.configs))
+        page.add(f.GROUP_NUMBER, len(self._groups.configs))
+        for code, family in ((17, f.TOPIC_CREATE_TIME), (200, f.GROUP_CREATE_TIME)):
+            times = self._recorder.counters.create_ms[code]
+            page.histogram(family, CREATE_BUCKETS_MS, times.counts, times.sum)
+
+    def _storage(self, page: Page) -> None:
+        store = self._store
+        labels = page.labels(storage_type="local", storage_medium="disk")
+        disk = os.statvfs(self._store_folder)
+        page.add(f.STORAGE_SIZE, (disk.f_blocks - disk.f_bfree) * disk.f_frsize, labels)
+        page.add(f.FLUSH_BEHIND, max(0, store.max_log_offset - store.flushed_log_offset), labels)
+        page.add(f.DISPATCH_BEHIND, store.max_log_offset - store.dispatched_log_offset, labels)
+        first_ms = store.first_store_ms()
+        if first_ms >= 0:
+            page.add(f.RESERVE_TIME, max(0, self._clock.now_ms() - first_ms), labels)
+
+    def _topic_figures(self, page: Page) -> Steps[None]:
+        stored = self._recorder.stored
+        sizes = stored.bytes()
+        for topic, count in stored.messages().items():
+            labels = page.labels(
+                topic=topic, message_type="normal", is_system=_flag(self._topics.is_system(topic))
+            )
+            page.add(f.MESSAGES_IN, count, labels)
+            page.add(f.THROUGHPUT_IN, sizes.get(topic, 0), labels)
+            yield
+        page.histogram(
+            f.MESSAGE_SIZE, SIZE_BUCKETS, stored.sizes, stored.sizes_sum, page.labels(message_type="normal")
+        )
+
+    def _group_figures(self, page: Page) -> Steps[None]:
+        counters = self._recorder.counters
+        for (topic, group), gets in list(counters.gets.items()):
+            labels = page.labels(
+                topic=topic,
+                consumer_group=group,
+                is_retry=_flag(topic.startswith(RETRY_PREFIX)),
+                is_system=_flag(is_system_group(group)),
+            )
+            page.add(f.MESSAGES_OUT, gets.messages, labels)
+            page.add(f.THROUGHPUT_OUT, gets.bytes, labels)
+            yield
+        for (topic, group), count in list(counters.dead.items()):
+            page.add(f.SEND_TO_DLQ, count, page.labels(topic=topic, consumer_group=group))
+            yield
+        for family, table in ((f.COMMITS, counters.commits), (f.ROLLBACKS, counters.rollbacks)):
+            for topic, count in table.items():
+                page.add(family, count, page.labels(topic=topic))
+        for topic, times in counters.finish_ms.items():
+            page.histogram(
+                f.FINISH_LATENCY, FINISH_BUCKETS_MS, times.counts, times.sum, page.labels(topic=topic)
+            )
+
+    def _lag(self, page: Page, lag: Lag) -> None:
+        now_ms = self._clock.now_ms()
+        own = {
+            "topic": lag.topic,
+            "consumer_group": lag.group,
+            "is_retry": _flag(lag.topic.startswith(RETRY_PREFIX)),
+            "is_system": _flag(is_system_group(lag.group)),
+        }
+        labels = page.labels(**own)
+        page.add(f.LAG_MESSAGES, lag.messages, labels)
+        page.add(f.LAG_LATENCY, max(0, now_ms - lag.unconsumed_ms) if lag.unconsumed_ms else 0, labels)
+        page.add(f.INFLIGHT, lag.inflight, labels)
+        page.add(f.READY, lag.ready, labels)
+        page.add(f.QUEUEING_LATENCY, max(0, now_ms - lag.ungot_ms) if lag.ungot_ms else 0, labels)
+        if self._lag_per_queue:
+            for queue_id, messages in lag.queues.items():
+                page.add(f.LAG_MESSAGES_BY_QUEUE, messages, page.labels(**own, queue_id=str(queue_id)))
+
+    def _connections(self, page: Page) -> None:
+        producers = Counter(
+            (member.identity.language.lower(), version_name(member.identity.version).lower())
+            for members in self._clients.producers.values()
+            for member in members.values()
+        )
+        for (language, version), count in producers.items():
+            labels = page.labels(language=language, version=version, protocol_type="remoting")
+            page.add(f.PRODUCER_CONNECTIONS, count, labels)
+        for group in self._clients.consumers.values():
+            kinds = Counter(
+                (member.identity.language.lower(), version_name(member.identity.version).lower())
+                for member in group.members.values()
+            )
+            for (language, version), count in kinds.items():
+                labels = page.labels(
+                    consumer_group=group.name,
+                    language=language,
+                    version=version,
+                    consume_mode="push" if "PASSIVELY" in group.consume_type else "pull",
+                    protocol_type="remoting",
+                    is_system=_flag(is_system_group(group.name)),
+                )
+                page.add(f.CONSUMER_CONNECTIONS, count, labels)
+
+
+def _flag(value: bool) -> str:
+    return "true" if value else "false"

@@ -1,0 +1,36 @@
+"""Metrics of a name server for Prometheus (metricsExporterType=PROM): who is registered, how long requests took."""
+
+import socket
+
+from rocketeer.config import MetricsExporter, NamesrvConfig
+from rocketeer.nameserver.route_table import RouteTable
+from rocketeer.observe import families as f
+from rocketeer.observe.counters import Counters
+from rocketeer.observe.exposition import Page
+from rocketeer.observe.http import MetricsServer
+from rocketeer.observe.process import process_figures
+from rocketeer.observe.rpc import add_rpc
+from rocketeer.remoting.server import Router
+
+
+def metrics_server(config: NamesrvConfig, routes: RouteTable, router: Router) -> MetricsServer | None:
+    """To be started and stopped with the name server; None when nobody asked for it."""
+    if config.metrics_exporter is not MetricsExporter.PROM:
+        return None
+    counters = Counters()
+    router.on_answered = counters.answered_by_router
+    process = process_figures()
+    labels = {"node_type": "nameserver", "node_id": f"{socket.gethostname()}:{config.server.listen_port}"}
+
+    async def page_text() -> str:
+        page = Page(labels)
+        page.declare(f.NAMESERVER_FAMILIES)
+        for cluster, names in routes.clusters().items():
+            brokers = routes.brokers()
+            count = sum(len(brokers[name].addresses) for name in names)
+            page.add(f.NAMESERVER_BROKERS, count, page.labels(cluster=cluster))
+        page.add(f.TOPIC_NUMBER, len(routes.topics()))
+        add_rpc(page, counters)
+        return page.text() + process()
+
+    return MetricsServer(config.metrics_host, config.metrics_port, {"/metrics": page_text})

@@ -1,0 +1,119 @@
+"""Serves pages to Prometheus: a thread speaks HTTP, the loop makes the pages, in slices.
+
+Whoever scrapes while a page is being made gets that one: a hundred scrapers cost as much as one.
+"""
+
+import asyncio
+import gzip
+import logging
+import threading
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as TookTooLong
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Final
+
+from rocketeer.errors import PortInUse
+from rocketeer.observe.exposition import CONTENT_TYPE
+
+log = logging.getLogger(__name__)
+
+PAGE_S: Final = 30.0
+"""So long a page may take: the loop is busy with better things."""
+REQUEST_S: Final = 10.0
+
+MakePage = Callable[[], Awaitable[str]]
+
+
+class MetricsServer:
+    """Listens from `start` to `stop`; `pages` are made on the loop that started it."""
+
+    def __init__(self, host: str, port: int, pages: Mapping[str, MakePage]) -> None:
+        self._host = host
+        self._port = port
+        self._pages = pages
+        self._server: ThreadingHTTPServer | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._being_made: dict[str, asyncio.Task[str]] = {}
+
+    @property
+    def port(self) -> int:
+        """The port it listens on, also when 0 was asked for."""
+        assert self._server is not None
+        return int(self._server.server_address[1])
+
+    async def start(self) -> None:
+        """Raises PortInUse."""
+        self._loop = asyncio.get_running_loop()
+        server = self
+
+        class Handler(_Handler):
+            metrics = server
+
+        try:
+            self._server = _Server((self._host, self._port), Handler)
+        except OSError as error:
+            raise PortInUse(self._host, self._port) from error
+        threading.Thread(target=self._server.serve_forever, name="rocketeer-metrics", daemon=True).start()
+        log.info("metrics served address=%s:%d paths=%s", self._host, self.port, " ".join(self._pages))
+
+    async def stop(self) -> None:
+        if self._server is not None:
+            await asyncio.to_thread(self._server.shutdown)
+            self._server.server_close()
+            self._server = None
+
+    def page(self, path: str) -> "Future[str] | None":
+        """Called in the server's threads; None for a path there is nothing at."""
+        if path not in self._pages or self._loop is None:
+            return None
+        return asyncio.run_coroutine_threadsafe(self._shared(path), self._loop)
+
+    async def _shared(self, path: str) -> str:
+        task = self._being_made.get(path)
+        if task is None:
+            task = self._being_made[path] = asyncio.ensure_future(self._pages[path]())
+            task.add_done_callback(lambda done: self._being_made.pop(path, None))
+        return await asyncio.shield(task)
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 16
+
+
+class _Handler(BaseHTTPRequestHandler):
+    metrics: MetricsServer
+    protocol_version = "HTTP/1.1"
+    timeout = REQUEST_S
+
+    def do_GET(self) -> None:
+        path = self.path.split("?")[0].rstrip("/") or "/metrics"
+        future = self.metrics.page(path)
+        if future is None:
+            self._answer(HTTPStatus.NOT_FOUND, b"metrics are at /metrics and /metrics/exporter\n")
+            return
+        try:
+            body = future.result(PAGE_S).encode()
+        except TookTooLong:
+            future.cancel()
+            self._answer(HTTPStatus.SERVICE_UNAVAILABLE, b"the server is too busy\n")
+        except Exception:
+            log.exception("metrics page failed path=%s", path)
+            self._answer(HTTPStatus.INTERNAL_SERVER_ERROR, b"see the server's log\n")
+        else:
+            self._answer(HTTPStatus.OK, body)
+
+    def _answer(self, status: HTTPStatus, body: bytes) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", CONTENT_TYPE)
+        if "gzip" in self.headers.get("Accept-Encoding", ""):
+            body = gzip.compress(body, compresslevel=1)
+            self.send_header("Content-Encoding", "gzip")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        log.debug("scraped by=%s %s", self.client_address[0], format % args)

@@ -1,0 +1,25 @@
+"""How long requests took, by code: a part of both servers' pages."""
+
+from rocketeer.observe.counters import RPC_BUCKETS_MS, Counters
+from rocketeer.observe.exposition import Page
+from rocketeer.observe.families import RPC_LATENCY
+from rocketeer.protocol.codes import RequestCode, ResponseCode
+
+
+def add_rpc(page: Page, counters: Counters) -> None:
+    for (request, response, held), times in list(counters.rpc.items()):
+        labels = page.labels(
+            protocol_type="remoting",
+            request_code=_name(RequestCode, request),
+            response_code=_name(ResponseCode, response),
+            is_long_polling="true" if held else "false",
+            result="success",
+        )
+        page.histogram(RPC_LATENCY, RPC_BUCKETS_MS, times.counts, round(times.sum, 3), labels)
+
+
+def _name(codes: type[RequestCode] | type[ResponseCode], code: int) -> str:
+    try:
+        return codes(code).name.lower()
+    except ValueError:
+        return str(code)
