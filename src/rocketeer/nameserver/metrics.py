@@ -11,6 +11,7 @@ from rocketeer.observe.http import MetricsServer
 from rocketeer.observe.process import process_figures
 from rocketeer.observe.rpc import add_rpc
 from rocketeer.remoting.server import Router
+from rocketeer.remoting.slices import in_slices
 
 
 def metrics_server(config: NamesrvConfig, routes: RouteTable, router: Router) -> MetricsServer | None:
@@ -29,7 +30,7 @@ def metrics_server(config: NamesrvConfig, routes: RouteTable, router: Router) ->
             brokers = routes.brokers()
             count = sum(len(brokers[name].addresses) for name in names)
             page.add(f.NAMESERVER_BROKERS, count, page.labels(cluster=cluster))
-        page.add(f.TOPIC_NUMBER, len(routes.topics()))
+        page.add(f.TOPIC_NUMBER, len(await in_slices(routes.topics())))
         add_rpc(page, counters)
         return page.text() + process()
 
