@@ -69,6 +69,7 @@ def extensions() -> list[Extension]:
             "record/_speed",
             "record/_run",
             "record/_walk",
+            "record/_entries",
             "record/_columns",
             "store/_index",
             "store/_page_prefault",

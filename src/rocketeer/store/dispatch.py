@@ -4,7 +4,7 @@ Append, replication and recovery all end here with the same entries, so they der
 """
 
 import logging
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Sequence
 
 from rocketeer.errors import StoreRefused
 from rocketeer.record.entry import DispatchEntry
@@ -40,13 +40,28 @@ class Dispatch:
         self.dispatchers: list[Dispatcher] = []
         self.listeners: list[Listening] = []
 
-    def apply(self, entry: DispatchEntry) -> None:
-        """A message that is new in the log."""
-        self.redo(entry)
-        if not entry.sys_flag & TX_UNSEEN:
-            for queues, listener in self.listeners:
-                if (entry.topic, entry.queue_id) in queues:
-                    listener(entry.topic, entry.queue_id, entry.queue_offset + 1)
+    def apply_run(self, entries: Sequence[DispatchEntry]) -> None:
+        """Messages that are new in the log, one behind the other."""
+        ends: dict[tuple[str, int], int] = {}
+        by_key = self.queues.by_key
+        for entry in entries:
+            if not entry.sys_flag & TX_UNSEEN:
+                key = (entry.topic, entry.queue_id)
+                queue = by_key.get(key) or self._queue(entry)
+                if queue is not None:
+                    queue.append(entry)
+                    ends[key] = entry.queue_offset + 1
+            elif ends_topic(entry):
+                self.queues.remove_topic(entry.topic)
+        if self.index is not None:
+            self.index.extend(entries)
+        for dispatcher in self.dispatchers:
+            for entry in entries:
+                dispatcher(entry)
+        for queues, listener in self.listeners:
+            for key, end in ends.items():
+                if key in queues:
+                    listener(*key, end)
 
     def redo(
         self,
@@ -55,10 +70,8 @@ class Dispatch:
     ) -> None:
         """A message found in the log: derived files that have it already stay as they are."""
         if not entry.sys_flag & TX_UNSEEN:
-            try:
-                queue = self.queues.get_or_make(entry.topic, entry.queue_id)
-            except StoreRefused as refused:
-                log.error("message not dispatched log_offset=%d reason=%s", entry.log_offset, refused)
+            queue = self._queue(entry)
+            if queue is None:
                 return
             put(queue, entry)
         elif ends_topic(entry):
@@ -67,3 +80,11 @@ class Dispatch:
             self.index.add(entry)
         for dispatcher in self.dispatchers:
             dispatcher(entry)
+
+    def _queue(self, entry: DispatchEntry) -> ConsumeQueue | None:
+        """The message's queue, made if there is none; None when there can be none."""
+        try:
+            return self.queues.get_or_make(entry.topic, entry.queue_id)
+        except StoreRefused as refused:
+            log.error("message not dispatched log_offset=%d reason=%s", entry.log_offset, refused)
+            return None

@@ -2,8 +2,9 @@
 
 from rocketeer.errors import BadRecord, StoreError
 from rocketeer.record.delay_levels import DelayLevels
-from rocketeer.record.entry import DispatchEntry, entry_at
-from rocketeer.record.layout import BLANK, BLANK_MAGIC, MAGIC
+from rocketeer.record.dispatch_entry import DispatchEntry
+from rocketeer.record.entries import entries_in
+from rocketeer.record.layout import BLANK
 from rocketeer.store.commit_log import CommitLog
 from rocketeer.store.dispatch import Dispatch
 
@@ -15,18 +16,24 @@ class Replica:
         self._log = log
         self._dispatch = dispatch
         self._levels = levels
-        self._part = b""
+        self._part = bytearray()
+        self._wanted_bytes = BLANK.size
+        """When the part has so many, there is something to look at."""
         self._end = 0  # where the log ended after the last piece
         self._skip_to = 0  # inside a blank record: where the next segment starts
+        self._found: list[DispatchEntry] = []
+        """Copied and not dispatched yet: empty but when dispatching has failed."""
         self.last_store_ms = 0
 
     @property
     def part_bytes(self) -> int:
-        """At the end of the log, of a record that is not whole yet."""
-        return len(self._part) if self._end == self._log.max_offset else 0
+        """At the end of the log, of what is not dispatched: a record that is not whole yet."""
+        if self._end != self._log.max_offset:
+            return 0
+        return self._end - self._found[0].log_offset if self._found else len(self._part)
 
     def append_raw(self, offset: int, data: bytes | memoryview) -> None:
-        """Add bytes that follow the log; an empty log may start at any segment's base.
+        """Add bytes that follow the log, within one segment; an empty log may start at any segment's base.
 
         StoreError when they do not follow, or are no records: nothing is written then.
         """
@@ -38,41 +45,51 @@ class Replica:
                 f"bytes for offset {offset} do not follow the log, which ends at {log.max_offset}"
             )
         if self._end != offset:  # the first piece, or others have appended since
-            self._part = b""
-        skipped = max(0, min(self._skip_to - offset, len(data)))
-        whole = self._part + data[skipped:]
-        try:
-            entries, used, skip_to = self._split(whole, offset + skipped - len(self._part))
-        except BadRecord as error:
-            raise StoreError(f"bytes for offset {offset} are not the log's: {error}") from error
-        log.put_raw(memoryview(data))
-        self._end = log.max_offset
-        self._part = whole[used:]
-        self._skip_to = max(skip_to, self._skip_to)
-        for entry in entries:
-            self._dispatch.apply(entry)
-            self.last_store_ms = entry.store_ms
+            self._part.clear()
+            self._wanted_bytes = BLANK.size
+        self._dispatch_found()
+        for at in range(0, len(data), log.segment_bytes):
+            self._append(data[at : at + log.segment_bytes])
 
-    def _split(self, data: bytes, offset: int) -> tuple[list[DispatchEntry], int, int]:
-        """The whole records in bytes from `offset` of the log, how many bytes they are, where a blank leads."""
-        entries: list[DispatchEntry] = []
-        at = 0
-        skip_to = 0
-        while len(data) - at >= BLANK.size:
-            here = offset + at
-            following = self._log.next_segment_offset(here)
-            size, magic = BLANK.unpack_from(data, at)
-            if magic == BLANK_MAGIC:
-                if size != following - here:
-                    raise BadRecord(at=here, reason=f"a blank of {size} bytes does not end its segment")
-                skip_to = following
-                at = min(at + size, len(data))
-                continue
-            if magic == MAGIC and 0 < size <= following - here and len(data) - at < size:
-                break
-            entry = entry_at(data, at, self._levels, check_crc=True)
-            if not isinstance(entry, DispatchEntry) or entry.log_offset != here:
-                raise BadRecord(at=here, reason=f"found {entry}")
-            entries.append(entry)
-            at += entry.size
-        return entries, at, skip_to
+    def _append(self, data: bytes | memoryview) -> None:
+        log, at = self._log, self._log.max_offset
+        in_file = log.next_segment_offset(at) - at
+        if len(data) > in_file:
+            self._append(data[:in_file])
+            self._append(data[in_file:])
+            return
+        skipped = max(0, min(self._skip_to - at, len(data)))
+        new = memoryview(data)[skipped:]
+        if len(self._part) + len(new) < self._wanted_bytes:
+            log.put_raw(memoryview(data))
+            self._part += new
+        else:
+            self._copy(memoryview(data), new, at + skipped)
+        self._end = log.max_offset
+
+    def _copy(self, data: memoryview, new: memoryview, at: int) -> None:
+        """Store `data`; what is to be looked at of it is `new`, from the log offset `at` on."""
+        base = at - len(self._part)
+        whole = bytes(self._part + new) if self._part else new
+        try:
+            entries = entries_in(whole, 0, base, self._log.next_segment_offset(base), self._levels)
+        except BadRecord as error:
+            raise StoreError(f"bytes for offset {at} are not the log's: {error}") from error
+        self._log.put_raw(data)
+        if entries.blank_bytes:
+            self._skip_to = base + entries.end + entries.blank_bytes
+            self._part.clear()
+            self._wanted_bytes = BLANK.size
+        else:
+            self._part = bytearray(whole[entries.end :])
+            self._wanted_bytes = entries.wanted_bytes
+        self._found = entries.found
+        self._end = self._log.max_offset
+        self._dispatch_found()
+
+    def _dispatch_found(self) -> None:
+        """Whoever fails here is asked again with the next bytes: nothing that was copied is passed over."""
+        if self._found:
+            self._dispatch.apply_run(self._found)
+            self.last_store_ms = self._found[-1].store_ms
+            self._found = []

@@ -1,0 +1,1 @@
+from rocketeer.record.entries import plain_entries as plain_entries
