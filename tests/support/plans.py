@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from rocketeer.client.plans.effects import Call, Effect, Oneway, Plan, Shared, Sleep
+from rocketeer.clock import ManualClock
 from rocketeer.protocol.command import Command
 
 T = TypeVar("T")
@@ -14,7 +15,8 @@ Play = Callable[[Call], Answer]
 class Script:
     """Runs a plan and answers its calls with what `play` says; keeps what was asked."""
 
-    def __init__(self, play: Play | list[Answer]) -> None:
+    def __init__(self, play: Play | list[Answer], clock: ManualClock | None = None) -> None:
+        self._clock = clock
         self._play = play if callable(play) else _in_order(list(play))
         self.effects: list[Effect] = []
 
@@ -46,6 +48,8 @@ class Script:
         if isinstance(effect, Call):
             return self._play(effect)
         assert isinstance(effect, Oneway | Sleep)
+        if isinstance(effect, Sleep) and self._clock is not None:
+            self._clock.advance(ms=round(effect.seconds * 1000))
         return None
 
 

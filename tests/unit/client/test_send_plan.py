@@ -9,8 +9,9 @@ from rocketeer.client.core.encoding import Encoder, Outgoing
 from rocketeer.client.core.hooks import SendContext, SendMode
 from rocketeer.client.core.nameservers import NameServers
 from rocketeer.client.core.routes import RouteCache
+from rocketeer.client.core.selectors import by_hash
 from rocketeer.client.core.send_result import SendStatus
-from rocketeer.client.plans.effects import Call
+from rocketeer.client.plans.effects import Call, Sleep
 from rocketeer.client.plans.send import Sender, chooser
 from rocketeer.clock import ManualClock
 from rocketeer.errors import (
@@ -18,11 +19,12 @@ from rocketeer.errors import (
     CallTimeout,
     ClientError,
     ConnectFailed,
+    ConnectionLost,
     NoBroker,
     SendFailed,
     SendTimeout,
 )
-from rocketeer.model.message import Message
+from rocketeer.model.message import InvalidMessage, Message
 from rocketeer.model.queue import MessageQueue
 from rocketeer.model.route import BrokerData, QueueData, Route
 from rocketeer.protocol.codes import ResponseCode
@@ -127,12 +129,59 @@ def test_a_single_broker_is_tried_again() -> None:
     assert script.addresses == ["a:10911", "a:10911"]
 
 
-def test_after_the_last_retry_the_error_tells_of_every_attempt() -> None:
-    bench = Bench()
-    with pytest.raises(SendFailed, match="3 attempts failed") as raised:
-        Script([DOWN, DOWN, DOWN]).run(bench.sender.send(bench.outgoing()))
-    assert len(raised.value.attempts) == 3
+def test_brokers_that_cannot_be_reached_are_tried_until_the_time_is_over() -> None:
+    bench = Bench(send_timeout_s=3)
+    script = Script(lambda call: DOWN, bench.clock)
+    with pytest.raises(SendFailed, match=r"\d+ attempts failed within 3 s") as raised:
+        script.run(bench.sender.send(bench.outgoing()))
     assert raised.value.__cause__ is DOWN
+    assert len(raised.value.attempts) == 10
+    pauses_s = [effect.seconds for effect in script.effects if isinstance(effect, Sleep)]
+    assert pauses_s[:5] == [0.05, 0.1, 0.2, 0.4, 0.8], "all brokers first, then a pause that grows"
+    assert len(script.addresses) == 3 * (len(pauses_s))
+    assert sum(pauses_s) == pytest.approx(3)
+
+
+def test_a_broker_that_restarts_within_the_time_takes_the_message() -> None:
+    bench = Bench(brokers=1)
+    began_s = bench.clock.monotonic_s()
+    script = Script(lambda call: DOWN if bench.clock.monotonic_s() < began_s + 2 else stored(), bench.clock)
+    for mode in (SendMode.SYNC, SendMode.ASYNC):
+        assert script.run(bench.sender.send(bench.outgoing(), mode)) is not None
+
+
+def test_without_retries_there_is_one_attempt() -> None:
+    bench = Bench(retries=0)
+    with pytest.raises(SendFailed, match="1 attempt failed"):
+        Script([DOWN]).run(bench.sender.send(bench.outgoing()))
+
+
+def test_attempts_that_may_have_been_stored_are_as_many_as_rocketmqs() -> None:
+    bench = Bench()
+    lost = ConnectionLost("x:1")
+    script = Script([lost, DOWN, lost, lost])
+    with pytest.raises(SendFailed, match="4 attempts failed"):
+        script.run(bench.sender.send(bench.outgoing()))
+
+
+def test_a_sharding_key_chooses_the_queue_by_itself() -> None:
+    bench = Bench()
+    script = Script(lambda call: stored())
+    message = Message("T", b"x", sharding_key="order-7")
+    for _ in range(5):
+        script.run(bench.sender.send(bench.encoder.encode(message), choose=chooser(message)))
+    by_selector = chooser(message, None, by_hash, None)
+    script.run(bench.sender.send(bench.encoder.encode(message), choose=by_selector))
+    assert len({(command.ext["n"], command.ext["e"]) for command in script.commands}) == 1
+    with pytest.raises(InvalidMessage, match="different sharding keys: 'a', 'b'"):
+        chooser([Message("T", b"x", sharding_key="a"), Message("T", b"x", sharding_key="b")])
+
+
+@pytest.mark.parametrize("timeout_s", [0, -1])
+def test_a_send_without_any_time_is_refused_by_name(timeout_s: float) -> None:
+    bench = Bench()
+    with pytest.raises(ClientError, match=f"timeout_s is {timeout_s:g}: "):
+        Script([]).run(bench.sender.send(bench.outgoing(), timeout_s=timeout_s))
 
 
 @pytest.mark.parametrize(
@@ -216,7 +265,7 @@ def test_a_chosen_queue_is_kept_sync_once_async_with_retries() -> None:
     wanted = MessageQueue("T", "b", 1)
     choose = chooser(Message("T", b"x"), wanted, None, None)
     with pytest.raises(SendFailed):
-        Script([DOWN]).run(bench.sender.send(bench.outgoing(), choose=choose))
+        Script([ConnectionLost("b:10911")]).run(bench.sender.send(bench.outgoing(), choose=choose))
     script = Script([DOWN, DOWN, stored()])
     script.run(bench.sender.send(bench.outgoing(), SendMode.ASYNC, choose=choose))
     assert script.addresses == ["b:10911"] * 3

@@ -2,38 +2,37 @@
 
 The rules (4.9.8): a sync send makes 1 + `retries` attempts, each on another broker if there is one, after a
 call without answer or a refusal that another broker may not share. An async send makes 1 + `async_retries`
-after calls without answer only. Who names the queue gets that queue: sync once, async with the retries.
+after calls without answer only. Who names the queue gets that queue: sync once, async with the retries. Beyond them:
+where no connection came about, it is tried again until the time is over (`core.attempts`), unless `retries` is 0.
 """
 
 import logging
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, TypedDict
 
+from rocketeer.client.core.attempts import Attempts
 from rocketeer.client.core.config import ProducerConfig
 from rocketeer.client.core.encoding import Outgoing, properties_text
 from rocketeer.client.core.fault import FaultTable
 from rocketeer.client.core.hooks import SendContext, SendHook, SendMode
 from rocketeer.client.core.nameservers import NameServers
 from rocketeer.client.core.routes import RouteCache, TopicRoutes, vip_address
-from rocketeer.client.core.selectors import Selector, next_queue
+from rocketeer.client.core.selectors import Selector, hash_index, next_queue
 from rocketeer.client.core.send_result import SendResult, SendStatus
-from rocketeer.client.plans.effects import Call, Oneway, Plan
+from rocketeer.client.plans.effects import Call, Oneway, Plan, Sleep
 from rocketeer.client.plans.replies import refused
 from rocketeer.client.plans.routes import find_route_or_default
 from rocketeer.clock import Clock
 from rocketeer.errors import (
     AccessDenied,
     BrokerRefused,
-    CallTimeout,
     ClientError,
     ConnectFailed,
     ConnectionLost,
     NoBroker,
     RemotingError,
-    SendFailed,
-    SendTimeout,
 )
-from rocketeer.model.message import Message
+from rocketeer.model.message import InvalidMessage, Message
 from rocketeer.model.queue import MessageQueue
 from rocketeer.model.topic import AUTO_CREATE_TOPIC, without_namespace
 from rocketeer.protocol.codes import RequestCode, ResponseCode
@@ -166,20 +165,20 @@ class Sender:
         topic = outgoing.topic
         monotonic_s = self.clock.monotonic_s
         timeout_s = config.send_timeout_s if timeout_s is None else timeout_s
+        if timeout_s <= 0:
+            raise ClientError(f"timeout_s is {timeout_s:g}: a send needs some time, it must be more than 0")
         deadline_s = monotonic_s() + timeout_s
         known = self.routes.get(topic)
         if known is None or not known.publish:
             known = yield from self.publish_route(topic, min(timeout_s, config.call_timeout_s))
         chosen = self.chosen(topic, known, choose) if choose is not None else None
-        attempts_left = self._attempts(mode, chosen is not None)
-        tried: list[tuple[object, Exception]] = []
+        if chosen is not None and chosen.broker_name not in known.write_queues:
+            self.address_of(chosen)  # raises for a broker that nobody knows: waiting would not help
+        attempts = self._attempts(topic, mode, chosen is not None, timeout_s, deadline_s)
         result: SendResult | None = None
         queue: MessageQueue | None = None
-        while attempts_left:
-            attempts_left -= 1
-            before_s = monotonic_s()
-            if before_s >= deadline_s:
-                break
+        before_s = monotonic_s()
+        while before_s < deadline_s:
             if chosen is not None:
                 queue = chosen
             else:
@@ -189,29 +188,31 @@ class Sender:
                 address = self.address_of(queue)
                 ask = self._ask if not self.hooks else self._ask_with_hooks
                 result = yield from ask(outgoing, mode, queue, address, deadline_s - before_s)
-            except RemotingError as error:
-                self._report(queue, before_s, failed=True)
-                tried.append((queue, error))
-                if isinstance(error, ConnectFailed | ConnectionLost):
-                    self.routes.suspect(topic)
-            except NoBroker as error:
-                tried.append((queue, error))
             except AccessDenied:
                 raise  # one account for all brokers: none would take it
-            except BrokerRefused as error:
+            except (RemotingError, NoBroker, BrokerRefused) as error:
                 self._report(queue, before_s, failed=True)
-                tried.append((queue, error))
-                if mode is not SendMode.SYNC or error.code not in ANOTHER_MAY_TAKE_IT:
+                if isinstance(error, ConnectFailed | ConnectionLost):
+                    self.routes.suspect(topic)
+                another_may = not isinstance(error, BrokerRefused) or (
+                    mode is SendMode.SYNC and error.code in ANOTHER_MAY_TAKE_IT
+                )
+                brokers = 1 if chosen is not None else len(known.write_queues)
+                pause_s = attempts.failed(queue, error, monotonic_s(), brokers, another_may=another_may)
+                if pause_s is None:
                     break
+                if pause_s:
+                    yield Sleep(pause_s)
             else:
                 if self.faults is not None:
                     self._report(queue, before_s, failed=False)
                 again = config.retry_not_stored and mode is SendMode.SYNC
-                if result is None or result.ok or not again:
+                if result is None or result.ok or not again or not attempts.not_safe(monotonic_s()):
                     return result
+            before_s = monotonic_s()
         if result is not None:
             return result
-        raise self._failure(topic, tried, timeout_s, out_of_time=monotonic_s() >= deadline_s)
+        raise attempts.error(monotonic_s())
 
     # --- one attempt -------------------------------------------------------------------------
 
@@ -297,12 +298,16 @@ class Sender:
 
     # --- deciding ----------------------------------------------------------------------------
 
-    def _attempts(self, mode: SendMode, queue_is_chosen: bool) -> int:
-        if mode is SendMode.ASYNC:
-            return 1 + self.config.async_retries
-        if mode is SendMode.SYNC and not queue_is_chosen:
-            return 1 + self.config.retries
-        return 1
+    def _attempts(
+        self, topic: str, mode: SendMode, queue_is_chosen: bool, timeout_s: float, deadline_s: float
+    ) -> Attempts:
+        retries = {
+            SendMode.SYNC: self.config.retries,
+            SendMode.ASYNC: self.config.async_retries,
+            SendMode.ONEWAY: 0,
+        }[mode]
+        most = 1 if mode is SendMode.SYNC and queue_is_chosen else 1 + retries
+        return Attempts(topic, most=most, patient=retries > 0, timeout_s=timeout_s, deadline_s=deadline_s)
 
     def chosen(self, topic: str, known: TopicRoutes, choose: Choose) -> MessageQueue:
         """The queue the user chose, with its full topic."""
@@ -321,23 +326,6 @@ class Sender:
             took_ms = (self.clock.monotonic_s() - before_s) * 1000
             self.faults.report(queue.broker_name, took_ms, failed=failed)
 
-    def _failure(
-        self, topic: str, tried: list[tuple[object, Exception]], timeout_s: float, *, out_of_time: bool
-    ) -> ClientError:
-        last = tried[-1][1] if tried else None
-        if isinstance(last, BrokerRefused | NoBroker):
-            for queue, error in tried[:-1]:
-                last.add_note(f"tried before: {queue}: {error}")
-            return last
-        if out_of_time or isinstance(last, CallTimeout):
-            return _caused(SendTimeout(topic, tried, f"no answer within {timeout_s:g} s"), last)
-        return _caused(SendFailed(topic, tried), last)
-
-
-def _caused(error: SendFailed, cause: Exception | None) -> SendFailed:
-    error.__cause__ = cause
-    return error
-
 
 def _after(hook: SendHook, context: SendContext) -> None:
     try:
@@ -352,14 +340,28 @@ def chooser(
     selector: Selector | None = None,
     arg: Any = None,
 ) -> Choose | None:
-    """How the caller's arguments choose the queue; None when the queues take turns."""
+    """How the arguments, or the message's sharding key, choose the queue; None when the queues take turns."""
     if queue is not None:
         if selector is not None:
             raise ClientError("give queue= or selector=, not both")
         named = queue
         return lambda queues: named
     if selector is None:
-        return None
+        key = _sharding_key(message)
+        return None if key is None else lambda queues: queues[hash_index(key, len(queues))]
     chosen_by = selector
     first = message if isinstance(message, Message) else message[0]
     return lambda queues: chosen_by(queues, first, arg)
+
+
+def _sharding_key(message: Message | Sequence[Message]) -> str | None:
+    if type(message) is Message:
+        return message.sharding_key
+    batch = message if isinstance(message, Sequence) and not isinstance(message, str | bytes) else ()
+    keys = {each.sharding_key for each in batch if isinstance(each, Message)}
+    if len(keys) > 1:
+        texts = ", ".join(sorted(repr(key) for key in keys))
+        raise InvalidMessage(
+            f"a batch goes to one queue, but its messages have different sharding keys: {texts}"
+        )
+    return next(iter(keys), None)
