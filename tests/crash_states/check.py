@@ -89,6 +89,7 @@ class Checker:
             if delivered:
                 self._once(LATE, "delayed", "timed")
                 self._sent_back()
+                self._recalled()
             self._topic_deleted()
             await self._resends()
             self._keys()
@@ -225,9 +226,10 @@ class Checker:
         return next((each for each in messages if each.queue_offset == queue_offset), None)
 
     def _once(self, topic: str, *kinds: str) -> None:
-        """Each is there, whatever ways it has gone."""
+        """Each is there, whatever ways it has gone, unless somebody wanted it back."""
+        recalled = {each.fields["message"] for each in self._ledger.of("recall")}
         for request in self._ledger.of(*kinds):
-            if self._ledger.is_answered(request):
+            if self._ledger.is_answered(request) and request.answer["msgId"] not in recalled:
                 self.checked[request.kind] += len(request.names)
                 for name in request.names:
                     if not self._seen[topic][name] and (topic, name) not in self._expired:
@@ -242,6 +244,15 @@ class Checker:
             self.checked["back"] += 1
             if not self._seen[RETRY][name]:
                 self._say("lost", "back", f"{name} in {RETRY}", name)
+
+    def _recalled(self) -> None:
+        names = {place.request.answer["msgId"]: place.name for place in self._ledger.places("timed")}
+        for request in self._ledger.of("recall"):
+            if self._ledger.is_answered(request):
+                name = names[request.fields["message"]]
+                self.checked["recall"] += 1
+                if self._seen[LATE][name]:
+                    self._say("recalled returned", "recall", name, name)
 
     def _topic_deleted(self) -> None:
         for request in self._ledger.of("gone"):

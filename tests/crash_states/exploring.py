@@ -79,7 +79,7 @@ class Explorer:
     def _started(self, name: StateName) -> AbstractAsyncContextManager[Recovered]:
         """In this process, or one in so many by the real program."""
         if by_program(name):
-            return served(self._work, self._work.with_name("program"), self._recording.plan.flush)
+            return served(self._work, self._work.with_name("program"), self._recording.plan)
         return opened(self._settings, now_ms=self._recording.ended_ms + 1_000)
 
 

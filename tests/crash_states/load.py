@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from crash_states.trace import Notes
 from rocketeer.errors import RemotingError
+from rocketeer.protocol.bodies.heartbeat import Heartbeat, encode_heartbeat
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, request
 from rocketeer.record.batch import BatchItem, encode_batch
@@ -75,6 +76,9 @@ class Load:
 
     async def run(self, workers: int = 6) -> None:
         try:
+            # With a producer of its group at hand the broker asks after open transactions, and stores them again.
+            body = encode_heartbeat(Heartbeat(f"client-{self.seed}", (PRODUCERS,)))
+            await self._client.invoke(self.address, request(RequestCode.HEART_BEAT, {}, body), ANSWER_S)
             async with asyncio.TaskGroup() as group:
                 for worker in range(workers):
                     group.create_task(self._work(worker))
@@ -180,8 +184,17 @@ class Load:
         await self._send("delayed", LATE, self._queue(), properties={"DELAY": str(level)})
 
     async def _timed(self, worker: int) -> None:
-        wait_ms = self._dice.choice((50, 200, 500, 1_000, 600_000))
-        await self._send("timed", LATE, self._queue(), properties={"TIMER_DELAY_MS": str(wait_ms)})
+        """Some are taken back again before they are due."""
+        wait_ms = self._dice.choice((50, 200, 500, 1_000, 600_000, 600_000))
+        answer = await self._send("timed", LATE, self._queue(), properties={"TIMER_DELAY_MS": str(wait_ms)})
+        if answer is not None and wait_ms >= 1_000 and self._dice.random() < 0.5:
+            handle = answer.ext["recallHandle"]
+            await self._ask(
+                "recall",
+                RequestCode.RECALL_MESSAGE,
+                {"producerGroup": PRODUCERS, "topic": LATE, "recallHandle": handle},
+                message=answer.ext["msgId"],
+            )
 
     async def _transaction(self, worker: int) -> None:
         properties = {"TRAN_MSG": "true", "PGROUP": PRODUCERS}

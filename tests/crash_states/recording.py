@@ -136,7 +136,7 @@ def record(folder: Path, plan: Plan) -> Recording:
     _, port = free_ports()
     recording = Recording(folder, plan, port)
     recording.store.mkdir()
-    write_conf(recording.conf, recording.store, port, plan.flush)
+    write_conf(recording.conf, recording.store, port, plan)
     load = Load(f"127.0.0.1:{port}", Notes(recording.trace), plan.seed, plan.requests)
     for number in range(plan.starts):
         last = number == plan.starts - 1
@@ -207,8 +207,10 @@ def _answers(port: int) -> bool:
         return False
 
 
-def write_conf(path: Path, store: Path, port: int, flush: str) -> None:
-    conf = {**CONF, "storePathRootDir": store, "listenPort": port, "flushDiskType": flush}
+def write_conf(path: Path, store: Path, port: int, plan: Plan) -> None:
+    conf = {**CONF, "storePathRootDir": store, "listenPort": port, "flushDiskType": plan.flush}
+    if plan.seed % 5 == 4:
+        conf |= {"enableConsumeQueueExt": "true", "enableCalcFilterBitMap": "true"}
     path.write_text("".join(f"{name}={value}\n" for name, value in conf.items()))
 
 

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from crash_states.load import QUEUES
-from crash_states.recording import start_program, write_conf
+from crash_states.recording import Plan, start_program, write_conf
 from rocketeer.bench.control import Control
 from rocketeer.bench.processes import ServerProcess
 from rocketeer.config.ports import free_ports
@@ -55,18 +55,18 @@ class Served:
         return False
 
 
-def _start(store: Path, folder: Path, flush: str) -> tuple[ServerProcess, int]:
+def _start(store: Path, folder: Path, plan: Plan) -> tuple[ServerProcess, int]:
     _, port = free_ports()
     folder.mkdir(parents=True, exist_ok=True)
     conf = folder / "served.conf"
-    write_conf(conf, store, port, flush)
+    write_conf(conf, store, port, plan)
     return start_program(conf, port, log=folder / "served.out", env={}), port
 
 
 @asynccontextmanager
-async def served(store: Path, folder: Path, flush: str) -> AsyncIterator[Served]:
+async def served(store: Path, folder: Path, plan: Plan) -> AsyncIterator[Served]:
     """`rocketeer broker` on the store; raises ServerFailed, with its last words, when it does not start."""
-    process, port = await asyncio.to_thread(_start, store, folder, flush)
+    process, port = await asyncio.to_thread(_start, store, folder, plan)
     try:
         with Control(f"127.0.0.1:{port}", timeout_s=ANSWER_S) as control:
             yield Served(control)
