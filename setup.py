@@ -55,30 +55,18 @@ def extensions() -> list[Extension]:
     except ImportError:
         print("rocketeer: no Cython, its inner loops will run in plain Python")
         return []
-    record = "src/rocketeer/record"
-    shared = [f"{record}/_bytes.pxi", f"{record}/_send_header.pxi", f"{record}/_crc32.h"]
+    source = Path("src")
     modules = [
         Extension(
-            f"rocketeer.{name.replace('/', '.')}",
-            [f"src/rocketeer/{name}.pyx"],
-            depends=shared,
-            include_dirs=[record],
+            ".".join(path.relative_to(source).with_suffix("").parts),
+            [str(path)],
+            depends=["src/rocketeer/record/_crc32.h"],
+            include_dirs=["src/rocketeer/record"],
             extra_compile_args=COMPILE_ARGS,
         )
-        for name in (
-            "record/_speed",
-            "record/_run",
-            "record/_walk",
-            "record/_entries",
-            "record/_columns",
-            "store/_index",
-            "store/_page_prefault",
-            "remoting/_stream",
-            "filter/_scan",
-            "bench/_steps",
-        )
+        for path in sorted(source.rglob("*.pyx"))
     ]
-    return list(cythonize(modules, build_dir="build", nthreads=CORES))
+    return list(cythonize(modules, build_dir="build", include_path=["src"], nthreads=CORES))
 
 
 setup(ext_modules=extensions(), cmdclass={"build_ext": ParallelBuild})

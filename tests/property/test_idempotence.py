@@ -16,7 +16,6 @@ from rocketeer.clock import ManualClock
 from rocketeer.observe.counters import Counters
 from rocketeer.protocol.codes import ResponseCode
 from rocketeer.record.layout import PendingMessage
-from rocketeer.record.speed import Row
 from support.stores import BORN_HOST, SEGMENT_BYTES, make_store
 
 IDS, NUMBERS = 5, 3
@@ -112,11 +111,10 @@ class Producers(RuleBasedStateMachine):
             message = PendingMessage("T", queue_id, 0, 0, 1, BORN_HOST, b"x", properties_of(marks[0]))
             self._writer.put(message, outcome.append)
         else:
-            rows: list[Row] = [
-                ("T", queue_id, 0, 0, 1, BORN_HOST, b"x", properties_of(mark), 0, 0, 0, "", None)
-                for mark in marks
+            messages = [
+                PendingMessage("T", queue_id, 0, 0, 1, BORN_HOST, b"x", properties_of(mark)) for mark in marks
             ]
-            self._writer.put_batch(rows, outcome.append)
+            self._writer.put_batch(messages, outcome.append)
         (put,) = outcome
         if isinstance(expected, ResponseCode):
             assert put.code == expected, put.remark

@@ -132,6 +132,7 @@ def test_the_quick_entry_agrees_with_the_whole_record(record: bytes) -> None:
         uniq_key=found.get("UNIQ_KEY"),
         sys_flag=message.sys_flag,
         prepared_offset=message.prepared_offset,
+        properties=message.properties,
     )
 
 

@@ -2,7 +2,7 @@
 
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,10 +14,12 @@ from rocketeer.broker.groups import GroupTable
 from rocketeer.broker.handlers.pull import PullHandler
 from rocketeer.broker.handlers.send import SendHandler
 from rocketeer.broker.plain_properties import PlainParser
+from rocketeer.broker.plain_sends import PlainSends
 from rocketeer.broker.send import SendRules, SendService
 from rocketeer.broker.topics import TopicTable
 from rocketeer.broker.writer import Writer
 from rocketeer.clock import ManualClock
+from rocketeer.compiled import COMPILED
 from rocketeer.config import BrokerConfig
 from rocketeer.model.topic import TopicConfig
 from rocketeer.observe.counters import Counters
@@ -26,6 +28,7 @@ from rocketeer.protocol.frame import JSON, FrameSplitter, pack_frame
 from rocketeer.record.batch import BatchItem, encode_batch
 from rocketeer.record.hosts import encode_host
 from rocketeer.remoting.server import Connection, Router
+from rocketeer.store.dispatch import Dispatcher
 from support.stores import STORE_HOST, make_store
 
 CLAIMED = "DELAY"
@@ -60,7 +63,9 @@ class Peer:
 class Sending:
     """The sending half of a broker over a store of its own."""
 
-    def __init__(self, folder: Path, durability: list[Durability], **store: Any) -> None:
+    def __init__(
+        self, folder: Path, durability: list[Durability], dispatchers: Sequence[Dispatcher] = (), **store: Any
+    ) -> None:
         clock = ManualClock()
         config = BrokerConfig()
         self.store = make_store(folder, clock, message_bytes_max=4096, **store)
@@ -71,7 +76,9 @@ class Sending:
         for name, queues in (("Known", 4), ("Other", 1)):
             topics.put(TopicConfig(name, read_queues=queues, write_queues=queues))
         self.counters = counters = Counters()
-        plain = PlainParser(config.cluster_name, [CLAIMED])
+        self.store.dispatchers.extend(dispatchers)
+        followed = [name for each in dispatchers for name in each.properties]
+        plain = PlainParser(config.cluster_name, [CLAIMED, *followed])
         writer = Writer(self.store, clock=clock, message_bytes_max=4096, counters=counters)
         writer.durability.extend(durability)
         sends = SendHandler(
@@ -88,20 +95,23 @@ class Sending:
             counters=counters,
         )
         self.router = Router(sends.handlers())
-        self.fast = FastPath(
-            self.router,
-            topics=topics,
-            store=self.store,
-            store_host=STORE_HOST,
-            writer=writer,
-            plain=plain,
-            pulls=cast(PullHandler, None),
-            reply_ext=sends.ext,
-            clock=clock,
-            broker_writable=True,
-            after_reads=self.soon.append,
-            counters=counters,
-        )
+        self.plain_sends = None
+        if COMPILED:
+            self.plain_sends = PlainSends(
+                self.router,
+                topics=topics,
+                followed_topics={topic for each in dispatchers for topic in each.topics},
+                store=self.store,
+                store_host=STORE_HOST,
+                writer=writer,
+                plain=plain,
+                reply_ext=sends.ext,
+                clock=clock,
+                message_bytes_max=4096,
+                after_reads=self.soon.append,
+                counters=counters,
+            )
+        self.fast = FastPath(self.router, self.plain_sends, cast(PullHandler, None))
         self.peer = Peer()
 
     def serve_fast(self, data: bytes) -> int:
@@ -113,7 +123,7 @@ class Sending:
     def read(self, data: bytes, peer: Peer) -> int:
         """One socket brought this, in a turn that goes on."""
         connection = cast(Connection, peer)
-        taken = self.fast.take(data, connection)
+        taken = 0 if self.plain_sends is None else self.plain_sends.serve_front(data, connection)
         if frames := FrameSplitter().feed(data[taken:]):
             self.fast.process(frames, connection)
         return taken

@@ -3,6 +3,7 @@
 state (store, tables, clients) -> features, in the order they apply in -> the path of messages -> what runs
 """
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -48,6 +49,7 @@ from rocketeer.protocol.codes import RequestCode
 from rocketeer.record.delay_levels import DelayLevels
 from rocketeer.remoting.limits import RequestLimits
 from rocketeer.remoting.server import Connection, Handler, RemotingServer, Router, SocketSizes
+from rocketeer.remoting.streams import new_poller
 from rocketeer.replication.master import Master
 from rocketeer.replication.receiver import Receiver
 from rocketeer.security.access import AccessControl
@@ -189,7 +191,9 @@ def _assemble(
         ),
     )
     router.on_answered = state.counters.answered_by_router
-    fast_path = path.fast(router, lambda callback: remoting.after_reads(callback))
+    loop = asyncio.get_running_loop()
+    poller = new_poller(loop)
+    fast_path = path.fast(router, loop.call_soon if poller is None else poller.after_reads)
     flow = FlowControl(
         WaitLimits.of(broker),
         page_cache_busy_ms=store.os_page_cache_busy_ms,
@@ -206,7 +210,8 @@ def _assemble(
 
     remoting = RemotingServer(
         fast_path.process,
-        take=fast_path.take,
+        serve_front=fast_path.serve_front,
+        poller=poller,
         on_close=closed,
         idle_s=server.idle_s,
         sizes=SocketSizes(server.backlog, server.send_buffer_bytes, server.receive_buffer_bytes),

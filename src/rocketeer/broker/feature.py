@@ -10,18 +10,13 @@ from rocketeer.protocol.command import Command
 from rocketeer.record.entry import DispatchEntry
 from rocketeer.record.layout import PendingMessage
 from rocketeer.remoting.server import Connection, Handler
+from rocketeer.store.dispatch import Dispatcher as Dispatcher
 
 Guard = Callable[[Command, Connection], None]
 """Admission, before any handler: returns to let pass, raises RequestRefused to refuse."""
 
 Rewrite = Callable[[PendingMessage], None]
 """Changes a message in place before it is appended (a delayed message moves to its level's queue)."""
-
-Dispatcher = Callable[[DispatchEntry], None]
-"""Derived state: called for messages stored while the broker runs; for those before it there is `Replay`.
-
-Plain sends, those that no feature claims, may be left out: a feature follows its own messages here."""
-
 
 Roll = Callable[[int], bool]
 """Rolls forward: the log below the given offset will soon be deleted, so what a feature still needs from there
@@ -134,6 +129,8 @@ class Feature:
     resends: Sequence[Examine] = ()
     rewrites: Sequence[Rewrite] = ()
     dispatchers: Sequence[Dispatcher] = ()
+    """Derived state that follows messages stored while the broker runs, whichever way they came into the log (see
+    `store/dispatch.py`); for those before it there is `Replay`."""
     replays: Sequence[Replay] = ()
     durability: Sequence[Durability] = ()
     services: Sequence[Periodic] = ()

@@ -1,7 +1,7 @@
 """The way messages go, in and out: `assemble.py` makes it from the state and from what the features add."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Sequence
 
 from rocketeer.broker.fast_path import FastPath
 from rocketeer.broker.feature import ConfigChange, Feature, Periodic
@@ -12,6 +12,7 @@ from rocketeer.broker.handlers.query import QueryHandler
 from rocketeer.broker.handlers.send import SendHandler
 from rocketeer.broker.held_pulls import HeldPulls
 from rocketeer.broker.plain_properties import PlainParser
+from rocketeer.broker.plain_sends import AfterReads, PlainSends, can_send_in_bulk
 from rocketeer.broker.pull import PullService
 from rocketeer.broker.send import SendRules, SendService
 from rocketeer.broker.state import BrokerState
@@ -32,7 +33,13 @@ class MessagePath:
         clock = state.clock
         self._state = state
         self._writable = bool(broker.permission & Perm.WRITE)
-        self._plain = PlainParser(broker.cluster_name, [name for each in features for name in each.claims])
+        self._message_bytes_max = store.message_bytes_max
+        dispatchers = [each for feature in features for each in feature.dispatchers]
+        self._all_followed = any(each.everything for each in dispatchers)
+        self._followed_topics = {topic for each in dispatchers for topic in each.topics}
+        followed = [name for each in dispatchers for name in each.properties]
+        claims = [name for feature in features for name in feature.claims]
+        self._plain = PlainParser(broker.cluster_name, [*claims, *followed])
         writer = state.writer
         for feature in features:
             writer.resends.extend(feature.resends)
@@ -118,19 +125,25 @@ class MessagePath:
             ),
         )
 
-    def fast(self, router: Router, after_reads: Callable[[Callable[[], None]], object]) -> FastPath:
+    def fast(self, router: Router, after_reads: AfterReads) -> FastPath:
         """The short way for plain sends and pulls; all else goes to the router."""
-        return FastPath(
-            router,
-            topics=self._state.topics,
-            store=self._state.store,
-            store_host=self._state.store_host,
-            writer=self._state.writer,
-            plain=self._plain,
-            pulls=self._pulls,
-            reply_ext=self._sends.ext,
-            clock=self._state.clock,
-            broker_writable=self._writable,
-            after_reads=after_reads,
-            counters=self._state.counters,
-        )
+        state = self._state
+        sends = None
+        extended = state.store.extension is not None
+        followed = router.guarded or self._all_followed
+        if not followed and can_send_in_bulk(state.store_host, extended_queues=extended):
+            sends = PlainSends(
+                router,
+                topics=state.topics,
+                followed_topics=self._followed_topics,
+                store=state.store,
+                store_host=state.store_host,
+                writer=state.writer,
+                plain=self._plain,
+                reply_ext=self._sends.ext,
+                clock=state.clock,
+                message_bytes_max=self._message_bytes_max,
+                after_reads=after_reads,
+                counters=state.counters,
+            )
+        return FastPath(router, sends, self._pulls, writable=self._writable)

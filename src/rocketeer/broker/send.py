@@ -1,12 +1,14 @@
 """Sending without a frame: who may send what where, and what is stored for it.
 
-The general path of SEND_MESSAGE and its batch; `fast_path.py` does the same for plain messages, byte for byte.
+The general path of SEND_MESSAGE and its batch; `rocketeer.engine` does the same for plain messages, byte for byte.
 """
 
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
+
+import msgspec
 
 from rocketeer.broker.groups import GroupTable
 from rocketeer.broker.plain_properties import PlainParser
@@ -24,8 +26,8 @@ from rocketeer.model.topic import (
 )
 from rocketeer.protocol.codes import ResponseCode
 from rocketeer.protocol.texts import FAQ
+from rocketeer.record.batch import iter_batch
 from rocketeer.record.flags import MULTI_TAGS, tx_state
-from rocketeer.record.java_hash import tag_hash
 from rocketeer.record.layout import PendingMessage
 from rocketeer.record.properties import (
     CLUSTER,
@@ -34,7 +36,6 @@ from rocketeer.record.properties import (
     decode_properties,
     encode_properties,
 )
-from rocketeer.record.speed import Row, find_marks, split_batch
 
 _WRITE: Final = int(Perm.WRITE)  # an IntFlag's own operators are slow
 TOPIC_BYTES_MAX = 127
@@ -98,7 +99,7 @@ class SendService:
         message.body = body
         plain = self._plain.parse(header.properties or "")
         if plain is not None and not header.topic.startswith(RETRY_PREFIX):
-            message.properties, wait, *_ = plain
+            message.properties, wait = plain
         else:
             properties = decode_properties((header.properties or "").encode("utf-8", "replace"))
             properties[CLUSTER] = self._rules.cluster
@@ -134,23 +135,18 @@ class SendService:
             done(model.queue_id, self._writer.refused(too_large))
             return
         try:
-            items = split_batch(body)
+            items = list(iter_batch(body))
         except BadBatch as error:
             raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, str(error)) from None
         if not items:
             raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, "a batch without messages")
-        topic, queue_id, sys_flag = model.topic, model.queue_id, model.sys_flag
-        born_ms, reconsumed = model.born_ms, model.reconsume_times
-        rows: list[Row] = []
-        for flag, item_body, own in items:
-            properties = own.rstrip(b"\x02") + common
-            tags, keys, uniq_key, _ = find_marks(properties)
-            code = 0 if tags is None else tag_hash(tags)
-            rows.append(
-                (topic, queue_id, flag, sys_flag, born_ms, born_host, item_body, properties, reconsumed, 0, code,
-                 keys, uniq_key)
-            )  # fmt: skip
-        self._writer.put_batch(rows, lambda put: done(model.queue_id, put), wait=wait)
+        messages = [
+            msgspec.structs.replace(
+                model, flag=item.flag, body=item.body, properties=item.properties.rstrip(b"\x02") + common
+            )
+            for item in items
+        ]
+        self._writer.put_batch(messages, lambda put: done(model.queue_id, put), wait=wait)
 
     def admit(self, header: SendHeader, remote: str) -> TopicConfig:
         """The topic's configuration, created if that is allowed; RequestRefused with RocketMQ's texts."""

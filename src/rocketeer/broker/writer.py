@@ -14,7 +14,6 @@ from rocketeer.observe.counters import Counters
 from rocketeer.protocol.codes import ResponseCode
 from rocketeer.record.entry import DispatchEntry
 from rocketeer.record.layout import PendingMessage
-from rocketeer.record.speed import Row
 
 
 class Log(Protocol):
@@ -22,7 +21,7 @@ class Log(Protocol):
 
     def append(self, message: PendingMessage) -> DispatchEntry: ...
 
-    def append_run(self, rows: list[Row], store_ms: int) -> list[DispatchEntry]: ...
+    def append_batch(self, messages: Sequence[PendingMessage], store_ms: int) -> list[DispatchEntry]: ...
 
 
 class Put(NamedTuple):
@@ -83,20 +82,23 @@ class Writer:
             return
         self._settle(appended if examined is None else examined.stored(appended), done, wait)
 
-    def put_batch(self, rows: list[Row], done: Done, *, wait: bool = True) -> None:
+    def put_batch(self, messages: Sequence[PendingMessage], done: Done, *, wait: bool = True) -> None:
         """All or nothing, next to each other in the log; a batch is never rewritten (RocketMQ's rule).
 
         Of a batch that is (partly) a resend only the new messages are stored; all of one topic and queue.
         """
         try:
-            bodies_bytes = sum([len(row[6]) for row in rows])
+            bodies_bytes = sum([len(message.body) for message in messages])
             if bodies_bytes > self._message_bytes_max:
                 raise StoreRefused(StoreRefused.TOO_LARGE, f"a batch of {bodies_bytes} bytes")
-            examined = self._examine(*rows[0][:2], [(row[7], row[6]) for row in rows]) if rows else None
+            examined = None
+            if messages:
+                sent = [(message.properties, message.body) for message in messages]
+                examined = self._examine(messages[0].topic, messages[0].queue_id, sent)
             if examined is not None:
-                rows = [rows[place] for place in examined.fresh]
+                messages = [messages[place] for place in examined.fresh]
             began_s = perf_counter()
-            appended: Sequence[DispatchEntry] = self._log.append_run(rows, self._clock.now_ms())
+            appended: Sequence[DispatchEntry] = self._log.append_batch(messages, self._clock.now_ms())
             self._counters.put(len(appended), perf_counter() - began_s)
         except (StoreRefused, RequestRefused) as refusal:
             done(self.refused(refusal))

@@ -5,10 +5,14 @@ A record where anything is rare (a number in another script, a value for which D
 handed to the plain function.
 """
 
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memchr, memcmp
+
+from rocketeer.record cimport _layout
+from rocketeer.record._bytes cimport get16, get32, get64
 
 cdef extern from "Python.h":
     double PyOS_string_to_double(const char *text, char **end, void *overflow) except? -1.0
@@ -35,12 +39,6 @@ cdef enum:  # truths, and what is none
 
 cdef enum:
     SLOTS_MAX = 32
-    ENTRY_BYTES = 20
-    SYS_FLAG_AT = 36
-    BODY_LENGTH_AT = 84
-    V6_EXTRA = 12
-    BORN_V6 = 0x10
-    STORE_V6 = 0x20
     DOUBLE_BYTES_MAX = 63
 
 cdef struct Span:
@@ -59,14 +57,6 @@ cdef struct Node:
     int64_t high
     int first  # of its texts or children
     int count
-
-
-cdef inline uint32_t u32(const uint8_t *at) noexcept nogil:
-    return (<uint32_t> at[0] << 24) | (<uint32_t> at[1] << 16) | (<uint32_t> at[2] << 8) | at[3]
-
-
-cdef inline int64_t i64(const uint8_t *at) noexcept nogil:
-    return <int64_t> ((<uint64_t> u32(at) << 32) | u32(at + 4))
 
 
 cdef int read_integer(Span text, int64_t low, int64_t high, int64_t *value) noexcept nogil:
@@ -288,23 +278,33 @@ cdef class Scanner:
     def matches(self, bytes properties not None):
         return self.test(PyBytes_AS_STRING(properties), PyBytes_GET_SIZE(properties))
 
-    def scan(self, bytes entries not None, const uint8_t[::1] log not None, int64_t base, int64_t count_max,
-             int64_t bytes_max, int64_t record_cost, int64_t byte_cost, int64_t cost_max):
+    def scan(self, bytes entries not None, log, int64_t base, int64_t count_max, int64_t bytes_max,
+             int64_t record_cost, int64_t byte_cost, int64_t cost_max):
         """(how many entries were looked at, [(log offset, size)] of those that match).
 
         It ends, too, when what it looked at has cost `cost_max`: for each record and each byte of its properties.
         """
-        cdef int64_t cost = 0
-        cdef const uint8_t *entry = <const uint8_t *> PyBytes_AS_STRING(entries)
-        cdef Py_ssize_t count = PyBytes_GET_SIZE(entries) // ENTRY_BYTES, i, looked_at = 0
-        cdef const uint8_t *start = &log[0]
-        cdef const uint8_t *record
-        cdef int64_t log_bytes = log.shape[0], offset, at, size, place, total = 0, found_count = 0
+        cdef Py_buffer view
+        PyObject_GetBuffer(log, &view, PyBUF_SIMPLE)
+        try:
+            return self.scan_bytes(entries, <const char *> view.buf, view.len, base, count_max, bytes_max,
+                                   record_cost, byte_cost, cost_max)
+        finally:
+            PyBuffer_Release(&view)
+
+    cdef tuple scan_bytes(
+        self, bytes entries, const char *log, int64_t log_bytes, int64_t base, int64_t count_max, int64_t bytes_max,
+        int64_t record_cost, int64_t byte_cost, int64_t cost_max,
+    ):
+        cdef const char *entry = PyBytes_AS_STRING(entries)
+        cdef Py_ssize_t count = PyBytes_GET_SIZE(entries) // _layout.QUEUE_ENTRY_BYTES, i, looked_at = 0
+        cdef int64_t offset, at, size, total = 0, found_count = 0, cost = 0
+        cdef Span properties
         cdef list found = []
         for i in range(count):
-            offset = i64(entry)
-            size = <int32_t> u32(entry + 8)
-            entry += ENTRY_BYTES
+            offset = <int64_t> get64(entry)
+            size = <int32_t> get32(entry + 8)
+            entry += _layout.QUEUE_ENTRY_BYTES
             at = offset - base
             if at < 0 or size <= 0 or at + size > log_bytes:
                 break
@@ -314,32 +314,38 @@ cdef class Scanner:
                 break
             looked_at += 1
             cost += record_cost
-            record = start + at
-            if size < BODY_LENGTH_AT + 4:
+            if not find_properties(log + at, size, &properties):
                 continue
-            place = BODY_LENGTH_AT
-            if record[SYS_FLAG_AT + 3] & BORN_V6:
-                place += V6_EXTRA
-            if record[SYS_FLAG_AT + 3] & STORE_V6:
-                place += V6_EXTRA
-            if size < place + 4:
-                continue
-            place += 4 + <int64_t> u32(record + place)
-            if place >= size:
-                continue
-            place += 1 + record[place]
-            if place + 2 > size:
-                continue
-            at = (<int64_t> record[place] << 8) | record[place + 1]
-            place += 2
-            if place + at > size:
-                continue
-            cost += at * byte_cost
-            if self.test(<const char *> record + place, at):
+            cost += properties.size * byte_cost
+            if self.test(properties.at, properties.size):
                 found.append((offset, size))
                 found_count += 1
                 total += size
         return looked_at, found
+
+
+cdef bint find_properties(const char *record, int64_t size, Span *properties) noexcept nogil:
+    """The properties of a record of `size` bytes; False if they would not lie within it."""
+    cdef int64_t body_at = _layout.HEAD_BYTES, at
+    cdef uint32_t sys_flag
+    if size < _layout.HEAD_BYTES:
+        return False
+    sys_flag = get32(record + _layout.SYS_FLAG_AT)
+    if sys_flag & _layout.BORN_HOST_V6:
+        body_at += _layout.HOST_V6_EXTRA_BYTES
+    if sys_flag & _layout.STORE_HOST_V6:
+        body_at += _layout.HOST_V6_EXTRA_BYTES
+    if size < body_at:
+        return False
+    at = body_at + <int64_t> get32(record + body_at - 4)  # behind the body, whose length ends the head
+    if at >= size:
+        return False
+    at += 1 + <uint8_t> record[at]
+    if at + 2 > size:
+        return False
+    properties.size = get16(record + at)
+    properties.at = record + at + 2
+    return at + 2 + properties.size <= size
 
 
 cdef Span span_of(bytes text):

@@ -12,15 +12,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from rocketeer.compiled import COMPILED
 from rocketeer.filter.sql import SqlFilter
 from rocketeer.filter.sql_program import Op, program_of
-from rocketeer.record.flags import BORN_HOST_V6, STORE_HOST_V6
+from rocketeer.record.flags import HOSTS_V6
+from rocketeer.record.layout import HEADS, SYS_FLAG_AT
 
 if TYPE_CHECKING or COMPILED:
     from rocketeer.filter._scan import Scanner
 
-# Of a record, big-endian: ... system flag at 36 ... body length behind the hosts (see record/layout.py)
-_SYS_FLAG_AT: Final = 36
-_V6_EXTRA: Final = 12
-_BODY_LENGTH_AT: Final = 84
 _i32: Final = Struct(">i").unpack_from
 _i16: Final = Struct(">h").unpack_from
 
@@ -45,11 +42,9 @@ class Scanned(NamedTuple):
 
 def properties_of(log: memoryview, at: int = 0) -> bytes:
     """The property bytes of the record at `at`. The record is whole: recovery and the writer see to that."""
-    sys_flag = log[at + _SYS_FLAG_AT + 3]
-    body_at = at + _BODY_LENGTH_AT
-    if sys_flag & (BORN_HOST_V6 | STORE_HOST_V6):
-        body_at += _V6_EXTRA * (bool(sys_flag & BORN_HOST_V6) + bool(sys_flag & STORE_HOST_V6))
-    topic_at = body_at + 4 + _i32(log, body_at)[0]
+    (sys_flag,) = _i32(log, at + SYS_FLAG_AT)
+    body_at = at + HEADS[(sys_flag & HOSTS_V6) >> 4].size
+    topic_at = body_at + _i32(log, body_at - 4)[0]  # the body's length ends the head
     length_at = topic_at + 1 + log[topic_at]
     start = length_at + 2
     return bytes(log[start : start + _i16(log, length_at)[0]])

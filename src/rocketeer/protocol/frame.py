@@ -9,10 +9,10 @@ kind 0 is a JSON header, 1 RocketMQ's binary one.
 """
 
 import struct
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
+from rocketeer.compiled import COMPILED
 from rocketeer.errors import BadFrame, FrameTooLarge, ProtocolError
-from rocketeer.record.speed import split_frames
 
 # The whole frame, its length field included; RocketMQ's own default.
 FRAME_BYTES_MAX: Final = 16 * 1024 * 1024
@@ -44,6 +44,28 @@ def pack_prefix(kind: int, header_bytes: int, body_bytes: int) -> bytes:
         raise FrameTooLarge(size=size + 4, limit=FRAME_BYTES_MAX)
     return PREFIX.pack(size, kind << 24 | header_bytes)
 
+
+def split_frames(data: bytes, limit: int) -> tuple[list[Frame], int]:
+    """The whole frames at the front of `data`, and where they end: the rest is incomplete, broken or nothing."""
+    frames: list[Frame] = []
+    at = 0
+    end = len(data)
+    unpack = PREFIX.unpack_from
+    while end - at >= 8:
+        size, mark = unpack(data, at)
+        stop = at + 4 + size
+        kind = mark >> 24
+        header_end = at + 8 + (mark & 0xFFFFFF)
+        if size < 4 or stop - at > limit or header_end > stop or kind > ROCKETMQ or stop > end:
+            break
+        frames.append((kind, data[at + 8 : header_end], data[header_end:stop]))
+        at = stop
+    return frames, at
+
+
+split_frames_plain = split_frames
+if COMPILED and not TYPE_CHECKING:
+    from rocketeer.protocol._frames import split_frames
 
 _SMALL_BYTES = 4096
 
@@ -101,35 +123,20 @@ class FrameSplitter:
     def split(self, data: bytes) -> list[Frame]:
         """Every whole frame of what `gather` gave, or of its end; an incomplete tail waits."""
         assert not self.pending_bytes
-        frames: list[Frame] = []
-        at = 0
-        end = len(data)
-        if (
-            split_frames is not None
-        ):  # it stops before what is incomplete or broken: the loop below says which
-            frames, at = split_frames(data, self._limit)
-        unpack = PREFIX.unpack_from
-        while end - at >= 8:
-            size, mark = unpack(data, at)
-            stop = at + 4 + size
-            kind = mark >> 24
-            header_end = at + 8 + (mark & 0xFFFFFF)
-            if size < 4 or stop - at > self._limit or header_end > stop or kind > ROCKETMQ:
-                return self._fail(frames, size, kind, mark & 0xFFFFFF)
-            if stop > end:
-                break
-            frames.append((kind, data[at + 8 : header_end], data[header_end:stop]))
-            at = stop
-        left = end - at
-        if left:
-            if left >= 4:
-                (size,) = LENGTH.unpack_from(data, at)
-                if size < 4 or size + 4 > self._limit:
-                    return self._fail(frames, size, 0, 0)
-                self._need = size + 4 if left >= 8 else 8
-            else:
-                self._need = 4
-            self._keep(data[at:])
+        frames, at = split_frames(data, self._limit)
+        left = len(data) - at
+        if not left:
+            return frames
+        if left < 4:
+            self._need = 4
+        else:
+            (size,) = LENGTH.unpack_from(data, at)
+            mark = PREFIX.unpack_from(data, at)[1] if left >= 8 else 0
+            kind, header_bytes = mark >> 24, mark & 0xFFFFFF
+            if size < 4 or size + 4 > self._limit or kind > ROCKETMQ or header_bytes > size - 4:
+                return self._fail(frames, size, kind, header_bytes)
+            self._need = size + 4 if left >= 8 else 8
+        self._keep(data[at:])
         return frames
 
     def _fail(self, frames: list[Frame], size: int, kind: int, header_bytes: int) -> list[Frame]:

@@ -1,15 +1,18 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
 """Columns of many records, compiled: twins of the functions in `columns_plain.py`, which say what they do."""
 
-from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdlib cimport free, realloc
 
-include "_bytes.pxi"
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from libc.string cimport memchr, memcmp, memcpy
+
+from rocketeer.record._bytes cimport get32
+from rocketeer.record._layout cimport HEAD_BYTES, MAGIC, MAGIC_AT, NAME_END, PROPERTY_END
 
 cdef enum:
-    BLANK_MAGIC = 0xCBD43194
-    TAIL_BYTES = 3
+    TAIL_BYTES = 3  # topic length and properties length
 
 
 cdef struct Piece:
@@ -51,7 +54,7 @@ def step_through(buf, Py_ssize_t start, Py_ssize_t end):
         found.hold(((end - at) // 512 + 64) * 8)
         while end - at >= 8:
             size = <int32_t> get32(<const char *> view.buf + at)
-            magic = get32(<const char *> view.buf + at + 4)
+            magic = get32(<const char *> view.buf + at + MAGIC_AT)
             if magic != MAGIC or size < HEAD_BYTES + TAIL_BYTES or size > end - at:
                 break
             if (count + 1) * 8 > found.room:

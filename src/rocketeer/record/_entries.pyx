@@ -7,8 +7,12 @@ Only plain records, one behind the other; at whatever is rare or wrong it stops,
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.unicode cimport PyUnicode_DecodeUTF8
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
-from libc.string cimport memchr, memcmp
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from libc.string cimport memchr
+
+from rocketeer.record cimport _layout
+from rocketeer.record._bytes cimport get16, get32, get64, is_name
+from rocketeer.record._layout cimport HEAD_BYTES, NAME_END, PROPERTY_END
 
 from isal.isal_zlib import crc32
 
@@ -17,31 +21,12 @@ from rocketeer.record.dispatch_entry import DispatchEntry
 from rocketeer.record.java_hash import tag_hash
 
 cdef enum:
-    HEAD_BYTES = 88
     TAIL_BYTES = 3  # length of the topic, of the properties
-    HOSTS_V6 = 0x30
-    TOPIC_BYTES_MAX = 127
     TOPICS_MAX = 10_000  # remembered
-    MAGIC = 0xDAA320A7
-    NAME_END = 1
-    PROPERTY_END = 2
 
 cdef object new_entry = tuple.__new__
 cdef dict topics = {}
 """Text by bytes; None for topics whose entries are made in another way."""
-
-
-cdef inline uint32_t get32(const char *data) noexcept nogil:
-    cdef const uint8_t *at = <const uint8_t *> data
-    return (<uint32_t> at[0] << 24) | (<uint32_t> at[1] << 16) | (<uint32_t> at[2] << 8) | at[3]
-
-
-cdef inline uint64_t get64(const char *data) noexcept nogil:
-    return (<uint64_t> get32(data) << 32) | get32(data + 4)
-
-
-cdef inline bint is_name(const char *at, Py_ssize_t size, const char *name, Py_ssize_t name_size) noexcept nogil:
-    return size == name_size and memcmp(at, name, size) == 0
 
 
 cdef object hash_of(const char *value, Py_ssize_t size):
@@ -100,27 +85,27 @@ cdef object plain_entry(
     const char *record, Py_ssize_t left, object whole, Py_ssize_t at, int64_t log_offset, Py_ssize_t *size_out
 ):
     cdef Py_ssize_t size = <int32_t> get32(record), body_bytes, topic_bytes, properties_bytes, tail
-    cdef uint32_t sys_flag = get32(record + 36)
+    cdef uint32_t sys_flag = get32(record + _layout.SYS_FLAG_AT)
     if (
-        get32(record + 4) != MAGIC
+        get32(record + _layout.MAGIC_AT) != _layout.MAGIC
         or size < HEAD_BYTES + TAIL_BYTES
         or size > left
-        or sys_flag & HOSTS_V6
-        or <int64_t> get64(record + 28) != log_offset
+        or sys_flag & _layout.HOSTS_V6
+        or <int64_t> get64(record + _layout.LOG_OFFSET_AT) != log_offset
     ):
         return None
-    body_bytes = <int32_t> get32(record + 84)
+    body_bytes = <int32_t> get32(record + _layout.BODY_BYTES_AT)
     if body_bytes < 0 or body_bytes > size - HEAD_BYTES - TAIL_BYTES:
         return None
     if body_bytes and (
-        <uint32_t> crc32(whole[at + HEAD_BYTES : at + HEAD_BYTES + body_bytes]) & 0x7FFFFFFF
-    ) != get32(record + 8):
+        <uint32_t> crc32(whole[at + HEAD_BYTES : at + HEAD_BYTES + body_bytes]) & _layout.BODY_CRC_MASK
+    ) != get32(record + _layout.BODY_CRC_AT):
         return None
     tail = HEAD_BYTES + body_bytes
     topic_bytes = <uint8_t> record[tail]
-    if topic_bytes > TOPIC_BYTES_MAX or tail + topic_bytes + TAIL_BYTES > size:
+    if topic_bytes > _layout.TOPIC_BYTES_MAX or tail + topic_bytes + TAIL_BYTES > size:
         return None
-    properties_bytes = (<uint8_t> record[tail + topic_bytes + 1] << 8) | <uint8_t> record[tail + topic_bytes + 2]
+    properties_bytes = get16(record + tail + topic_bytes + 1)
     if tail + topic_bytes + TAIL_BYTES + properties_bytes != size:
         return None
     topic = topic_text(record + tail + 1, topic_bytes)
@@ -134,20 +119,21 @@ cdef object plain_entry(
             log_offset,
             size,
             topic,
-            <int32_t> get32(record + 12),
-            <int64_t> get64(record + 20),
+            <int32_t> get32(record + _layout.QUEUE_ID_AT),
+            <int64_t> get64(record + _layout.QUEUE_OFFSET_AT),
             tag_code,
-            <int64_t> get64(record + 56),
+            <int64_t> get64(record + _layout.STORE_MS_AT),
             keys,
             uniq_key,
             <int32_t> sys_flag,
-            <int64_t> get64(record + 76),
+            <int64_t> get64(record + _layout.PREPARED_OFFSET_AT),
+            PyBytes_FromStringAndSize(record + size - properties_bytes, properties_bytes),
         ),
     )
 
 
 cdef tuple marks(const char *at, Py_ssize_t left):
-    """Tag code, keys and UNIQ_KEY, as `speed_plain.find_marks` finds them."""
+    """Tag code, keys and UNIQ_KEY, as `marks.find_marks` finds them."""
     cdef Py_ssize_t piece, name, value_bytes
     cdef const char *stop
     cdef const char *value

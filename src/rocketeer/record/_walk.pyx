@@ -8,17 +8,38 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdlib cimport free, realloc
 
-include "_bytes.pxi"
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from libc.string cimport memchr, memcmp
+
+from rocketeer.record cimport _layout
+from rocketeer.record._bytes cimport get16, get32, get64, is_name, without_sign
+from rocketeer.record._layout cimport NAME_END, PROPERTY_END, TX_ROLLBACK
 
 from rocketeer.record import walk_plain
+
+LAYOUT = {  # for the test that compares it with record/layout.py
+    "size": _layout.SIZE_AT,
+    "magic": _layout.MAGIC_AT,
+    "body_crc": _layout.BODY_CRC_AT,
+    "queue_id": _layout.QUEUE_ID_AT,
+    "flag": _layout.FLAG_AT,
+    "queue_offset": _layout.QUEUE_OFFSET_AT,
+    "log_offset": _layout.LOG_OFFSET_AT,
+    "sys_flag": _layout.SYS_FLAG_AT,
+    "born_ms": _layout.BORN_MS_AT,
+    "born_host": _layout.BORN_HOST_AT,
+    "store_ms": _layout.STORE_MS_AT,
+    "store_host": _layout.STORE_HOST_AT,
+    "reconsume_times": _layout.RECONSUME_TIMES_AT,
+    "prepared_offset": _layout.PREPARED_OFFSET_AT,
+    "body_bytes": _layout.BODY_BYTES_AT,
+}
 
 cdef extern from "_crc32.h":
     uint32_t crc32_of(const char *data, size_t size) nogil
 
 cdef enum:
-    BLANK_MAGIC = 0xCBD43194
-    TAIL_BYTES = 3
-    TOPIC_BYTES_MAX = 127
+    TAIL_BYTES = 3  # topic length and properties length
     BAD_CRC = 1
     BAD_PLACE = 2
     RANGE = 0
@@ -43,7 +64,7 @@ cdef packed struct Key:
     int32_t hash
 
 
-cdef inline bint hash_ascii(const char *at, Py_ssize_t size, uint32_t *result) noexcept nogil:
+cdef inline bint hash_if_ascii(const char *at, Py_ssize_t size, uint32_t *result) noexcept nogil:
     """Goes on with `result`; False when a byte is beyond ASCII."""
     cdef Py_ssize_t i
     cdef uint32_t value = result[0]
@@ -53,13 +74,6 @@ cdef inline bint hash_ascii(const char *at, Py_ssize_t size, uint32_t *result) n
         value = 31 * value + <uint8_t> at[i]
     result[0] = value
     return True
-
-
-cdef inline int32_t positive(uint32_t value) noexcept nogil:
-    """Without its sign; the one number that has none becomes 0."""
-    if <int32_t> value < 0:
-        value = 0 - value
-    return 0 if <int32_t> value < 0 else <int32_t> value
 
 
 cdef class Rows:
@@ -97,7 +111,7 @@ cdef class Rows:
         return 0
 
 
-cdef bint take_words(Rows found, const char *at, Py_ssize_t size, uint32_t prefix) except -1:
+cdef bint add_words(Rows found, const char *at, Py_ssize_t size, uint32_t prefix) except -1:
     """A key for each word; False (and no key) when one is beyond ASCII."""
     cdef Py_ssize_t before = found.key_count, word
     cdef const char *stop
@@ -107,16 +121,16 @@ cdef bint take_words(Rows found, const char *at, Py_ssize_t size, uint32_t prefi
         word = stop - at if stop != NULL else size
         if word:
             value = prefix
-            if not hash_ascii(at, word, &value):
+            if not hash_if_ascii(at, word, &value):
                 found.key_count = before
                 return False
-            found.add_key(positive(value))
+            found.add_key(<int32_t> without_sign(value))
         at += word + 1
         size -= word + 1
     return True
 
 
-cdef int take_marks(Rows found, Row *row, const char *at, Py_ssize_t size, uint32_t prefix, int kind, object topics) except -1:
+cdef int add_marks(Rows found, Row *row, const char *at, Py_ssize_t size, uint32_t prefix, int kind, object topics) except -1:
     """Tag code, level and keys from the properties."""
     cdef const char *all_at = at
     cdef Py_ssize_t left = size, piece, name, value_bytes, key_bytes = 0, uniq_bytes = 0, before = found.key_count
@@ -137,7 +151,7 @@ cdef int take_marks(Rows found, Row *row, const char *at, Py_ssize_t size, uint3
             if value_bytes > 0:
                 if is_name(at, name, b"TAGS", 4):
                     tag = 0
-                    plain = hash_ascii(value, value_bytes, &tag)
+                    plain = hash_if_ascii(value, value_bytes, &tag)
                 elif is_name(at, name, b"KEYS", 4):
                     key = value
                     key_bytes = value_bytes
@@ -149,11 +163,11 @@ cdef int take_marks(Rows found, Row *row, const char *at, Py_ssize_t size, uint3
     if plain and row.sys_flag & TX_ROLLBACK != TX_ROLLBACK:
         if uniq != NULL:
             hashed = prefix
-            plain = hash_ascii(uniq, uniq_bytes, &hashed)
+            plain = hash_if_ascii(uniq, uniq_bytes, &hashed)
             if plain:
-                found.add_key(positive(hashed))
+                found.add_key(<int32_t> without_sign(hashed))
         if plain and key != NULL:
-            plain = take_words(found, key, key_bytes, prefix)
+            plain = add_words(found, key, key_bytes, prefix)
     if plain:
         row.tag_code = <int32_t> tag
         return 0
@@ -184,7 +198,7 @@ cdef object walk_bytes(const char *data, Py_ssize_t end, Py_ssize_t start, Py_ss
     cdef int64_t size, body_bytes
     cdef uint32_t magic, prefix = 0
     cdef int32_t sys_flag, number = 0
-    cdef int why = RANGE, kind = 0, wide
+    cdef int why = RANGE, kind = 0, born_extra
     cdef const char *record
     cdef const char *body
     cdef const char *tail
@@ -192,14 +206,14 @@ cdef object walk_bytes(const char *data, Py_ssize_t end, Py_ssize_t start, Py_ss
     reason = ""
     while at < stop:
         left = end - at
-        if left < 8:
+        if left < _layout.BLANK_BYTES:
             why = UNWRITTEN
             break
         record = data + at
         size = <int32_t> get32(record)
-        magic = get32(record + 4)
-        if magic != MAGIC:
-            if magic == BLANK_MAGIC:
+        magic = get32(record + _layout.MAGIC_AT)
+        if magic != _layout.MAGIC:
+            if magic == _layout.BLANK_MAGIC:
                 why = BLANK
             elif size == 0 and magic == 0:
                 why = UNWRITTEN
@@ -207,30 +221,32 @@ cdef object walk_bytes(const char *data, Py_ssize_t end, Py_ssize_t start, Py_ss
                 why = BAD
                 reason = f"magic is {magic:#010x}"
             break
-        if size < HEAD_BYTES + TAIL_BYTES or size > left:
+        if size < _layout.HEAD_BYTES + TAIL_BYTES or size > left:
             why = BAD
             reason = f"size is {size}, with {left} bytes left"
             break
-        sys_flag = <int32_t> get32(record + 36)
-        wide = (12 if sys_flag & 0x10 else 0) + (12 if sys_flag & 0x20 else 0)
-        head = HEAD_BYTES + wide
+        sys_flag = <int32_t> get32(record + _layout.SYS_FLAG_AT)
+        born_extra = _layout.HOST_V6_EXTRA_BYTES if sys_flag & _layout.BORN_HOST_V6 else 0
+        head = _layout.HEAD_BYTES + born_extra
+        if sys_flag & _layout.STORE_HOST_V6:
+            head += _layout.HOST_V6_EXTRA_BYTES
+        body = record + head  # the last of the head is the body's length
         if size < head + TAIL_BYTES:
             why = BAD
             reason = f"size is {size}, too small for IPv6 hosts"
             break
-        body_bytes = <int32_t> get32(record + head - 4)
+        body_bytes = <int32_t> get32(body - 4)
         if body_bytes < 0 or body_bytes > size - head - TAIL_BYTES:
             why = BAD
             reason = f"body length is {body_bytes} in a record of {size} bytes"
             break
-        body = record + head
         tail = body + body_bytes
         topic_bytes = <uint8_t> tail[0]
-        if topic_bytes > TOPIC_BYTES_MAX or head + body_bytes + TAIL_BYTES + topic_bytes > size:
+        if topic_bytes > _layout.TOPIC_BYTES_MAX or head + body_bytes + TAIL_BYTES + topic_bytes > size:
             why = BAD
             reason = f"topic length is {topic_bytes}, with {size - head - body_bytes - TAIL_BYTES} bytes left"
             break
-        properties_bytes = (<uint8_t> tail[1 + topic_bytes] << 8) | <uint8_t> tail[2 + topic_bytes]
+        properties_bytes = get16(tail + 1 + topic_bytes)
         if properties_bytes & 0x8000:
             properties_bytes -= 0x10000
         if head + body_bytes + TAIL_BYTES + topic_bytes + properties_bytes != size:
@@ -251,20 +267,20 @@ cdef object walk_bytes(const char *data, Py_ssize_t end, Py_ssize_t start, Py_ss
             known_bytes = topic_bytes
         row = found.add_row()
         row.at = at
-        row.queue_offset = <int64_t> get64(record + 20)
-        row.store_ms = <int64_t> get64(record + (68 if sys_flag & 0x10 else 56))
+        row.queue_offset = <int64_t> get64(record + _layout.QUEUE_OFFSET_AT)
+        row.store_ms = <int64_t> get64(record + _layout.STORE_MS_AT + born_extra)
         row.tag_code = 0
         row.size = <int32_t> size
-        row.queue_id = <int32_t> get32(record + 12)
+        row.queue_id = <int32_t> get32(record + _layout.QUEUE_ID_AT)
         row.sys_flag = sys_flag
         row.topic = number
         row.level = 0
         row.faults = 0
-        if body_bytes and (crc32_of(body, body_bytes) & 0x7FFFFFFF) != get32(record + 8):
+        if body_bytes and (crc32_of(body, body_bytes) & _layout.BODY_CRC_MASK) != get32(record + _layout.BODY_CRC_AT):
             row.faults |= BAD_CRC
-        if <int64_t> get64(record + 28) != base + at:
+        if <int64_t> get64(record + _layout.LOG_OFFSET_AT) != base + at:
             row.faults |= BAD_PLACE
-        take_marks(found, row, tail + 3 + topic_bytes, properties_bytes, prefix, kind, topics)
+        add_marks(found, row, tail + 3 + topic_bytes, properties_bytes, prefix, kind, topics)
         at += size
     return (
         PyBytes_FromStringAndSize(<char *> found.rows, found.row_count * sizeof(Row)),

@@ -17,6 +17,7 @@ class DispatchEntry(NamedTuple):
     uniq_key: str | None
     sys_flag: int
     prepared_offset: int
+    properties: bytes = b""  # as stored
 
     @property
     def end(self) -> int:

@@ -3,7 +3,7 @@
 `entry_at` is the loop of recovery: it decodes no more of a record than the queues and the index need.
 """
 
-from struct import Struct, error
+from struct import error
 from typing import Final, NamedTuple
 
 from isal.isal_zlib import crc32
@@ -14,8 +14,17 @@ from rocketeer.record.delay_levels import DelayLevels
 from rocketeer.record.dispatch_entry import DispatchEntry as DispatchEntry
 from rocketeer.record.flags import HOSTS_V6
 from rocketeer.record.java_hash import tag_hash
-from rocketeer.record.layout import BLANK, BLANK_MAGIC, HEADS, MAGIC, Buffer, split_tail
-from rocketeer.record.speed import find_marks
+from rocketeer.record.layout import (
+    BLANK,
+    BLANK_MAGIC,
+    HEADS,
+    HOST_SIZES,
+    MAGIC,
+    Buffer,
+    head_struct,
+    split_tail,
+)
+from rocketeer.record.marks import find_marks
 from rocketeer.record.timers import due_ms
 
 
@@ -26,7 +35,11 @@ class Blank(NamedTuple):
 
 
 # The head without what dispatch does not need (flag, born time, hosts, times reconsumed): see layout.py.
-_LEAN: Final = tuple(Struct(f">iiii4xqqi8x{born}xq{store}x4xqi") for store in (8, 20) for born in (8, 20))
+_USED: Final = (
+    "size", "magic", "body_crc", "queue_id", "queue_offset", "log_offset", "sys_flag", "store_ms",
+    "prepared_offset", "body_bytes",
+)  # fmt: skip
+_LEAN: Final = tuple(head_struct(*sizes, _USED) for sizes in HOST_SIZES)
 assert [lean.size for lean in _LEAN] == [head.size for head in HEADS]
 _V4: Final = _LEAN[0]
 _V4_BYTES: Final = _V4.size
@@ -83,6 +96,7 @@ def entry_at(buf: Buffer, at: int, levels: DelayLevels, *, check_crc: bool) -> D
             uniq_key,
             sys_flag,
             prepared_offset,
+            raw,
         ),
     )
 

@@ -23,7 +23,7 @@ Record, big-endian (IPv4 hosts; an IPv6 host has 20 bytes instead of 8, told by 
 A file of the log ends with a blank record: size of the rest i32 | magic 0xCBD43194 | anything.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from mmap import mmap
 from struct import Struct
 from typing import Final, TypeAlias
@@ -34,7 +34,7 @@ from isal import isal_zlib
 from rocketeer.errors import BadRecord
 from rocketeer.record.compression import BODY_BYTES_MAX, decompress
 from rocketeer.record.flags import BORN_HOST_V6, HOSTS_V6, STORE_HOST_V6
-from rocketeer.record.hosts import V6_BYTES
+from rocketeer.record.hosts import V4_BYTES, V6_BYTES
 from rocketeer.record.ids import offset_msg_id
 from rocketeer.record.properties import decode_properties, find_property
 
@@ -43,15 +43,47 @@ Buffer: TypeAlias = bytes | bytearray | memoryview | mmap
 MAGIC: Final = -626843481
 BLANK_MAGIC: Final = -875286124
 
-HEAD: Final = Struct(">iiiiiqqiq8sq8siqi")
-assert HEAD.size == 88, "the files interoperate with RocketMQ's"
-# By (system flag >> 4) & 3: bit 0 for an IPv6 born host, bit 1 for an IPv6 store host.
-HEADS: Final = (
-    HEAD,
-    Struct(">iiiiiqqiq20sq8siqi"),
-    Struct(">iiiiiqqiq8sq20siqi"),
-    Struct(">iiiiiqqiq20sq20siqi"),
+FIELDS: Final = (
+    ("size", "i"),
+    ("magic", "i"),
+    ("body_crc", "i"),
+    ("queue_id", "i"),
+    ("flag", "i"),
+    ("queue_offset", "q"),
+    ("log_offset", "q"),
+    ("sys_flag", "i"),
+    ("born_ms", "q"),
+    ("born_host", "host"),
+    ("store_ms", "q"),
+    ("store_host", "host"),
+    ("reconsume_times", "i"),
+    ("prepared_offset", "q"),
+    ("body_bytes", "i"),
 )
+"""The head's fields, in order: every reader and writer of records in Python is made from them; compiled ones have
+`_layout.pxd`, which a test compares."""
+
+
+def head_struct(born_host_bytes: int, store_host_bytes: int, fields: Collection[str]) -> Struct:
+    """The head with hosts of these sizes, of which these fields are read and written and the others passed over."""
+    hosts = {"born_host": born_host_bytes, "store_host": store_host_bytes}
+    text = ">"
+    for name, kind in FIELDS:
+        size = hosts.get(name) or _SIZES[kind]
+        text += (kind if kind != "host" else f"{size}s") if name in fields else f"{size}x"
+    return Struct(text)
+
+
+_SIZES: Final = {"i": 4, "q": 8}
+# By (system flag >> 4) & 3: bit 0 for an IPv6 born host, bit 1 for an IPv6 store host.
+HOST_SIZES: Final = tuple((born, store) for store in (V4_BYTES, V6_BYTES) for born in (V4_BYTES, V6_BYTES))
+HEADS: Final = tuple(head_struct(*sizes, [name for name, _ in FIELDS]) for sizes in HOST_SIZES)
+HEAD: Final = HEADS[0]
+assert HEAD.size == 88, "the files interoperate with RocketMQ's"
+assert HEADS[3].size == 112
+SYS_FLAG_AT: Final = 36
+BODY_BYTES_AT: Final = HEAD.size - 4  # with IPv4 hosts
+assert HEAD.unpack_from(bytes(SYS_FLAG_AT) + b"\0\0\0\x07" + bytes(HEAD.size))[7] == 7
 BLANK: Final = Struct(">ii")
 TAIL_BYTES: Final = 3  # topic length and properties length
 TOPIC_BYTES_MAX: Final = 127
@@ -150,6 +182,11 @@ def host_bits(born_host: bytes, store_host: bytes) -> int:
     return (BORN_HOST_V6 if len(born_host) == V6_BYTES else 0) | (
         STORE_HOST_V6 if len(store_host) == V6_BYTES else 0
     )
+
+
+def stored_sys_flag(message: PendingMessage, store_host: bytes) -> int:
+    """The system flag that is stored: its host bits follow the hosts, not what the client says."""
+    return message.sys_flag & ~HOSTS_V6 | host_bits(message.born_host, store_host)
 
 
 def pending_size(message: PendingMessage, store_host: bytes) -> int:

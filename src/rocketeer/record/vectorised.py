@@ -8,9 +8,10 @@ from numpy.typing import NDArray
 
 from rocketeer.compiled import COMPILED
 from rocketeer.errors import BadRecord
+from rocketeer.record import layout
 from rocketeer.record.columns_plain import step_through as step_through
 from rocketeer.record.flags import HOSTS_V6
-from rocketeer.record.layout import BLANK, BLANK_MAGIC, HEADS, MAGIC, Buffer
+from rocketeer.record.layout import BLANK, BLANK_MAGIC, HEADS, HOST_SIZES, MAGIC, Buffer
 
 if COMPILED and not TYPE_CHECKING:
     from rocketeer.record._columns import step_through
@@ -18,30 +19,16 @@ if COMPILED and not TYPE_CHECKING:
 Offsets: TypeAlias = NDArray[np.int64]
 
 
-def _fields(born: int, store: int) -> np.dtype[Any]:
-    return np.dtype(
-        [
-            ("size", ">i4"),
-            ("magic", ">i4"),
-            ("crc", ">i4"),
-            ("queue_id", ">i4"),
-            ("flag", ">i4"),
-            ("queue_offset", ">i8"),
-            ("log_offset", ">i8"),
-            ("sys_flag", ">i4"),
-            ("born_ms", ">i8"),
-            ("born_host", f"V{born}"),
-            ("store_ms", ">i8"),
-            ("store_host", f"V{store}"),
-            ("reconsume_times", ">i4"),
-            ("prepared_offset", ">i8"),
-            ("body_bytes", ">i4"),
-        ]
-    )
+_KINDS: Final = {"i": ">i4", "q": ">i8"}
 
 
-FIELDS: Final = _fields(8, 8)
-_FIELDS_BY_HOSTS: Final = (FIELDS, _fields(20, 8), _fields(8, 20), _fields(20, 20))
+def _dtype(born_host_bytes: int, store_host_bytes: int) -> np.dtype[Any]:
+    hosts = {"born_host": f"V{born_host_bytes}", "store_host": f"V{store_host_bytes}"}
+    return np.dtype([(name, hosts.get(name) or _KINDS[kind]) for name, kind in layout.FIELDS])
+
+
+_FIELDS_BY_HOSTS: Final = tuple(_dtype(*sizes) for sizes in HOST_SIZES)
+FIELDS: Final = _FIELDS_BY_HOSTS[0]
 assert [kind.itemsize for kind in _FIELDS_BY_HOSTS] == [head.size for head in HEADS]
 _SHIFTED: Final = ("store_ms", "reconsume_times", "prepared_offset", "body_bytes")
 

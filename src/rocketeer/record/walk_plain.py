@@ -10,7 +10,7 @@ from rocketeer.model.topic import SCHEDULE_TOPIC, TIMER_TOPIC
 from rocketeer.record.flags import HOSTS_V6, TX_ROLLBACK
 from rocketeer.record.java_hash import java_hash, tag_hash
 from rocketeer.record.layout import BLANK, BLANK_MAGIC, HEADS, MAGIC, Buffer, split_tail
-from rocketeer.record.speed_plain import find_marks
+from rocketeer.record.marks_plain import find_marks
 from rocketeer.record.timers import due_ms
 
 BAD_CRC: Final = 1

@@ -90,7 +90,10 @@ cdef class SocketPoller:
         self._loop = loop
         self._after = []
         self._streams = set()
-        loop.add_reader(self._epoll, self.read)
+
+    def start(self):
+        """Have the loop call `read` when a socket is ready."""
+        self._loop.add_reader(self._epoll, self.read)
 
     def __dealloc__(self):
         free(self._buffer)
@@ -98,7 +101,7 @@ cdef class SocketPoller:
             close(self._epoll)
 
     def close(self):
-        """No socket is read any more."""
+        """Read no socket any more."""
         if self._epoll >= 0:
             self._loop.remove_reader(self._epoll)
             close(self._epoll)
@@ -141,7 +144,7 @@ cdef class Stream:
 
     cdef SocketPoller _poller
     cdef object _protocol
-    cdef object _take
+    cdef object _serve_front
     cdef object _sock
     cdef dict _extra
     cdef int _fd
@@ -158,14 +161,14 @@ cdef class Stream:
     cdef public bint between_frames
     """Set by the protocol: nothing of what came before waits for what comes next."""
 
-    def __init__(self, SocketPoller poller not None, sock, protocol, take):
-        """`take(data, protocol)` is asked first, between frames; the protocol gets what it does not take."""
+    def __init__(self, SocketPoller poller not None, sock, protocol, serve_front):
+        """`serve_front(data, protocol)` is asked first, between frames; the protocol gets what it does not serve."""
         cdef epoll_event event
         self._poller = poller
         self._sock = sock
         self._fd = sock.fileno()
         self._protocol = protocol
-        self._take = take
+        self._serve_front = serve_front
         self._unsent = []
         self._high = 64 << 10
         self.last_read_s = monotonic_s()
@@ -207,7 +210,7 @@ cdef class Stream:
     cdef int _read(self) except -1:
         cdef PyObject *whole = NULL
         cdef ssize_t size
-        cdef Py_ssize_t taken = -1
+        cdef Py_ssize_t served = -1
         cdef bytes data
         if self._brings_much:  # it will again: spare the copy
             whole = PyBytes_FromStringAndSize_(NULL, READ_BYTES)
@@ -234,11 +237,11 @@ cdef class Stream:
         else:
             data = PyBytes_FromStringAndSize(self._poller._buffer, size)
         self._brings_much = size >= MUCH_BYTES
-        if self.between_frames and self._take is not None:
-            taken = self._take(data, self._protocol)
-            if taken == size:
+        if self.between_frames and self._serve_front is not None:
+            served = self._serve_front(data, self._protocol)
+            if served == size:
                 return 0
-        self._protocol.data_received(data, taken)
+        self._protocol.data_received(data, served)
         return 0
 
     def pause_reading(self):
@@ -384,7 +387,7 @@ cdef class Stream:
         return self._closing
 
     def close(self):
-        """After what was written has left."""
+        """Close once what was written has left."""
         if not self._closing:
             self._closing = True
             if self._unsent:
@@ -393,7 +396,7 @@ cdef class Stream:
                 self._lose(None)
 
     def abort(self):
-        """Now."""
+        """Close immediately; what was not sent is dropped."""
         self._lose(None)
 
     cdef int _lose(self, object error) except -1:
@@ -413,7 +416,7 @@ cdef class Stream:
             self._protocol.connection_lost(error)
         finally:
             self._sock.close()
-            self._take = None
+            self._serve_front = None
 
     def get_extra_info(self, name, default=None):
         return self._extra.get(name, default)

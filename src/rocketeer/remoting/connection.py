@@ -44,8 +44,8 @@ TURN_BYTES = 64 << 10
 
 Process = Callable[[list[Frame], "Connection"], None]
 
-Take = Callable[[bytes, "Connection"], int]
-"""Serves what it can from the front of the bytes; how many it took. The frames behind them are for `Process`."""
+ServeFront = Callable[[bytes, "Connection"], int]
+"""Serves what it can from the front of the bytes; how many those are. The frames behind them are for `Process`."""
 
 
 HUGE_HEADER_BYTES = 256 << 10
@@ -100,9 +100,9 @@ class Connection(asyncio.Protocol):
         "_postponed",
         "_process",
         "_reading_paused",
+        "_serve_front",
         "_splitter",
         "_stream",
-        "_take",
         "_transport",
         "_unfinished",
         "answer",
@@ -118,13 +118,13 @@ class Connection(asyncio.Protocol):
         self,
         process: Process,
         *,
-        take: Take | None = None,
+        serve_front: ServeFront | None = None,
         on_open: Callable[["Connection"], None],
         on_close: Callable[["Connection"], None],
         unfinished: UnfinishedFrames | None = None,
     ) -> None:
         self._process = process
-        self._take = take
+        self._serve_front = serve_front
         self._on_open = on_open
         self._on_close = on_close
         self._unfinished = unfinished
@@ -175,18 +175,18 @@ class Connection(asyncio.Protocol):
         self._last_read_s = asyncio.get_running_loop().time()
         self._on_open(self)
 
-    def data_received(self, data: bytes, taken: int = -1) -> None:
-        """`taken`: how much of it `Take` has served already; -1 if it was not asked."""
+    def data_received(self, data: bytes, served: int = -1) -> None:
+        """`served`: how much of it `ServeFront` has served already; -1 if it was not asked."""
         now_s = self._last_read_s = asyncio.get_running_loop().time()
         read_bytes = len(data)
         try:
             whole = self._splitter.gather(data)
-            if whole is not None and self._take is not None and not self._postponed:
-                if taken < 0:
-                    taken = 0 if _has_huge_header(whole) else self._take(whole, self)
-                if taken:
+            if whole is not None and self._serve_front is not None and not self._postponed:
+                if served < 0:
+                    served = 0 if _has_huge_header(whole) else self._serve_front(whole, self)
+                if served:
                     self.frame_began_s = 0.0
-                    whole = whole[taken:] if taken < len(whole) else None
+                    whole = whole[served:] if served < len(whole) else None
             frames = [] if whole is None else self._splitter.split(whole)
         except ProtocolError as error:
             self.close(str(error))

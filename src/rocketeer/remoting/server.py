@@ -20,9 +20,9 @@ from rocketeer.errors import PortInUse, RequestRefused, RocketeerError
 from rocketeer.protocol.codes import ResponseCode
 from rocketeer.protocol.command import Command, decode_frame, reply
 from rocketeer.protocol.frame import Frame
-from rocketeer.remoting.connection import Connection, Process, Take, UnfinishedFrames, address_text
+from rocketeer.remoting.connection import Connection, Process, ServeFront, UnfinishedFrames, address_text
 from rocketeer.remoting.limits import RequestLimits, busy_limit, command_of_huge_header, over_limit
-from rocketeer.remoting.streams import SocketPoller, Stream
+from rocketeer.remoting.streams import SocketPoller, Stream, new_poller
 
 __all__ = ["Connection", "Handler", "RemotingServer", "Router", "SocketSizes"]
 
@@ -184,13 +184,15 @@ class RemotingServer:
 
     With `plain=False` everybody must come with TLS.
     `idle_s`: a connection from which nothing came for so long is closed. `frame_s`: so long may one frame take.
+    `poller`: for a caller who wants to be called after its reads; else the server makes one.
     """
 
     def __init__(
         self,
         process: Process,
         *,
-        take: Take | None = None,
+        serve_front: ServeFront | None = None,
+        poller: "SocketPoller | None" = None,
         on_close: Callable[[Connection], None] = lambda connection: None,
         idle_s: float = 120.0,
         frame_s: float = 60.0,
@@ -201,7 +203,7 @@ class RemotingServer:
         limits: ServerLimits | None = None,
     ) -> None:
         self._process = process
-        self._take = take
+        self._serve_front = serve_front
         self._notify_close = on_close
         self._idle_s = idle_s
         self._frame_s = frame_s
@@ -216,7 +218,7 @@ class RemotingServer:
         self._greeting: dict[socket.socket, float] = {}
         self._opening: set[asyncio.Task[None]] = set()
         self._sweeper: asyncio.Task[None] | None = None
-        self._poller: SocketPoller | None = None
+        self._poller = poller
         self._all_closed = asyncio.Event()
         self.connections: set[Connection] = set()
 
@@ -235,8 +237,10 @@ class RemotingServer:
                 raise PortInUse(host, port) from None
             raise
         loop = asyncio.get_running_loop()
-        if SocketPoller is not None:
-            self._poller = SocketPoller(loop)
+        if self._poller is None:
+            self._poller = new_poller(loop)
+        if self._poller is not None:
+            self._poller.start()
         for listener in self._listeners:
             loop.add_reader(listener.fileno(), self._accept, listener)
         self._sweeper = asyncio.create_task(self._sweep_forever())
@@ -263,13 +267,6 @@ class RemotingServer:
             connection.shut(abort=True)
         if self._poller is not None:
             self._poller.close()
-
-    def after_reads(self, callback: Callable[[], None]) -> None:
-        """Have something run when the sockets that are ready now have been read."""
-        if self._poller is not None:
-            self._poller.after_reads(callback)
-        else:
-            asyncio.get_running_loop().call_soon(callback)
 
     # --- accepting ---------------------------------------------------------------------------
 
@@ -343,7 +340,7 @@ class RemotingServer:
 
     def _adopt_plain(self, sock: socket.socket, poller: SocketPoller) -> None:
         try:
-            Stream(poller, sock, self._new_connection(), self._take)
+            Stream(poller, sock, self._new_connection(), self._serve_front)
         except OSError as error:
             log.warning("connection closed reason=%s", error)
             sock.close()
@@ -363,7 +360,7 @@ class RemotingServer:
     def _new_connection(self) -> Connection:
         return Connection(
             self._process,
-            take=self._take,
+            serve_front=self._serve_front,
             on_open=self.connections.add,
             on_close=self._closed,
             unfinished=self._unfinished,

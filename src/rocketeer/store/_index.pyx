@@ -1,10 +1,18 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
-"""The inner loop of an index file, compiled: the twin of the numpy steps in `index_file.py`."""
+"""The inner loops of the index, compiled: the twins of the numpy steps in `index_file.py` and `index_slice.py`."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 
-include "../record/_bytes.pxi"
+from rocketeer.record._bytes cimport get32, put32, put64, without_sign
+from rocketeer.record._layout cimport TX_ROLLBACK
+
+cdef extern from "Python.h":
+    Py_ssize_t PyUnicode_GET_LENGTH(object text)
+    int PyUnicode_KIND(object text)
+    void *PyUnicode_DATA(object text)
+    uint32_t PyUnicode_READ(int kind, void *data, Py_ssize_t at)
 
 cdef enum:
     ENTRY_BYTES = 20  # key hash, log offset, seconds, older entry
@@ -93,3 +101,57 @@ def fill_slots(
         at = 4 * <Py_ssize_t> (<uint32_t> hashes[i] % slots_max)
         put32(<char *> &slots[at], <uint32_t> (first + i))
         changed[(slots_at + at) // PAGE_BYTES] = 1
+
+
+cdef uint32_t key_hash(str key, uint32_t value) except? 0xFFFFFFFF:
+    """Java's hashCode of a text whose beginning hashes to `value`: over UTF-16 units."""
+    cdef Py_ssize_t i, length = PyUnicode_GET_LENGTH(key)
+    cdef int kind = PyUnicode_KIND(key)
+    cdef void *data = PyUnicode_DATA(key)
+    cdef uint32_t unit
+    for i in range(length):
+        unit = PyUnicode_READ(kind, data, i)
+        if unit > 0xFFFF:  # two units in Java
+            unit -= 0x10000
+            value = 31 * value + (0xD800 + (unit >> 10))
+            unit = 0xDC00 + (unit & 0x3FF)
+        value = 31 * value + unit
+    return value
+
+
+def key_columns(list entries not None):
+    """The twin of `index_slice.plain_key_columns`, as the bytes of its three arrays."""
+    cdef Py_ssize_t room = 2 * len(entries) + 16, used = 0, i
+    cdef bytes hashes = PyBytes_FromStringAndSize(NULL, 4 * room)
+    cdef bytes offsets = PyBytes_FromStringAndSize(NULL, 8 * room)
+    cdef bytes times = PyBytes_FromStringAndSize(NULL, 8 * room)
+    cdef tuple entry
+    cdef str topic = None, key
+    cdef uint32_t prefix = 0
+    cdef list keys
+    for i in range(len(entries)):
+        entry = <tuple> entries[i]  # a NamedTuple is laid out like a tuple
+        if entry[2] is not topic:
+            topic = entry[2]
+            prefix = key_hash(topic + "#", 0)
+        if <int32_t> entry[9] & TX_ROLLBACK == TX_ROLLBACK:
+            continue
+        keys = []
+        if entry[8] is not None:
+            keys.append(entry[8])
+        if entry[7]:
+            if " " in <str> entry[7]:
+                keys += [word for word in (<str> entry[7]).split(" ") if word]
+            else:
+                keys.append(entry[7])
+        if used + len(keys) > room:
+            room = 2 * (used + len(keys))
+            hashes = hashes[: 4 * used] + bytes(4 * (room - used))
+            offsets = offsets[: 8 * used] + bytes(8 * (room - used))
+            times = times[: 8 * used] + bytes(8 * (room - used))
+        for key in keys:
+            (<uint32_t *> PyBytes_AS_STRING(hashes))[used] = without_sign(key_hash(key, prefix))
+            (<int64_t *> PyBytes_AS_STRING(offsets))[used] = <int64_t> entry[0]
+            (<int64_t *> PyBytes_AS_STRING(times))[used] = <int64_t> entry[6]
+            used += 1
+    return hashes[: 4 * used], offsets[: 8 * used], times[: 8 * used]

@@ -1,44 +1,26 @@
-"""The one writer: messages -> records in the log -> queue entries -> index, dispatchers, listeners.
+"""The one writer: messages -> records at the end of the log -> dispatch.
 
-The inner loop of the broker is `append_run`: one message, a batch or everything that one read of a socket
-brought go through it alike, so they give the same bytes and derive the same.
-Nothing here blocks or locks: it all runs on the event loop's thread.
+The general way in, for one message or for a batch that is stored whole or not at all; plain sends take the compiled
+way. Nothing here blocks or locks: it all runs on the event loop's thread.
 """
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
 
 from rocketeer.clock import Clock
 from rocketeer.errors import StoreRefused
 from rocketeer.record.delay_levels import DelayLevels
 from rocketeer.record.entry import DispatchEntry, derive
-from rocketeer.record.flags import BORN_HOST_V6, STORE_HOST_V6
-from rocketeer.record.hosts import V6_BYTES
-from rocketeer.record.layout import HEADS, PROPERTIES_BYTES_MAX, PendingMessage
-from rocketeer.record.speed import Lane, Layout, Row, SendRuns, lay_out, write_run
+from rocketeer.record.layout import (
+    PROPERTIES_BYTES_MAX,
+    PendingMessage,
+    encode_pending,
+    pending_size,
+    stored_sys_flag,
+)
 from rocketeer.store.commit_log import CommitLog
-from rocketeer.store.consume_queue import ConsumeQueue
 from rocketeer.store.dispatch import TX_UNSEEN, Dispatch
 
-if TYPE_CHECKING:
-    from rocketeer.record import _run
-
 EXTRA_BYTES_MAX = 64 * 1024  # what a record may have besides the largest body
-
-
-class _Lane:
-    """What appends to one queue have in common."""
-
-    __slots__ = ("fixed_bytes", "queue", "queue_id", "topic", "topic_part")
-
-    def __init__(self, topic: str, queue_id: int, queue: ConsumeQueue) -> None:
-        name = topic.encode()
-        self.topic = topic
-        self.queue_id = queue_id
-        self.queue = queue
-        self.topic_part = len(name).to_bytes(1, "big") + name
-        self.fixed_bytes = len(self.topic_part) + 2
-        """Of a record, besides its head, body and properties."""
 
 
 class Appender:
@@ -53,22 +35,13 @@ class Appender:
         levels: DelayLevels,
         store_host: bytes,
         message_bytes_max: int,
-        on_grown: Sequence[Callable[[], None]] = (),
     ) -> None:
-        self._on_grown = on_grown
         self._log = log
+        self._dispatch = dispatch
         self._clock = clock
         self._levels = levels
         self._store_host = store_host
-        self._store_bits = STORE_HOST_V6 if len(store_host) == V6_BYTES else 0
         self._message_bytes_max = message_bytes_max
-        self._unchecked_bytes_max = min(message_bytes_max, PROPERTIES_BYTES_MAX)
-        self._dispatch = dispatch
-        self._index_extend = dispatch.index.extend if dispatch.index is not None else None
-        self._dispatchers = dispatch.dispatchers
-        self._listeners = dispatch.listeners
-        self._lanes: dict[tuple[str, int], _Lane] = {}
-        self.last_store_ms = 0
 
     def append(self, message: PendingMessage, store_ms: int | None = None) -> DispatchEntry:
         """Store one message; `store_ms` if the caller has read the clock already. Raises StoreRefused."""
@@ -81,165 +54,93 @@ class Appender:
 
         A process that dies meanwhile may leave the first ones of them, each whole.
         """
+        if not messages:
+            return []
         if store_ms is None:
             store_ms = self._clock.now_ms()
-        bodies_bytes = sum([len(message.body) for message in messages])
-        if bodies_bytes > self._message_bytes_max:
-            raise _too_large(bodies_bytes, self._message_bytes_max)
-        levels = self._levels
-        rows: list[Row] = [
-            (
-                m.topic,
-                m.queue_id,
-                m.flag,
-                m.sys_flag,
-                m.born_ms,
-                m.born_host,
-                m.body,
-                m.properties,
-                m.reconsume_times,
-                m.prepared_offset,
-                *derive(m.topic, m.properties, store_ms, levels),
-            )
-            for m in messages
-        ]
-        return self.append_run(rows, store_ms)
-
-    def append_run(self, rows: list[Row], store_ms: int) -> list[DispatchEntry]:
-        """Store messages next to each other, all or none, for a caller that has parsed them. Raises StoreRefused."""
-        if not rows:
-            return []
+        sizes = self._checked_sizes(messages)
+        queue_offsets = self._queue_offsets(messages)
+        total = sum(sizes)
         log = self._log
-        lanes, topic_parts, sizes, queue_offsets, ends, total = self._lay_out(rows)
         first = log.max_offset
         if first + total > log.mark:
             first = log.make_room(total)
-        records = bytearray(total)
-        entries = write_run(
-            records,
-            0,
-            rows,
-            topic_parts,
-            sizes,
-            queue_offsets,
-            first,
-            store_ms,
-            self._store_host,
-            self._store_bits,
-        )
-        log.write(first, records)
+        records: list[bytes] = []
+        entries: list[DispatchEntry] = []
+        log_offset = first
+        for message, size, queue_offset in zip(messages, sizes, queue_offsets, strict=True):
+            records.append(
+                encode_pending(
+                    message,
+                    queue_offset=queue_offset,
+                    log_offset=log_offset,
+                    store_ms=store_ms,
+                    store_host=self._store_host,
+                )
+            )
+            entries.append(self._entry(message, log_offset, size, queue_offset, store_ms))
+            log_offset += size
+        log.write(first, b"".join(records))
         # Copied first, published second: readers trust every byte below `max_offset`, and nothing that is
         # derived points beyond it.
         log.max_offset = first + total
-        self.last_store_ms = store_ms
-        self._derive(lanes, entries)
-        for lane, end in ends.items():
-            for queues, listener in self._listeners:
-                if (lane.topic, lane.queue_id) in queues:
-                    listener(lane.topic, lane.queue_id, end)
-        for grown in self._on_grown:
-            grown()
+        self._dispatch.apply(entries)
         return entries
 
-    def _derive(self, lanes: Sequence[_Lane], entries: Sequence[DispatchEntry]) -> None:
-        if self._dispatch.queues.extension is not None:
-            for lane, entry in zip(lanes, entries, strict=True):
-                if not entry.sys_flag & TX_UNSEEN:
-                    lane.queue.append(entry)
-        else:
-            for lane, entry in zip(lanes, entries, strict=True):
-                if not entry[9] & TX_UNSEEN:
-                    lane.queue.put(entry[4], entry[0], entry[1], entry[5])
-        if self._index_extend is not None:
-            self._index_extend(entries)
-        for dispatcher in self._dispatchers:
-            for entry in entries:
-                dispatcher(entry)
-
-    def send_runs(
-        self,
-        qualify: Callable[[str], int | None],
-        *,
-        claims: frozenset[str],
-        cluster_property: str,
-        pieces: tuple[bytes, ...],
-    ) -> "_run.SendRuns[Any] | None":
-        """The compiled way for runs of sends, if it is installed.
-
-        `qualify` says how many queues of a topic plain sends may go to, None if they may not.
-        """
-        if (
-            SendRuns is None
-            or Lane is None
-            or self._store_bits
-            or self._dispatch.queues.extension is not None
-        ):
-            return None
-        new_lane, get_or_make = Lane, self._dispatch.queues.get_or_make
-        return SendRuns(
-            qualify=qualify,
-            lane_of=lambda topic, queue_id: new_lane(topic, queue_id, get_or_make(topic, queue_id)),
-            writer=self,
-            log=self._log,
-            index=self._dispatch.index,
-            listeners=self._listeners,
-            claims=claims,
-            cluster_property=cluster_property,
-            store_host=self._store_host,
-            pieces=pieces,
-            message_bytes_max=self._message_bytes_max,
+    def _entry(
+        self, message: PendingMessage, log_offset: int, size: int, queue_offset: int, store_ms: int
+    ) -> DispatchEntry:
+        """What `entry_at` would make of the record (tested)."""
+        tag_code, keys, uniq_key = derive(message.topic, message.properties, store_ms, self._levels)
+        return DispatchEntry(
+            log_offset,
+            size,
+            message.topic,
+            message.queue_id,
+            queue_offset,
+            tag_code,
+            store_ms,
+            keys,
+            uniq_key,
+            stored_sys_flag(message, self._store_host),
+            message.prepared_offset,
+            message.properties,
         )
 
-    def forget(self, topic: str) -> None:
-        """The topic's queues are gone; its next message makes new ones."""
-        for key in [key for key in self._lanes if key[0] == topic]:
-            del self._lanes[key]
+    def _queue_offsets(self, messages: Sequence[PendingMessage]) -> list[int]:
+        """The next offsets of their queues; 0 for a message that no queue will have."""
+        queues = self._dispatch.queues
+        ends: dict[tuple[str, int], int] = {}
+        offsets = []
+        for message in messages:
+            queue = queues.get_or_make(message.topic, message.queue_id)
+            if message.sys_flag & TX_UNSEEN:
+                offsets.append(0)
+                continue
+            key = (message.topic, message.queue_id)
+            offset = ends.get(key, queue.max_offset)
+            ends[key] = offset + 1
+            offsets.append(offset)
+        return offsets
 
-    def _lay_out(self, rows: list[Row]) -> Layout:
-        """Lane, topic part, size and queue offset of every row, the queues' new ends, and the bytes of it all.
-
-        Raises StoreRefused for a row that may not be stored.
-        """
-        if lay_out is not None and not self._store_bits:
-            layout = lay_out(rows, self._lanes, self._unchecked_bytes_max)
-            if layout is not None:
-                return layout
-        lanes: list[_Lane] = []
-        sizes: list[int] = []
-        queue_offsets: list[int] = []
-        ends: dict[_Lane, int] = {}
-        for row in rows:
-            key = row[:2]
-            lane = self._lanes.get(key) or self._lane(*key)
-            bits = self._store_bits if len(row[5]) != V6_BYTES else self._store_bits | BORN_HOST_V6
-            size = HEADS[bits >> 4].size + lane.fixed_bytes + len(row[6]) + len(row[7])
-            if size > self._unchecked_bytes_max:
-                self._check(size, len(row[6]), len(row[7]))
-            queue_offset = 0
-            if not row[3] & TX_UNSEEN:
-                queue_offset = ends.get(lane, lane.queue.max_offset)
-                ends[lane] = queue_offset + 1
-            lanes.append(lane)
+    def _checked_sizes(self, messages: Sequence[PendingMessage]) -> list[int]:
+        """The sizes of their records; StoreRefused for what is beyond RocketMQ's limits."""
+        limit = self._message_bytes_max
+        bodies_bytes = sum([len(message.body) for message in messages])
+        if bodies_bytes > limit:
+            raise _too_large(bodies_bytes, limit)
+        sizes = []
+        for message in messages:
+            if len(message.properties) > PROPERTIES_BYTES_MAX:
+                raise StoreRefused(
+                    StoreRefused.PROPERTIES_TOO_LONG,
+                    f"properties of {len(message.properties)} bytes, at most {PROPERTIES_BYTES_MAX} fit",
+                )
+            size = pending_size(message, self._store_host)
+            if size > limit + EXTRA_BYTES_MAX:
+                raise _too_large(size, limit + EXTRA_BYTES_MAX)
             sizes.append(size)
-            queue_offsets.append(queue_offset)
-        return lanes, [lane.topic_part for lane in lanes], sizes, queue_offsets, ends, sum(sizes)
-
-    def _lane(self, topic: str, queue_id: int) -> _Lane:
-        lane = _Lane(topic, queue_id, self._dispatch.queues.get_or_make(topic, queue_id))
-        self._lanes[topic, queue_id] = lane
-        return lane
-
-    def _check(self, size: int, body_bytes: int, properties_bytes: int) -> None:
-        """RocketMQ's limits, looked at only for records large enough to break one."""
-        if properties_bytes > PROPERTIES_BYTES_MAX:
-            raise StoreRefused(
-                StoreRefused.PROPERTIES_TOO_LONG,
-                f"properties of {properties_bytes} bytes, at most {PROPERTIES_BYTES_MAX} fit",
-            )
-        if body_bytes > self._message_bytes_max:
-            raise _too_large(body_bytes, self._message_bytes_max)
-        if size > self._message_bytes_max + EXTRA_BYTES_MAX:
-            raise _too_large(size, self._message_bytes_max + EXTRA_BYTES_MAX)
+        return sizes
 
 
 def _too_large(size: int, limit: int) -> StoreRefused:

@@ -12,9 +12,9 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
-from rocketeer.record.speed import QueueTail
 from rocketeer.store.consume_queue_ext import ExtUnit
 from rocketeer.store.file_cache import FileCache
+from rocketeer.store.queue_entries import QueueTail
 from rocketeer.store.queue_entry import BLANK, BLANK_SIZE, ENTRY, ENTRY_BYTES, QueueEntry, rounded_file_bytes
 from rocketeer.store.queue_files import QueueFiles
 

@@ -1,17 +1,24 @@
 """From a stored message to everything derived from it: its consume queue, the index, features, held pulls.
 
-Append, replication and recovery all end here with the same entries, so they derive the same.
+Whichever way a message comes into the log, it ends here, and what is derived from it is the same:
+
+    general append      apply(entries)     made by append from the messages
+    copied log bytes    apply(entries)     made from the bytes
+    recovery            redo(entry)        made from the bytes; nobody waits for old messages
+    compiled sends      apply_run(...)     columns instead of entries: no dispatcher wants one of these messages
 """
 
 import logging
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
 
 from rocketeer.errors import StoreRefused
 from rocketeer.record.entry import DispatchEntry
 from rocketeer.record.flags import TX_PREPARED, TX_ROLLBACK
+from rocketeer.record.properties import find_property
 from rocketeer.record.topic_end import ends_topic
 from rocketeer.store.consume_queue import ConsumeQueue
-from rocketeer.store.index import Index
+from rocketeer.store.index import Index, KeyColumns
 from rocketeer.store.queue_table import QueueTable
 
 log = logging.getLogger(__name__)
@@ -19,49 +26,75 @@ log = logging.getLogger(__name__)
 Listener = Callable[[str, int, int], None]
 """(topic, queue id, the queue's new end) after a message became visible."""
 
-Listening = tuple[Container[tuple[str, int]], Listener]
+Listening = tuple[Collection[tuple[str, int]], Listener]
 """Which queues somebody listens to now, by topic and id, and whom to tell: most messages are awaited by nobody."""
-
-Dispatcher = Callable[[DispatchEntry], None]
 
 TX_UNSEEN = TX_PREPARED
 """The bit that prepared and rolled-back messages share: consumers never see them, no queue has them."""
 assert TX_PREPARED & TX_ROLLBACK == TX_UNSEEN
 
 
-class Dispatch:
-    """Where entries go. The two lists are open: features add themselves."""
+@dataclass(frozen=True)
+class Dispatcher:
+    """Derived state of a feature, and which messages it is derived from: `see` is called for those, and no others.
 
-    __slots__ = ("dispatchers", "index", "listeners", "queues")
+    A message is wanted if any of the four says so. Plain sends are none of them by construction: what is named
+    here keeps a message off the compiled path.
+    """
+
+    see: Callable[[DispatchEntry], None]
+    topics: frozenset[str] = frozenset()
+    """Every message of these topics."""
+    properties: tuple[str, ...] = ()
+    """Every message that has one of these properties."""
+    pointing: bool = False
+    """Every message that points to another one (its prepared offset is not 0): it commits or ends that one."""
+    everything: bool = False
+    """Every message: for brokers that take no sends themselves, because there is no compiled path then."""
+
+    def wants(self, entry: DispatchEntry) -> bool:
+        return (
+            self.everything
+            or entry.topic in self.topics
+            or (self.pointing and entry.prepared_offset != 0)
+            or any(find_property(entry.properties, name.encode()) for name in self.properties)
+        )
+
+
+class Dispatch:
+    """Where entries go. The lists are open: features add themselves."""
+
+    __slots__ = ("dispatchers", "index", "last_store_ms", "listeners", "on_grown", "queues")
 
     def __init__(self, queues: QueueTable, index: Index | None) -> None:
         self.queues = queues
         self.index = index
         self.dispatchers: list[Dispatcher] = []
         self.listeners: list[Listening] = []
+        self.on_grown: list[Callable[[], None]] = []
+        """Called when the log has grown, once for messages that came together."""
+        self.last_store_ms = 0
+        """When the newest message was stored."""
 
-    def apply_run(self, entries: Sequence[DispatchEntry]) -> None:
+    def apply(self, entries: Sequence[DispatchEntry]) -> None:
         """Messages that are new in the log, one behind the other."""
-        ends: dict[tuple[str, int], int] = {}
+        if not entries:
+            return
         by_key = self.queues.by_key
+        grown: dict[ConsumeQueue, None] = {}
         for entry in entries:
             if not entry.sys_flag & TX_UNSEEN:
-                key = (entry.topic, entry.queue_id)
-                queue = by_key.get(key) or self._queue(entry)
+                queue = by_key.get((entry.topic, entry.queue_id)) or self._queue(entry)
                 if queue is not None:
                     queue.append(entry)
-                    ends[key] = entry.queue_offset + 1
+                    grown[queue] = None
             elif ends_topic(entry):
                 self.queues.remove_topic(entry.topic)
         if self.index is not None:
             self.index.extend(entries)
-        for dispatcher in self.dispatchers:
-            for entry in entries:
-                dispatcher(entry)
-        for queues, listener in self.listeners:
-            for key, end in ends.items():
-                if key in queues:
-                    listener(*key, end)
+        self._show(entries)
+        self.last_store_ms = entries[-1].store_ms
+        self._tell(grown)
 
     def redo(
         self,
@@ -78,8 +111,25 @@ class Dispatch:
             self.queues.remove_topic(entry.topic)
         if self.index is not None:
             self.index.add(entry)
-        for dispatcher in self.dispatchers:
-            dispatcher(entry)
+        self._show((entry,))
+
+    def apply_run(
+        self,
+        grown: Collection[ConsumeQueue],
+        keys: KeyColumns,
+        messages: int,
+        first: int,
+        end: int,
+        store_ms: int,
+    ) -> None:
+        """Messages that are new in the log from `first` to `end`, all plain sends, whose entries the queues have.
+
+        `keys` are the columns of their keys, as the index takes them.
+        """
+        if self.index is not None:
+            self.index.extend_columns(keys, messages, first, end)
+        self.last_store_ms = store_ms
+        self._tell(grown)
 
     def _queue(self, entry: DispatchEntry) -> ConsumeQueue | None:
         """The message's queue, made if there is none; None when there can be none."""
@@ -88,3 +138,18 @@ class Dispatch:
         except StoreRefused as refused:
             log.error("message not dispatched log_offset=%d reason=%s", entry.log_offset, refused)
             return None
+
+    def _show(self, entries: Sequence[DispatchEntry]) -> None:
+        for dispatcher in self.dispatchers:
+            for entry in entries:
+                if dispatcher.wants(entry):
+                    dispatcher.see(entry)
+
+    def _tell(self, grown: Iterable[ConsumeQueue]) -> None:
+        for log_has_grown in self.on_grown:
+            log_has_grown()
+        for awaited, listener in self.listeners:
+            if awaited:
+                for queue in grown:
+                    if (queue.topic, queue.queue_id) in awaited:
+                        listener(queue.topic, queue.queue_id, queue.max_offset)

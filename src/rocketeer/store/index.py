@@ -27,10 +27,14 @@ FULL_MAX = 4
 """So many full files wait for a checkpoint to write their slots; small ones fill faster than checkpoints come."""
 
 
+KeyColumns = tuple[bytes, bytes, bytes]
+"""Hash, log offset and store time of every key, as the bytes of three arrays."""
+
+
 class Waiting(NamedTuple):
     """The keys of messages next to each other, on their way into files."""
 
-    columns: tuple[bytes, bytes, bytes]
+    columns: KeyColumns
     messages: int
     first: int
     end: int
@@ -73,9 +77,7 @@ class Index:
         if len(self._loose) >= SLICE_MESSAGES:
             self._gather()
 
-    def extend_columns(
-        self, columns: tuple[bytes, bytes, bytes], messages: int, first: int, end: int
-    ) -> None:
+    def extend_columns(self, columns: KeyColumns, messages: int, first: int, end: int) -> None:
         """Collect `messages` messages, in the log from `first` to `end`, whose keys the caller has hashed.
 
         The columns are the bytes of what `key_columns` gives.

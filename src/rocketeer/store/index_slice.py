@@ -7,10 +7,10 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from rocketeer.record import speed
 from rocketeer.record.entry import DispatchEntry
 from rocketeer.record.flags import TX_ROLLBACK
 from rocketeer.store.index_hash import Hashes, hash_keys, positive
+from rocketeer.store.index_twin import compiled
 
 
 @dataclass(slots=True)
@@ -38,8 +38,8 @@ def key_columns(
     entries: list[DispatchEntry], prefixes: PrefixHashes
 ) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]:
     """Key hash, log offset and store time of every key: of each message its uniq key, then its keys."""
-    if speed.key_columns is not None:
-        hashes, offsets, times = speed.key_columns(entries)
+    if compiled is not None:
+        hashes, offsets, times = compiled.key_columns(entries)
         return (
             np.frombuffer(hashes, np.int32),
             np.frombuffer(offsets, np.int64),
@@ -54,7 +54,7 @@ def plain_key_columns(
     """`key_columns` without a compiler."""
     if not entries:
         return np.empty(0, np.int32), np.empty(0, np.int64), np.empty(0, np.int64)
-    log_offsets, _, topics, _, _, _, store_ms, keys, uniqs, flags, _ = zip(*entries, strict=True)
+    log_offsets, _, topics, _, _, _, store_ms, keys, uniqs, flags, _, _ = zip(*entries, strict=True)
     counts: int | NDArray[np.int64]
     usual = None not in uniqs and all(flag & TX_ROLLBACK != TX_ROLLBACK for flag in set(flags))
     if usual and "" not in keys and " " not in "".join(keys):  # what nearly all messages look like

@@ -1,4 +1,4 @@
-"""The compiled inner loop of index files, where it is installed; `index_file.py` has the plain one."""
+"""The compiled inner loops of the index, where in use; `index_file.py` and `index_slice.py` have the plain ones."""
 
 from typing import TYPE_CHECKING, Protocol
 
@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rocketeer.compiled import COMPILED
+from rocketeer.record.entry import DispatchEntry
 
 
 class IndexLoops(Protocol):
@@ -30,6 +31,8 @@ class IndexLoops(Protocol):
         slots_at: int,
         /,
     ) -> None: ...
+
+    def key_columns(self, entries: list[DispatchEntry], /) -> tuple[bytes, bytes, bytes]: ...
 
 
 compiled: IndexLoops | None = None

@@ -6,14 +6,13 @@ import msgspec
 
 from rocketeer.errors import BadRecord
 from rocketeer.record.flags import BORN_HOST_V6
-from rocketeer.record.layout import StoredMessage, decode_record
+from rocketeer.record.layout import SYS_FLAG_AT, StoredMessage, decode_record
 from rocketeer.store.commit_log import CommitLog
 from rocketeer.store.index import Index
 from rocketeer.store.queue_table import QueueTable
 
 QUERY_MAX = 64  # messages of one query, as in RocketMQ
 _SIZE = Struct(">i")
-_SYS_FLAG_AT = 36
 _STORE_MS = Struct(">q")
 _STORE_MS_AT = 56
 _V6_MORE_BYTES = 12
@@ -90,7 +89,7 @@ class Lookup:
         raw = self._log.read(log_offset, size)
         if raw is None or len(raw) < _STORE_MS_AT + _V6_MORE_BYTES + _STORE_MS.size:
             return -1
-        (sys_flag,) = _SIZE.unpack_from(raw, _SYS_FLAG_AT)
+        (sys_flag,) = _SIZE.unpack_from(raw, SYS_FLAG_AT)
         at = _STORE_MS_AT + (_V6_MORE_BYTES if sys_flag & BORN_HOST_V6 else 0)
         return int(_STORE_MS.unpack_from(raw, at)[0])
 

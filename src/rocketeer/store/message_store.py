@@ -104,21 +104,19 @@ class MessageStore:
             self.extension = QueueExtension(root / "consumequeue_ext", config.queue_extension_bytes)
         self.queue_table = QueueTable(root / "consumequeue", config.consume_queue_bytes, self.extension)
         self.index = self._new_index(config, root, clock)
-        self._dispatch = Dispatch(self.queue_table, self.index)
-        self.listeners: list[Listening] = self._dispatch.listeners
-        self.on_grown: list[Callable[[], None]] = []
-        """Called when the log has grown, once for a run of appends."""
-        self.dispatchers: list[Dispatcher] = self._dispatch.dispatchers
+        self.dispatch = Dispatch(self.queue_table, self.index)
+        self.listeners: list[Listening] = self.dispatch.listeners
+        self.on_grown: list[Callable[[], None]] = self.dispatch.on_grown
+        self.dispatchers: list[Dispatcher] = self.dispatch.dispatchers
         self._appender = Appender(
             self.log,
-            self._dispatch,
+            self.dispatch,
             clock=clock,
             levels=levels,
             store_host=store_host,
             message_bytes_max=config.message_bytes_max,
-            on_grown=self.on_grown,
         )
-        self._replica = Replica(self.log, self._dispatch, levels)
+        self._replica = Replica(self.log, self.dispatch, levels)
         self._reader = Reader(config, self.log, self.queue_table, levels)
         self._lookup = Lookup(self.log, self.queue_table, self.index)
         self._flusher = Flusher(
@@ -135,8 +133,6 @@ class MessageStore:
         self.rolls: list[Roll] = self._keeping.rolls
         # The inner loops are the parts' own methods: no call in between.
         self.append = self._appender.append
-        self.append_run = self._appender.append_run
-        self.send_runs = self._appender.send_runs
         self.append_batch = self._appender.append_batch
         self.append_raw = self._replica.append_raw
         self.when_durable = self._flusher.wait
@@ -182,7 +178,7 @@ class MessageStore:
         checkpoint, known = summary.load(self._checkpoint_path)
         recovery = Recovery(
             self.log,
-            self._dispatch,
+            self.dispatch,
             self._levels,
             self._clock,
             clean,
@@ -193,14 +189,14 @@ class MessageStore:
             index_safe=config.message_index_safe,
         )
         report = recovery.run()
-        self._appender.last_store_ms = recovery.last_store_ms
+        self.dispatch.last_store_ms = recovery.last_store_ms
         self._flusher.physic_ms = checkpoint.physic_ms
         self._expiry_clock = ExpiryClock(self._clock, checkpoint.believed_ms or recovery.last_store_ms)
         self._worker = Worker()
         self._checkpointer = Checkpointer(
             self._checkpoint_path,
             self.log,
-            self._dispatch,
+            self.dispatch,
             self._worker,
             self._clock,
             trust=self._trust,
@@ -216,7 +212,7 @@ class MessageStore:
         self._cleaner = Cleaner(
             config,
             self.log,
-            self._dispatch,
+            self.dispatch,
             self._worker,
             self._clock,
             expiry_clock=self._expiry_clock,
@@ -282,10 +278,8 @@ class MessageStore:
                 self._fill_index(index, slice_s=_INDEX_SLICE_S)
             self._indexed_end = end
 
-    def run_stored(self) -> None:
-        """After a run of sends has been answered: index along, in steps too small for anybody to notice."""
-        for grown in self.on_grown:
-            grown()
+    def sends_answered(self) -> None:
+        """After many sends have been answered: index along, in steps too small for anybody to notice."""
         if self.index is not None and self.index.pending_count >= _INDEX_STEP:
             self._fill_index(self.index, slice_s=0.0)
 
@@ -322,15 +316,11 @@ class MessageStore:
             self._appender.append(topic_end(topic, now_ms=now_ms, host=self._store_host), now_ms)
         self._checkpointer.forget_summary()
         self.queue_table.remove_topic(topic)
-        self._appender.forget(topic)
 
     def remove_expired_queues(self) -> list[tuple[str, int]]:
         """Forget the queues of which the log has no message any more; topic and id of each."""
         self._checkpointer.forget_summary()
-        removed = self.queue_table.remove_expired(self.log.min_offset)
-        for topic in {topic for topic, _ in removed}:
-            self._appender.forget(topic)
-        return removed
+        return self.queue_table.remove_expired(self.log.min_offset)
 
     def reconfigure(self, config: StoreConfig) -> None:
         """Have the settings of RECONFIGURABLE hold from now on; the others stay as they were at the start."""
@@ -425,7 +415,7 @@ class MessageStore:
     # --- inside ------------------------------------------------------------------------------
 
     def _last_store_ms(self) -> int:
-        return max(self._appender.last_store_ms, self._replica.last_store_ms)
+        return self.dispatch.last_store_ms
 
     def _disk_full(self, used: str | None) -> None:
         self._refuse("disk", None if used is None else StoreRefused(StoreRefused.DISK_FULL, used))

@@ -23,7 +23,6 @@ class Replica:
         self._skip_to = 0  # inside a blank record: where the next segment starts
         self._found: list[DispatchEntry] = []
         """Copied and not dispatched yet: empty but when dispatching has failed."""
-        self.last_store_ms = 0
 
     @property
     def part_bytes(self) -> int:
@@ -90,6 +89,5 @@ class Replica:
     def _dispatch_found(self) -> None:
         """Whoever fails here is asked again with the next bytes: nothing that was copied is passed over."""
         if self._found:
-            self._dispatch.apply_run(self._found)
-            self.last_store_ms = self._found[-1].store_ms
+            self._dispatch.apply(self._found)
             self._found = []

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rocketeer.compiled import COMPILED
 from rocketeer.protocol.frame import JSON, pack_frame
-from rocketeer.record import speed
 from rocketeer.record.batch import BatchItem, encode_batch
 from rocketeer.remoting.server import Connection
 from support.sending import CLAIMED, Sending, header, requests, same
 
-pytestmark = pytest.mark.skipif(speed.SendRuns is None, reason="installed without a C compiler")
+pytestmark = pytest.mark.skipif(not COMPILED, reason="the compiled modules are not in use")
 
 
 @settings(deadline=None, max_examples=150)
@@ -95,9 +95,10 @@ def test_an_incomplete_frame_is_left(tmp_path: Path) -> None:
     one = pack_frame(JSON, header(310, ext), b"body")
     sending = Sending(tmp_path, [])
     connection = cast(Connection, sending.peer)
+    assert sending.plain_sends is not None
     for cut in range(len(one)):
-        assert sending.fast.take(one[:cut], connection) == 0
-    assert sending.fast.take(one + one[:-1], connection) == len(one)
+        assert sending.plain_sends.serve_front(one[:cut], connection) == 0
+    assert sending.plain_sends.serve_front(one + one[:-1], connection) == len(one)
     sending.end_turn()
     assert sending.store.max_queue_offset("Known", 1) == 1
     sending.store.close()

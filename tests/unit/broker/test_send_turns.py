@@ -10,15 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rocketeer.clock import ManualClock
+from rocketeer.compiled import COMPILED
 from rocketeer.errors import StoreRefused
 from rocketeer.model.topic import TopicConfig
 from rocketeer.protocol.codes import ResponseCode
 from rocketeer.protocol.frame import JSON, FrameSplitter, pack_frame
-from rocketeer.record import speed
 from rocketeer.remoting.server import Connection
 from support.sending import Peer, Sending, header, requests, same
 
-pytestmark = pytest.mark.skipif(speed.SendRuns is None, reason="installed without a C compiler")
+pytestmark = pytest.mark.skipif(not COMPILED, reason="the compiled modules are not in use")
 
 PORTS = (40000, 40001, 40002)
 reads = st.tuples(st.integers(0, 2), st.lists(requests(), max_size=3).map(b"".join), st.integers(0, 3))
@@ -115,12 +115,13 @@ def test_a_bug_costs_the_turn_and_its_connections_and_nothing_else(tmp_path: Pat
 
     sending = Sending(tmp_path, [])
     first, second = Peer(PORTS[0]), Peer(PORTS[1])
-    good, sending.fast._clock = sending.fast._clock, Stopped()
+    assert sending.plain_sends is not None
+    good, sending.plain_sends._clock = sending.plain_sends._clock, Stopped()
     sending.read(plain(1), first)
     with pytest.raises(RuntimeError):
         sending.end_turn()
     assert first.is_shut
-    sending.fast._clock = good
+    sending.plain_sends._clock = good
     sending.read(plain(2), second)
     sending.end_turn()
     assert [each.opaque for each in second.commands()] == [2]

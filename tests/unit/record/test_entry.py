@@ -50,6 +50,7 @@ def test_an_entry_holds_what_the_record_says(born: bytes, store: bytes) -> None:
         uniq_key="ID",
         sys_flag=bits,
         prepared_offset=9,
+        properties=PENDING.properties,
     )
 
 

@@ -101,7 +101,7 @@ def test_vectorised_fields_are_those_of_the_records() -> None:
             assert row[name] == getattr(message, name)
         for name in ("store_ms", "reconsume_times", "prepared_offset"):
             assert row[name] == getattr(message, name)
-        assert (row["crc"], row["body_bytes"]) == (message.body_crc, len(message.body))
+        assert (row["body_crc"], row["body_bytes"]) == (message.body_crc, len(message.body))
         assert log[begin : begin + row["body_bytes"]] == message.body
         for name in ("born_host", "store_host"):
             host = getattr(message, name)

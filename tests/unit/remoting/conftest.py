@@ -2,7 +2,7 @@
 
 import pytest
 
-from rocketeer.remoting import server
+from rocketeer.remoting import streams
 
 SERVERS = ("test_server", "test_backpressure", "test_client", "test_limits")
 
@@ -10,9 +10,9 @@ SERVERS = ("test_server", "test_backpressure", "test_client", "test_limits")
 @pytest.fixture(autouse=True)
 def transports(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if getattr(request, "param", "ours") == "asyncio":
-        monkeypatch.setattr(server, "SocketPoller", None)
+        monkeypatch.setattr(streams, "SocketPoller", None)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if metafunc.module.__name__.rpartition(".")[2] in SERVERS and server.SocketPoller is not None:
+    if metafunc.module.__name__.rpartition(".")[2] in SERVERS and streams.SocketPoller is not None:
         metafunc.parametrize("transports", ["ours", "asyncio"], indirect=True)

@@ -90,6 +90,7 @@ class Pair:
 @contextlib.asynccontextmanager
 async def turns() -> AsyncIterator[SocketPoller]:
     poller = SocketPoller(asyncio.get_running_loop())
+    poller.start()
     try:
         yield poller
     finally:

@@ -8,10 +8,11 @@ from rocketeer.clock import ManualClock
 from rocketeer.config import BrokerRole
 from rocketeer.errors import StoreError, StoreRefused
 from rocketeer.record.delay_levels import DelayLevels
-from rocketeer.record.entry import DispatchEntry, derive, entry_at
+from rocketeer.record.entry import DispatchEntry, entry_at
 from rocketeer.record.flags import TX_COMMIT, TX_PREPARED, TX_ROLLBACK
 from rocketeer.record.hosts import encode_host
 from rocketeer.record.layout import PendingMessage, decode_record, encode_pending
+from rocketeer.store.dispatch import Dispatcher
 from rocketeer.store.message_store import GetStatus, MessageStore
 from support.stores import (
     BORN_HOST,
@@ -98,7 +99,7 @@ def test_the_bytes_are_those_of_the_record_codec(folder: Path, store_host: bytes
 def test_append_hands_over_the_entry_that_the_log_bytes_give(folder: Path) -> None:
     store, _ = open_store(folder, delay_levels="1s 5s 10s")
     entries: list[DispatchEntry] = []
-    store.dispatchers.append(entries.append)
+    store.dispatchers.append(Dispatcher(entries.append, everything=True))
     for pending in VARIED:
         store.append(pending)
     store.append_batch(VARIED[:3])
@@ -112,34 +113,16 @@ def test_append_hands_over_the_entry_that_the_log_bytes_give(folder: Path) -> No
 
 def test_every_way_of_appending_gives_the_same_store(tmp_path: Path) -> None:
     one, _ = open_store(tmp_path / "one", delay_levels="1s 5s 10s")
-    parts, _ = open_store(tmp_path / "parts", delay_levels="1s 5s 10s")
     batch, _ = open_store(tmp_path / "batch", delay_levels="1s 5s 10s")
     raw, _ = open_store(tmp_path / "raw", delay_levels="1s 5s 10s", broker_role=BrokerRole.SLAVE)
     many = VARIED * 8  # several segments
     for pending in many:
         one.append(pending)
         batch.append_batch([pending])
-        store_ms = ManualClock().now_ms()
-        found = derive(pending.topic, pending.properties, store_ms, LEVELS)
-        row = (
-            pending.topic,
-            pending.queue_id,
-            pending.flag,
-            pending.sys_flag,
-            pending.born_ms,
-            pending.born_host,
-            pending.body,
-            pending.properties,
-            pending.reconsume_times,
-            pending.prepared_offset,
-            *found,
-        )
-        parts.append_run([row], store_ms)
     copied = whole_log(one)
     for at in range(0, len(copied), 777):  # cut anywhere, as replication does
         raw.append_raw(at, copied[at : at + 777])
     expected = state(one, tmp_path / "one")
-    assert state(parts, tmp_path / "parts") == expected
     assert state(batch, tmp_path / "batch") == expected
     assert state(raw, tmp_path / "raw") == expected
 

@@ -61,7 +61,7 @@ def test_a_few_keys_wait_until_nothing_more_comes(tmp_path: Path) -> None:
     for count in (1, 2, 3):
         store.append(message(keys="k"))
         store.tick()
-        store.run_stored()
+        store.sends_answered()
         assert index.pending_count == count, "the log has grown since the last tick"
     for _ in range(100):  # it makes the file ready first, step by step
         store.tick()
@@ -77,7 +77,7 @@ def test_enough_keys_for_a_step_wait_for_no_tick(tmp_path: Path) -> None:
     for _ in range(300):
         store.append(message(keys="k"))
         for _ in range(10):
-            store.run_stored()
+            store.sends_answered()
         assert index.pending_count < 256
     assert index.pending_count == 300 - 256
     store.close()

@@ -10,6 +10,7 @@ from rocketeer.clock import ManualClock
 from rocketeer.config import BrokerRole
 from rocketeer.errors import StoreError
 from rocketeer.record.entry import DispatchEntry
+from rocketeer.store.dispatch import Dispatcher
 from rocketeer.store.message_store import MessageStore
 from support.recovered import COUNT, HOW, check_whole, fill, stopped
 from support.stores import (
@@ -56,7 +57,7 @@ def test_redone_messages_reach_the_dispatchers(tmp_path: Path) -> None:
     folder = stopped(tmp_path, "died")
     store = make_store(folder)
     seen: list[DispatchEntry] = []
-    store.dispatchers.append(seen.append)
+    store.dispatchers.append(Dispatcher(seen.append, everything=True))
     report = store.open()
     assert len(seen) == report.redone_messages == COUNT
     assert [each.keys for each in seen] == [f"k{number}" for number in range(COUNT)]

@@ -17,13 +17,12 @@ from rocketeer.record.compression import decompress
 from rocketeer.record.flags import COMPRESSED, HOSTS_V6
 from rocketeer.record.hosts import host_text
 from rocketeer.record.ids import offset_msg_id
-from rocketeer.record.layout import HEADS, MAGIC, TAIL_BYTES, split_tail
+from rocketeer.record.layout import HEADS, MAGIC, SYS_FLAG_AT, TAIL_BYTES, split_tail
 from rocketeer.record.properties import decode_properties, find_property
 
 # The head of a record (record.layout), without what splitting does not need:
 # total size i32 | magic i32 | crc, queue id, flag | queue offset i64
 _SPLIT: Final = Struct(">ii12xq")
-_SYS_FLAG_AT: Final = 36
 _SIZE_MIN: Final = HEADS[0].size + TAIL_BYTES
 
 
@@ -187,7 +186,7 @@ class ReceivedMessage(msgspec.Struct, gc=False, eq=False):
     def _fields(self) -> tuple[Any, ...]:
         """The head's fields in record.layout's order: sizes 0, magic 1 ... body length 14."""
         if self._head is None:
-            flag = int.from_bytes(self._raw[_SYS_FLAG_AT : _SYS_FLAG_AT + 4], "big")
+            flag = int.from_bytes(self._raw[SYS_FLAG_AT : SYS_FLAG_AT + 4], "big")
             self._head = HEADS[(flag & HOSTS_V6) >> 4].unpack_from(self._raw)
         head: tuple[Any, ...] = self._head
         return head

@@ -124,4 +124,4 @@ def _walk(data: NDArray[np.uint8], start: int) -> tuple[Offsets, bool]:
 def _is_whole(data: NDArray[np.uint8], row: Any, begin: int, end: int) -> bool:
     """Whether the last record's body is all there."""
     crc: int = crc32(data[begin:end])
-    return end == begin or crc & 0x7FFFFFFF == int(row["crc"])
+    return end == begin or crc & 0x7FFFFFFF == int(row["body_crc"])

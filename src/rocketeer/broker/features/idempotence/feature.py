@@ -5,7 +5,7 @@
 
 from typing import Final
 
-from rocketeer.broker.feature import Feature, Periodic, Replay
+from rocketeer.broker.feature import Dispatcher, Feature, Periodic, Replay
 from rocketeer.broker.features.idempotence.resends import Idempotence
 from rocketeer.broker.features.idempotence.snapshot import Snapshots
 from rocketeer.model.property_names import PRODUCER_ID
@@ -26,7 +26,7 @@ def idempotence_feature(snapshots: Snapshots, *, follows: bool) -> Feature:
         claims=(PRODUCER_ID,),
         resends=(table.examine,),
         handlers={RequestCode.GET_PRODUCER_SEQUENCE: _tell_sequence(table)},
-        dispatchers=(snapshots.see,) if follows else (),
+        dispatchers=(Dispatcher(snapshots.see, properties=(PRODUCER_ID,)),) if follows else (),
         replays=(Replay(snapshots.load, snapshots.see, snapshots.loaded),),
         services=(Periodic("keep idempotent producers", KEEP_S, snapshots.keep),),
         closers=(snapshots.save,),

@@ -13,7 +13,7 @@ import secrets
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, NamedTuple, Protocol
 
-from rocketeer.broker.feature import Feature, Periodic
+from rocketeer.broker.feature import Dispatcher, Feature, Periodic
 from rocketeer.broker.groups import GroupTable
 from rocketeer.broker.offsets import ConsumerOffsets
 from rocketeer.broker.topics import TopicTable
@@ -153,7 +153,7 @@ class FollowedTables:
     def feature(self) -> Feature:
         return Feature(
             "followed tables",
-            dispatchers=(self._met,),
+            dispatchers=(Dispatcher(self._met, everything=True),),
             services=(Periodic("tables of the master", LOOK_S, self.look),),
         )
 

@@ -10,7 +10,7 @@ from collections.abc import Awaitable
 from pathlib import Path
 from typing import Final
 
-from rocketeer.broker.feature import Feature, Periodic, Replay, Rest
+from rocketeer.broker.feature import Dispatcher, Feature, Periodic, Replay, Rest
 from rocketeer.broker.features.timer.admission import CLAIMS, TimerAdmission, TimerRules
 from rocketeer.broker.features.timer.delivery import TimerDelivery, TimerLog
 from rocketeer.broker.features.timer.recall import Recall, RecallRules
@@ -134,10 +134,9 @@ def timer_feature(
 
     def ensure_topic(entry: DispatchEntry) -> None:
         """Like 5.x, but not before there is a timer: brokers without any look like 4.9's."""
-        if entry.topic == TIMER_TOPIC:
-            rest.wake()
-            if topics.get(TIMER_TOPIC) is None:
-                topics.create_in_send_back(TIMER_TOPIC, 1)
+        rest.wake()
+        if topics.get(TIMER_TOPIC) is None:
+            topics.create_in_send_back(TIMER_TOPIC, 1)
 
     def gauges(page: Page) -> None:
         labels = page.labels(storage_type="local", storage_medium="disk", topic=TIMER_TOPIC)
@@ -153,12 +152,14 @@ def timer_feature(
         ahead = delivery.ahead_s
         page.histogram(f.DELAY_LATENCY, ahead.bounds, ahead.counts, ahead.sum, labels)
 
+    timer_topic = frozenset({TIMER_TOPIC})
+    wheel = Dispatcher(delivery.stored, topics=timer_topic, pointing=True)
     noting = Periodic("note timers on disk", flush_ms / 1000, timers.note_on_disk)
     replay = Replay(timers.since, timers.see, timers.finish)
     if follows:
         return Feature(
             "timer",
-            dispatchers=(delivery.stored,),
+            dispatchers=(wheel,),
             replays=(replay,),
             services=(noting,),
             needs=(delivery.oldest,),
@@ -169,7 +170,7 @@ def timer_feature(
         claims=CLAIMS,
         handlers={RequestCode.RECALL_MESSAGE: recall.handle},
         rewrites=(TimerAdmission(rules, clock).rewrite,),
-        dispatchers=(delivery.stored, ensure_topic),
+        dispatchers=(wheel, Dispatcher(ensure_topic, topics=timer_topic)),
         replays=(replay,),
         services=(Periodic("deliver timed messages", TICK_S, timers.run, rest), noting),
         needs=(delivery.oldest,),

@@ -1,10 +1,25 @@
-# The JSON header of a send request, read in one pass: for the compiled modules, behind `_bytes.pxi`.
+# cython: language_level=3, boundscheck=False, wraparound=False
+"""The JSON header of a send request, read in one pass; whatever is unusual is left to the general decoder."""
 
-cdef struct Text:
-    const char *at  # between the quotes
-    Py_ssize_t size
-    bint escaped
-    bint quoted
+from libc.stdint cimport int64_t, uint8_t
+
+from rocketeer.record._bytes cimport is_name
+
+cdef enum:
+    ZERO = 48
+    UPPER_A = 65
+    LOWER_A = 97
+
+cdef enum:  # the fields a send must have
+    SEEN_TOPIC = 1
+    SEEN_QUEUE = 2
+    SEEN_SYS_FLAG = 4
+    SEEN_BORN = 8
+    SEEN_FLAG = 16
+    SEEN_GROUP = 32
+    SEEN_DEFAULT_TOPIC = 64
+    SEEN_DEFAULT_QUEUES = 128
+    SEEN_ALL = 255
 
 
 cdef inline const char *skip_space(const char *at, const char *end) noexcept nogil:
@@ -125,43 +140,16 @@ cdef Py_ssize_t unescape(Text *value, char *to) noexcept nogil:
     return written
 
 
-cdef enum:
-    SEND_MESSAGE_V2 = 310
-    SEND_BATCH_MESSAGE = 320
-    SEEN_TOPIC = 1
-    SEEN_QUEUE = 2
-    SEEN_SYS_FLAG = 4
-    SEEN_BORN = 8
-    SEEN_FLAG = 16
-    SEEN_GROUP = 32
-    SEEN_DEFAULT_TOPIC = 64
-    SEEN_DEFAULT_QUEUES = 128
-    SEEN_ALL = 255
-
-
-cdef struct SendHeader:
-    int64_t code
-    int64_t opaque
-    int64_t flag
-    Text topic
-    Text properties
-    int64_t queue_id
-    int64_t sys_flag
-    int64_t born_ms
-    int64_t message_flag
-    int64_t reconsumed
-
-
 cdef inline bint read_int(Text *value, int64_t *number) noexcept nogil:
     return read_number(value, -0x80000000LL, 0x7FFFFFFF, number)
 
 
-cdef bint read_header(const char *at, const char *end, SendHeader *send) noexcept nogil:
+cdef bint read_send_header(const char *at, const char *end, SendHeader *send) noexcept nogil:
     """What the header of SEND_MESSAGE_V2, or of a batch, says; False for every header that is not plainly one."""
     cdef Text key, value
     cdef int seen = 0
     cdef bint in_ext = False, batch = False
-    send.code = send.opaque = send.flag = send.reconsumed = 0
+    send.code = send.opaque = send.flag = send.reconsume_times = 0
     send.properties.at = at
     send.properties.size = 0
     send.properties.escaped = False
@@ -187,9 +175,9 @@ cdef bint read_header(const char *at, const char *end, SendHeader *send) noexcep
         if at == NULL or (value.escaped and not (in_ext and is_name(key.at, key.size, b"i", 1))):
             return False
         if not in_ext:
-            if not take_outer(&key, &value, send):
+            if not read_outer_field(&key, &value, send):
                 return False
-        elif key.size == 1 and not take_field(key.at[0], &value, send, &seen, &batch):
+        elif key.size == 1 and not read_ext_field(key.at[0], &value, send, &seen, &batch):
             return False
         at = skip_space(at, end)
         if at == end:
@@ -209,7 +197,7 @@ cdef bint read_header(const char *at, const char *end, SendHeader *send) noexcep
     return send.code == SEND_BATCH_MESSAGE or (send.code == SEND_MESSAGE_V2 and not batch)
 
 
-cdef inline bint take_outer(Text *key, Text *value, SendHeader *send) noexcept nogil:
+cdef inline bint read_outer_field(Text *key, Text *value, SendHeader *send) noexcept nogil:
     if is_name(key.at, key.size, b"code", 4):
         return read_int(value, &send.code)
     if is_name(key.at, key.size, b"opaque", 6):
@@ -219,7 +207,7 @@ cdef inline bint take_outer(Text *key, Text *value, SendHeader *send) noexcept n
     return True
 
 
-cdef bint take_field(char name, Text *value, SendHeader *send, int *seen, bint *batch) noexcept nogil:
+cdef bint read_ext_field(char name, Text *value, SendHeader *send, int *seen, bint *batch) noexcept nogil:
     """One of the header's short-named fields; False when it is not what it should be."""
     cdef int64_t number = 0
     if name == b"a" or name == b"c" or name == b"n":  # group, default topic, broker name
@@ -249,7 +237,7 @@ cdef bint take_field(char name, Text *value, SendHeader *send, int *seen, bint *
         send.properties = value[0]
         return value.quoted
     if name == b"j":
-        return read_int(value, &send.reconsumed)
+        return read_int(value, &send.reconsume_times)
     if name == b"l":
         return read_int(value, &number)
     if name == b"k":

@@ -1,0 +1,3 @@
+class PropertyRules:
+    cluster: bytes
+    def __init__(self, claims: frozenset[str], cluster_property: str) -> None: ...

@@ -1,0 +1,31 @@
+from libc.stdint cimport int64_t
+
+cdef enum:
+    SEND_MESSAGE_V2 = 310
+    SEND_BATCH_MESSAGE = 320
+    FLAG_RESPONSE = 1
+    FLAG_ONEWAY = 2
+
+
+cdef struct Text:
+    const char *at  # between the quotes
+    Py_ssize_t size
+    bint escaped
+    bint quoted
+
+
+cdef struct SendHeader:
+    int64_t code
+    int64_t opaque
+    int64_t flag
+    Text topic
+    Text properties
+    int64_t queue_id
+    int64_t sys_flag
+    int64_t born_ms
+    int64_t message_flag
+    int64_t reconsume_times
+
+
+cdef bint read_send_header(const char *at, const char *end, SendHeader *send) noexcept nogil
+cdef Py_ssize_t unescape(Text *value, char *to) noexcept nogil

@@ -1,0 +1,35 @@
+from collections.abc import Callable
+from typing import Generic, Protocol, TypeVar
+
+from rocketeer.engine._properties import PropertyRules
+from rocketeer.engine._replies import Later, ReplyFormat
+from rocketeer.store.commit_log import CommitLog
+from rocketeer.store.dispatch import Dispatch
+
+class Peer(Protocol):
+    remote_host: bytes
+
+P = TypeVar("P", bound=Peer)
+
+class SendBuffer(Generic[P]):
+    enabled: bool
+    on_first: Callable[[], object]
+    on_full: Callable[[], object]
+    def __init__(
+        self,
+        *,
+        queues_of: Callable[[str], int | None],
+        log: CommitLog,
+        dispatch: Dispatch,
+        rules: PropertyRules,
+        replies: ReplyFormat,
+        store_host: bytes,
+        message_bytes_max: int,
+    ) -> None: ...
+    def __len__(self) -> int: ...
+    def forget_queues(self) -> None: ...
+    def read(self, data: bytes, peer: P) -> int: ...
+    def append(
+        self, now_ms: int, waits: bool
+    ) -> tuple[int, list[tuple[P, bytes | None, list[Later] | None]]]: ...
+    def discard(self) -> list[tuple[P, bytes]]: ...

@@ -1,0 +1,21 @@
+"""The door to the compiled engine: `SendBuffer` is None where the compiled modules are not in use."""
+
+from typing import TYPE_CHECKING
+
+from rocketeer.compiled import COMPILED
+
+if TYPE_CHECKING:
+    from rocketeer.engine._properties import PropertyRules
+    from rocketeer.engine._replies import Later, ReplyFormat
+    from rocketeer.engine._send_buffer import SendBuffer
+
+__all__ = ["Later", "PropertyRules", "ReplyFormat", "SendBuffer"]
+
+if not TYPE_CHECKING:
+    Later = tuple
+    if COMPILED:
+        from rocketeer.engine._properties import PropertyRules
+        from rocketeer.engine._replies import ReplyFormat
+        from rocketeer.engine._send_buffer import SendBuffer
+    else:
+        PropertyRules = ReplyFormat = SendBuffer = None

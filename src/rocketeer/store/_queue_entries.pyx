@@ -1,0 +1,74 @@
+# cython: language_level=3, boundscheck=False, wraparound=False
+"""Consume-queue entries in bulk, compiled: the twins of `queue_entries_plain.py`, which says what each one does."""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+from libc.string cimport memcpy
+
+from rocketeer.record._bytes cimport get32, get64, put32, put64
+from rocketeer.record._layout cimport QUEUE_ENTRY_BYTES
+
+
+cdef class QueueTail:
+    def put(self, int64_t queue_offset, int64_t log_offset, int32_t size, int64_t tag_code):
+        """Add the next entry; False if the queue has that offset already (dispatch may repeat itself)."""
+        if queue_offset != self.max_offset and not self._move_to(queue_offset):
+            return False
+        self.add(log_offset, size, tag_code)
+        if queue_offset >= self._due:
+            self._write_out_due()
+        return True
+
+    cdef int add(self, int64_t log_offset, int32_t size, int64_t tag_code) except -1:
+        cdef Py_ssize_t used = PyByteArray_GET_SIZE(self._tail)
+        cdef char *to
+        PyByteArray_Resize(self._tail, used + QUEUE_ENTRY_BYTES)
+        to = PyByteArray_AS_STRING(self._tail) + used
+        put64(to, <uint64_t> log_offset)
+        put32(to + 8, <uint32_t> size)
+        put64(to + 12, <uint64_t> tag_code)
+        self.max_offset += 1
+        return 0
+
+
+def run_bounds(bytes entries not None):
+    """Of consume-queue entries: where in the log the first record begins, where the last ends, the bytes of all."""
+    cdef const char *at = PyBytes_AS_STRING(entries)
+    cdef Py_ssize_t count = PyBytes_GET_SIZE(entries) // QUEUE_ENTRY_BYTES, i
+    cdef int64_t total = 0
+    if not count:
+        raise ValueError("no entries")
+    for i in range(count):
+        total += <int32_t> get32(at + i * QUEUE_ENTRY_BYTES + 8)
+    at += (count - 1) * QUEUE_ENTRY_BYTES
+    return (
+        <int64_t> get64(PyBytes_AS_STRING(entries)),
+        <int64_t> get64(at) + <int32_t> get32(at + 8),
+        total,
+    )
+
+
+def gather_records(window, bytes entries not None, int64_t first, int64_t total):
+    """The records that entries point to, joined; None if one is not within `window`, which begins at `first`."""
+    cdef const char *at = PyBytes_AS_STRING(entries)
+    cdef Py_ssize_t count = PyBytes_GET_SIZE(entries) // QUEUE_ENTRY_BYTES, i
+    cdef int64_t offset, size
+    cdef Py_buffer source
+    cdef bytes records = PyBytes_FromStringAndSize(NULL, total)
+    cdef char *to = PyBytes_AS_STRING(records)
+    PyObject_GetBuffer(window, &source, PyBUF_SIMPLE)
+    try:
+        for i in range(count):
+            offset = <int64_t> get64(at) - first
+            size = <int32_t> get32(at + 8)
+            if offset < 0 or size < 0 or offset + size > source.len or size > total:
+                return None
+            memcpy(to, <const char *> source.buf + offset, size)
+            to += size
+            total -= size
+            at += QUEUE_ENTRY_BYTES
+    finally:
+        PyBuffer_Release(&source)
+    return records if total == 0 else None

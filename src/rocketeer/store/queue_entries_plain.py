@@ -1,0 +1,61 @@
+"""Consume-queue entries in bulk, in plain Python: what `_queue_entries.pyx` does compiled."""
+
+from abc import ABC, abstractmethod
+from struct import Struct
+from typing import Final
+
+_ENTRY: Final = Struct(">qiq")  # log offset, size, tag code
+_ENTRY_BYTES: Final = _ENTRY.size
+_pack_entry: Final = _ENTRY.pack
+_unpack_entries: Final = _ENTRY.iter_unpack
+_offset: Final = Struct(">q").unpack_from
+
+
+class QueueTail(ABC):
+    """The end of a consume queue: what the hot path needs of it. `ConsumeQueue` builds on it."""
+
+    __slots__ = ("_due", "_tail", "max_offset")
+
+    max_offset: int
+    _due: int
+    _tail: bytearray
+
+    def put(self, queue_offset: int, log_offset: int, size: int, tag_code: int) -> bool:
+        """Add the next entry; False if the queue has that offset already (dispatch may repeat itself)."""
+        if queue_offset != self.max_offset and not self._move_to(queue_offset):
+            return False
+        self._tail += _pack_entry(log_offset, size, tag_code)
+        self.max_offset = queue_offset + 1
+        if queue_offset >= self._due:
+            self._write_out_due()
+        return True
+
+    @abstractmethod
+    def _move_to(self, offset: int) -> bool:
+        """Make `offset` the next; False when the queue is past it."""
+
+    @abstractmethod
+    def _write_out_due(self) -> None:
+        """The tail has grown to what is written at once."""
+
+
+def run_bounds(entries: bytes) -> tuple[int, int, int]:
+    """Of consume-queue entries: where in the log the first record begins, where the last ends, the bytes of all."""
+    sizes = [size for _, size, _ in _unpack_entries(entries)]
+    if not sizes:
+        raise ValueError("no entries")
+    (first,) = _offset(entries)
+    (last,) = _offset(entries, len(entries) - _ENTRY_BYTES)
+    return first, last + sizes[-1], sum(sizes)
+
+
+def gather_records(window: memoryview, entries: bytes, first: int, total: int) -> bytes | None:
+    """The records that entries point to, joined; None if one is not within `window`, which begins at `first`."""
+    parts = []
+    for log_offset, size, _ in _unpack_entries(entries):
+        at = log_offset - first
+        if at < 0 or size < 0 or at + size > len(window):
+            return None
+        parts.append(window[at : at + size])
+    records = b"".join(parts)
+    return records if len(records) == total else None

@@ -1,0 +1,162 @@
+"""Compiled functions and their plain twins give the same answers, whatever they are fed."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rocketeer.protocol.frame import FRAME_BYTES_MAX, pack_frame, split_frames_plain
+from rocketeer.protocol.reply_template import ReplyTemplate
+from rocketeer.record import marks_plain
+from rocketeer.record.entry import DispatchEntry
+from rocketeer.record.layout import FIELDS, HEAD
+from rocketeer.record.properties import decode_properties
+from rocketeer.store import queue_entries_plain
+from rocketeer.store.index_slice import PrefixHashes, plain_key_columns
+
+_marks: Any = pytest.importorskip("rocketeer.record._marks", reason="installed without a C compiler")
+_walk: Any = pytest.importorskip("rocketeer.record._walk")
+_frames: Any = pytest.importorskip("rocketeer.protocol._frames")
+_index: Any = pytest.importorskip("rocketeer.store._index")
+_queue_entries: Any = pytest.importorskip("rocketeer.store._queue_entries")
+_replies: Any = pytest.importorskip("rocketeer.engine._replies")
+
+names = st.sampled_from(["TAGS", "KEYS", "UNIQ_KEY", "WAIT", "DELAY", "u", "", "größe", "KEYSx", "xTAGS"])
+values = st.one_of(st.sampled_from(["", "true", "TRUE", "false", "3"]), st.text(max_size=12))
+pieces = st.one_of(st.builds("{}\x01{}".format, names, values), st.text(alphabet="aT\x01", max_size=6))
+texts = st.one_of(
+    st.lists(pieces, max_size=8).map("\x02".join), st.text(alphabet="TAGSKEYW\x01\x02é", max_size=40)
+)
+i32 = st.integers(-(2**31), 2**31 - 1)
+i64 = st.integers(-(2**63), 2**63 - 1)
+
+
+def test_the_compiled_layout_is_the_one_that_is_drawn() -> None:
+    offsets = {}
+    for name, at in zip((name for name, _ in FIELDS), range(len(FIELDS)), strict=True):
+        values: list[Any] = [bytes(8) if kind == "host" else 0 for _, kind in FIELDS]
+        values[at] = b"\xff" * 8 if FIELDS[at][1] == "host" else -1
+        packed = HEAD.pack(*values)
+        offsets[name] = packed.index(b"\xff")
+        assert packed.strip(b"\0") == b"\xff" * len(packed.strip(b"\0"))
+    assert offsets == _walk.LAYOUT
+
+
+@settings(deadline=None, max_examples=400)
+@given(raw=st.one_of(texts.map(str.encode), st.binary(max_size=60)))
+def test_marks_are_what_reading_all_properties_gives(raw: bytes) -> None:
+    marks = _marks.find_marks(raw)
+    assert marks == marks_plain.find_marks(raw)
+    read = decode_properties(raw)
+    assert marks == (read.get("TAGS"), read.get("KEYS", ""), read.get("UNIQ_KEY"), read.get("DELAY", ""))
+
+
+frames = st.builds(pack_frame, st.integers(0, 1), st.binary(max_size=20), st.binary(max_size=20))
+
+
+@settings(deadline=None, max_examples=300)
+@given(
+    data=st.lists(st.one_of(frames, frames, st.binary(max_size=12)), max_size=5).map(b"".join),
+    cut=st.integers(0, 12),
+    limit=st.sampled_from([32, FRAME_BYTES_MAX]),
+)
+def test_frames(data: bytes, cut: int, limit: int) -> None:
+    data = data[: max(0, len(data) - cut)]
+    assert _frames.split_frames(data, limit) == split_frames_plain(data, limit)
+
+
+entries_of_queues = st.lists(st.tuples(st.integers(0, 300), st.integers(-3, 60), i64), max_size=8)
+
+
+@settings(deadline=None, max_examples=300)
+@given(rows=entries_of_queues, first=st.integers(0, 40), size=st.integers(0, 400), extra=st.integers(0, 2))
+def test_records_that_entries_point_to(
+    rows: list[tuple[int, int, int]], first: int, size: int, extra: int
+) -> None:
+    entries = b"".join(queue_entries_plain._pack_entry(*row) for row in rows)
+    window = memoryview(bytes(at % 251 for at in range(size)))
+    total = max(0, sum(row[1] for row in rows)) + extra
+    answers = [
+        twin.gather_records(window, entries, first, total) for twin in (_queue_entries, queue_entries_plain)
+    ]
+    assert answers[0] == answers[1]
+    if rows:
+        assert _queue_entries.run_bounds(entries) == queue_entries_plain.run_bounds(entries)
+
+
+def test_no_entries_have_no_bounds() -> None:
+    for twin in (_queue_entries, queue_entries_plain):
+        with pytest.raises(ValueError, match="no entries"):
+            twin.run_bounds(b"")
+
+
+def tail_of(twin: Any) -> Any:
+    class Tail(twin.QueueTail):  # type: ignore[misc]
+        def __init__(self) -> None:
+            self.max_offset, self._due, self._tail, self.written = 0, 3, bytearray(), 0
+
+        def _move_to(self, offset: int) -> bool:
+            if offset < self.max_offset:
+                return False
+            self.max_offset = offset
+            return True
+
+        def _write_out_due(self) -> None:
+            self.written += 1
+            self._due = self.max_offset + 3
+
+    return Tail()
+
+
+@settings(deadline=None, max_examples=100)
+@given(puts=st.lists(st.tuples(st.integers(0, 12), st.integers(0, 2**62), st.integers(0, 2**31 - 1), i64)))
+def test_tails_of_queues(puts: list[tuple[int, int, int, int]]) -> None:
+    compiled, plain = tail_of(_queue_entries), tail_of(queue_entries_plain)
+    for put in puts:
+        assert compiled.put(*put) == plain.put(*put)
+    for name in ("max_offset", "_due", "_tail", "written"):
+        assert getattr(compiled, name) == getattr(plain, name)
+
+
+words = st.text(alphabet=st.sampled_from("abk0 é世😀\ud800"), max_size=12)
+entries = st.lists(
+    st.builds(
+        DispatchEntry, st.integers(0, 2**62), st.just(100), st.sampled_from(["T", "Größe", "😀"]), st.just(0),
+        st.just(0), st.just(0), st.integers(0, 2**62), words, st.none() | words, st.sampled_from([0, 4, 8, 12]),
+        st.just(0),
+    ),
+    max_size=30,
+)  # fmt: skip
+
+
+@settings(deadline=None, max_examples=300)
+@given(entries=entries)
+def test_key_columns(entries: list[DispatchEntry]) -> None:
+    plain = plain_key_columns(entries, PrefixHashes())
+    hashes, offsets, times = _index.key_columns(entries)
+    assert np.frombuffer(hashes, np.int32).tolist() == plain[0].tolist()
+    assert np.frombuffer(offsets, np.int64).tolist() == plain[1].tolist()
+    assert np.frombuffer(times, np.int64).tolist() == plain[2].tolist()
+
+
+@settings(deadline=None)
+@given(
+    rows=st.lists(
+        st.tuples(
+            i32, st.integers(0, 70_000), st.integers(0, 2**62), st.lists(st.integers(0, 2**62), min_size=1)
+        ),
+        max_size=20,
+    )
+)
+def test_replies_are_the_template_again_and_again(rows: list[tuple[int, int, int, list[int]]]) -> None:
+    fields: dict[str, Any] = {"msgId": b"7F%016X", "queueId": int, "queueOffset": int}
+    fixed = {"MSG_REGION": "50% off", "TRACE_ON": "true"}
+    pieces = ReplyTemplate(10, fields, fixed=fixed).pieces
+    template = ReplyTemplate(10, {"msgId": bytes, "queueId": int, "queueOffset": int}, fixed=fixed)
+    expected = b"".join(
+        template.frame(opaque, b",".join(b"7F%016X" % at for at in log_offsets), queue_id, queue_offset)
+        for opaque, queue_id, queue_offset, log_offsets in rows
+    )
+    assert _replies.ReplyFormat(pieces, b"7F").frames(rows) == expected
