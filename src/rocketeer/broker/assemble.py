@@ -44,6 +44,7 @@ from rocketeer.clock import Clock
 from rocketeer.config import BrokerConfig, BrokerRole, FlushMode, Role, ServerConfig, StoreConfig
 from rocketeer.config.changing import with_changes
 from rocketeer.model.topic import Perm
+from rocketeer.observe.log_lines import set_log_level
 from rocketeer.observe.recorder import TICK_S
 from rocketeer.protocol.codes import RequestCode
 from rocketeer.record.delay_levels import DelayLevels
@@ -406,6 +407,7 @@ def _state_changes(state: BrokerState, fast_path: FastPath) -> list[ConfigChange
             ),
         ),
         ConfigChange(("brokerPermission",), permission),
+        ConfigChange(("logLevel",), lambda broker, store: set_log_level(broker.log_level)),
     ]
 
 

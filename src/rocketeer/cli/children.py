@@ -10,7 +10,7 @@ import json
 import sys
 from collections.abc import Callable
 
-from rocketeer.cli.logs import LogLevel, show_logs
+from rocketeer.cli.logs import LogFormat, LogLevel, log_file, show_logs
 from rocketeer.cli.plan import BrokerPlan
 from rocketeer.cli.serve import run_loop, serve
 from rocketeer.errors import RocketeerError
@@ -22,16 +22,28 @@ COMMAND = "broker-child"
 class ChildBroker:
     """The parent's side: starts the process, waits until it serves, and reports when it dies."""
 
-    def __init__(self, plan: BrokerPlan, level: LogLevel, on_crash: Callable[[str], None]) -> None:
+    def __init__(
+        self, plan: BrokerPlan, level: LogLevel, log_format: LogFormat, on_crash: Callable[[str], None]
+    ) -> None:
         self._plan = plan
         self._level = level
+        self._log_format = log_format
         self._on_crash = on_crash
         self._process: asyncio.subprocess.Process | None = None
         self._watch: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         self._process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "rocketeer", COMMAND, "--log-level", self._level),
+            *(
+                sys.executable,
+                "-m",
+                "rocketeer",
+                COMMAND,
+                "--log-level",
+                self._level,
+                "--log-format",
+                self._log_format,
+            ),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             # Ctrl-C reaches the whole foreground group; the parent alone decides in which order we stop.
@@ -73,10 +85,11 @@ class ChildBroker:
         self._on_crash(f"{self._plan.name} at {self._plan.address} ended ({how}); the others go on")
 
 
-def run_child(level: LogLevel) -> int:
+def run_child(level: LogLevel, log_format: LogFormat) -> int:
     """The child's side: serve until the parent closes the pipe, or is gone."""
     plan = BrokerPlan.from_json(sys.stdin.readline())
-    show_logs(level, server=plan.name)
+    file = log_file(None, plan.store_path / "logs", f"{plan.name}.log")
+    show_logs(level, server=plan.name, log_format=log_format, file=file)
 
     def tell(answer: dict[str, object]) -> None:
         with contextlib.suppress(BrokenPipeError):

@@ -1,8 +1,22 @@
-"""What the servers say while they run: one short line per event, on stderr."""
+"""Where the servers' log lines go: stderr, and rotated files when nobody looks at stderr."""
 
+import atexit
 import logging
+import os
 import sys
+from contextlib import suppress
 from enum import StrEnum
+from logging.handlers import QueueHandler, QueueListener, RotatingFileHandler
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any, Final
+
+from rocketeer.observe.log_lines import JsonFormat, LineFormat, OnceInAWhile
+
+FILE_BYTES: Final = 64 << 20
+FILES_MAX: Final = 10
+LINKS: Final = Path("logs") / "rocketmqlogs"
+"""Under the home folder: where people who know RocketMQ look for logs."""
 
 
 class LogLevel(StrEnum):
@@ -14,24 +28,70 @@ class LogLevel(StrEnum):
     ERROR = "error"
 
 
-class _Line(logging.Formatter):
-    """`12:30:01.250 WARNING store.retention disk nearly full used=88`, without our package's own name."""
+class LogFormat(StrEnum):
+    """For people, or for machines."""
 
-    default_msec_format = "%s.%03d"
-    default_time_format = "%H:%M:%S"
-
-    def __init__(self, prefix: str) -> None:
-        super().__init__(f"%(asctime)s %(levelname)-7s {prefix}%(name)s %(message)s")
-
-    def format(self, record: logging.LogRecord) -> str:
-        record.name = record.name.removeprefix("rocketeer.")
-        return super().format(record)
+    TEXT = "text"
+    JSON = "json"
 
 
-def show_logs(level: LogLevel, *, server: str = "") -> None:
-    """Send lines of this level and above to stderr; `server` tells the lines of several processes apart."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_Line(f"{server} " if server else ""))
+def show_logs(
+    level: LogLevel,
+    *,
+    server: str = "",
+    log_format: LogFormat = LogFormat.TEXT,
+    file: Path | None = None,
+) -> None:
+    """Send lines of this level and above to stderr, and to a file that is rotated.
+
+    `server` tells the lines of several processes apart. The file is written by a thread: no disk holds up the loop.
+    """
+    handlers: list[logging.Handler] = [logging.StreamHandler(sys.stderr)]
+    handlers[0].setFormatter(
+        JsonFormat(server) if log_format is LogFormat.JSON else LineFormat(f"{server} " if server else "")
+    )
+    if file is not None:
+        handlers.append(_file_handler(file, JsonFormat(server) if log_format is LogFormat.JSON else None))
     root = logging.getLogger()
-    root.handlers[:] = [handler]
+    root.handlers[:] = [OnceInAWhile(handlers)]
     root.setLevel(level.upper())
+
+
+def log_file(folder: Path | None, default: Path, name: str) -> Path | None:
+    """The file to write: in `folder` if one is given, in `default` for a service, none for a person at a terminal."""
+    if folder is None and not is_service():
+        return None
+    path = (folder or default).absolute() / name
+    _link(path)
+    return path
+
+
+def is_service() -> bool:
+    """Whether nobody sees stderr: systemd runs us, or it goes to /dev/null as with RocketMQ's own scripts."""
+    if os.environ.get("INVOCATION_ID"):
+        return True
+    with suppress(OSError, ValueError):
+        return os.path.samestat(os.fstat(sys.stderr.fileno()), os.stat(os.devnull))
+    return False
+
+
+def _file_handler(path: Path, formatter: logging.Formatter | None) -> logging.Handler:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    file = RotatingFileHandler(path, maxBytes=FILE_BYTES, backupCount=FILES_MAX, encoding="utf-8", delay=True)
+    file.setFormatter(formatter or LineFormat(with_date=True))
+    queue: SimpleQueue[Any] = SimpleQueue()
+    listener = QueueListener(queue, file)
+    listener.start()
+    atexit.register(listener.stop)
+    return QueueHandler(queue)
+
+
+def _link(path: Path) -> None:
+    """Lead those who look where RocketMQ writes its logs to ours; whatever stands there already stays."""
+    link = Path.home() / LINKS / path.name
+    with suppress(OSError):
+        link.parent.mkdir(parents=True, exist_ok=True)
+        if link.is_symlink() and not link.exists():
+            link.unlink()
+        if not os.path.lexists(link):
+            link.symlink_to(path)

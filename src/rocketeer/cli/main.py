@@ -19,7 +19,7 @@ from rocketeer.cli.certs import certs
 from rocketeer.cli.children import COMMAND as CHILD_COMMAND
 from rocketeer.cli.children import ChildBroker, run_child
 from rocketeer.cli.doctor.command import doctor
-from rocketeer.cli.logs import LogLevel, show_logs
+from rocketeer.cli.logs import LogFormat, LogLevel, log_file, show_logs
 from rocketeer.cli.plan import BROKERS_MAX, plan_up
 from rocketeer.cli.preflight import Port, allow_many_files, check_folder, check_ports, ipv4_of
 from rocketeer.cli.run import run
@@ -50,6 +50,13 @@ PrintConfig = Annotated[
     bool, typer.Option("-p", "--print-config", help="Print every setting in force and leave.")
 ]
 Level = Annotated[LogLevel, typer.Option(help="The least important log lines to show.")]
+Format = Annotated[LogFormat, typer.Option("--log-format", help="Log lines for people or for machines.")]
+LogDir = Annotated[
+    Path | None,
+    typer.Option(
+        "--log-dir", metavar="DIR", help="Write log files there, too.  [default for services: STORE/logs]"
+    ),
+]
 
 
 def _print_version(asked: bool) -> None:
@@ -82,9 +89,12 @@ def up(
     port: Annotated[int, typer.Option(min=3, max=65535, help="The first broker's port.")] = BROKER_PORT,
     namesrv_port: Annotated[int, typer.Option(min=1, max=65535)] = NAMESRV_PORT,
     log_level: Level = LogLevel.WARNING,
+    log_format: Format = LogFormat.TEXT,
+    log_dir: LogDir = None,
 ) -> None:
     """Run a name server and a broker (or several) in the foreground."""
-    show_logs(log_level)
+    folder = (store or Path.home() / "store").absolute()
+    show_logs(log_level, log_format=log_format, file=log_file(log_dir, folder / "logs", "broker.log"))
     allow_many_files()
     bind_host = ipv4_of(host)
     plan = plan_up(
@@ -109,7 +119,7 @@ def up(
 
     clock = SystemClock()
     first, *others = plan.brokers
-    children = [ChildBroker(broker, log_level, on_crash=_say) for broker in others]
+    children = [ChildBroker(broker, log_level, log_format, on_crash=_say) for broker in others]
     servers: list[Server] = [
         NameServer(plan.namesrv, clock),
         Broker(first.broker_config, first.store_config, first.server_config, clock),
@@ -126,7 +136,11 @@ def up(
 
 @app.command()
 def namesrv(
-    config: ConfigFile = None, print_config: PrintConfig = False, log_level: Level = LogLevel.INFO
+    config: ConfigFile = None,
+    print_config: PrintConfig = False,
+    log_level: Level = LogLevel.INFO,
+    log_format: Format = LogFormat.TEXT,
+    log_dir: LogDir = None,
 ) -> None:
     """Run a name server."""
     settings = _settings(config, Role.NAMESRV)
@@ -134,7 +148,9 @@ def namesrv(
         _print_settings(settings)
         return
     _say_without_effect(settings)
-    show_logs(log_level)
+    folder = settings.namesrv.kv_config_path.parent / "logs"
+    level = LogLevel(settings.namesrv.log_level or log_level)
+    show_logs(level, log_format=log_format, file=log_file(log_dir, folder, "namesrv.log"))
     allow_many_files()
     server = settings.server
     check_ports([Port(server.bind_host, server.listen_port, "name server, listenPort")])
@@ -158,6 +174,8 @@ def broker(
     ] = None,
     print_config: PrintConfig = False,
     log_level: Level = LogLevel.INFO,
+    log_format: Format = LogFormat.TEXT,
+    log_dir: LogDir = None,
 ) -> None:
     """Run a broker."""
     settings = _settings(config, Role.BROKER, namesrv_addr)
@@ -166,7 +184,9 @@ def broker(
         return
     refuse_unavailable(settings)
     _say_without_effect(settings)
-    show_logs(log_level)
+    folder = settings.store.store_path / "logs"
+    level = LogLevel(settings.broker.log_level or log_level)
+    show_logs(level, log_format=log_format, file=log_file(log_dir, folder, "broker.log"))
     allow_many_files()
     server = settings.server
     check_ports(
@@ -207,9 +227,9 @@ def broker(
 
 
 @app.command(CHILD_COMMAND, hidden=True)
-def broker_child(log_level: Level = LogLevel.WARNING) -> None:
+def broker_child(log_level: Level = LogLevel.WARNING, log_format: Format = LogFormat.TEXT) -> None:
     """One of the further brokers of `up`; not for people."""
-    raise typer.Exit(run_child(log_level))
+    raise typer.Exit(run_child(log_level, log_format))
 
 
 def _settings(path: Path | None, role: Role, namesrv_addr: str | None = None) -> Settings:

@@ -11,10 +11,10 @@ from rocketeer.config.keys import find_key, nearest_key
 from rocketeer.config.properties import entry_spans, properties_text
 from rocketeer.config.reading import ValueReader
 from rocketeer.config.settings import Role
-from rocketeer.config.values import BrokerConfig, StoreConfig
+from rocketeer.config.values import BrokerConfig, NamesrvConfig, ServerConfig, StoreConfig
 from rocketeer.errors import ConfigError
 
-C = TypeVar("C", BrokerConfig, StoreConfig)
+C = TypeVar("C", BrokerConfig, StoreConfig, NamesrvConfig, ServerConfig)
 
 
 def check_change(key: str, text: str, role: Role) -> None:

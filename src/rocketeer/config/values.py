@@ -64,6 +64,7 @@ def _java(key: str, **rules: Any) -> dict[str, Any]:
 _HOUR = "([01]?[0-9]|2[0-3])"
 _DELAYS = {"pattern": "[0-9]+[smhd]( +[0-9]+[smhd])*", "expected": 'levels such as "1s 5s 10s 1m 2h"'}
 _HOURS = {"pattern": f"{_HOUR}(;{_HOUR})*", "expected": 'hours of the day such as "04" or "02;16"'}
+_LEVEL = {"pattern": "debug|info|warning|error", "expected": "debug, info, warning or error"}
 _NAME = {"pattern": ".+", "expected": "a name"}
 _PERCENT = {"least": 0, "most": 100}
 _PORT = {"least": 1, "most": 65535}
@@ -239,6 +240,9 @@ class BrokerConfig:
     metrics_port: int = field(default=METRICS_PORT, metadata=_java("metricsPromExporterPort", **_PORT))
     metrics_lag_per_queue: bool = field(default=False, metadata=_java("metricsLagPerQueue"))
 
+    # A key of our own; without it the command line decides.
+    log_level: str | None = field(default=None, metadata=_java("logLevel", **_LEVEL))
+
     # Keys of our own: how much is remembered of idempotent producers.
     idempotent_ids_max: int = field(
         default=4_000_000, metadata=_java("idempotentIdsMax", least=1, most=1 << 28)
@@ -321,6 +325,8 @@ class NamesrvConfig:
     )
     metrics_host: str = field(default="127.0.0.1", metadata=_java("metricsPromExporterHost", **_NAME))
     metrics_port: int = field(default=METRICS_PORT + 1, metadata=_java("metricsPromExporterPort", **_PORT))
+    # A key of our own; without it the command line decides.
+    log_level: str | None = field(default=None, metadata=_java("logLevel", **_LEVEL))
     # RocketMQ's name server has these two as constants.
     broker_expiry_ms: int = 120_000
     scan_interval_ms: int = 10_000

@@ -7,13 +7,14 @@ A change is all or nothing: every key is known and every value fits, or nothing 
 import asyncio
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
 
 from rocketeer.config import NamesrvConfig
+from rocketeer.config.changing import with_changes
 from rocketeer.config.keys import NAMESRV_CLASSES, find_key, nearest_key
 from rocketeer.config.properties import properties_text
 from rocketeer.config.settings import Role, effective_properties
 from rocketeer.errors import ConfigError, StoreError
+from rocketeer.observe.log_lines import set_log_level
 from rocketeer.store.table_file import save_table
 
 LOCKED_KEYS = frozenset({"configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"})
@@ -47,28 +48,25 @@ class LiveConfig:
             except OSError as error:
                 raise StoreError(f"cannot write {config.config_path}: {error.strerror or error}") from error
             self._config, self._extras = config, extras
+            set_log_level(config.log_level)
 
 
 def changed(
     config: NamesrvConfig, extras: Mapping[str, str], changes: Mapping[str, str]
 ) -> tuple[NamesrvConfig, dict[str, str]]:
     """The settings with the changes made; raises ConfigError naming the first key that cannot be."""
-    fields = {item.metadata.get("java"): item for item in dataclasses.fields(config)}
-    server_fields = {item.metadata.get("java"): item for item in dataclasses.fields(config.server)}
-    ours: dict[str, Any] = {}
-    servers: dict[str, Any] = {}
-    others = dict(extras)
+    fields = {
+        item.metadata["java"]
+        for each in (config, config.server)
+        for item in dataclasses.fields(each)
+        if "java" in item.metadata
+    }
     for name, text in changes.items():
-        _check(name, text, is_read=name in fields or name in server_fields)
-        if name in fields:
-            ours[fields[name].name] = _value(name, text, fields[name], getattr(config, fields[name].name))
-        elif name in server_fields:
-            item = server_fields[name]
-            servers[item.name] = _value(name, text, item, getattr(config.server, item.name))
-        else:
-            others[name] = text
-    server = dataclasses.replace(config.server, **servers)
-    return dataclasses.replace(config, server=server, **ours), others
+        _check(name, text, is_read=name in fields)
+    server = with_changes(config.server, changes, Role.NAMESRV)
+    others = {name: text for name, text in changes.items() if name not in fields}
+    ours = dataclasses.replace(with_changes(config, changes, Role.NAMESRV), server=server)
+    return ours, {**extras, **others}
 
 
 def _check(name: str, text: str, *, is_read: bool) -> None:
@@ -80,18 +78,3 @@ def _check(name: str, text: str, *, is_read: bool) -> None:
         raise ConfigError(f"{name} is a key of RocketMQ 5 and has no effect here")
     if not key.accepts(text):
         raise ConfigError(f"{name}={text}: expected {key.expected}")
-
-
-def _value(name: str, text: str, item: "dataclasses.Field[Any]", now: object) -> object:
-    if isinstance(now, bool):
-        return text.lower() == "true"
-    if isinstance(now, int):
-        number = int(text)
-        least, most = item.metadata.get("least", number), item.metadata.get("most", number)
-        if not least <= number <= most:
-            raise ConfigError(
-                f"{name}={text}: expected a whole number of at least {least} and at most {most}"
-            )
-        return number
-    assert isinstance(now, str), "the other types are paths, whose keys are locked"
-    return text
