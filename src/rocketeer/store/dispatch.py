@@ -140,10 +140,11 @@ class Dispatch:
             return None
 
     def _show(self, entries: Sequence[DispatchEntry]) -> None:
-        for dispatcher in self.dispatchers:
+        if self.dispatchers:
             for entry in entries:
-                if dispatcher.wants(entry):
-                    dispatcher.see(entry)
+                for dispatcher in self.dispatchers:
+                    if dispatcher.wants(entry):
+                        dispatcher.see(entry)
 
     def _tell(self, grown: Iterable[ConsumeQueue]) -> None:
         for log_has_grown in self.on_grown:
