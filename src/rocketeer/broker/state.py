@@ -1,6 +1,8 @@
 """What a broker's features stand on: store, tables, clients, name servers. `assemble.py` makes it first."""
 
 import asyncio
+import logging
+import socket
 from collections.abc import Callable
 
 from rocketeer.broker.clients import ClientTable
@@ -38,6 +40,25 @@ from rocketeer.security.tls import (
 )
 from rocketeer.store.message_store import MessageStore
 
+log = logging.getLogger(__name__)
+
+
+def _numeric(advertised: str | None, own: tuple[str, int]) -> tuple[str, int]:
+    """The address that message ids carry: tools ask there for a message. It has no room for a name."""
+    if advertised is None:
+        return own
+    host, _, port = advertised.rpartition(":")
+    try:
+        found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
+    except OSError as error:
+        log.warning(
+            "advertised name not found name=%s error=%s: message ids carry %s", host, error, address_text(own)
+        )
+        return own
+    # Who has both is asked over IPv4: older clients know nothing else.
+    numeric = sorted(found, key=lambda entry: entry[0] is not socket.AF_INET)[0][4]
+    return str(numeric[0]), int(numeric[1])
+
 
 class BrokerState:
     """Nothing is opened yet and nothing runs: that is the business of a `Lifecycle`."""
@@ -50,9 +71,10 @@ class BrokerState:
             loop.call_soon_threadsafe(run)
 
         self.clock = clock
-        self.address = address_text((host, server.listen_port))
+        own = (host, server.listen_port)
+        self.address = broker.advertised_address or address_text(own)
         """Where clients reach this broker."""
-        self.store_host = encode_host(host, server.listen_port)
+        self.store_host = encode_host(*_numeric(broker.advertised_address, own))
         self.store = MessageStore(store, clock=clock, store_host=self.store_host, post=post)
         self.counters = Counters()
         self.recorder = Recorder(

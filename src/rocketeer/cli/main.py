@@ -206,6 +206,8 @@ def broker(
     host = settings.broker.host if ":" in settings.broker.host else ipv4_of(settings.broker.host)
     identity = dataclasses.replace(settings.broker, host=host)
     where = f"{host}:{server.listen_port}"
+    if identity.advertised_address is not None:
+        where += f", advertised as {identity.advertised_address}"
     store = settings.store.store_path.absolute()
     run_loop(
         serve(

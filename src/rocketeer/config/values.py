@@ -64,6 +64,11 @@ def _java(key: str, **rules: Any) -> dict[str, Any]:
 _HOUR = "([01]?[0-9]|2[0-3])"
 _DELAYS = {"pattern": "[0-9]+[smhd]( +[0-9]+[smhd])*", "expected": 'levels such as "1s 5s 10s 1m 2h"'}
 _HOURS = {"pattern": f"{_HOUR}(;{_HOUR})*", "expected": 'hours of the day such as "04" or "02;16"'}
+_ADDRESS = {
+    "pattern": r"(\[[0-9a-fA-F:.]+\]|[^\s:;,/\[\]]+):"
+    r"([1-9]\d{0,3}|[1-5]\d{4}|6[0-4]\d{3}|65[0-4]\d{2}|655[0-2]\d|6553[0-5])",
+    "expected": "host:port, for example broker.example.org:10911",
+}
 _LEVEL = {"pattern": "debug|info|warning|error", "expected": "debug, info, warning or error"}
 _NAME = {"pattern": ".+", "expected": "a name"}
 _PERCENT = {"least": 0, "most": 100}
@@ -175,6 +180,8 @@ class BrokerConfig:
     broker_id: int = field(default=0, metadata=_java("brokerId", least=0))
     host: str = field(default_factory=local_address, metadata=_java("brokerIP1", **_NAME))
     ha_host: str = field(default_factory=local_address, metadata=_java("brokerIP2", **_NAME))
+    # A key of our own: where clients reach the broker when that is not brokerIP1 and listenPort.
+    advertised_address: str | None = field(default=None, metadata=_java("advertisedAddress", **_ADDRESS))
     namesrv_addresses: tuple[str, ...] = field(default=(), metadata=_java("namesrvAddr"))
     permission: int = field(default=6, metadata=_java("brokerPermission", least=0, most=15))
     region_id: str = field(default="DefaultRegion", metadata=_java("regionId"))
