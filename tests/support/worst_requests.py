@@ -380,6 +380,12 @@ def _(address: str) -> None:
     ask(address, request(320, send_header(HONEST_TOPIC, 0, "", batch=True), encode_batch(items)))
 
 
+@broker("a batch of 20,000 messages with keys")
+def _(address: str) -> None:
+    items = [BatchItem(0, b"", f"KEYS\x01k{number}\x02".encode()) for number in range(20_000)]
+    ask(address, request(320, send_header(HONEST_TOPIC, 0, "", batch=True), encode_batch(items)))
+
+
 @broker("300 messages with 15,000 keys each, then a query")
 def _(address: str) -> None:
     send = request(310, send_header(HONEST_TOPIC, 0, "KEYS\x01" + "a " * 15_000), b"x")

@@ -112,8 +112,12 @@ class HeldPulls:
 
     def forget(self, owner: Hashable) -> None:
         """Nobody is there any more to be answered."""
+        self._run(self._forgetting(owner))
+
+    def _forgetting(self, owner: Hashable) -> Steps[None]:
         for waiter in list(self._owned.get(owner, ())):
             self._release(waiter)
+            yield
 
     def _wake_arrived(self) -> None:
         keys, self._arrived = self._arrived, set()

@@ -46,7 +46,13 @@ class MessagePath:
             writer.rewrites.extend(feature.rewrites)
             writer.durability.extend(feature.durability)
         service = SendService(
-            SendRules(broker.cluster_name, broker.host, broker.permission, store.message_bytes_max),
+            SendRules(
+                broker.cluster_name,
+                broker.host,
+                broker.permission,
+                store.message_bytes_max,
+                broker.limits.batch_messages,
+            ),
             topics=state.topics,
             groups=state.groups,
             writer=writer,
@@ -97,7 +103,11 @@ class MessagePath:
         def poll(broker: BrokerConfig, store: StoreConfig) -> None:
             self._pulls.set_polling(broker.long_polling_enable, broker.short_polling_ms)
 
-        queries = QueryHandler(state.store, unique_key_count_max=store.query_count_max)
+        queries = QueryHandler(
+            state.store,
+            unique_key_count_max=store.query_count_max,
+            entries_max=broker.limits.query_entries,
+        )
 
         def end_held_pulls() -> Awaitable[None] | None:
             return run_sliced(self.holds.expiring(clock.monotonic_s()))

@@ -4,8 +4,9 @@ The general path of SEND_MESSAGE and its batch; `rocketeer.engine` does the same
 """
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from struct import Struct
 from typing import Final, Protocol
 
 import msgspec
@@ -26,7 +27,7 @@ from rocketeer.model.topic import (
 )
 from rocketeer.protocol.codes import ResponseCode
 from rocketeer.protocol.texts import FAQ
-from rocketeer.record.batch import iter_batch
+from rocketeer.record.batch import BatchItem, iter_batch
 from rocketeer.record.flags import MULTI_TAGS, tx_state
 from rocketeer.record.layout import PendingMessage
 from rocketeer.record.properties import (
@@ -36,9 +37,15 @@ from rocketeer.record.properties import (
     decode_properties,
     encode_properties,
 )
+from rocketeer.remoting.limits import over_limit
+from rocketeer.remoting.slices import Steps, run_sliced
 
 _WRITE: Final = int(Perm.WRITE)  # an IntFlag's own operators are slow
 TOPIC_BYTES_MAX = 127
+ITEM_BYTES_MIN = 22
+ITEM_SIZE = Struct(">i")
+BATCH_AT_ONCE = 1_000
+"""A batch with more messages is made ready in slices, while others are served."""
 
 
 class SendHeader(Protocol):
@@ -66,6 +73,7 @@ class SendRules:
     broker_ip: str
     broker_perm: int
     message_bytes_max: int
+    batch_messages_max: int = 20_000
 
 
 class SendService:
@@ -134,19 +142,29 @@ class SendService:
             too_large = StoreRefused(StoreRefused.TOO_LARGE, f"a batch of {len(body)} bytes")
             done(model.queue_id, self._writer.refused(too_large))
             return
+        limit = self._rules.batch_messages_max
+        if _has_more_items(body, limit):  # before it is split, too
+            raise over_limit("messages in a batch", "limitBatchMessages", limit, ResponseCode.MESSAGE_ILLEGAL)
         try:
             items = list(iter_batch(body))
         except BadBatch as error:
             raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, str(error)) from None
         if not items:
             raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, "a batch without messages")
-        messages = [
-            msgspec.structs.replace(
-                model, flag=item.flag, body=item.body, properties=item.properties.rstrip(b"\x02") + common
-            )
-            for item in items
-        ]
-        self._writer.put_batch(messages, lambda put: done(model.queue_id, put), wait=wait)
+        making = _messages_of(items, model, common)
+        if len(items) <= BATCH_AT_ONCE:
+            self._writer.put_batch(list(making), lambda put: done(model.queue_id, put), wait=wait)
+        else:
+            run_sliced(self._put_large(making, model.queue_id, done, wait=wait))
+
+    def _put_large(
+        self, making: Iterator[PendingMessage], queue_id: int, done: Callable[[int, Put], None], *, wait: bool
+    ) -> Steps[None]:
+        messages: list[PendingMessage] = []
+        for message in making:
+            messages.append(message)
+            yield
+        self._writer.put_batch(messages, lambda put: done(queue_id, put), wait=wait)
 
     def admit(self, header: SendHeader, remote: str) -> TopicConfig:
         """The topic's configuration, created if that is allowed; RequestRefused with RocketMQ's texts."""
@@ -223,3 +241,26 @@ class SendService:
             message.topic = dead.name
             message.queue_id = 0
             properties.pop(DELAY, None)
+
+
+def _has_more_items(body: bytes, limit: int) -> bool:
+    """Whether a batch has more messages than `limit`; each begins with its size."""
+    if len(body) // ITEM_BYTES_MIN <= limit:
+        return False
+    at = count = 0
+    while count <= limit and at + ITEM_SIZE.size <= len(body):
+        size = ITEM_SIZE.unpack_from(body, at)[0]
+        if size < ITEM_BYTES_MIN:  # broken: splitting it says how
+            return False
+        at += size
+        count += 1
+    return count > limit
+
+
+def _messages_of(
+    items: Sequence[BatchItem], model: PendingMessage, common: bytes
+) -> Iterator[PendingMessage]:
+    """The messages of a batch as they are stored."""
+    for item in items:
+        properties = item.properties.rstrip(b"\x02") + common
+        yield msgspec.structs.replace(model, flag=item.flag, body=item.body, properties=properties)

@@ -56,6 +56,7 @@ class BrokerLimits:
 class NamesrvLimits:
     """Of a name server: what brokers may register, and what is kept for administrators."""
 
+    registration_bytes: int = _limit("limitRegistrationBytes", 8 << 20, least=1 << 20)
     brokers: int = _limit("limitBrokers", 2_000)
     routes: int = _limit("limitRoutes", 1_000_000)
     """Pairs of a topic and a broker that has it."""

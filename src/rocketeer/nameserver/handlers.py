@@ -44,12 +44,13 @@ from rocketeer.protocol.headers.nameserver import (
 )
 from rocketeer.protocol.texts import FAQ
 from rocketeer.remoting.server import Connection, Handler
-from rocketeer.remoting.slices import Steps, run_sliced
+from rocketeer.remoting.slices import Steps, in_slices, run_sliced
 
 log = logging.getLogger(__name__)
 
 H = TypeVar("H", bound=Header)
 
+LARGE_BYTES = 1 << 20
 VERSION_REGISTRATION = 37
 """V3_0_11: brokers before it send the bare topic table as the body of 103."""
 
@@ -128,7 +129,14 @@ def register(
     state: NameServerState, command: Command, connection: Connection
 ) -> Command | Awaitable[Command]:
     """103: a broker, its topics, its heartbeat. It hears the order topics, and a slave its master."""
+    if len(command.body) > LARGE_BYTES:
+        return _register_large(state, command, connection)
     return run_sliced(_registering(state, command, connection))
+
+
+async def _register_large(state: NameServerState, command: Command, connection: Connection) -> Command:
+    """Taking in the frame was enough for this turn of the loop."""
+    return await in_slices(_registering(state, command, connection))
 
 
 def _registering(state: NameServerState, command: Command, connection: Connection) -> Steps[Command]:

@@ -71,6 +71,7 @@ class _Alive:
 class _Broker:
     """One broker name: a master and its slaves."""
 
+    name: str
     cluster: str
     addresses: dict[int, str]
     topics: dict[str, None] = field(default_factory=dict)
@@ -188,10 +189,17 @@ class RouteTable:
         return late
 
     def connection_closed(self, connection: object) -> list[str]:
+        """All of `closing` at once."""
+        return finish(self.closing(connection))
+
+    def closing(self, connection: object) -> Steps[list[str]]:
         """Forget every broker whose latest registration came through this connection."""
         gone = [address for address, alive in self._alive.items() if alive.connection is connection]
         for address in gone:
-            self._forget(address)
+            alive = self._alive.get(address)
+            if alive is not None and alive.connection is connection:  # it may be back on another one by now
+                self._forget(address)
+            yield
         return gone
 
     # --- what an administrator changes -------------------------------------------------------
@@ -280,7 +288,7 @@ class RouteTable:
         """Put the address in its place; another who was there is forgotten: the latest to register wins."""
         broker = self._brokers.get(name)
         if broker is None:
-            broker = self._brokers[name] = _Broker(cluster, {})
+            broker = self._brokers[name] = _Broker(name, cluster, {})
             self._clusters.setdefault(cluster, set()).add(name)
         elif broker_id == MASTER_ID and broker.cluster != cluster:
             # A name is in one cluster; its master's word counts, a slave's configuration may be wrong.
@@ -316,9 +324,9 @@ class RouteTable:
             broker = self._gone[0]
             while broker.topics:
                 topic, _ = broker.topics.popitem()
-                queues = self._topics.get(topic, {})
-                for name in [name for name, held in queues.items() if held.broker is broker]:
-                    self._drop_queues(topic, name)
+                held = self._topics.get(topic, {}).get(broker.name)
+                if held is not None and held.broker is broker:
+                    self._drop_queues(topic, broker.name)
                 yield
             if self._gone and self._gone[0] is broker:
                 self._gone.popleft()

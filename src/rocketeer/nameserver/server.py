@@ -15,6 +15,7 @@ from rocketeer.protocol.codes import RequestCode
 from rocketeer.protocol.command import Command
 from rocketeer.remoting.limits import RequestLimits
 from rocketeer.remoting.server import Connection, RemotingServer, Router, SocketSizes
+from rocketeer.remoting.slices import Steps, run_sliced
 from rocketeer.security.access import AccessControl
 from rocketeer.security.acl_files import AclFiles
 from rocketeer.security.rules import NothingStored, check_complete, nameserver_rules
@@ -70,7 +71,10 @@ class NameServer:
         router = Router(
             answered,
             guards,
-            limits=RequestLimits(server.limits, bulk=(RequestCode.REGISTER_BROKER,)),
+            limits=RequestLimits(
+                server.limits,
+                bodies={RequestCode.REGISTER_BROKER: ("limitRegistrationBytes", limits.registration_bytes)},
+            ),
         )
         self._metrics = metrics_server(config, self.routes, router)
         self._remoting = RemotingServer(
@@ -145,6 +149,10 @@ class NameServer:
                     self._access.accounts = accounts
 
     def _connection_closed(self, connection: Connection) -> None:
-        for address in self.routes.connection_closed(connection):
+        run_sliced(self._forget_brokers(connection))
+
+    def _forget_brokers(self, connection: Connection) -> Steps[None]:
+        for address in (yield from self.routes.closing(connection)):
             log.info("broker gone address=%s reason=its connection closed", address)
-        self._state.sweep()
+            yield
+        yield from self.routes.sweep()

@@ -7,8 +7,9 @@ process and costs nothing: recovery dispatches again from `safe_offset`.
 import logging
 import os
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -23,6 +24,9 @@ from rocketeer.store.index_slice import IndexSlice, PrefixHashes, key_columns
 log = logging.getLogger(__name__)
 
 SLICE_MESSAGES = 512
+SLICE_KEYS = 8_192
+GATHER_CHARS = 64 << 10
+"""Of keys: so many are hashed in one go."""
 FULL_MAX = 4
 """So many full files wait for a checkpoint to write their slots; small ones fill faster than checkpoints come."""
 
@@ -54,6 +58,7 @@ class Index:
         self._files: list[IndexFile] = []
         self._pending: deque[Waiting] = deque()
         self._loose: list[DispatchEntry] = []
+        self._loose_chars = 0
         self._count = 0
         self._prefixes = PrefixHashes()
         self._slice: IndexSlice | None = None
@@ -68,8 +73,10 @@ class Index:
     def add(self, entry: DispatchEntry) -> None:
         """Collect one message."""
         self._loose.append(entry)
-        if len(self._loose) >= SLICE_MESSAGES:
+        self._loose_chars += len(entry.keys)
+        if len(self._loose) >= SLICE_MESSAGES or self._loose_chars > GATHER_CHARS:
             self._gather()
+            self._loose_chars = 0
 
     def extend(self, entries: Sequence[DispatchEntry]) -> None:
         """Collect messages that follow each other."""
@@ -88,7 +95,18 @@ class Index:
         self._count += messages
 
     def _gather(self) -> None:
-        loose, self._loose = self._loose, []
+        while self._loose:
+            self._gather_some()
+
+    def _gather_some(self) -> None:
+        """Of messages with very many keys only a few at a time."""
+        chars = count = 0
+        for entry in self._loose:
+            chars += len(entry.keys)
+            count += 1
+            if chars > GATHER_CHARS:
+                break
+        loose, self._loose = self._loose[:count], self._loose[count:]
         columns = key_columns(loose, self._prefixes)
         last = loose[-1]
         self._pending.append(
@@ -143,11 +161,12 @@ class Index:
 
     def _next_slice(self, limit: int) -> IndexSlice:
         runs = []
-        messages = 0
+        messages = keys = 0
         for run in self._pending:
             runs.append(run)
             messages += run.messages
-            if messages >= limit:
+            keys += len(run.columns[0]) // 4
+            if messages >= limit or keys >= SLICE_KEYS:
                 break
         hashes, offsets, times = (
             b"".join(parts) for parts in zip(*[run.columns for run in runs], strict=True)
@@ -228,34 +247,41 @@ class Index:
 
     def query(self, topic: str, key: str, begin_ms: int, end_ms: int, count_max: int) -> list[int]:
         """Log offsets that may hold the key, newest first. Hashes collide: callers check the real keys."""
+        steps = self.querying(topic, key, begin_ms, end_ms)
+        return list(islice((offset for offset in steps if offset is not None), count_max))
+
+    def querying(self, topic: str, key: str, begin_ms: int, end_ms: int) -> Iterator[int | None]:
+        """As `query`, entry by entry; None after each step that found nothing."""
         try:
             while self.flush_pending():
-                pass
+                yield None
         except OSError:
             pass  # a full disk stops writing, not reading; whoever fills the index says so
         wanted = key_hash(f"{topic}#{key}")
-        found = self._waiting(wanted, begin_ms, end_ms, count_max) if self._pending else []
-        for file in reversed(self._files):
+        for run in list(reversed(self._pending)):
+            yield from self._waiting(run, wanted, begin_ms, end_ms)
+            yield None
+        for file in list(reversed(self._files)):
             if file.overlaps(begin_ms, end_ms):
-                found += file.select(wanted, begin_ms, end_ms, count_max - len(found))
-                if file is not self._files[-1] and file not in self._full:
-                    file.close()
-            if file.header.begin_ms < begin_ms or len(found) >= count_max:
+                try:
+                    for offset in file.selecting(wanted, begin_ms, end_ms):
+                        yield offset
+                        if file not in self._files:  # it expired meanwhile
+                            return
+                finally:
+                    if file in self._files and file is not self._files[-1] and file not in self._full:
+                        file.close()
+            if file.header.begin_ms < begin_ms:
                 break
-        return found
 
-    def _waiting(self, wanted: int, begin_ms: int, end_ms: int, count_max: int) -> list[int]:
-        """As `query`, among the messages that no file has yet."""
-        found: list[int] = []
-        for run in reversed(self._pending):
-            hashes, offsets, times = run.columns
-            store_ms = np.frombuffer(times, np.int64)
-            same = np.frombuffer(hashes, np.int32) == wanted
-            same &= (begin_ms <= store_ms) & (store_ms <= end_ms)
-            found += np.frombuffer(offsets, np.int64)[same][::-1].tolist()
-            if len(found) >= count_max:
-                break
-        return found[:count_max]
+    def _waiting(self, run: Waiting, wanted: int, begin_ms: int, end_ms: int) -> list[int]:
+        """As `query`, among messages that no file has yet."""
+        hashes, offsets, times = run.columns
+        store_ms = np.frombuffer(times, np.int64)
+        same = np.frombuffer(hashes, np.int32) == wanted
+        same &= (begin_ms <= store_ms) & (store_ms <= end_ms)
+        found: list[int] = np.frombuffer(offsets, np.int64)[same][::-1].tolist()
+        return found
 
     # --- opening, repairing, ageing ----------------------------------------------------------
 

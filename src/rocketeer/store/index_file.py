@@ -16,7 +16,9 @@ import mmap
 import os
 import struct
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -286,23 +288,30 @@ class IndexFile:
 
     def select(self, key_hash: int, begin_ms: int, end_ms: int, count_max: int) -> list[int]:
         """Log offsets of entries with this hash, newest first; entries know their time to the second."""
-        found: list[int] = []
+        steps = self.selecting(key_hash, begin_ms, end_ms)
+        return list(islice((offset for offset in steps if offset is not None), count_max))
+
+    def selecting(self, key_hash: int, begin_ms: int, end_ms: int) -> Iterator[int | None]:
+        """As `select`, entry by entry; None for one of the same slot and another hash or time.
+
+        The file may be unmapped between two steps: each looks again.
+        """
         if self.is_empty:
-            return found
-        view = self._open_map()
+            return
+        self._open_map()
         head = self.header
         entries_at = self._entries_at
         number = int(self._slots[key_hash % self.slots_max])
         above = min(head.next_entry, self.entries_max)
-        while 0 < number < above and len(found) < count_max:
-            entry_hash, log_offset, seconds, older = _READ_ENTRY.unpack_from(view, entries_at + number * 20)
+        while 0 < number < above:
+            entry_hash, log_offset, seconds, older = _READ_ENTRY.unpack_from(
+                self._open_map(), entries_at + number * 20
+            )
             stored_ms = head.begin_ms + seconds * 1000
             if seconds < 0 or stored_ms < begin_ms:
-                break
-            if entry_hash == key_hash and stored_ms <= end_ms:
-                found.append(log_offset)
+                return
+            yield log_offset if entry_hash == key_hash and stored_ms <= end_ms else None
             above, number = number, older  # older ones stand before: a broken chain makes no circle
-        return found
 
     # --- the mapping -------------------------------------------------------------------------
 

@@ -1,5 +1,6 @@
 """Finding single messages: by log offset, by key, by time. Queries, send-back and admin tools ask here."""
 
+from collections.abc import Generator
 from struct import Struct
 
 import msgspec
@@ -24,6 +25,8 @@ class Found(msgspec.Struct):
     messages: list[StoredMessage]
     index_last_ms: int = 0
     index_last_offset: int = 0
+    is_partial: bool = False
+    """The key's hash has more entries than were looked at."""
 
 
 class Lookup:
@@ -49,22 +52,51 @@ class Lookup:
         return message if message.log_offset == log_offset else None
 
     def query(self, topic: str, key: str, begin_ms: int, end_ms: int, max_count: int) -> Found:
-        """The newest messages of a topic with this key or client message id, stored in the time range."""
+        """All of `querying` at once."""
+        steps = self.querying(topic, key, begin_ms, end_ms, max_count)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                found: Found = end.value
+                return found
+
+    def querying(
+        self,
+        topic: str,
+        key: str,
+        begin_ms: int,
+        end_ms: int,
+        max_count: int,
+        *,
+        entries_max: int | None = None,
+        bytes_max: int | None = None,
+    ) -> Generator[None, None, Found]:
+        """The newest messages of a topic with this key or client message id, stored in the time range.
+
+        It ends early when it has looked at `entries_max` entries of the index (`Found.is_partial` says so), and when
+        the messages have more than `bytes_max` bytes.
+        """
         index = self._index
         if index is None:
             return Found([])
         wanted = min(max_count, QUERY_MAX)
-        asked = 2 * max(wanted, 0)
         found: dict[int, StoredMessage] = {}
-        while asked:
-            offsets = index.query(topic, key, begin_ms, end_ms, asked)
-            for offset in offsets:  # newest first; hashes collide, so the message itself decides
+        size = 0
+        entries = index.querying(topic, key, begin_ms, end_ms)
+        for looked_at, offset in enumerate(entries if wanted > 0 else (), 1):  # newest first
+            if entries_max is not None and looked_at > entries_max:
+                return Found([found[at] for at in sorted(found)], *index.last_update, is_partial=True)
+            # Hashes collide, so the message itself decides.
+            message = None if offset is None or offset in found else self.message_at(offset)
+            if message is not None and message.topic == topic and _has_key(message, key):
+                size += message.size
+                if found and bytes_max is not None and size > bytes_max:
+                    break
+                found[message.log_offset] = message
                 if len(found) == wanted:
                     break
-                message = None if offset in found else self.message_at(offset)
-                if message is not None and message.topic == topic and _has_key(message, key):
-                    found[offset] = message
-            asked = 0 if len(offsets) < asked or len(found) == wanted else 8 * asked
+            yield
         return Found([found[offset] for offset in sorted(found)], *index.last_update)
 
     def offset_by_time(self, topic: str, queue_id: int, store_ms: int) -> int:

@@ -139,6 +139,7 @@ class MessageStore:
         self.get = self._reader.get
         self.message_at = self._lookup.message_at
         self.query = self._lookup.query
+        self.querying = self._lookup.querying
         self.offset_by_time = self._lookup.offset_by_time
         self.earliest_ms = self._lookup.earliest_ms
         self.store_ms_at = self._lookup.store_ms_at

@@ -6,7 +6,7 @@ member as they came.
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from typing import Final, Protocol
 
 from rocketeer.broker.clients import ClientTable, Member
@@ -40,6 +40,7 @@ from rocketeer.protocol.versions import V3_0_7_SNAPSHOT, V3_1_8_SNAPSHOT, versio
 from rocketeer.record.ids import parse_offset_msg_id
 from rocketeer.record.layout import StoredMessage, encode_record
 from rocketeer.remoting.server import Connection, Handler
+from rocketeer.remoting.slices import Steps, run_sliced
 
 log = logging.getLogger(__name__)
 
@@ -113,13 +114,16 @@ class MemberCalls:
 
     # --- back in time ------------------------------------------------------------------------
 
-    def reset(self, command: Command, connection: Connection) -> Command:
+    def reset(self, command: Command, connection: Connection) -> Command | Awaitable[Command]:
+        return run_sliced(self._reset(command, connection))
+
+    def _reset(self, command: Command, connection: Connection) -> Steps[Command]:
         header = decode_header(ResetOffsetHeader, command.ext)
         log.info(
             "offsets to be reset by=%s group=%s topic=%s time_ms=%d force=%s",
             connection.remote, header.group, header.topic, header.timestamp_ms, header.force,
         )  # fmt: skip
-        table = self._offsets_at(header)
+        table = yield from self._offsets_at(header)
         group = self._clients.consumer(header.group)
         if group is None:
             raise RequestRefused(
@@ -137,7 +141,7 @@ class MemberCalls:
             member.connection.send(request(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, told, body, oneway=True))
         return reply(command, body=encode_queue_offsets(table))
 
-    def _offsets_at(self, header: ResetOffsetHeader) -> dict[MessageQueue, int]:
+    def _offsets_at(self, header: ResetOffsetHeader) -> Steps[dict[MessageQueue, int]]:
         """Where each queue stood at that time; without force, never further than the group is."""
         topic = self._topics.get(header.topic)
         if topic is None:
@@ -159,6 +163,7 @@ class MemberCalls:
             wanted = max(wanted, 0)
             queue = MessageQueue(header.topic, self._broker_name, queue_id)
             table[queue] = wanted if header.force else min(wanted, committed)
+            yield
         return table
 
     async def status(self, command: Command, connection: Connection) -> Command:

@@ -1,6 +1,6 @@
 """QUERY_MESSAGE (by key) and VIEW_MESSAGE_BY_ID (by offset in the log)."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable
 from typing import Protocol
 
 from rocketeer.errors import RequestRefused
@@ -11,6 +11,7 @@ from rocketeer.protocol.headers import QueryMessageHeader, ViewMessageHeader
 from rocketeer.protocol.headers.base import decode_header
 from rocketeer.record.layout import StoredMessage, encode_record
 from rocketeer.remoting.server import Connection, Handler
+from rocketeer.remoting.slices import Steps, run_sliced
 from rocketeer.store.message_store import Found
 
 UNIQUE_KEY_QUERY = "_UNIQUE_KEY_QUERY"
@@ -21,7 +22,17 @@ REPLY_BYTES_MAX = FRAME_BYTES_MAX - (64 << 10)
 class Archive(Protocol):
     """What querying asks of the store."""
 
-    def query(self, topic: str, key: str, begin_ms: int, end_ms: int, max_count: int) -> Found: ...
+    def querying(
+        self,
+        topic: str,
+        key: str,
+        begin_ms: int,
+        end_ms: int,
+        max_count: int,
+        *,
+        entries_max: int | None = None,
+        bytes_max: int | None = None,
+    ) -> Steps[Found]: ...
 
     def message_at(self, log_offset: int) -> StoredMessage | None: ...
 
@@ -29,27 +40,41 @@ class Archive(Protocol):
 class QueryHandler:
     """Answers with records as they are stored."""
 
-    def __init__(self, store: Archive, *, unique_key_count_max: int) -> None:
+    def __init__(self, store: Archive, *, unique_key_count_max: int, entries_max: int = 200_000) -> None:
+        """`entries_max`: so many entries of the index are looked at for one query."""
         self._store = store
+        self._entries_max = entries_max
         self._unique_key_count_max = unique_key_count_max
 
     def handlers(self) -> dict[int, Handler]:
         return {RequestCode.QUERY_MESSAGE: self.query, RequestCode.VIEW_MESSAGE_BY_ID: self.view}
 
-    def query(self, command: Command, connection: Connection) -> Command:
+    def query(self, command: Command, connection: Connection) -> Command | Awaitable[Command]:
+        return run_sliced(self._query(command))
+
+    def _query(self, command: Command) -> Steps[Command]:
         header = decode_header(QueryMessageHeader, command.ext)
         count_max = header.max_count
         if command.ext.get(UNIQUE_KEY_QUERY) == "true":
             count_max = self._unique_key_count_max
-        found = self._store.query(header.topic, header.key, header.begin_ms, header.end_ms, count_max)
+        found = yield from self._store.querying(
+            header.topic, header.key, header.begin_ms, header.end_ms, count_max,
+            entries_max=self._entries_max, bytes_max=REPLY_BYTES_MAX,
+        )  # fmt: skip
         ext = {
             "indexLastUpdateTimestamp": str(found.index_last_ms),
             "indexLastUpdatePhyoffset": str(found.index_last_offset),
         }
         if not found.messages:
             remark = "can not find message, maybe time range not correct"
+            if found.is_partial:
+                remark += f": stopped after the {self._entries_max} entries that limitQueryEntries allows"
             return reply(command, ResponseCode.QUERY_NOT_FOUND, remark, ext)
-        return reply(command, ext=ext, body=_newest_that_fit(found.messages))
+        records = []
+        for message in found.messages:
+            records.append(encode_record(message))
+            yield
+        return reply(command, ext=ext, body=b"".join(records))
 
     def view(self, command: Command, connection: Connection) -> Command:
         header = decode_header(ViewMessageHeader, command.ext)
@@ -59,15 +84,3 @@ class QueryHandler:
                 ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {header.offset}"
             )
         return reply(command, body=encode_record(message))
-
-
-def _newest_that_fit(messages: Sequence[StoredMessage]) -> bytes:
-    """Records in the order of the log; more than a frame can carry would reach nobody."""
-    records: list[bytes] = []
-    left = REPLY_BYTES_MAX
-    for message in reversed(messages):
-        left -= message.size
-        if left < 0:
-            break
-        records.append(encode_record(message))
-    return b"".join(reversed(records))
