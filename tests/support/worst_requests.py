@@ -380,9 +380,9 @@ def _(address: str) -> None:
     ask(address, request(320, send_header(HONEST_TOPIC, 0, "", batch=True), encode_batch(items)))
 
 
-@broker("a batch of 20,000 messages with keys")
+@broker("a batch of 8,000 messages with keys")
 def _(address: str) -> None:
-    items = [BatchItem(0, b"", f"KEYS\x01k{number}\x02".encode()) for number in range(20_000)]
+    items = [BatchItem(0, b"", f"KEYS\x01k{number}\x02".encode()) for number in range(8_000)]
     ask(address, request(320, send_header(HONEST_TOPIC, 0, "", batch=True), encode_batch(items)))
 
 
