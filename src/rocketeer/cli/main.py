@@ -18,6 +18,7 @@ from rocketeer.cli.backup import backup, restore
 from rocketeer.cli.certs import certs
 from rocketeer.cli.children import COMMAND as CHILD_COMMAND
 from rocketeer.cli.children import ChildBroker, run_child
+from rocketeer.cli.console import console, console_user
 from rocketeer.cli.doctor.command import doctor
 from rocketeer.cli.logs import LogFormat, LogLevel, log_file, show_logs
 from rocketeer.cli.plan import BROKERS_MAX, plan_up
@@ -268,6 +269,8 @@ app.command()(run)
 app.command()(audit)
 app.command()(doctor)
 app.command()(certs)
+app.command()(console)
+app.command("console-user")(console_user)
 app.command()(backup)
 app.command()(restore)
 

@@ -1,0 +1,70 @@
+"""The API's description, made from the same declarations as its routes."""
+
+import re
+from typing import Any
+
+from rocketeer import __version__
+from rocketeer.console.registry import Param, Registry
+
+_KINDS = {"number": {"type": "integer"}, "flag": {"type": "boolean"}, "time": {"type": "string"}}
+
+
+def openapi(registry: Registry) -> dict[str, Any]:
+    paths: dict[str, Any] = {}
+    for view in registry.views:
+        path = "/api/{cluster}" + view.path
+        parameters = [_in_path(name) for name in re.findall(r"{(\w+)", path)]
+        parameters += [_described(param) | {"in": "query"} for param in view.query]
+        paths[_plain(path)] = {
+            "get": {
+                "operationId": view.name,
+                "summary": view.summary,
+                "parameters": parameters,
+                "responses": {"200": {"description": "what the page shows"}},
+            }
+        }
+    for action in registry.actions:
+        path = "/api/{cluster}" + action.path
+        fields = {param.name: _schema(param) for param in action.fields}
+        paths.setdefault(_plain(path), {})["post"] = {
+            "operationId": action.name,
+            "summary": f"{action.summary} (needs the role {action.role.name.lower()})",
+            "description": action.warning,
+            "parameters": [_in_path(name) for name in re.findall(r"{(\w+)", path)],
+            "requestBody": {
+                "content": {
+                    "application/json": {
+                        "schema": {
+                            "type": "object",
+                            "properties": fields,
+                            "required": [param.name for param in action.fields if param.required],
+                        }
+                    }
+                }
+            },
+            "responses": {"200": {"description": "what was done, and what failed"}},
+        }
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Rocketeer console", "version": __version__},
+        "paths": paths,
+    }
+
+
+def _plain(path: str) -> str:
+    return re.sub(r":\w+}", "}", path)
+
+
+def _in_path(name: str) -> dict[str, Any]:
+    return {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+
+
+def _schema(param: Param) -> dict[str, Any]:
+    schema: dict[str, Any] = dict(_KINDS.get(param.kind, {"type": "string"}))
+    if param.choices:
+        schema["enum"] = list(param.choices)
+    return schema | {"description": param.label}
+
+
+def _described(param: Param) -> dict[str, Any]:
+    return {"name": param.name, "required": param.required, "schema": _schema(param)}

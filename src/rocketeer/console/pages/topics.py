@@ -1,0 +1,135 @@
+"""Topics: by kind, their queues, routes and consumers; create, change, delete, send a test message."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from rocketeer import Message, TopicConfig
+from rocketeer.console.registry import Action, Outcome, Param, View
+from rocketeer.console.users import Role
+from rocketeer.console.visit import Visit, listing
+from rocketeer.model.topic import DLQ_PREFIX, RETRY_PREFIX, Perm, is_system_topic
+
+KINDS: Final = ("normal", "retry", "dead letters", "system", "all")
+CONSOLE_GROUP: Final = "CONSOLE_PRODUCER"
+
+
+def kind_of(topic: str) -> str:
+    if topic.startswith(RETRY_PREFIX):
+        return "retry"
+    if topic.startswith(DLQ_PREFIX):
+        return "dead letters"
+    return "system" if is_system_topic(topic) else "normal"
+
+
+async def topics(visit: Visit) -> Mapping[str, Any]:
+    names, configs = await asyncio.gather(visit.cluster.topics.get(), visit.cluster.topic_configs.get())
+    kind = visit.text("kind", "normal")
+    queues: dict[str, int] = {}
+    for table in configs.answers.values():
+        for name, config in table.items():
+            queues[name] = queues.get(name, 0) + config.write_queues
+    rows = [
+        {"name": name, "kind": kind_of(name), "queues": queues.get(name)}
+        for name in names
+        if kind == "all" or kind_of(name) == kind
+    ]
+    page = listing(
+        visit,
+        rows,
+        search_in=lambda row: row["name"],
+        sorts={"name": lambda row: row["name"], "queues": lambda row: row["queues"]},
+        default_sort="name",
+    )
+    return {"page": page, "kind": kind, "kinds": KINDS, "failures": configs.failures}
+
+
+async def topic(visit: Visit) -> Mapping[str, Any]:
+    name = visit.path["topic"]
+    admin = visit.cluster.admin
+    status, route, groups, configs = await asyncio.gather(
+        admin.topic_status(name),
+        admin.topic_route(name),
+        admin.topic_groups(name),
+        visit.cluster.topic_configs.get(),
+    )
+    queues = sorted(status.queues.items(), key=lambda item: (item[0].broker_name, item[0].queue_id))
+    return {
+        "topic": name,
+        "kind": kind_of(name),
+        "queues": queues,
+        "total": sum(bounds.max_offset - bounds.min_offset for _, bounds in queues),
+        "route": route,
+        "groups": groups.groups,
+        "configs": [(broker, table[name]) for broker, table in configs.answers.items() if name in table],
+        "failures": (*status.failures, *groups.failures),
+    }
+
+
+async def save_topic(visit: Visit) -> Outcome:
+    name = visit.needed("topic")
+    perm = Perm(visit.number("perm", 6, least=0, most=7))
+    config = TopicConfig(
+        name,
+        read_queues=visit.number("read_queues", 8, least=1, most=1024),
+        write_queues=visit.number("write_queues", 8, least=1, most=1024),
+        perm=perm,
+    )
+    place = (
+        {"broker": visit.text("broker")} if visit.text("broker") else {"cluster": await _cluster_name(visit)}
+    )
+    done = await visit.cluster.admin.update_topic(config, **place)
+    where = ", ".join(broker.name for broker in done.brokers)
+    return Outcome(f"topic {name} is on {where}", failures=[str(failure) for failure in done.failures])
+
+
+async def delete_topic(visit: Visit) -> Outcome:
+    name = visit.path["topic"]
+    done = await visit.cluster.admin.delete_topic(name)
+    return Outcome(
+        f"topic {name} is deleted on {len(done.brokers)} brokers",
+        goto=f"/c/{visit.cluster.name}/topics",
+        failures=[str(failure) for failure in done.failures],
+    )
+
+
+async def send_message(visit: Visit) -> Outcome:
+    name = visit.path["topic"]
+    message = Message(
+        name, visit.text("body").encode(), tags=visit.text("tags") or None, keys=visit.text("keys") or None
+    )
+    async with visit.cluster.producer(CONSOLE_GROUP) as producer:
+        result = await producer.send(message)
+    queue = result.queue
+    place = f"queue {queue.queue_id} of {queue.broker_name} at {result.queue_offset}"
+    return Outcome(f"stored in {place}: {result.message_id}")
+
+
+async def _cluster_name(visit: Visit) -> str:
+    known = await visit.cluster.brokers.get()
+    return visit.text("cluster_name") or next(iter(known.clusters))
+
+
+_TOPIC_FIELDS = (
+    Param("topic", "name", required=True),
+    Param("read_queues", "queues to read", "number", "8"),
+    Param("write_queues", "queues to write", "number", "8"),
+    Param("perm", "permission: 2 write, 4 read, 6 both", "number", "6"),
+    Param("broker", "only on this broker (address)"),
+)
+
+VIEWS: Sequence[View] = (
+    View("/topics", "topics", "Topics, searched, sorted and paged", topics, "topics.html", nav="Topics",
+         query=(Param("q", "search"), Param("kind", "kind", choices=KINDS), Param("sort", "sort by"),
+                Param("page", "page", "number"))),
+    View("/topics/{topic}", "topic", "One topic", topic, "topic.html", nav="Topics"),
+)  # fmt: skip
+ACTIONS: Sequence[Action] = (
+    Action("/topics", "save_topic", "Create or change a topic", save_topic, _TOPIC_FIELDS,
+           warning="A topic that exists is changed; fewer queues hide what is in the others."),
+    Action("/topics/{topic}/delete", "delete_topic", "Delete a topic", delete_topic, role=Role.ADMIN, dangerous=True,
+           warning="The topic and every message in it are gone, on all brokers."),
+    Action("/topics/{topic}/send", "send_message", "Send a test message", send_message,
+           (Param("body", "body", "long", required=True), Param("tags", "tags"), Param("keys", "keys")),
+           warning="Consumers of the topic will get it."),
+)  # fmt: skip

@@ -1,0 +1,88 @@
+"""Who may sign in: a YAML file, `name: {password: <argon2 hash>, role: viewer|operator|admin}`."""
+
+import os
+from dataclasses import dataclass
+from enum import IntEnum
+from pathlib import Path
+
+import yaml
+from argon2 import PasswordHasher
+from argon2.exceptions import Argon2Error, InvalidHashError
+
+from rocketeer.errors import ConfigError
+
+
+class Role(IntEnum):
+    """What somebody may do; each may do what those before may."""
+
+    VIEWER = 1
+    OPERATOR = 2
+    ADMIN = 3
+
+
+@dataclass(frozen=True)
+class User:
+    name: str
+    role: Role
+
+
+NOBODY_ASKED = User("local", Role.ADMIN)
+"""Whoever comes where nobody has to sign in."""
+
+
+class Users:
+    """Read once at start; passwords are kept hashed only."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises ConfigError."""
+        self._hasher = PasswordHasher()
+        self._hashes: dict[str, str] = {}
+        self._roles: dict[str, Role] = {}
+        # Checked for names that do not exist, so that the time an answer takes tells no names.
+        self._dummy = self._hasher.hash("nobody has this password")
+        for name, fields in _read(path).items():
+            try:
+                self._hashes[name] = str(fields["password"])
+                self._roles[name] = Role[str(fields["role"]).upper()]
+            except (KeyError, TypeError):
+                raise ConfigError(
+                    f"{path}: the user {name} needs password and role (viewer, operator, admin)"
+                ) from None
+
+    def sign_in(self, name: str, password: str) -> User | None:
+        """Takes some 50 ms on purpose: call it in a thread."""
+        known = name in self._roles
+        try:
+            self._hasher.verify(self._hashes.get(name, self._dummy), password)
+        except (Argon2Error, InvalidHashError):
+            return None
+        return User(name, self._roles[name]) if known else None
+
+    def find(self, name: str) -> User | None:
+        role = self._roles.get(name)
+        return None if role is None else User(name, role)
+
+
+def add_user(path: Path, name: str, password: str, role: Role) -> None:
+    """Add one to the file, or change one; the file is made 0600."""
+    users = _read(path) if path.exists() else {}
+    users[name] = {"password": PasswordHasher().hash(password), "role": role.name.lower()}
+    temporary = path.with_name(path.name + ".tmp")
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with os.fdopen(fd, "w") as file:
+        yaml.safe_dump(users, file)
+        file.flush()
+        os.fsync(fd)
+    temporary.rename(path)
+
+
+def _read(path: Path) -> dict[str, dict[str, object]]:
+    try:
+        content = yaml.safe_load(path.read_bytes())
+    except OSError as error:
+        raise ConfigError(f"the file of users {path} cannot be read: {error.strerror}") from None
+    except yaml.YAMLError:
+        raise ConfigError(f"the file of users {path} is no YAML") from None
+    if not isinstance(content, dict) or not all(isinstance(fields, dict) for fields in content.values()):
+        raise ConfigError(f"the file of users {path} is not of the form name: {{password:, role:}}")
+    return {str(name): fields for name, fields in content.items()}

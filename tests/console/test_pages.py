@@ -1,0 +1,174 @@
+"""Every page shows what the cluster holds; forms change it; nothing that was stored becomes HTML."""
+
+import html
+import re
+from pathlib import Path
+
+import pytest
+from starlette.testclient import TestClient
+
+from rocketeer import Admin
+from rocketeer.console.app import make_app
+from rocketeer.console.config import ClusterConfig, ConsoleConfig
+from rocketeer.console.i18n import language
+from rocketeer.console.pages import all_pages
+from rocketeer.console.users import Role, add_user
+from rocketeer.errors import ConfigError
+from rocketeer.testing import Cluster
+
+HOSTILE = '<script>alert("x")</script>'
+PACKAGE = Path(__import__("rocketeer.console").__file__).parent / "console"
+
+
+def token_of(page: str) -> str:
+    found = re.search(r'name="csrf_token" value="([0-9a-f]+)"', page)
+    assert found is not None
+    return found.group(1)
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("/", "broker-a"),
+        ("/cluster", "broker-a"),
+        ("/topics", "orders"),
+        ("/topics?q=order", "orders"),
+        ("/topics/orders", "broker-a"),
+        ("/groups", "Groups"),
+        ("/messages", "Find by"),
+        ("/messages?topic=orders&by=key&value=order-7", "order-7"),
+        ("/messages?topic=orders", "order-1"),
+    ],
+)
+def test_a_page_shows_the_cluster(browser: TestClient, path: str, text: str) -> None:
+    answer = browser.get(f"/c/shop{path}")
+    assert answer.status_code == 200, answer.text
+    assert text in answer.text
+
+
+def test_what_was_sent_is_shown_and_never_becomes_html(browser: TestClient) -> None:
+    found = browser.get("/c/shop/messages", params={"topic": "hostile"})
+    assert HOSTILE not in found.text
+    assert html.escape(HOSTILE) in found.text or "&lt;script&gt;" in found.text
+    links = re.findall(r"/c/shop/messages/hostile/[0-9A-F]{32}", found.text)
+    assert len(links) == 2
+    for link in links:
+        page = browser.get(link)
+        assert page.status_code == 200
+        assert HOSTILE not in page.text
+    assert "no HTML" not in page.text
+    assert "script-src 'self'" in page.headers["content-security-policy"]
+
+
+def test_a_topic_is_created_changed_and_deleted(browser: TestClient, shop: Cluster) -> None:
+    token = token_of(browser.get("/c/shop/topics").text)
+    fields = {"csrf_token": token, "topic": "made-here", "read_queues": "3", "write_queues": "3", "perm": "6"}
+    done = browser.post("/c/shop/topics", data=fields)
+    assert "made-here" in done.text
+    with Admin(shop.nameserver) as admin:
+        (config,) = [table["made-here"] for table in admin.topic_configs().answers.values()]
+        assert config.write_queues == 3
+    sent = browser.post("/c/shop/topics/made-here/send", data={"csrf_token": token, "body": "hello"})
+    assert "stored in queue" in sent.text
+    gone = browser.post("/c/shop/topics/made-here/delete", data={"csrf_token": token})
+    assert "is deleted" in gone.text
+    assert browser.get("/c/shop/topics/made-here").status_code == 502
+
+
+def test_a_form_without_its_token_changes_nothing(browser: TestClient) -> None:
+    for fields in ({}, {"csrf_token": "0" * 64}):
+        answer = browser.post("/c/shop/topics", data={"topic": "forged", **fields})
+        assert answer.status_code == 403
+    assert "forged" not in browser.get("/c/shop/topics").text
+
+
+def test_the_api_mirrors_pages_and_actions(browser: TestClient) -> None:
+    rows = browser.get("/api/shop/topics", params={"q": "orders"}).json()["page"]["rows"]
+    assert [row["name"] for row in rows] == ["orders"]
+    body = {"topic": "by-api", "read_queues": 1, "write_queues": 1}
+    assert browser.post("/api/shop/topics", json=body).status_code == 403
+    headers = {"x-csrf-token": browser.get("/api/token").json()["token"]}
+    assert "by-api" in browser.post("/api/shop/topics", json=body, headers=headers).json()["done"]
+    described = browser.get("/api/openapi.json").json()["paths"]
+    registry = all_pages()
+    assert len([verb for path in described.values() for verb in path]) == len(registry.views) + len(
+        registry.actions
+    )
+    for view in registry.views:
+        if "{" not in view.path:
+            assert browser.get(f"/api/shop{view.path}").status_code == 200, view.path
+
+
+def test_who_signs_in_may_do_what_the_role_allows(shop: Cluster, tmp_path: Path) -> None:
+    users = tmp_path / "users.yml"
+    add_user(users, "eve", "eves password", Role.VIEWER)
+    add_user(users, "adam", "adams password", Role.ADMIN)
+    assert users.stat().st_mode & 0o777 == 0o600
+    assert "password" not in users.read_text().replace("password:", "")
+    audit = tmp_path / "audit.log"
+    config = ConsoleConfig(
+        clusters=(ClusterConfig(name="shop", nameserver=shop.nameserver),), users=users, audit_log=audit
+    )
+    with TestClient(make_app(config), base_url="http://127.0.0.1") as client:
+        assert "Sign in" in client.get("/c/shop/").text
+        assert client.get("/api/shop/topics").status_code == 401
+        assert client.post("/sign-in", data={"name": "eve", "password": "wrong one"}).status_code == 401
+        client.post("/sign-in", data={"name": "eve", "password": "eves password"})
+        page = client.get("/c/shop/topics").text
+        assert "orders" in page
+        assert "csrf_token" not in page, "a viewer sees no form"
+        headers = {"x-csrf-token": client.get("/api/token").json()["token"]}
+        refused = client.post("/api/shop/topics", json={"topic": "x"}, headers=headers)
+        assert refused.status_code == 403
+        assert "operator" in refused.json()["error"]
+        client.post("/sign-in", data={"name": "adam", "password": "adams password"})
+        headers = {"x-csrf-token": client.get("/api/token").json()["token"]}
+        assert client.post("/api/shop/topics", json={"topic": "adams"}, headers=headers).status_code == 200
+    assert '"user": "adam"' in audit.read_text()
+    assert "save_topic" in audit.read_text()
+
+
+def test_beyond_this_machine_nobody_gets_in_without_users() -> None:
+    config = ConsoleConfig(clusters=(ClusterConfig(name="x", nameserver="127.0.0.1:1"),), host="0.0.0.0")
+    with pytest.raises(ConfigError, match="--users"):
+        make_app(config)
+
+
+def test_a_dead_cluster_is_one_sentence(tmp_path: Path) -> None:
+    config = ConsoleConfig(clusters=(ClusterConfig(name="gone", nameserver="127.0.0.1:1"),))
+    with TestClient(make_app(config), base_url="http://127.0.0.1") as client:
+        answer = client.get("/c/gone/")
+        assert answer.status_code == 502
+        assert "127.0.0.1:1" in answer.text
+        assert "Traceback" not in answer.text
+
+
+@pytest.mark.parametrize(
+    "path", ["/topics?page=x", "/messages?topic=orders&begin=never", "/messages?topic=orders&after=x:y"]
+)
+def test_a_field_that_cannot_be_used_is_named(browser: TestClient, path: str) -> None:
+    answer = browser.get(f"/c/shop{path}")
+    assert answer.status_code == 400
+
+
+def test_every_text_of_the_pages_has_a_translation() -> None:
+    chinese = language("zh").texts
+    texts: set[str] = set()
+    for path in (PACKAGE / "templates").glob("*.html"):
+        texts |= set(re.findall(r'\bt\("([^"]+)"', path.read_text()))
+        texts |= set(re.findall(r"\bt\('([^']+)'", path.read_text()))
+    registry = all_pages()
+    for action in registry.actions:
+        texts |= {
+            action.summary,
+            *([action.warning] if action.warning else []),
+            *(field.label for field in action.fields),
+        }
+    texts |= {view.nav for view in registry.views}
+    assert sorted(texts - set(chinese)) == []
+
+
+def test_a_chinese_browser_gets_chinese(browser: TestClient) -> None:
+    page = browser.get("/c/shop/topics", headers={"accept-language": "zh-CN,zh;q=0.9"}).text
+    assert 'lang="zh"' in page
+    assert "主题" in page
