@@ -8,7 +8,9 @@ from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
 from rocketeer.record._bytes cimport get32, get64, put32, put64
-from rocketeer.record._layout cimport QUEUE_ENTRY_BYTES
+from rocketeer.record._layout cimport (
+    HEAD_BYTES, LOG_OFFSET_AT, MAGIC, MAGIC_AT, QUEUE_ENTRY_BYTES, QUEUE_OFFSET_AT, SIZE_AT,
+)
 
 
 cdef class QueueTail:
@@ -72,3 +74,31 @@ def gather_records(window, bytes entries not None, int64_t first, int64_t total)
     finally:
         PyBuffer_Release(&source)
     return records if total == 0 else None
+
+
+def entries_hold(window, bytes entries not None, int64_t first, int64_t queue_offset):
+    """Whether each entry leads to its record: of its size, at its place, with its queue offset, which count up."""
+    cdef const char *at = PyBytes_AS_STRING(entries)
+    cdef Py_ssize_t count = PyBytes_GET_SIZE(entries) // QUEUE_ENTRY_BYTES, i
+    cdef int64_t log_offset, size
+    cdef const char *record
+    cdef Py_buffer source
+    PyObject_GetBuffer(window, &source, PyBUF_SIMPLE)
+    try:
+        for i in range(count):
+            log_offset = <int64_t> get64(at)
+            size = <int32_t> get32(at + 8)
+            if log_offset < first or size < HEAD_BYTES or log_offset - first > source.len - size:
+                return False
+            record = <const char *> source.buf + (log_offset - first)
+            if (
+                <int32_t> get32(record + SIZE_AT) != size
+                or get32(record + MAGIC_AT) != <uint32_t> MAGIC
+                or <int64_t> get64(record + QUEUE_OFFSET_AT) != queue_offset + i
+                or <int64_t> get64(record + LOG_OFFSET_AT) != log_offset
+            ):
+                return False
+            at += QUEUE_ENTRY_BYTES
+    finally:
+        PyBuffer_Release(&source)
+    return True

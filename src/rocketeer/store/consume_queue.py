@@ -100,6 +100,15 @@ class ConsumeQueue(QueueTail):
             self._tail += BLANK
             self.max_offset = offset + 1
 
+    def put_right(self, offset: int, entry: QueueEntry) -> None:
+        """Write an entry that the queue has once more: what stood there was damaged."""
+        raw = ENTRY.pack(*entry)
+        if offset >= self._written:
+            at = (offset - self._written) * ENTRY_BYTES
+            self._tail[at : at + ENTRY_BYTES] = raw
+        else:
+            self._files.write(offset, raw)
+
     @property
     def pending_bytes(self) -> int:
         """Bytes of the tail, not yet in files."""

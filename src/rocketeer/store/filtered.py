@@ -1,6 +1,7 @@
 """Reading a queue through a filter on properties: many entries over one stretch of the log in one go.
 
-For `Reader.get`; what is not plain (blanks, expired records, a border between two log files) is left to its loop.
+For `Reader.get`; what is not plain (blanks, expired records, damaged entries, a border between two log files) is left
+to its loop.
 """
 
 from struct import Struct
@@ -11,6 +12,7 @@ from rocketeer.filter.records import Scanned
 from rocketeer.store.commit_log import CommitLog
 from rocketeer.store.consume_queue import ENTRY_BYTES, ConsumeQueue
 from rocketeer.store.consume_queue_ext import ExtUnit
+from rocketeer.store.queue_entries import entries_hold
 
 SCAN_ENTRIES_MAX: Final = 8_192 if COMPILED else 1_024
 """Looked at for one pull, however few match. More than RocketMQ's 800: a selective filter costs few round trips.
@@ -57,9 +59,10 @@ def scan_run(
     count = _within(raw, count, first, end_max)
     last, size = _first_two(raw, (count - 1) * ENTRY_BYTES)
     window = log.read(first, last + size - first)
-    if window is None:
+    raw = raw[: count * ENTRY_BYTES]
+    if window is None or not entries_hold(window, raw, first, offset):
         return None
-    scanned = test.scan(raw[: count * ENTRY_BYTES], window, first, count_max, bytes_max)
+    scanned = test.scan(raw, window, first, count_max, bytes_max)
     if not scanned.looked_at:
         return None
     return scanned, joined(scanned.found, window, first)

@@ -17,7 +17,8 @@ from rocketeer.store.consume_queue_ext import is_address
 from rocketeer.store.filtered import RecordTest, scan_run
 from rocketeer.store.kernel import physical_memory_bytes
 from rocketeer.store.large import COLD_BYTES_MAX, LARGE_BYTES_MAX, read_large
-from rocketeer.store.queue_entries import gather_records, run_bounds
+from rocketeer.store.queue_entries import entries_hold, gather_records, run_bounds
+from rocketeer.store.queue_mending import QueueMending, leads_to
 from rocketeer.store.queue_table import QueueTable
 
 _SCAN_ENTRIES = 16_000 // ENTRY_BYTES  # looked at for one pull, however few match
@@ -67,6 +68,7 @@ class Reader:
         self._queues = queues
         self._levels = levels
         self._by_key = queues.by_key
+        self._mending = QueueMending(log, levels)
         self.set_limits(config)
         # A slave that lags must not send consumers back: they keep their offset and ask again.
         self._keeps_offset = config.broker_role is BrokerRole.SLAVE and not config.offset_check_in_slave
@@ -140,7 +142,7 @@ class Reader:
         ):
             return None
         window = log.read(first, end - first)
-        if window is None:
+        if window is None or not entries_hold(window, raw, first, offset):
             return None
         if end - first == total:  # records do not overlap, so they are one run
             parts: list[bytes | memoryview] = [window]
@@ -238,6 +240,15 @@ class Reader:
                 if unit is not None and not matches.may_match(unit):
                     continue  # the record, which may have to come from the disk, is not even looked at
             record = log.read(log_offset, size)
+            if size != BLANK_SIZE and (
+                record is None or not leads_to(record, log_offset, size, offset + looked_at - 1)
+            ):
+                mended = self._mending.mend(queue, offset + looked_at - 1)
+                if mended is not None:
+                    log_offset, size, tag_code = mended  # noqa: PLW2901
+                    record = log.read(log_offset, size)
+                elif record is not None:  # bytes that are no message of this queue are nobody's to read
+                    continue
             if record is None:
                 if not result.count:
                     result.status = GetStatus.MESSAGE_WAS_REMOVING

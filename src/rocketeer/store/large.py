@@ -6,6 +6,7 @@ import numpy as np
 
 from rocketeer.store.commit_log import CommitLog
 from rocketeer.store.consume_queue import BLANK_SIZE, ENTRY_BYTES, ConsumeQueue
+from rocketeer.store.queue_entries import entries_hold
 
 LARGE_BYTES_MAX: Final = 8 << 20
 """A frame has 16 MB at most; the loop must not be held up for long."""
@@ -22,7 +23,7 @@ def read_large(
 ) -> tuple[list[memoryview], int, int] | None:
     """(slices of the log, how many messages, how many bytes) from `offset` on, within one file of the log.
 
-    None for what the general scan must decide: blanks, expired records, nothing there.
+    None for what the general scan must decide: blanks, expired records, damaged entries, nothing there.
     """
     raw = queue.read(offset, min(count_max, LARGE_ENTRIES_MAX))
     entries = np.frombuffer(raw, _ENTRIES, len(raw) // ENTRY_BYTES)
@@ -39,7 +40,7 @@ def read_large(
     if not len(offsets) or int(sizes.max()) == BLANK_SIZE or (offsets[1:] < ends[:-1]).any():
         return None
     window = log.read(first, int(ends[-1]) - first)
-    if window is None:
+    if window is None or not entries_hold(window, raw[: len(offsets) * ENTRY_BYTES], first, offset):
         return None
     # Neighbours in the log are one slice: a queue that is alone in its log goes out in one piece.
     breaks = np.flatnonzero(offsets[1:] != ends[:-1])

@@ -4,11 +4,14 @@ from abc import ABC, abstractmethod
 from struct import Struct
 from typing import Final
 
+from rocketeer.record.layout import HEAD, MAGIC
+
 _ENTRY: Final = Struct(">qiq")  # log offset, size, tag code
 _ENTRY_BYTES: Final = _ENTRY.size
 _pack_entry: Final = _ENTRY.pack
 _unpack_entries: Final = _ENTRY.iter_unpack
 _offset: Final = Struct(">q").unpack_from
+_record_head: Final = Struct(">ii12xqq").unpack_from  # size, magic, queue offset, log offset
 
 
 class QueueTail(ABC):
@@ -59,3 +62,18 @@ def gather_records(window: memoryview, entries: bytes, first: int, total: int) -
         parts.append(window[at : at + size])
     records = b"".join(parts)
     return records if len(records) == total else None
+
+
+def entries_hold(window: memoryview, entries: bytes, first: int, queue_offset: int) -> bool:
+    """Whether each entry leads to its record: of its size, at its place, with its queue offset, which count up.
+
+    `window` begins at log offset `first`.
+    """
+    for log_offset, size, _ in _unpack_entries(entries):
+        at = log_offset - first
+        if at < 0 or size < HEAD.size or at + size > len(window):
+            return False
+        if _record_head(window, at) != (size, MAGIC, queue_offset, log_offset):
+            return False
+        queue_offset += 1
+    return True

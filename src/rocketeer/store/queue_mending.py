@@ -1,0 +1,86 @@
+"""A queue entry that does not lead to its record (a bit on disk was flipped) is found again from the log, and mended.
+
+The records of the entries before and behind it are known, and in the log its record stands between them:
+
+    queue:   entry 6          entry 7, damaged           entry 8
+    log:     record of 6 ...  other queues' records, and the record of 7 ...  record of 8
+"""
+
+import logging
+from struct import Struct
+from typing import Final
+
+from rocketeer.record.delay_levels import DelayLevels
+from rocketeer.record.layout import MAGIC
+from rocketeer.store.commit_log import CommitLog
+from rocketeer.store.consume_queue import ConsumeQueue
+from rocketeer.store.log_scan import LogScan
+from rocketeer.store.queue_entry import QueueEntry
+
+log = logging.getLogger(__name__)
+
+MEND_BYTES_MAX: Final = 4 << 20
+"""Of the log, looked at for one entry: a pull must not hold the loop up for long."""
+
+# Of a record: size i32 | magic i32 | 4 bytes | queue id i32 | 4 bytes | queue offset i64 | log offset i64
+_HEAD: Final = Struct(">ii4xi4xqq")
+assert _HEAD.size == 36
+
+
+def leads_to(record: memoryview, log_offset: int, size: int, queue_offset: int) -> bool:
+    """Whether an entry's record says what the entry says."""
+    if len(record) < _HEAD.size:
+        return False
+    found_size, magic, _, found_queue_offset, found_log_offset = _HEAD.unpack_from(record)
+    return bool(
+        found_size == size
+        and magic == MAGIC
+        and found_queue_offset == queue_offset
+        and found_log_offset == log_offset
+    )
+
+
+class QueueMending:
+    """Belongs to the loop thread, as queues and log do."""
+
+    def __init__(self, commit_log: CommitLog, levels: DelayLevels) -> None:
+        self._log = commit_log
+        self._levels = levels
+
+    def mend(self, queue: ConsumeQueue, offset: int) -> QueueEntry | None:
+        """The right entry, which the queue has now; None if its record cannot be found (it expired, or is lost)."""
+        bounds = self._bounds(queue, offset)
+        if bounds is None:
+            return None
+        start, stop = bounds
+        scan = LogScan(self._log, self._levels, start, check_crc=False)
+        for found in scan.entries(min(stop, start + MEND_BYTES_MAX)):
+            if (found.topic, found.queue_id, found.queue_offset) == (queue.topic, queue.queue_id, offset):
+                entry = QueueEntry(found.log_offset, found.size, found.tag_code)
+                queue.put_right(offset, entry)
+                log.error(
+                    "queue entry mended: it did not lead to its message topic=%s queue=%d offset=%d log_offset=%d",
+                    queue.topic, queue.queue_id, offset, found.log_offset,
+                )  # fmt: skip
+                return entry
+        return None
+
+    def _bounds(self, queue: ConsumeQueue, offset: int) -> tuple[int, int] | None:
+        """Between which places of the log its record stands, the first of them a record's boundary."""
+        before, behind = self._sound(queue, offset - 1), self._sound(queue, offset + 1)
+        stop = self._log.max_offset if behind is None else behind.log_offset
+        if before is not None:
+            return before.log_offset + before.size, stop
+        if behind is not None:
+            segment = self._log.segment_of(behind.log_offset)
+            return None if segment is None else (segment.base, stop)
+        return None
+
+    def _sound(self, queue: ConsumeQueue, offset: int) -> QueueEntry | None:
+        entry = queue.entry(offset)
+        if entry is None or entry.is_blank or entry.size <= 0:
+            return None
+        record = self._log.read(entry.log_offset, entry.size)
+        if record is None or not leads_to(record, entry.log_offset, entry.size, offset):
+            return None
+        return entry
