@@ -12,6 +12,7 @@ from rocketeer.errors import BadRecord, RocketeerError
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command
 from rocketeer.record.layout import StoredMessage
+from rocketeer.store.queue_entry import ENTRY_BYTES
 
 RETRY: Final = f"%RETRY%{GROUP}"
 TOPICS: Final = (PLAIN, LATE, TX, ONCE, GONE, RETRY)
@@ -99,9 +100,20 @@ class Checker:
     def _in_damaged_part(self, damage: Damage | None) -> set[str]:
         """What a flipped bit in the log may cost: its record, and what is behind it in the file.
 
-        Where its record has a sector of zeros, all behind it: then it looks like one that was not yet synced.
+        Where its record has a sector of zeros, all behind it: then it looks like one that was not yet synced. In a
+        queue of the broker's own (delay levels, half messages) the message of the entry it is in.
         """
-        if damage is None or not damage.path.startswith("commitlog/"):
+        if damage is None:
+            return set()
+        if damage.path.startswith("consumequeue/"):
+            _, topic, queue_id, file_name = damage.path.split("/")
+            place = (topic, int(queue_id), (int(file_name) + damage.at) // ENTRY_BYTES)
+            return {
+                each.name
+                for each in self._stored.values()
+                if topic not in TOPICS and (each.topic, each.queue_id, each.queue_offset) == place
+            }
+        if not damage.path.startswith("commitlog/"):
             return set()
         base = int(damage.path.rpartition("/")[2])
         end = base + SEGMENT_BYTES

@@ -248,7 +248,7 @@ class CommitLog:
 
     def read(self, offset: int, size: int) -> memoryview | None:
         """`size` bytes that lie within one segment; None if the log does not have them (any more)."""
-        if offset < self.min_offset or offset + size > self.max_offset:
+        if offset < self.min_offset or offset + size > self.max_offset or size < 0:
             return None
         segment = self.segments[(offset - self.min_offset) // self.segment_bytes]
         at = offset - segment.base

@@ -225,7 +225,7 @@ class Reader:
         log_offset = 0
         start = end = -1
         for log_offset, size, tag_code in ENTRY.iter_unpack(raw[: len(raw) // ENTRY_BYTES * ENTRY_BYTES]):
-            if log_offset < skip_to:
+            if 0 <= log_offset < skip_to:
                 looked_at += 1
                 continue
             if self._is_full(result, size, max_count, max_bytes, max_log_offset - log_offset, large):
@@ -245,7 +245,7 @@ class Reader:
             ):
                 mended = self._mending.mend(queue, offset + looked_at - 1)
                 if mended is not None:
-                    log_offset, size, tag_code = mended  # noqa: PLW2901
+                    log_offset, size, tag_code = mended
                     record = log.read(log_offset, size)
                 elif record is not None:  # bytes that are no message of this queue are nobody's to read
                     continue
