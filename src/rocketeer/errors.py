@@ -11,6 +11,10 @@ class ConfigError(RocketeerError):
     """A configuration file or option that cannot be used; the text names the key."""
 
 
+class UnknownOption(ConfigError, TypeError):
+    """A keyword argument that is no option; the text names the nearest one that is."""
+
+
 # --- bytes from the network -------------------------------------------------------------------
 
 

@@ -70,7 +70,7 @@ async def test_a_message_that_fails_is_not_sent_back(cluster: Cluster, topic: st
     tries: list[str] = []
     consumer = member(cluster, topic, tmp_path, "one", [])
 
-    @consumer.subscribe(topic)
+    @consumer.subscribe(topic, replace=True)
     async def take(message: ReceivedMessage) -> Retry:
         tries.append(message.text)
         return RETRY

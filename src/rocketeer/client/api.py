@@ -56,6 +56,7 @@ from rocketeer.errors import (
     SendFailed,
     SendTimeout,
     TooManyInFlight,
+    UnknownOption,
 )
 from rocketeer.model.group import SubscriptionGroup
 from rocketeer.model.message import InvalidMessage, Message
@@ -132,6 +133,7 @@ __all__ = [
     "TransactionHook",
     "TransactionResult",
     "TransactionState",
+    "UnknownOption",
     "by_hash",
     "by_random",
     "split_batch",

@@ -21,10 +21,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, Unpack
 
-from rocketeer.client.aio.consuming import ListenerFunction
+from rocketeer.client.aio.consuming import ListenerFunction, check_listener
 from rocketeer.client.aio.push_consumer import PushConsumer
 from rocketeer.client.core.allocate import AVERAGELY, Strategy
-from rocketeer.client.core.config import ConsumerOptions
+from rocketeer.client.core.config import ConsumerConfig, ConsumerOptions
+from rocketeer.client.core.option_types import known_options
 from rocketeer.client.lifetime import StartedAsync, stop_signals
 from rocketeer.client.sync.producer import Producer
 from rocketeer.errors import ClientError, ConfigError
@@ -50,6 +51,7 @@ class App(StartedAsync):
     """`producer_group` is the group `app.producer` sends as; the options are for all listeners."""
 
     def __init__(self, *, producer_group: str = "rocketeer-app", **options: Unpack[ConsumerOptions]) -> None:
+        known_options(ConsumerConfig, options)
         self._nameserver = options.pop("nameserver", None)
         self._producer_group = producer_group
         self._options: dict[str, Any] = dict(options)
@@ -81,11 +83,13 @@ class App(StartedAsync):
         A group may listen to several topics, with the same settings for all. Options are the fields of
         `ConsumerConfig`, and count more than the app's.
         """
+        known_options(ConsumerConfig, options)
         settings: dict[str, Any] = {"orderly": orderly, "strategy": strategy, **self._options, **options}
 
         def declare(function: F) -> F:
             if self._started:
                 raise ClientError("the app is running: declare listeners before")
+            check_listener(topic, function)
             known = self._groups.setdefault(group, _Group(settings))
             if known.settings != settings:
                 raise ConfigError(

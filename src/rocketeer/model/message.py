@@ -11,6 +11,7 @@ from rocketeer.model.delivery_time import BadDeliveryTime, delay_in_ms, deliver_
 from rocketeer.model.topic import validate_topic_name
 
 _I32_MAX: Final = (1 << 31) - 1
+_DELAY_LEVEL_MAX: Final = 18
 _INSTEAD: Final = {
     names.TAGS: "tags=",
     names.KEYS: "keys=",
@@ -71,8 +72,11 @@ class Message:
             if not isinstance(self.body, bytearray | memoryview):
                 raise InvalidMessage(f"body must be bytes, not {type(self.body).__name__}: encode it first")
             object.__setattr__(self, "body", bytes(self.body))
-        if not 0 <= self.delay_level <= _I32_MAX:
-            raise InvalidMessage(f"delay_level {self.delay_level} is not a level: use 0 (none), 1, 2 ...")
+        if not 0 <= self.delay_level <= _DELAY_LEVEL_MAX:
+            raise InvalidMessage(
+                f"delay_level {self.delay_level} is not a level: they are 1 .. {_DELAY_LEVEL_MAX} (0: none); "
+                "for any other time use delay= or deliver_at="
+            )
         self._check_timing()
         if not -_I32_MAX - 1 <= self.flag <= _I32_MAX:
             raise InvalidMessage(f"flag {self.flag} does not fit in 32 bits")

@@ -23,7 +23,7 @@ POSITIVE = [
     "consume_timeout_s", "commit_interval_s", "rebalance_s", "lock_renew_s", "lock_expire_s",
     "route_poll_s", "heartbeat_s", "call_timeout_s", "close_timeout_s",
 ]  # fmt: skip
-NOT_NEGATIVE = ["pull_interval_s", "pull_hold_s", "suspend_s"]
+NOT_NEGATIVE = ["pull_interval_s", "pull_hold_s", "suspend_s", "start_timeout_s"]
 OR_MINUS_ONE = ["topic_messages_max", "topic_bytes_max", "retries"]
 
 

@@ -22,7 +22,7 @@ from rocketeer.client.core.transient import OVERLOADED_CODES
 from rocketeer.client.plans.brokers import Cluster
 from rocketeer.client.plans.groups import send_back
 from rocketeer.client.plans.send import Sender
-from rocketeer.errors import BrokerRefused, ConnectFailed, RemotingError, RocketeerError
+from rocketeer.errors import BrokerRefused, ConfigError, ConnectFailed, RemotingError, RocketeerError
 from rocketeer.model.queue import MessageQueue
 from rocketeer.model.topic import RETRY_PREFIX
 from rocketeer.record.ids import UniqKeys
@@ -47,6 +47,24 @@ class Listener:
             getattr(function, "__call__", None)  # noqa: B004 the method itself is wanted
         )
         return cls(function, asks)
+
+
+def check_listener(topic: str, function: object) -> None:
+    """Raise ConfigError for what cannot be called with a message."""
+    if not callable(function):
+        raise ConfigError(f"the listener of topic {topic!r} is {function!r}: it must be a function")
+    try:
+        signature = inspect.signature(function)
+    except ValueError:  # some functions written in C do not tell
+        return
+    try:
+        signature.bind(None)
+    except TypeError:
+        name = getattr(function, "__qualname__", repr(function))
+        raise ConfigError(
+            f"the listener of topic {topic!r} is {name}{signature}: it is called with one argument, a message "
+            "(with consume_batch over 1 a list of them)"
+        ) from None
 
 
 def _nobody(message: object) -> Outcome:

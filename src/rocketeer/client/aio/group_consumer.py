@@ -1,7 +1,7 @@
 """What push and lite pull consumers share between start and close: membership in the group, and its queues."""
 
 import asyncio
-import contextlib
+import logging
 from collections.abc import Coroutine
 from typing import Any, Final
 from weakref import WeakKeyDictionary
@@ -16,8 +16,14 @@ from rocketeer.client.aio.rebalancer import Rebalancer
 from rocketeer.client.aio.subscriptions import Subscriptions
 from rocketeer.client.core.allocate import Strategy
 from rocketeer.client.core.config import ConsumerConfig
-from rocketeer.errors import ClientError, NoRoute
+from rocketeer.client.core.transient import backoffs
+from rocketeer.errors import ClientError, NoNameServer, NoRoute
 
+log = logging.getLogger(__name__)
+
+WAIT_S: Final = 0.1
+WAIT_S_MAX: Final = 2.0
+"""Pauses between two questions to name servers that do not answer yet."""
 STORE_S: Final = 2.0
 """Time limit of the final commit."""
 
@@ -45,6 +51,7 @@ class GroupConsumer:
         self._member = member
         self._subscriptions = subscriptions
         self._puller = puller
+        self._offsets = offsets
         self.assigned = AssignedQueues(config.full_group, offsets, puller, service, changed=due.set)
         self._rebalancer = Rebalancer(
             instance,
@@ -69,11 +76,31 @@ class GroupConsumer:
         groups.add(self._config.full_group)
         self.joined = True
         subscriptions = self._subscriptions.by_topic
+        deadline_s = asyncio.get_running_loop().time() + self._config.start_timeout_s
         for topic in subscriptions:
-            # Not there yet: the rebalance says so. That no name server answers is an error.
-            with contextlib.suppress(NoRoute):
-                await self._instance.route(topic)
+            await self._find(topic, deadline_s)
         await check_filters(self._instance, self._config.full_group, subscriptions.values())
+
+    async def _find(self, topic: str, deadline_s: float) -> None:
+        """Look for the topic. One that does not exist yet is no error: the rebalance finds it when it does."""
+        loop = asyncio.get_running_loop()
+        pauses_s = backoffs(WAIT_S, WAIT_S_MAX)
+        waits = False
+        while True:
+            try:
+                await self._instance.route(topic)
+            except NoRoute:
+                self._offsets.begins_with(topic)
+            except NoNameServer as error:
+                left_s = deadline_s - loop.time()
+                if left_s <= 0:
+                    raise
+                if not waits:
+                    log.warning("waiting for a name server group=%s reason=%s", self._config.group, error)
+                waits = True
+                await asyncio.sleep(min(next(pauses_s), left_s))
+                continue
+            return
 
     async def announce(self) -> None:
         """Tell the brokers of us; from now on they may ask us things."""
@@ -92,8 +119,7 @@ class GroupConsumer:
 
     async def subscription_changed(self, topic: str) -> None:
         if topic in self._subscriptions.by_topic:
-            with contextlib.suppress(NoRoute):
-                await self._instance.route(topic)
+            await self._find(topic, 0.0)
         await (
             self._instance.heartbeat_now()
         )  # first: a pull with a newer version than the broker's is refused

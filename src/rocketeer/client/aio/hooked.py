@@ -24,6 +24,7 @@ def hooked(listener: Listener, config: ConsumerConfig, hooks: Sequence[ConsumeHo
         context, began_s = _before(config, hooks, given)
         try:
             returned = function(given)
+            as_outcome(returned)
         except BaseException as error:
             _after(config, hooks, context, began_s, None, error)
             raise
@@ -34,6 +35,7 @@ def hooked(listener: Listener, config: ConsumerConfig, hooks: Sequence[ConsumeHo
         context, began_s = _before(config, hooks, given)
         try:
             returned = await function(given)
+            as_outcome(returned)
         except asyncio.CancelledError:
             raise
         except BaseException as error:

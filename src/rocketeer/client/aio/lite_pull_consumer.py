@@ -19,6 +19,7 @@ from rocketeer.client.aio.subscriptions import Subscriptions
 from rocketeer.client.core.allocate import AVERAGELY, Strategy
 from rocketeer.client.core.config import ConsumerConfig, ConsumerOptions
 from rocketeer.client.core.consumer_rules import checked
+from rocketeer.client.core.option_types import known_options
 from rocketeer.client.core.received import ReceivedMessage
 from rocketeer.clock import Clock, SystemClock
 from rocketeer.errors import ClientClosed, ClientError
@@ -30,7 +31,7 @@ POLL_S: Final = 5.0
 
 
 class LitePullConsumer:
-    """Options are the fields of `ConsumerConfig`.
+    """Options are the fields of `ConsumerConfig`. `subscribe` or `assign` before the start, or any time after it.
 
     With `subscribe` the members of the group share the queues; with `assign` this one reads just those it names.
     What `poll` gave counts as consumed when it is called again; what a loop over the consumer gave, when the
@@ -48,7 +49,7 @@ class LitePullConsumer:
         clock: Clock | None = None,
         **options: Unpack[ConsumerOptions],
     ) -> None:
-        self.config = checked(ConsumerConfig(group, **options))
+        self.config = checked(ConsumerConfig(group, **known_options(ConsumerConfig, options)))
         self._auto_commit = auto_commit
         self._strategy = strategy
         self._offset_folder = offset_folder
@@ -113,10 +114,6 @@ class LitePullConsumer:
         async with self._starting:
             if self._work is not None:
                 return
-            if not self._subscribed and self._assigned is None:
-                raise ClientError(
-                    f"consumer {self.config.group!r} has nothing to read: subscribe or assign first"
-                )
             broadcasting = self.config.message_model is MessageModel.BROADCASTING
             instance = await ClientInstance.acquire(self.config, clock=self._clock, keep_default=broadcasting)
             work = LiteWork(
@@ -129,7 +126,7 @@ class LitePullConsumer:
                 offset_folder=self._offset_folder,
             )
             try:
-                await work.start(self._assigned)
+                await work.start(self._assigned, subscribed=self._subscribed)
             except BaseException:
                 await work.close(consumed=False)
                 raise

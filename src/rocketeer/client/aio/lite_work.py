@@ -67,17 +67,18 @@ class LiteWork:
             service=self._buffer,
         )
         self.assigned = self._group.assigned
-        self.subscription_changed = self._group.subscription_changed
+        self._rebalances = False
         self._tracer = Tracer(config, instance, instance.clock, "CONSUME") if config.trace else None
 
     # --- coming and going --------------------------------------------------------------------
 
-    async def start(self, assigned: Collection[MessageQueue] | None) -> None:
+    async def start(self, assigned: Collection[MessageQueue] | None, *, subscribed: bool) -> None:
+        """With neither it is a member without queues, until it subscribes or is assigned some."""
         await self._group.join()
         await self._group.announce()
-        if assigned is None:
-            await self._group.rebalance()
-        else:
+        if subscribed:
+            await self._rebalance()
+        elif assigned is not None:
             await self.assign(assigned)
         if self._auto_commit:
             self._group.spawn(self._store_repeatedly())
@@ -102,6 +103,15 @@ class LiteWork:
                     await self._buffer.store()
         self._buffer.close()
         await self._group.leave()
+
+    async def _rebalance(self) -> None:
+        self._rebalances = True
+        await self._group.rebalance()
+
+    async def subscription_changed(self, topic: str) -> None:
+        await self._group.subscription_changed(topic)
+        if not self._rebalances:
+            await self._rebalance()
 
     # --- which queues ------------------------------------------------------------------------
 

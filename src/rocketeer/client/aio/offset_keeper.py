@@ -14,7 +14,7 @@ from rocketeer.client.core.config import ConsumerConfig
 from rocketeer.client.core.consumer_rules import parse_timestamp
 from rocketeer.client.core.offsets import OffsetFile, OffsetTable, merged
 from rocketeer.client.plans.brokers import Cluster
-from rocketeer.client.plans.offsets import commit_offset, first_offset, start_offset
+from rocketeer.client.plans.offsets import commit_offset, first_offset, min_offset, start_offset
 from rocketeer.errors import RocketeerError
 from rocketeer.model.queue import MessageQueue
 from rocketeer.model.subscription import MessageModel
@@ -47,6 +47,8 @@ class OffsetKeeper:
         self._file = file
         self._in_file: dict[MessageQueue, int] = file.load() if file else {}
         self._storing = asyncio.Lock()
+        self._begun_with: set[str] = set()
+        """Topics that are younger than this consumer."""
 
     @classmethod
     def of(
@@ -69,7 +71,13 @@ class OffsetKeeper:
         if stored is not None:
             self.table.known(queue, stored)
             return stored
+        if queue.topic in self._begun_with:
+            return await self._driver.run(min_offset(self._cluster, queue))
         return await self._driver.run(first_offset(self._cluster, queue, *begin))
+
+    def begins_with(self, topic: str) -> None:
+        """The topic does not exist yet: all that will be in it is sent while we are here, and none is missed."""
+        self._begun_with.add(topic)
 
     async def store(self, queues: set[MessageQueue] | None = None) -> None:
         """Store what changed, of these queues only if given; a failure is logged, and tried again next time."""

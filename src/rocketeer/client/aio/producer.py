@@ -19,6 +19,7 @@ from rocketeer.client.core.config import ProducerConfig, ProducerOptions
 from rocketeer.client.core.encoding import Encoder, Outgoing, body_bytes
 from rocketeer.client.core.hooks import SendHook, SendMode
 from rocketeer.client.core.in_flight import InFlight, oneway_in_flight, stalled_s
+from rocketeer.client.core.option_types import known_options
 from rocketeer.client.core.received import ReceivedMessage
 from rocketeer.client.core.selectors import Selector
 from rocketeer.client.core.send_result import SendResult
@@ -59,7 +60,7 @@ class Producer(StartedAsync):
         clock: Clock | None = None,
         **options: Unpack[ProducerOptions],
     ) -> None:
-        self.config = ProducerConfig(group, **options)
+        self.config = ProducerConfig(group, **known_options(ProducerConfig, options))
         self._hooks = tuple(hooks)
         self._clock = clock or SystemClock()
         self._instance: ClientInstance | None = None

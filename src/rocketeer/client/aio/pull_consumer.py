@@ -13,6 +13,7 @@ from typing import TypeVar, Unpack
 from rocketeer.client.aio.instance import ClientInstance, Membership
 from rocketeer.client.core.config import ConsumerConfig, ConsumerOptions
 from rocketeer.client.core.consumer_rules import checked
+from rocketeer.client.core.option_types import known_options
 from rocketeer.client.core.received import ReceivedMessage
 from rocketeer.client.lifetime import StartedAsync
 from rocketeer.client.plans.brokers import Cluster
@@ -35,7 +36,7 @@ class PullConsumer(StartedAsync):
     """Reads queues at any offset. Options are the fields of `ConsumerConfig`."""
 
     def __init__(self, group: str, *, clock: Clock | None = None, **options: Unpack[ConsumerOptions]) -> None:
-        self.config = checked(ConsumerConfig(group, **options))
+        self.config = checked(ConsumerConfig(group, **known_options(ConsumerConfig, options)))
         self._clock = clock
         self._instance: ClientInstance | None = None
         self._starting = asyncio.Lock()

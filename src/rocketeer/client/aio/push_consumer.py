@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar, Unpack, overload
 
-from rocketeer.client.aio.consuming import Listener, ListenerFunction
+from rocketeer.client.aio.consuming import Listener, ListenerFunction, check_listener
 from rocketeer.client.aio.hooked import hooked
 from rocketeer.client.aio.instance import ClientInstance, Membership
 from rocketeer.client.aio.push_work import PushWork
@@ -22,6 +22,7 @@ from rocketeer.client.core.allocate import AVERAGELY, Strategy
 from rocketeer.client.core.config import ConsumerConfig, ConsumerOptions
 from rocketeer.client.core.consumer_rules import checked
 from rocketeer.client.core.hooks import ConsumeHook
+from rocketeer.client.core.option_types import known_options
 from rocketeer.client.lifetime import StartedAsync, stop_signals
 from rocketeer.clock import Clock, SystemClock
 from rocketeer.errors import ClientClosed, ClientError, ConfigError
@@ -56,7 +57,7 @@ class PushConsumer(StartedAsync):
         **options: Unpack[ConsumerOptions],
     ) -> None:
         self._hooks = list(hooks)
-        self.config = checked(ConsumerConfig(group, **options))
+        self.config = checked(ConsumerConfig(group, **known_options(ConsumerConfig, options)))
         self.orderly = orderly
         self.auto_commit = auto_commit
         self._strategy = strategy
@@ -64,6 +65,8 @@ class PushConsumer(StartedAsync):
         self._clock = clock or SystemClock()
         self._subscriptions = Subscriptions(self.config, self._clock, with_retries=True)
         self._listeners: dict[str, Listener] = {}
+        self._functions: dict[str, ListenerFunction] = {}
+        """As the user gave them, of the topics that are subscribed."""
         self._running: PushWork | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._starting = asyncio.Lock()
@@ -73,25 +76,47 @@ class PushConsumer(StartedAsync):
 
     @overload
     def subscribe(
-        self, topic: str, listener: None = None, *, tags: str = SUB_ALL, sql: str | None = None
+        self,
+        topic: str,
+        listener: None = None,
+        *,
+        tags: str = SUB_ALL,
+        sql: str | None = None,
+        replace: bool = False,
     ) -> Callable[[F], F]: ...
 
     @overload
-    def subscribe(self, topic: str, listener: F, *, tags: str = SUB_ALL, sql: str | None = None) -> F: ...
+    def subscribe(
+        self, topic: str, listener: F, *, tags: str = SUB_ALL, sql: str | None = None, replace: bool = False
+    ) -> F: ...
 
     def subscribe(
-        self, topic: str, listener: F | None = None, *, tags: str = SUB_ALL, sql: str | None = None
+        self,
+        topic: str,
+        listener: F | None = None,
+        *,
+        tags: str = SUB_ALL,
+        sql: str | None = None,
+        replace: bool = False,
     ) -> F | Callable[[F], F]:
-        """Give the topic's messages to a function; with other tags or another function, change it. Any time.
+        """Give the topic's messages to a function; with other tags, change them. Any time.
+
+        A topic has one listener: another one takes its place only with `replace=True`.
 
         `sql` filters by properties instead of tags: `sql="price > 10 AND color = 'red'"`. BadSqlExpression says
         where an expression is wrong.
         """
 
         def put(function: F) -> F:
-            if not callable(function):
-                raise ConfigError(f"the listener of topic {topic!r} is {function!r}: it must be a function")
+            check_listener(topic, function)
+            before = self._functions.get(self.config.full_topic(topic), function)
+            if before != function and not replace:
+                raise ConfigError(
+                    f"topic {topic!r} has a listener already, {before!r}: one group, one listener for a topic "
+                    "(replace=True puts this one in its place)"
+                )
             full = self._subscriptions.add(topic, tags, sql)
+            self._functions[full] = function
             taken = Listener.of(function)
             if self._hooks or self.config.trace:
                 taken = hooked(taken, self.config, self._hooks)
@@ -103,7 +128,9 @@ class PushConsumer(StartedAsync):
 
     def unsubscribe(self, topic: str) -> None:
         """Consume the topic no longer."""
-        self._subscription_changed(self._subscriptions.remove(topic))
+        full = self._subscriptions.remove(topic)
+        self._functions.pop(full, None)
+        self._subscription_changed(full)
 
     def _subscription_changed(self, full_topic: str) -> None:
         """Also called from other threads: the sync consumer hosts this one."""

@@ -186,6 +186,8 @@ class ConsumerConfig(ClientConfig):
     """Pause of an ordered queue before a message that failed is tried again."""
     consume_timeout_s: float = _java(900.0, "consumeTimeout")
     """A listener that runs longer: its messages go back to the broker for another try."""
+    start_timeout_s: float = 60.0
+    """How long a start waits for name servers that do not answer yet; 0 does not wait."""
     commit_interval_s: float = _java(5.0, "persistConsumerOffsetInterval")
     """How often offsets are stored."""
     rebalance_s: float = _java(20.0, "rocketmq.client.rebalance.waitInterval")
@@ -260,6 +262,7 @@ class ConsumerOptions(ClientOptions, total=False):
     retries: int
     suspend_s: float
     consume_timeout_s: float
+    start_timeout_s: float
     commit_interval_s: float
     rebalance_s: float
     lock_renew_s: float

@@ -23,7 +23,7 @@ _POSITIVE: Final = (
     "lock_renew_s",
     "lock_expire_s",
 )
-_NOT_NEGATIVE: Final = ("pull_interval_s", "pull_hold_s", "suspend_s")
+_NOT_NEGATIVE: Final = ("pull_interval_s", "pull_hold_s", "suspend_s", "start_timeout_s")
 _OR_MINUS_ONE: Final = ("topic_messages_max", "topic_bytes_max", "retries")
 
 

@@ -4,13 +4,31 @@ Type checkers see most of them; values from files and environments pass those by
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import Field, fields
+from difflib import get_close_matches
 from enum import Enum
 from types import NoneType
-from typing import Any, get_args, get_origin
+from typing import Any, TypeVar, get_args, get_origin
 
-from rocketeer.errors import ConfigError
+from rocketeer.errors import ConfigError, UnknownOption
+
+Options = TypeVar("Options", bound=Mapping[str, Any])
+
+
+def known_options(kind: Any, options: Options) -> Options:
+    """The options themselves; raises UnknownOption for one that is no field of the configuration."""
+    names = {field.name for field in fields(kind)} - {"group"}
+    by_java = {
+        str(field.metadata["java"]).lower(): field.name for field in fields(kind) if "java" in field.metadata
+    }
+    for name in options:
+        if name not in names:
+            near = by_java.get(name.lower()) or next(iter(get_close_matches(name, names, 1)), None)
+            advice = f": did you mean {near}=?" if near else ": docs/reference.md lists them all"
+            what = kind.__name__.removesuffix("Config").lower()
+            raise UnknownOption(f"{name}= is no option of a {what}{advice}")
+    return options
 
 
 def check_types(config: Any) -> None:

@@ -4,7 +4,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, TypeAlias
 
+from rocketeer.errors import ClientError, ConfigError
+
 TO_DEAD_LETTERS: Final = -1
+DELAY_LEVEL_MAX: Final = 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +25,13 @@ class Retry:
     delay_level: int = 0
     suspend_s: float | None = None
     from_index: int = 0
+
+    def __post_init__(self) -> None:
+        if not TO_DEAD_LETTERS <= self.delay_level <= DELAY_LEVEL_MAX:
+            raise ConfigError(
+                f"Retry(delay_level={self.delay_level}): levels are 1 .. {DELAY_LEVEL_MAX}, 0 for longer with every "
+                "try, -1 for the dead letters"
+            )
 
 
 class Ordered(Enum):
@@ -42,5 +52,10 @@ Outcome: TypeAlias = Retry | Ordered | None
 
 
 def as_outcome(returned: object) -> Outcome:
-    """What a listener's return value means: anything that is not one of ours is success."""
-    return returned if isinstance(returned, Retry | Ordered) else None
+    """What a listener's return value means; raises ClientError for one that means nothing."""
+    if returned is None or isinstance(returned, Retry | Ordered):
+        return returned
+    raise ClientError(
+        f"a listener returned {returned!r:.100}: it returns nothing when all went well, RETRY or Retry(...) to get "
+        "the message again, and when ordered without auto_commit COMMIT or ROLLBACK"
+    )

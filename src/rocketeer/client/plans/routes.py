@@ -36,6 +36,9 @@ def ask_nameservers(
         except RemotingError as error:
             asked.append((address, str(error)))
             continue
+        if reply.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+            asked.append((address, f"{address} answers, but is no name server: is it a broker's port?"))
+            continue
         if reply.code not in go_on:
             nameservers.answered(address)
             return reply

@@ -28,13 +28,14 @@ class Host:
         self._guard = threading.Lock()
         forking.register(self)
 
-    def start(self, starting: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    def start(self, starting: Callable[[], Coroutine[Any, Any, None]], wait_s: float = 0.0) -> None:
+        """`wait_s` is what the start may wait for name servers, beside its own work."""
         with self._guard:
             if self._thread is not None:
                 return
             thread = LoopThread.acquire()
             try:
-                thread.call(starting(), START_S)
+                thread.call(starting(), START_S + wait_s)
             except BaseException:
                 thread.release()
                 raise

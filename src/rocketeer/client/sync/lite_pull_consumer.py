@@ -24,7 +24,7 @@ from rocketeer.model.subscription import SUB_ALL
 
 
 class LitePullConsumer(LitePullConsumerBase):
-    """Options are the fields of `ConsumerConfig`.
+    """Options are the fields of `ConsumerConfig`. `subscribe` or `assign` before the start, or any time after it.
 
     With `subscribe` the members of the group share the queues; with `assign` this one reads just those it names.
     What `poll` gave counts as consumed when it is called again; what a loop over the consumer gave, when the

@@ -21,7 +21,7 @@ class LitePullConsumerBase(HostedConsumer[LitePullConsumer]):
         self._close(consumed=kind is None)
 
     def _start(self) -> None:
-        self._host.start(self._hosted.start)
+        self._host.start(self._hosted.start, self.config.start_timeout_s)
 
     def _close(self, *, consumed: bool = True) -> None:
         self._host.close(lambda: self._hosted.close(consumed=consumed), self.config.close_timeout_s)

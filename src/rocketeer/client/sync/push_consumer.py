@@ -62,21 +62,37 @@ class PushConsumer(PushConsumerBase):
 
     @overload
     def subscribe(
-        self, topic: str, listener: None = None, *, tags: str = SUB_ALL, sql: str | None = None
+        self,
+        topic: str,
+        listener: None = None,
+        *,
+        tags: str = SUB_ALL,
+        sql: str | None = None,
+        replace: bool = False,
     ) -> Callable[[F], F]: ...
 
     @overload
-    def subscribe(self, topic: str, listener: F, *, tags: str = SUB_ALL, sql: str | None = None) -> F: ...
+    def subscribe(
+        self, topic: str, listener: F, *, tags: str = SUB_ALL, sql: str | None = None, replace: bool = False
+    ) -> F: ...
 
     def subscribe(
-        self, topic: str, listener: F | None = None, *, tags: str = SUB_ALL, sql: str | None = None
+        self,
+        topic: str,
+        listener: F | None = None,
+        *,
+        tags: str = SUB_ALL,
+        sql: str | None = None,
+        replace: bool = False,
     ) -> F | Callable[[F], F]:
-        """Give the topic's messages to a function; with other tags or another function, change it. Any time.
+        """Give the topic's messages to a function; with other tags, change them. Any time.
+
+        A topic has one listener: another one takes its place only with `replace=True`.
 
         `sql` filters by properties instead of tags: `sql="price > 10 AND color = 'red'"`. BadSqlExpression says
         where an expression is wrong.
         """
-        return self._hosted.subscribe(topic, listener, tags=tags, sql=sql)
+        return self._hosted.subscribe(topic, listener, tags=tags, sql=sql, replace=replace)
 
     def unsubscribe(self, topic: str) -> None:
         """Consume the topic no longer."""

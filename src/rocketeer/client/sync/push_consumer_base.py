@@ -23,7 +23,7 @@ class PushConsumerBase(HostedConsumer[PushConsumer]):
 
     def _start(self) -> None:
         self._stop.clear()
-        self._host.start(self._hosted.start)
+        self._host.start(self._hosted.start, self.config.start_timeout_s)
 
     def _close(self) -> None:
         self._stop.set()
@@ -44,7 +44,7 @@ class PushConsumerBase(HostedConsumer[PushConsumer]):
         try:
             for number in before:
                 signal.signal(number, stop)
-            self._host.start(self._hosted.start)  # a signal may come while it starts: not forgotten
+            self._host.start(self._hosted.start, self.config.start_timeout_s)  # a signal may come meanwhile
             self._stop.wait()
         finally:
             try:

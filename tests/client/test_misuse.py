@@ -1,0 +1,206 @@
+"""What new users got wrong without being told: each is refused with a text that helps, or just works."""
+
+import asyncio
+import logging
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rocketeer
+from rocketeer import (
+    App,
+    BadTagExpression,
+    ClientError,
+    ConfigError,
+    InvalidMessage,
+    Message,
+    MessageModel,
+    NoNameServer,
+    Retry,
+    UnknownOption,
+)
+from rocketeer.aio import LitePullConsumer, Producer, PushConsumer
+from rocketeer.client.core.outcome import as_outcome
+from rocketeer.config.ports import free_ports
+from rocketeer.testing import cluster as own_cluster
+from support.cluster import Cluster
+from support.consuming import make_topic, names, options, send, until
+
+
+@pytest.mark.parametrize(
+    ("make", "wrong", "meant"),
+    [
+        (rocketeer.Producer, "send_timeout", "send_timeout_s"),
+        (rocketeer.Producer, "sendMsgTimeout", "send_timeout_s"),
+        (Producer, "name_server", "nameserver"),
+        (rocketeer.PushConsumer, "concurency", "concurrency"),
+        (LitePullConsumer, "pullBatchSize", "pull_batch"),
+        (rocketeer.PullConsumer, "retrys", "retries"),
+    ],
+)
+def test_a_mistyped_option_names_its_nearest_neighbour(make: Any, wrong: str, meant: str) -> None:
+    with pytest.raises(UnknownOption, match=f"{wrong}= is no option of a .*: did you mean {meant}=?"):
+        make("g", **{wrong: 1})
+    with pytest.raises(TypeError):
+        make("g", **{wrong: 1})
+
+
+def test_an_app_refuses_mistyped_options_and_what_is_no_listener() -> None:
+    app = App()
+    with pytest.raises(UnknownOption, match="concurrency"):
+        App(concurency=3)  # type: ignore[call-arg]
+    with pytest.raises(UnknownOption, match="concurrency"):
+        app.listener(topic="T", group="g", concurency=3)  # type: ignore[call-arg]
+    with pytest.raises(ConfigError, match="must be a function"):
+        app.listener(topic="T", group="g")("not a function")  # type: ignore[type-var]
+    with pytest.raises(ConfigError, match="called with one argument"):
+        app.listener(topic="T", group="g")(lambda: None)  # type: ignore[type-var,misc]
+
+
+@pytest.mark.parametrize("tags", ["a,b", "a, b", "a|b", "a;b", "a || b,c"])
+def test_tags_that_are_not_separated_with_two_bars_are_refused(tags: str) -> None:
+    with pytest.raises(BadTagExpression, match=r"separated with \|\|, as in 'a \|\| b"):
+        PushConsumer("g").subscribe("T", print, tags=tags)
+
+
+def test_a_topic_has_one_listener() -> None:
+    consumer = PushConsumer("g")
+
+    def first(message: object) -> None: ...
+    def second(message: object) -> None: ...
+
+    consumer.subscribe("T", first)
+    consumer.subscribe("T", first, tags="a")
+    with pytest.raises(ConfigError, match=r"topic 'T' has a listener already, <function .*first"):
+        consumer.subscribe("T", second)
+    consumer.subscribe("T", second, replace=True)
+    consumer.unsubscribe("T")
+    consumer.subscribe("T", first)
+
+
+def test_a_listener_takes_one_argument() -> None:
+    consumer = PushConsumer("g")
+
+    async def none() -> None: ...
+    def two(message: object, more: object) -> None: ...
+    def with_default(message: object, more: object = 1) -> None: ...
+
+    for wrong in (none, two):
+        with pytest.raises(ConfigError, match=r"called with one argument, a message"):
+            consumer.subscribe("T", wrong)
+    consumer.subscribe("T", with_default)
+
+
+@pytest.mark.parametrize("returned", [False, True, 0, "ok"])
+def test_a_listener_that_returns_anything_else_has_not_consumed(returned: object) -> None:
+    with pytest.raises(ClientError, match=r"a listener returned .* it returns nothing when all went well"):
+        as_outcome(returned)
+
+
+def test_delay_levels_that_do_not_exist_are_refused() -> None:
+    with pytest.raises(InvalidMessage, match=r"delay_level 99 is not a level: they are 1 .. 18"):
+        Message("T", b"x", delay_level=99)
+    with pytest.raises(ConfigError, match=r"levels are 1 .. 18"):
+        Retry(delay_level=19)
+
+
+async def test_returning_false_has_the_message_come_again(
+    cluster: Cluster, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    make_topic(cluster, topic, queues=1)
+    seen: list[int] = []
+    consumer = PushConsumer(f"G-{topic}", **options(cluster))
+
+    @consumer.subscribe(topic)
+    def take(message: rocketeer.ReceivedMessage) -> Any:
+        seen.append(message.reconsume_times)
+        return False if len(seen) == 1 else None
+
+    with caplog.at_level(logging.WARNING):
+        async with consumer:
+            await send(cluster, topic, names(1))
+            await until(lambda: len(seen) == 2)
+    assert seen == [0, 1]
+    assert "a listener returned False" in caplog.text
+
+
+def test_a_brokers_port_as_name_server_is_told_so(cluster: Cluster, topic: str) -> None:
+    with (
+        rocketeer.Producer("g", nameserver=cluster.broker) as producer,
+        pytest.raises(NoNameServer, match=r"answers, but is no name server: is it a broker's port\?"),
+    ):
+        producer.send(Message(topic, b"x"))
+
+
+async def test_a_lite_consumer_may_subscribe_after_it_was_started(cluster: Cluster, topic: str) -> None:
+    make_topic(cluster, topic, queues=2)
+    await send(cluster, topic, names(5))
+    async with LitePullConsumer(f"G-{topic}", **options(cluster)) as consumer:
+        assert await consumer.poll(0.01) == []
+        consumer.subscribe(topic)
+        got: list[str] = []
+        while len(got) < 5:
+            got += [message.text for message in await consumer.poll(5)]
+    assert sorted(got) == sorted(names(5))
+    async with LitePullConsumer(f"G2-{topic}", **options(cluster)) as consumer:
+        await consumer.assign(await consumer.queues(topic))
+        got = []
+        while len(got) < 5:
+            got += [message.text for message in await consumer.poll(5)]
+    assert sorted(got) == sorted(names(5))
+
+
+async def test_a_start_waits_for_its_name_server(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
+    port = free_ports()[0]
+    consumer = PushConsumer("g", nameserver=f"127.0.0.1:{port}", start_timeout_s=0.2)
+    consumer.subscribe("T", print)
+    with caplog.at_level(logging.WARNING), pytest.raises(NoNameServer):
+        await consumer.start()
+    assert "waiting for a name server" in caplog.text
+
+    with own_cluster(tmp_path) as running:
+        waiting = rocketeer.PushConsumer("g", nameserver=f"127.0.0.1:{port}", start_timeout_s=60)
+        waiting.subscribe("T", print)
+        starting = threading.Thread(target=waiting.start)
+        starting.start()
+        await asyncio.sleep(0.3)
+        server = await asyncio.start_server(
+            lambda reader, writer: _lead_to(running.nameserver, reader, writer), "127.0.0.1", port
+        )
+        async with server:
+            await asyncio.to_thread(starting.join, 30)
+            assert not starting.is_alive()
+            assert waiting.client_id
+            await asyncio.to_thread(waiting.close)
+
+
+async def _lead_to(address: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    host, _, port = address.rpartition(":")
+    there, back = await asyncio.open_connection(host, int(port))
+
+    async def copy(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+        while data := await source.read(1 << 16):
+            target.write(data)
+        target.close()
+
+    await asyncio.gather(copy(reader, back), copy(there, writer))
+
+
+async def test_broadcasting_consumers_miss_nothing_of_a_topic_made_while_they_run(
+    cluster: Cluster, topic: str, tmp_path: Path
+) -> None:
+    got: list[str] = []
+    consumer = PushConsumer(
+        f"G-{topic}",
+        message_model=MessageModel.BROADCASTING,
+        instance_name="one",
+        offset_folder=tmp_path,
+        **{**options(cluster), "consume_from": rocketeer.ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET},
+    )
+    consumer.subscribe(topic, lambda message: got.append(message.text))
+    async with consumer:
+        await send(cluster, topic, names(10))  # which makes the topic
+        await until(lambda: len(got) == 10)
+    assert sorted(got) == sorted(names(10))
