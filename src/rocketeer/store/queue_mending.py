@@ -71,10 +71,14 @@ class QueueMending:
         stop = self._log.max_offset if behind is None else behind.log_offset
         if before is not None:
             return before.log_offset + before.size, stop
-        if behind is not None:
-            segment = self._log.segment_of(behind.log_offset)
-            return None if segment is None else (segment.base, stop)
-        return None
+        if behind is None:
+            entry = queue.entry(offset)
+            if entry is None or 0 <= entry.log_offset < self._log.min_offset:
+                return None  # among messages that have all expired: nothing is damaged
+        # The first of its queue may be far away: as many whole files as one may look at.
+        bases = [segment.base for segment in self._log.segments if segment.base <= stop]
+        near = [base for base in bases if base >= stop - MEND_BYTES_MAX]
+        return (near or bases[-1:])[0], stop
 
     def _sound(self, queue: ConsumeQueue, offset: int) -> QueueEntry | None:
         entry = queue.entry(offset)

@@ -95,6 +95,22 @@ def test_a_flipped_bit_costs_no_message(
     store.close()
 
 
+def test_the_first_message_of_a_queue_is_found_some_files_before_the_second(tmp_path: Path) -> None:
+    store = make_store(tmp_path / "store")
+    store.open()
+    store.append(message(b"first", TOPIC, 0))
+    while len(store.log.segments) < 4:
+        store.append(message(b"other" * 1000, TOPIC, 1))
+    store.queue_table.write_out()
+    flip(store, 0, 6, 1)
+    assert bodies(store, TOPIC, 0) == [b"first"], "also while it is the only one"
+    store.append(message(b"second", TOPIC, 0))
+    store.queue_table.write_out()
+    flip(store, 0, 11, 1)
+    assert bodies(store, TOPIC, 0) == [b"first", b"second"]
+    store.close()
+
+
 def test_what_was_mended_is_right_on_disk(store: MessageStore, tmp_path: Path) -> None:
     path = next((tmp_path / "store" / "consumequeue" / TOPIC / "0").iterdir())
     before = path.read_bytes()
