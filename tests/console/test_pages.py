@@ -2,12 +2,13 @@
 
 import html
 import re
+import threading
 from pathlib import Path
 
 import pytest
 from starlette.testclient import TestClient
 
-from rocketeer import Admin
+from rocketeer import Admin, Message, Producer, PushConsumer, ReceivedMessage
 from rocketeer.console.app import make_app
 from rocketeer.console.config import ClusterConfig, ConsoleConfig
 from rocketeer.console.i18n import language
@@ -15,6 +16,7 @@ from rocketeer.console.pages import all_pages
 from rocketeer.console.users import Role, add_user
 from rocketeer.errors import ConfigError
 from rocketeer.testing import Cluster
+from support.senders import wait_for
 
 HOSTILE = '<script>alert("x")</script>'
 PACKAGE = Path(__import__("rocketeer.console").__file__).parent / "console"
@@ -36,6 +38,14 @@ def token_of(page: str) -> str:
         ("/topics/orders", "broker-a"),
         ("/groups", "Groups"),
         ("/messages", "Find by"),
+        ("/producers", "Producers"),
+        ("/dead-letters", "There are none."),
+        ("/delayed", "Delayed"),
+        ("/transactions", "half messages"),
+        ("/trace", "Message id"),
+        ("/trace?id=C0000202E8120000000000000000001D", "Nothing found."),
+        ("/access", "access control"),
+        ("/operations", "orderMessageEnable"),
         ("/messages?topic=orders&by=key&value=order-7", "order-7"),
         ("/messages?topic=orders", "order-1"),
     ],
@@ -73,6 +83,34 @@ def test_a_topic_is_created_changed_and_deleted(browser: TestClient, shop: Clust
     gone = browser.post("/c/shop/topics/made-here/delete", data={"csrf_token": token})
     assert "is deleted" in gone.text
     assert browser.get("/c/shop/topics/made-here").status_code == 502
+
+
+def test_dead_letters_are_sent_again_with_progress(browser: TestClient, shop: Cluster) -> None:
+    taken = threading.Event()
+    consumer = PushConsumer("refusing", nameserver=shop.nameserver, retries=0)
+
+    @consumer.subscribe("sour")
+    def refuse(message: ReceivedMessage) -> None:
+        taken.set()
+        raise ValueError("never")
+
+    with Producer("shop", nameserver=shop.nameserver) as producer:
+        producer.send(Message("sour", b"bad", keys="sour-1"))
+        with consumer:
+            assert taken.wait(60)
+            wait_for(
+                lambda: "refusing" in browser.get("/c/shop/dead-letters").text, what="the page or the message"
+            )
+    page = browser.get("/c/shop/dead-letters").text
+    done = browser.post(
+        "/c/shop/dead-letters/refusing/resend", data={"csrf_token": token_of(page), "rate": "100"}
+    )
+    assert "being sent again" in done.text
+    wait_for(lambda: "1 / 1" in browser.get("/c/shop/dead-letters").text, what="the page or the message")
+    with Admin(shop.nameserver) as admin:
+        wait_for(lambda: len(admin.messages_with_key("sour", "sour-1")) == 2, what="the page or the message")
+    found = browser.get("/c/shop/messages", params={"topic": "%DLQ%refusing", "begin": "0"})
+    assert "sour-1" in found.text
 
 
 def test_a_form_without_its_token_changes_nothing(browser: TestClient) -> None:

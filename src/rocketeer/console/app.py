@@ -267,13 +267,16 @@ class Console:
         response = HTMLResponse("", status)
         if begins:
             session = self._sessions.begin(response, "")
-        prefix = f"/c/{quote(visit.cluster.name, safe='')}" if visit is not None else ""
+        cluster = request.path_params.get("cluster", "")
+        if cluster not in self._clusters:
+            cluster = ""
+        prefix = f"/c/{quote(cluster, safe='')}" if cluster else ""
         page = self._templates.get_template(template).render(
             {
                 "t": language,
                 "language": language.code,
                 "clusters": [cluster.name for cluster in self._config.clusters],
-                "cluster": visit.cluster.name if visit is not None else "",
+                "cluster": cluster,
                 "prefix": prefix,
                 "path": request.url.path,
                 "url": str(request.url.path) + (f"?{request.url.query}" if request.url.query else ""),

@@ -13,6 +13,7 @@ from typing import Generic, TypeVar
 
 from rocketeer.aio import Admin, Producer
 from rocketeer.console.config import ClusterConfig
+from rocketeer.console.jobs import Jobs
 
 T = TypeVar("T")
 
@@ -84,12 +85,14 @@ class ClusterView:
         self.topics = Kept(self.admin.topics)
         self.topic_configs = Kept(self.admin.topic_configs, fresh_s=5.0)
         self.groups = Kept(self.admin.groups, fresh_s=5.0)
+        self.jobs = Jobs()
         self.history: deque[Point] = deque(maxlen=HISTORY)
 
     async def start(self) -> None:
         await self.admin.start()
 
     async def close(self) -> None:
+        await self.jobs.close()
         await self.admin.close()
 
     def changed(self) -> None:

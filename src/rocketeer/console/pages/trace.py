@@ -1,0 +1,45 @@
+"""The life of a message as its producers and consumers reported it, drawn over time."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from rocketeer.console.registry import Action, Param, View
+from rocketeer.console.visit import Visit
+from rocketeer.errors import NoRoute
+from rocketeer.model.topic import TRACE_TOPIC
+
+WIDTH: Final = 1000
+ROW: Final = 26
+
+
+async def trace(visit: Visit) -> Mapping[str, Any]:
+    identity = visit.text("id")
+    if not identity:
+        return {"id": "", "events": [], "bars": [], "height": 0, "span_ms": 0}
+    try:
+        found = await visit.cluster.admin.message_trace(
+            identity, trace_topic=visit.text("trace_topic") or TRACE_TOPIC
+        )
+    except NoRoute:
+        found = ()  # nobody has traced anything yet
+    events = sorted(found, key=lambda event: event.time_ms)
+    first = min((event.time_ms for event in events), default=0)
+    last = max((event.time_ms + max(event.cost_ms, 0) for event in events), default=0)
+    span = max(last - first, 1)
+    bars = [
+        {
+            "x": round((event.time_ms - first) / span * WIDTH, 1),
+            "y": at * ROW,
+            "width": max(round(max(event.cost_ms, 0) / span * WIDTH, 1), 4),
+            "event": event,
+        }
+        for at, event in enumerate(events)
+    ]
+    return {"id": identity, "events": events, "bars": bars, "height": len(bars) * ROW, "span_ms": span}
+
+
+VIEWS: Sequence[View] = (
+    View("/trace", "trace", "The life of a message", trace, "trace.html", nav="Trace",
+         query=(Param("id", "message id"), Param("trace_topic", "trace topic"))),
+)  # fmt: skip
+ACTIONS: Sequence[Action] = ()
