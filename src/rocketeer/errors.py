@@ -94,6 +94,10 @@ class StoreError(RocketeerError):
     """The store cannot be opened or used."""
 
 
+class LogUnreadable(StoreError):
+    """The disk does not give back bytes of the log."""
+
+
 class StoreLocked(StoreError):
     """Another broker runs on the same folder."""
 

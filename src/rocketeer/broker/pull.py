@@ -4,6 +4,7 @@ A pull is checked once (`prepare`), then tried as often as needed (`attempt`): a
 while it is held.
 """
 
+import logging
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Final, Protocol
@@ -13,7 +14,7 @@ import msgspec
 from rocketeer.broker.clients import ClientTable
 from rocketeer.broker.groups import GroupTable
 from rocketeer.broker.topics import TopicTable
-from rocketeer.errors import RequestRefused
+from rocketeer.errors import LogUnreadable, RequestRefused
 from rocketeer.filter.tags import tag_matcher, tag_subscription
 from rocketeer.model.subscription import TAG, BadTagExpression, MessageModel, Subscription
 from rocketeer.model.topic import RETRY_PREFIX, Perm
@@ -24,6 +25,8 @@ from rocketeer.remoting.limits import over_limit
 from rocketeer.remoting.server import Connection
 from rocketeer.store.filtered import RecordTest
 from rocketeer.store.message_store import Fetched, GetStatus
+
+log = logging.getLogger(__name__)
 
 _READ: Final = int(Perm.READ)  # an IntFlag's own operators are slow
 FLAG_COMMIT_OFFSET = 1
@@ -171,16 +174,21 @@ class PullService:
         )  # fmt: skip
 
     def attempt(self, pull: PreparedPull) -> Pulled:
-        """One read of the store."""
-        fetched = self._store.get(
-            pull.topic,
-            pull.queue_id,
-            pull.offset,
-            pull.max_count,
-            accepts=pull.accepts,
-            matches=pull.matches,
-            large_bytes=pull.large_bytes,
-        )
+        """One read of the store; RequestRefused when the disk does not give the messages back."""
+        try:
+            fetched = self._store.get(
+                pull.topic,
+                pull.queue_id,
+                pull.offset,
+                pull.max_count,
+                accepts=pull.accepts,
+                matches=pull.matches,
+                large_bytes=pull.large_bytes,
+            )
+        except LogUnreadable as error:
+            log.error("pull failed topic=%s queue=%d offset=%d reason=%s",
+                      pull.topic, pull.queue_id, pull.offset, error)  # fmt: skip
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, str(error)) from None
         if fetched.status is GetStatus.FOUND:
             return Pulled(ResponseCode.SUCCESS, fetched)
         code = _CODES.get(fetched.status)

@@ -15,6 +15,7 @@ from rocketeer.errors import BadRecord
 from rocketeer.record import filler
 from rocketeer.record.delay_levels import DelayLevels
 from rocketeer.record.entry import Blank, DispatchEntry, entry_at
+from rocketeer.record.layout import HEAD
 from rocketeer.store.commit_log import CommitLog
 from rocketeer.store.queue_table import QueueTable
 
@@ -71,8 +72,10 @@ class Boundaries:
         if segment is None:
             return False
         at = place - segment.base
+        size = int.from_bytes(segment.copy(at, min(at + 4, segment.size)), "big", signed=True)
+        view = segment.readable(at, max(size, HEAD.size))
         try:
-            entry = entry_at(segment.readable(at), at, self._levels, check_crc=True)
+            entry = entry_at(view, at, self._levels, check_crc=True)
         except BadRecord:
             return False
         if entry is None:  # the end of the log, if it is known that there was one

@@ -13,11 +13,11 @@ from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
-from rocketeer.errors import StoreError, StoreRefused
+from rocketeer.errors import LogUnreadable, StoreError, StoreRefused
 from rocketeer.record.layout import BLANK, BLANK_MAGIC, MAGIC
 from rocketeer.store.file_cache import files_share
-from rocketeer.store.kernel import sync_folder
-from rocketeer.store.segment import NAME_DIGITS, Segment, no_room
+from rocketeer.store.kernel import can_read, sync_folder
+from rocketeer.store.segment import NAME_DIGITS, SEEN_BITS, Segment, no_room
 from rocketeer.store.segment_preparer import AHEAD_BYTES, Preparer
 
 log = logging.getLogger(__name__)
@@ -47,6 +47,7 @@ class CommitLog:
         "_preparer",
         "_refusal",
         "base",
+        "epoch",
         "fd",
         "folder",
         "mark",
@@ -69,6 +70,8 @@ class CommitLog:
         self.segments: list[Segment] = []
         self.min_offset = 0
         self.max_offset = 0
+        self.epoch = 1
+        """Changes every second (1 to 255): what was looked at in this one is in memory."""
         self.fd = -1
         self.base = 0
         self.mark = _REFUSING
@@ -247,7 +250,10 @@ class CommitLog:
     # --- reading -----------------------------------------------------------------------------
 
     def read(self, offset: int, size: int) -> memoryview | None:
-        """`size` bytes that lie within one segment; None if the log does not have them (any more)."""
+        """`size` bytes that lie within one segment; None if the log does not have them (any more).
+
+        LogUnreadable when the disk does not give them back: to look at them would kill the process.
+        """
         if offset < self.min_offset or offset + size > self.max_offset or size < 0:
             return None
         segment = self.segments[(offset - self.min_offset) // self.segment_bytes]
@@ -257,7 +263,21 @@ class CommitLog:
         view = segment.view
         if view is None:
             view = self.map_in(segment)
+        first, last = at >> SEEN_BITS, (at + size - 1) >> SEEN_BITS
+        if segment.seen.count(self.epoch, first, last + 1) <= last - first:
+            self._look_at(segment, at, size)
         return view[at : at + size]
+
+    def _look_at(self, segment: Segment, at: int, size: int) -> None:
+        """Have the pages read before anybody looks at them, whole blocks of them; LogUnreadable if that fails."""
+        first, last = at >> SEEN_BITS, (at + size - 1) >> SEEN_BITS
+        written = min(self.max_offset - segment.base, self.segment_bytes)
+        end = min((last + 1) << SEEN_BITS, written)
+        if can_read(segment.address, first << SEEN_BITS, end):
+            whole = last + (end == (last + 1) << SEEN_BITS) - first  # the block that is being written grows
+            segment.seen[first : first + whole] = bytes((self.epoch,)) * whole
+        elif segment.readable_until(at, at + size) < at + size:
+            raise LogUnreadable(f"the disk does not give back the log at {segment.base + at}, {size} bytes")
 
     def map_in(self, segment: Segment) -> memoryview:
         """Map a segment for reading."""

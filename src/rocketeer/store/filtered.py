@@ -8,6 +8,7 @@ from struct import Struct
 from typing import Final, Protocol
 
 from rocketeer.compiled import COMPILED
+from rocketeer.errors import LogUnreadable
 from rocketeer.filter.records import Scanned
 from rocketeer.store.commit_log import CommitLog
 from rocketeer.store.consume_queue import ENTRY_BYTES, ConsumeQueue
@@ -58,8 +59,11 @@ def scan_run(
     end_max = min(log.next_segment_offset(first), first + max(SCAN_BYTES_MAX, size))
     count = _within(raw, count, first, end_max)
     last, size = _first_two(raw, (count - 1) * ENTRY_BYTES)
-    window = log.read(first, last + size - first)
     raw = raw[: count * ENTRY_BYTES]
+    try:
+        window = log.read(first, last + size - first)
+    except LogUnreadable:  # the general scan finds out how much of it can be read
+        return None
     if window is None or not entries_hold(window, raw, first, offset):
         return None
     scanned = test.scan(raw, window, first, count_max, bytes_max)

@@ -9,6 +9,7 @@ from enum import Enum
 import msgspec
 
 from rocketeer.config import BrokerRole, StoreConfig
+from rocketeer.errors import LogUnreadable
 from rocketeer.record.delay_levels import DelayLevels
 from rocketeer.record.entry import DispatchEntry, entry_at
 from rocketeer.store.commit_log import CommitLog
@@ -141,7 +142,10 @@ class Reader:
             or log.max_offset - first > self._in_memory_bytes
         ):
             return None
-        window = log.read(first, end - first)
+        try:
+            window = log.read(first, end - first)
+        except LogUnreadable:
+            return None
         if window is None or not entries_hold(window, raw, first, offset):
             return None
         if end - first == total:  # records do not overlap, so they are one run
@@ -239,7 +243,13 @@ class Reader:
                 unit = queue.unit(tag_code)
                 if unit is not None and not matches.may_match(unit):
                     continue  # the record, which may have to come from the disk, is not even looked at
-            record = log.read(log_offset, size)
+            try:
+                record = log.read(log_offset, size)
+            except LogUnreadable:
+                if not result.count:
+                    raise
+                looked_at -= 1  # what stands before it is given out; it is the next pull's
+                break
             if size != BLANK_SIZE and (
                 record is None or not leads_to(record, log_offset, size, offset + looked_at - 1)
             ):

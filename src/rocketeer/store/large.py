@@ -4,6 +4,7 @@ from typing import Final
 
 import numpy as np
 
+from rocketeer.errors import LogUnreadable
 from rocketeer.store.commit_log import CommitLog
 from rocketeer.store.consume_queue import BLANK_SIZE, ENTRY_BYTES, ConsumeQueue
 from rocketeer.store.queue_entries import entries_hold
@@ -39,7 +40,10 @@ def read_large(
     ends = offsets + sizes
     if not len(offsets) or int(sizes.max()) == BLANK_SIZE or (offsets[1:] < ends[:-1]).any():
         return None
-    window = log.read(first, int(ends[-1]) - first)
+    try:
+        window = log.read(first, int(ends[-1]) - first)
+    except LogUnreadable:  # the general scan finds out how much of it can be read
+        return None
     if window is None or not entries_hold(window, raw[: len(offsets) * ENTRY_BYTES], first, offset):
         return None
     # Neighbours in the log are one slice: a queue that is alone in its log goes out in one piece.

@@ -14,6 +14,7 @@ from rocketeer.record.layout import HEAD, decode_record
 from rocketeer.store.commit_log import MAGIC_BYTES, CommitLog
 from rocketeer.store.segment import Segment
 
+_PIECE_BYTES = 1 << 20
 SECTOR_BYTES = 512  # what a disk writes whole, or not at all
 
 
@@ -76,24 +77,27 @@ class LogScan:
         return None
 
     def _valid_in(self, segment: Segment, start: int) -> int | None:
-        view = segment.map_in()
-        mapping = segment.map
-        assert mapping is not None
         for low, high in segment.data_ranges(start):
-            at = mapping.find(MAGIC_BYTES, max(low, start + 4), high)
-            while at >= 0:
-                if self._is_record(view, at - 4, segment.base):
-                    return at - 4
-                at = mapping.find(MAGIC_BYTES, at + 1, high)
+            for piece in range(max(low, start), high, _PIECE_BYTES):
+                raw = segment.copy(piece, min(piece + _PIECE_BYTES + 4, high))
+                at = raw.find(MAGIC_BYTES)
+                while at >= 0:
+                    place = piece + at - 4
+                    if place >= start and self._is_record(segment, place):
+                        return place
+                    at = raw.find(MAGIC_BYTES, at + 1)
         return None
 
-    def _is_record(self, view: memoryview, at: int, base: int) -> bool:
+    def _is_record(self, segment: Segment, at: int) -> bool:
         """Whole, and at the place it says it is: bytes that only look like a record say another."""
+        size = int.from_bytes(segment.copy(at, at + 4), "big", signed=True)
+        if not HEAD.size < size <= segment.size - at:
+            return False
         try:
-            entry = entry_at(view, at, self._levels, check_crc=True)
+            entry = entry_at(segment.copy(at, at + size), 0, self._levels, check_crc=True)
         except BadRecord:
             return False
-        return isinstance(entry, DispatchEntry) and entry.log_offset == base + at
+        return isinstance(entry, DispatchEntry) and entry.log_offset == segment.base + at
 
     def lacks_sectors(self, entry: DispatchEntry) -> bool:
         """Whether sectors of the record never reached the disk: they are zeros.
@@ -121,7 +125,7 @@ class LogScan:
         if segment is None:
             return False
         at = offset - segment.base
-        view = segment.readable(at)
+        view = segment.readable(at, _PIECE_BYTES)
         head = bytes(view[at : at + HEAD.size])
         size = int.from_bytes(head[:4], "big", signed=True)
         is_record = head[4:8] == MAGIC_BYTES and HEAD.size < size <= len(view) - at

@@ -1,16 +1,19 @@
 """Finding single messages: by log offset, by key, by time. Queries, send-back and admin tools ask here."""
 
+import logging
 from collections.abc import Generator
 from struct import Struct
 
 import msgspec
 
-from rocketeer.errors import BadRecord
+from rocketeer.errors import BadRecord, LogUnreadable
 from rocketeer.record.flags import BORN_HOST_V6
 from rocketeer.record.layout import SYS_FLAG_AT, StoredMessage, decode_record
 from rocketeer.store.commit_log import CommitLog
 from rocketeer.store.index import Index
 from rocketeer.store.queue_table import QueueTable
+
+log = logging.getLogger(__name__)
 
 QUERY_MAX = 64  # messages of one query, as in RocketMQ
 _SIZE = Struct(">i")
@@ -39,10 +42,14 @@ class Lookup:
 
     def message_at(self, log_offset: int) -> StoredMessage | None:
         """The message that starts there; None where none does, or a damaged one: stored again it would look whole."""
-        head = self._log.read(log_offset, _SIZE.size)
-        if head is None:
+        try:
+            head = self._log.read(log_offset, _SIZE.size)
+            if head is None:
+                return None
+            raw = self._log.read(log_offset, max(_SIZE.unpack(head)[0], _SIZE.size))
+        except LogUnreadable as error:
+            log.error("message not found log_offset=%d reason=%s", log_offset, error)
             return None
-        raw = self._log.read(log_offset, max(_SIZE.unpack(head)[0], _SIZE.size))
         if raw is None:
             return None
         try:
@@ -118,7 +125,10 @@ class Lookup:
 
     def store_ms_of(self, log_offset: int, size: int) -> int:
         """When a message was stored; -1 if the log does not have it any more."""
-        raw = self._log.read(log_offset, size)
+        try:
+            raw = self._log.read(log_offset, size)
+        except LogUnreadable:
+            return -1
         if raw is None or len(raw) < _STORE_MS_AT + _V6_MORE_BYTES + _STORE_MS.size:
             return -1
         (sys_flag,) = _SIZE.unpack_from(raw, SYS_FLAG_AT)

@@ -40,10 +40,9 @@ def quarantine(
             continue
         path = _free_name(folder, segment.base + low)
         temporary = path.with_name(path.name + ".tmp")
-        view = segment.map_in()
         with temporary.open("wb") as file:
             for at in range(low, high, _COPY_BYTES):
-                file.write(view[at : min(at + _COPY_BYTES, high)])
+                file.write(segment.copy(at, min(at + _COPY_BYTES, high)))
             file.flush()
             os.fsync(file.fileno())
         temporary.rename(path)

@@ -8,6 +8,7 @@ a write half done.
 """
 
 import errno
+import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,9 +17,22 @@ from pathlib import Path
 from threading import Lock
 
 from rocketeer.errors import StoreRefused
-from rocketeer.store.kernel import address_of, data_ranges, populate, sync_fd, sync_folder, sync_range
+from rocketeer.store.kernel import (
+    PAGE_BYTES,
+    address_of,
+    can_read,
+    data_ranges,
+    populate,
+    sync_fd,
+    sync_folder,
+    sync_range,
+)
+
+log = logging.getLogger(__name__)
 
 NAME_DIGITS = 20
+SEEN_BITS = 16
+_CHECK_BYTES = 16 << 20
 _COPY_BYTES = 1 << 20
 
 
@@ -28,7 +42,20 @@ class Segment:
     The mapping comes and goes: views already given out stay good, because they keep their mapping alive.
     """
 
-    __slots__ = ("_fd", "_lock", "_named", "_sealed", "base", "map", "path", "reserved", "size", "view")
+    __slots__ = (
+        "_fd",
+        "_lock",
+        "_named",
+        "_sealed",
+        "address",
+        "base",
+        "map",
+        "path",
+        "reserved",
+        "seen",
+        "size",
+        "view",
+    )
 
     def __init__(self, path: Path, base: int, size: int, *, named: bool = True) -> None:
         """An existing file; `named` says whether its name is known to be durable."""
@@ -37,6 +64,9 @@ class Segment:
         self.size = size
         self.map: mmap | None = None
         self.view: memoryview | None = None
+        self.address = 0
+        self.seen = bytearray()
+        """By blocks of 64 KB: when their pages were last brought into memory (`CommitLog.epoch`)."""
         self.reserved = 0
         self._fd = -1
         self._lock = Lock()
@@ -70,6 +100,8 @@ class Segment:
             if self.view is None:
                 with self._opened() as fd:
                     self.map = mmap(fd, self.size)  # it has a descriptor of its own
+                self.address = address_of(self.map)
+                self.seen = bytearray((self.size >> SEEN_BITS) + 1)
                 self.view = memoryview(self.map)
             return self.view
 
@@ -141,35 +173,80 @@ class Segment:
                 view, at = view[done:], at + done
             sync_fd(fd)
 
-    def readable(self, at: int) -> memoryview:
-        """The segment up to the first hole behind `at`: touching a hole can kill the process on a full disk."""
+    def readable(self, at: int, size: int | None = None) -> memoryview:
+        """The segment up to the first place behind `at` (of `size` bytes) that must not be touched.
+
+        That is a hole, which can kill the process on a full disk, or a page that the disk does not give back.
+        """
         view = self.map_in()
         ranges = self.data_ranges(at)
-        return view[: ranges[0][1]] if ranges and ranges[0][0] == at else view[:at]
+        if not ranges or ranges[0][0] != at:
+            return view[:at]
+        end = ranges[0][1]
+        if size is not None:
+            return view[: self.readable_until(at, min(at + size, end))]
+        done = at
+        while done < end:
+            step = min(done + _CHECK_BYTES, end)
+            done = self.readable_until(done, step)
+            if done < step:
+                break
+        return view[:done]
+
+    def readable_until(self, start: int, end: int) -> int:
+        """`end`, or the first page of [start, end) that cannot be read."""
+        if can_read(self.address, start, end):
+            return end
+        with self._opened() as fd:  # an old kernel, or a bad page: look at each
+            at = start
+            while at < end:
+                upto = min(end, at - at % PAGE_BYTES + PAGE_BYTES)
+                try:
+                    if len(os.pread(fd, upto - at, at)) < upto - at:
+                        return at
+                except OSError as error:
+                    log.error("log page unreadable path=%s at=%d error=%s", self.path, at, error)
+                    return at
+                at = upto
+        return end
+
+    def copy(self, start: int, end: int) -> bytes:
+        """Bytes of the file, zeros where the disk does not give them back. For recovery."""
+        parts = []
+        with self._opened() as fd:
+            at = start
+            while at < end:
+                try:
+                    part = os.pread(fd, end - at, at)
+                except OSError:
+                    part = b""
+                if not part:  # this page is lost
+                    upto = min(end, at - at % PAGE_BYTES + PAGE_BYTES)
+                    good = self.readable_until(at, upto)
+                    part = os.pread(fd, good - at, at) if good > at else bytes(upto - at)
+                parts.append(part)
+                at += len(part)
+        return b"".join(parts)
 
     def zero_from(self, start: int) -> int:
         """Turn everything from `start` on into zeros; how many bytes were not zero before."""
-        view = self.map_in()
         gone = 0
         for low, high in self.data_ranges(start):
             for at in range(low, high, _COPY_BYTES):
                 upto = min(at + _COPY_BYTES, high)
-                chunk = bytes(view[at:upto])
+                chunk = self.copy(at, upto)
                 zeros = chunk.count(0)
                 if zeros != len(chunk):
                     gone += len(chunk) - zeros
-                    view[at:upto] = bytes(upto - at)
-        if gone:
-            self.sync(start, self.size)
+                    self.overwrite(at, bytes(upto - at))
         return gone
 
     def used_until(self, start: int) -> int:
         """Behind the last byte from `start` on that is not zero."""
-        view = self.map_in()
         for low, high in reversed(self.data_ranges(start)):
             for upto in range(high, low, -_COPY_BYTES):
                 at = max(low, upto - _COPY_BYTES)
-                used = len(bytes(view[at:upto]).rstrip(b"\0"))
+                used = len(self.copy(at, upto).rstrip(b"\0"))
                 if used:
                     return at + used
         return start

@@ -7,6 +7,7 @@ from rocketeer.broker.held_pulls import HeldPulls
 from rocketeer.broker.offsets import ConsumerOffsets
 from rocketeer.broker.pull import FLAG_COMMIT_OFFSET, FLAG_SUSPEND, PreparedPull, Pulled, PullService
 from rocketeer.clock import Clock
+from rocketeer.errors import RequestRefused
 from rocketeer.observe.counters import Counters
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, encode_head, reply
@@ -96,7 +97,11 @@ class PullHandler:
             # One attempt looks at a bounded number of messages; after some of them it is the client's turn.
             until_s = self._clock.monotonic_s() + ATTEMPTS_S
             for _ in range(ATTEMPTS_MAX):
-                pulled = self._service.attempt(pull)
+                try:
+                    pulled = self._service.attempt(pull)
+                except RequestRefused as refusal:
+                    connection.send(reply(command, refusal.code, refusal.remark))
+                    return True
                 if last or pulled.code not in _NOTHING:
                     break
                 if pulled.code == ResponseCode.PULL_NOT_FOUND:
