@@ -66,6 +66,29 @@ def test_brokerStatus(mqadmin: Mqadmin, pair: TwoBrokers, shop: Shop) -> None:
     assert lines == sorted(lines)
 
 
+def test_getBrokerConfig(mqadmin: Mqadmin, pair: TwoBrokers) -> None:
+    lines = mqadmin("getBrokerConfig", "-b", pair.broker).lines
+    assert lines[0] == f"============{pair.broker}============"
+    assert mqadmin.json("getBrokerConfig", "-b", pair.second)[pair.second]["brokerName"] == "broker-b"
+    assert (
+        f"============Master: {pair.second}============"
+        in mqadmin("getBrokerConfig", "-c", "DefaultCluster").lines
+    )
+
+
+def test_updateBrokerConfig(mqadmin: Mqadmin, pair: TwoBrokers) -> None:
+    key = "maxTransferCountOnMessageInMemory"
+    assert mqadmin("updateBrokerConfig", "-c", "DefaultCluster", "-k", key, "-v", 33).lines == [
+        f"update broker config success, {pair.broker}",
+        f"update broker config success, {pair.second}",
+    ]
+    for address in (pair.broker, pair.second):
+        assert mqadmin.json("getBrokerConfig", "-b", address)[address][key] == "33"
+    refused = mqadmin.run("updateBrokerConfig", "-b", pair.broker, "-k", "noSuchKey", "-v", 1)
+    assert refused.code == 1
+    assert "noSuchKey" in refused.err
+
+
 def test_brokerConsumeStats(mqadmin: Mqadmin, pair: TwoBrokers, shop: Shop) -> None:
     lines = mqadmin("brokerConsumeStats", "-b", pair.broker).lines
     rows = [line.split() for line in lines if line.startswith(f"{shop.topic} ")]
@@ -538,3 +561,18 @@ def test_exportMetadata(mqadmin: Mqadmin, pair: TwoBrokers, tmp_path: Path, topi
     assert json.loads((tmp_path / "topic.json").read_text())["topicConfigTable"][topic]["writeQueueNums"] == 2
     mqadmin("exportMetadata", "-b", pair.broker, "-f", tmp_path, "-g")
     assert "subscriptionGroupTable" in json.loads((tmp_path / "subscriptionGroup.json").read_text())
+
+
+def test_exportConfigs(mqadmin: Mqadmin, tmp_path: Path) -> None:
+    mqadmin("exportConfigs", "-c", "DefaultCluster", "-f", tmp_path)
+    found = json.loads((tmp_path / "configs.json").read_text())
+    assert found["clusterScale"] == {"namesrvSize": 1, "slaveBrokerSize": 0, "masterBrokerSize": 2}
+    assert found["brokerConfigs"]["broker-b"]["brokerRole"] == "ASYNC_MASTER"
+
+
+def test_exportMetrics(mqadmin: Mqadmin, shop: Shop, tmp_path: Path) -> None:
+    mqadmin("exportMetrics", "-c", "DefaultCluster", "-f", tmp_path)
+    found = json.loads((tmp_path / "metrics.json").read_text())
+    assert set(found["evaluateReport"]) == {"broker-a", "broker-b"}
+    clients = found["evaluateReport"]["broker-a"]["runtimeVersion"]["clientInfo"]
+    assert any(each.startswith("PYTHON%V") for each in clients)
