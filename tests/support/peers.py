@@ -107,7 +107,7 @@ class Peer:
 
     def __init__(self, name: str, command: Sequence[str], home: Path) -> None:
         self.name = name
-        self._command = tuple(command)
+        self.command = tuple(command)
         self._home = home
         self._started: list[Running] = []
 
@@ -116,7 +116,7 @@ class Peer:
         for option, value in options.items():
             if value is not False:
                 words += [f"--{option.replace('_', '-')}", *([] if value is True else [str(value)])]
-        running = Running([*self._command, verb, *words], self._home)
+        running = Running([*self.command, verb, *words], self._home)
         self._started.append(running)
         return running
 
