@@ -10,7 +10,7 @@ READY_DEV := $(VENV)/.ready-dev
 COMPILED := $(wildcard src/rocketeer/*/*.pyx src/rocketeer/*/*.pxd src/rocketeer/*/*.pxi src/rocketeer/*/*.h)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup up demo test test-spark check sync reference format interop interop-smoke apache memory crash-states sanitize bench wheel lock clean
+.PHONY: help setup up demo test test-spark check sync reference format interop interop-smoke apache fuzz worst-requests memory crash-states sanitize bench wheel lock clean
 
 help:
 	@echo "make up      run a name server and a broker here   (BROKERS=2 STORE=dir ARGS='--port 20911')"
@@ -21,6 +21,7 @@ help:
 	@echo "make check   ruff, mypy --strict, import-linter"
 	@echo "make interop clients of other languages against our broker; needs Java and Node"
 	@echo "make apache  our clients against Apache's own broker; needs Java"
+	@echo "make fuzz    mutated requests of every code against a broker and a name server   (SEED=1 MINUTES=5 REPLAY=file)"
 	@echo "make memory  a million messages through one consumer: its memory stays flat"
 	@echo "make crash-states  what a power failure may leave of a store, and what the broker makes of it  (SEED=1 STATES=2000)"
 	@echo "make sanitize  the compiled modules' tests under AddressSanitizer and UBSan; needs gcc"
@@ -97,6 +98,14 @@ interop-smoke: $(READY_DEV)
 # What RocketMQ defines, asked of RocketMQ itself.
 apache: $(READY_DEV)
 	@bash interop/apache.sh $(ARGS)
+
+# Says its seed; a failure says how to play it again. Mutated requests of every recorded code, from honest to hopeless.
+fuzz: $(READY_DEV)
+	@PYTHONPATH=tests $(BIN)/python -m support.fuzz $(if $(SEED),--seed $(SEED)) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(REPLAY),--replay $(REPLAY)) $(ARGS)
+
+# What every entry of the catalogue of worst requests costs other clients, one line each.
+worst-requests: $(READY_DEV)
+	@PYTHONPATH=tests $(BIN)/python -m support.worst_requests $(ARGS)
 
 memory: $(READY)
 	@$(BIN)/rocketeer bench client --memory --body-bytes 256 $(ARGS)

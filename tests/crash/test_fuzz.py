@@ -1,0 +1,18 @@
+"""A small share of `make fuzz`, always the same: recorded requests with changed parts break nothing."""
+
+from pathlib import Path
+
+import pytest
+
+from support.fuzz import fuzz, session_of
+
+
+def test_a_session_follows_from_seed_and_number_alone() -> None:
+    assert session_of("s", 3) == session_of("s", 3)
+    assert session_of("s", 3) != session_of("s", 4)
+
+
+@pytest.mark.timeout(240)
+def test_mutated_requests_of_every_code_break_nothing(tmp_path: Path) -> None:
+    run = fuzz(tmp_path, "share", seconds=12)
+    assert run.frames > 500
