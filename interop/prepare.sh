@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Fetches and builds what the peers need, once: bash interop/prepare.sh [java] [node]
+# Fetches and builds what the peers need, once: bash interop/prepare.sh [java] [node] [prometheus]
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -17,6 +17,13 @@ for what in "$@"; do
         npm ci --prefix node --no-audit --no-fund --loglevel=error
         touch node/node_modules/.package-lock.json
       fi ;;
-    *) echo "prepare.sh: java or node, not $what" >&2; exit 2 ;;
+    prometheus)
+      # Debian's package, unpacked and not installed; an installed one is used as it is.
+      if ! command -v promtool >/dev/null && [ ! -e prometheus/root/usr/bin/promtool ]; then
+        echo "fetching interop/prometheus"
+        mkdir -p prometheus
+        (cd prometheus && apt-get -qq download prometheus 2>/dev/null && dpkg -x prometheus_*.deb root)
+      fi ;;
+    *) echo "prepare.sh: java, node or prometheus, not $what" >&2; exit 2 ;;
   esac
 done

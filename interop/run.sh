@@ -8,5 +8,5 @@ cd "$(dirname "$0")/.."
 for tool in java mvn node npm; do
   command -v "$tool" >/dev/null || { echo "make interop needs $tool; make test runs the C++ client without it" >&2; exit 1; }
 done
-bash interop/prepare.sh java node
+bash interop/prepare.sh java node prometheus
 exec .venv/bin/python -m pytest tests/interop -m "interop or not interop" "$@"

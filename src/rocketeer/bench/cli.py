@@ -5,6 +5,7 @@ import typer
 from rocketeer.bench import bar_commands, load_commands
 from rocketeer.bench.clients.command import client
 from rocketeer.bench.filter_command import filter_
+from rocketeer.bench.metrics_command import metrics
 from rocketeer.bench.options import with_options
 from rocketeer.bench.spark import spark
 from rocketeer.bench.spark_jobs import spark_jobs
@@ -28,6 +29,7 @@ for _command in (
     bar_commands.loadgen,
     client,
     timers,
+    metrics,
     spark,
 ):
     app.command()(with_options(_command))

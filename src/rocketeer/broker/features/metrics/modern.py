@@ -76,9 +76,13 @@ class ModernPage:
         self._clock = clock
         self._lag_per_queue = lag_per_queue
         self._others = others
+        self._texts: dict[tuple[str, str], str] = {}
+        self._texts_before: dict[tuple[str, str], str] = {}
+        """Labels of pairs of topic and group on the page before: most are on the next one, too."""
 
     def steps(self) -> Steps[str]:
         page = Page(self._labels)
+        self._texts_before, self._texts = self._texts, {}
         page.declare(f.BROKER_FAMILIES)
         self._broker(page)
         yield
@@ -136,12 +140,7 @@ class ModernPage:
     def _group_figures(self, page: Page) -> Steps[None]:
         counters = self._recorder.counters
         for (topic, group), gets in list(counters.gets.items()):
-            labels = page.labels(
-                topic=topic,
-                consumer_group=group,
-                is_retry=_flag(topic.startswith(RETRY_PREFIX)),
-                is_system=_flag(is_system_group(group)),
-            )
+            labels = self._pair(page, topic, group)
             page.add(f.MESSAGES_OUT, gets.messages, labels)
             page.add(f.THROUGHPUT_OUT, gets.bytes, labels)
             yield
@@ -158,13 +157,7 @@ class ModernPage:
 
     def _lag(self, page: Page, lag: Lag) -> None:
         now_ms = self._clock.now_ms()
-        own = {
-            "topic": lag.topic,
-            "consumer_group": lag.group,
-            "is_retry": _flag(lag.topic.startswith(RETRY_PREFIX)),
-            "is_system": _flag(is_system_group(lag.group)),
-        }
-        labels = page.labels(**own)
+        labels = self._pair(page, lag.topic, lag.group)
         page.add(f.LAG_MESSAGES, lag.messages, labels)
         page.add(f.LAG_LATENCY, max(0, now_ms - lag.unconsumed_ms) if lag.unconsumed_ms else 0, labels)
         page.add(f.INFLIGHT, lag.inflight, labels)
@@ -172,7 +165,21 @@ class ModernPage:
         page.add(f.QUEUEING_LATENCY, max(0, now_ms - lag.ungot_ms) if lag.ungot_ms else 0, labels)
         if self._lag_per_queue:
             for queue_id, messages in lag.queues.items():
-                page.add(f.LAG_MESSAGES_BY_QUEUE, messages, page.labels(**own, queue_id=str(queue_id)))
+                page.add(f.LAG_MESSAGES_BY_QUEUE, messages, f'{labels},queue_id="{queue_id}"')
+
+    def _pair(self, page: Page, topic: str, group: str) -> str:
+        """The labels of a topic and a group."""
+        key = (topic, group)
+        text = self._texts.get(key)
+        if text is None:
+            text = self._texts_before.get(key) or page.labels(
+                topic=topic,
+                consumer_group=group,
+                is_retry=_flag(topic.startswith(RETRY_PREFIX)),
+                is_system=_flag(is_system_group(group)),
+            )
+            self._texts[key] = text
+        return text
 
     def _connections(self, page: Page) -> None:
         producers = Counter(
