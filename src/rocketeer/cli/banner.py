@@ -12,10 +12,12 @@ from rocketeer import __version__
 from rocketeer.cli.plan import UpPlan
 
 
-def show_banner(plan: UpPlan, next_arguments: str) -> None:
+def show_banner(plan: UpPlan, next_arguments: str, console: str = "off") -> None:
     """Coloured on a terminal, plain lines everywhere else."""
     rows = [("name server", plan.namesrv_address)]
     rows += [(broker.name, broker.address) for broker in plan.brokers]
+    if console != "off":
+        rows.append(("console", console))
     rows.append(("store", str(plan.brokers[0].store_path.absolute())))
     lines = [
         f"[bold green]Rocketeer {__version__} is up[/]",

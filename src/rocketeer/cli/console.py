@@ -2,13 +2,17 @@
 
 import getpass
 import sys
+import threading
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rocketeer.client.discovery import find_source
 from rocketeer.errors import ConfigError
+
+if TYPE_CHECKING:
+    import uvicorn
 
 NEEDS = "the console needs more packages: pip install 'rocketeer[console]'"
 
@@ -26,6 +30,7 @@ def console(
         Path | None, typer.Option(help="Who may sign in; `rocketeer console-user` adds one.")
     ] = None,
     audit_log: Annotated[Path | None, typer.Option(help="Who changed what is appended here.")] = None,
+    until_stdin_ends: Annotated[bool, typer.Option(hidden=True)] = False,
 ) -> None:
     """Show clusters in a browser."""
     try:
@@ -41,7 +46,18 @@ def console(
     config = ConsoleConfig(clusters=shown, host=host, port=port, users=users, audit_log=audit_log)
     app = make_app(config)
     typer.echo(f"console  http://{host}:{port}/")
-    uvicorn.run(app, host=host, port=port, log_level="warning", server_header=False)
+    server = uvicorn.Server(
+        uvicorn.Config(app, host=host, port=port, log_level="warning", server_header=False)
+    )
+    if until_stdin_ends:
+        threading.Thread(target=_stop_at_end_of_stdin, args=(server,), daemon=True).start()
+    server.run()
+
+
+def _stop_at_end_of_stdin(server: "uvicorn.Server") -> None:
+    """The program that started this one is gone, or wants it to end."""
+    sys.stdin.buffer.read()
+    server.should_exit = True
 
 
 def console_user(

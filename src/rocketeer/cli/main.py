@@ -18,7 +18,9 @@ from rocketeer.cli.backup import backup, restore
 from rocketeer.cli.certs import certs
 from rocketeer.cli.children import COMMAND as CHILD_COMMAND
 from rocketeer.cli.children import ChildBroker, run_child
-from rocketeer.cli.console import console, console_user
+from rocketeer.cli.console import console as console_command
+from rocketeer.cli.console import console_user
+from rocketeer.cli.console_child import CONSOLE_PORT, ConsoleChild, why_no_console
 from rocketeer.cli.doctor.command import doctor
 from rocketeer.cli.logs import LogFormat, LogLevel, log_file, show_logs
 from rocketeer.cli.plan import BROKERS_MAX, plan_up
@@ -89,6 +91,8 @@ def up(
     host: Annotated[str, typer.Option(help="Where to listen; 0.0.0.0 for every network.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=3, max=65535, help="The first broker's port.")] = BROKER_PORT,
     namesrv_port: Annotated[int, typer.Option(min=1, max=65535)] = NAMESRV_PORT,
+    console: Annotated[bool, typer.Option(help="Show the cluster in a browser, too.")] = True,
+    console_port: Annotated[int, typer.Option(min=1, max=65535)] = CONSOLE_PORT,
     log_level: Level = LogLevel.WARNING,
     log_format: Format = LogFormat.TEXT,
     log_dir: LogDir = None,
@@ -114,9 +118,14 @@ def up(
     from rocketeer.cli.banner import show_banner
     from rocketeer.nameserver.server import NameServer
 
+    no_console = why_no_console(console_port) if console else "off"
+    shown = [] if no_console else [ConsoleChild(plan.namesrv_address, console_port)]
+
     def kill_children() -> None:
         for child in children:
             child.kill()
+        for page in shown:
+            page.kill()
 
     clock = SystemClock()
     first, *others = plan.brokers
@@ -125,11 +134,14 @@ def up(
         NameServer(plan.namesrv, clock),
         Broker(first.broker_config, first.store_config, first.server_config, clock),
         *children,
+        *shown,
     ]
     run_loop(
         serve(
             servers,
-            ready=lambda: show_banner(plan, _next_to_try(first.address)),
+            ready=lambda: show_banner(
+                plan, _next_to_try(first.address), no_console or f"http://127.0.0.1:{console_port}/"
+            ),
             on_force=kill_children,
         )
     )
@@ -269,7 +281,7 @@ app.command()(run)
 app.command()(audit)
 app.command()(doctor)
 app.command()(certs)
-app.command()(console)
+app.command("console")(console_command)
 app.command("console-user")(console_user)
 app.command()(backup)
 app.command()(restore)

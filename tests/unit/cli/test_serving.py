@@ -7,12 +7,13 @@ from pathlib import Path
 import psutil
 import pytest
 
+from support.senders import wait_for
 from support.shell import WAIT_S, Shell, listens, read_until, stop
 
 
 @pytest.fixture
 def up(base_port: int) -> tuple[object, ...]:
-    return ("up", "--port", base_port, "--namesrv-port", base_port + 5, "--store", "s")
+    return ("up", "--port", base_port, "--namesrv-port", base_port + 5, "--store", "s", "--no-console")
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
@@ -148,3 +149,15 @@ def test_a_broker_nobody_can_find_says_so(shell: Shell, base_port: int) -> None:
 
 def names_and_sizes(folder: Path) -> dict[str, int]:
     return {str(path): path.stat().st_size for path in sorted(folder.rglob("*"))}
+
+
+def test_up_shows_the_cluster_in_a_browser_and_the_console_ends_with_it(shell: Shell, base_port: int) -> None:
+    port = base_port + 7
+    process = shell.start(
+        "up", "--port", base_port, "--namesrv-port", base_port + 5, "--store", "s", "--console-port", port
+    )
+    assert f"console      http://127.0.0.1:{port}/" in read_until(process, "Ctrl-C")
+    wait_for(lambda: listens(port), what="the console")
+    process.kill()  # it cannot even say goodbye
+    process.wait(WAIT_S)
+    wait_for(lambda: not listens(port), what="the console's end")
