@@ -144,9 +144,15 @@ def record(folder: Path, plan: Plan) -> Recording:
             if last and plan.power_fails:
                 _power_failure(recording, load.notes, dice)
             _age_segments(recording.store, dice)
-        process = _start(recording, library, fault=plan.fault if last else None)
         faulty = last and plan.fault is not None
         killed = faulty or dice.random() < 0.5
+        try:
+            process = _start(recording, library, fault=plan.fault if last else None)
+        except ServerFailed:
+            if not faulty:
+                raise
+            _check_record(recording, killed=True)  # it will not start on a disk that fails, which is fine
+            break
         try:
             asyncio.run(_run(load, create=number == 0))
             if killed:
