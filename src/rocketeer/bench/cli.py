@@ -7,6 +7,7 @@ from rocketeer.bench.clients.command import client
 from rocketeer.bench.filter_command import filter_
 from rocketeer.bench.metrics_command import metrics
 from rocketeer.bench.options import with_options
+from rocketeer.bench.replication_command import replication
 from rocketeer.bench.spark import spark
 from rocketeer.bench.spark_jobs import spark_jobs
 from rocketeer.bench.spark_sink import spark_sink
@@ -30,6 +31,7 @@ for _command in (
     client,
     timers,
     metrics,
+    replication,
     spark,
 ):
     app.command()(with_options(_command))

@@ -14,11 +14,12 @@ from rocketeer.record cimport _layout
 from rocketeer.record._bytes cimport get16, get32, get64, is_name
 from rocketeer.record._layout cimport HEAD_BYTES, NAME_END, PROPERTY_END
 
-from isal.isal_zlib import crc32
-
 from rocketeer.model.topic import SCHEDULE_TOPIC, TIMER_TOPIC
 from rocketeer.record.dispatch_entry import DispatchEntry
 from rocketeer.record.java_hash import tag_hash
+
+cdef extern from "_crc32.h":
+    uint32_t crc32_of(const char *data, size_t size) nogil
 
 cdef enum:
     TAIL_BYTES = 3  # length of the topic, of the properties
@@ -69,9 +70,8 @@ def plain_entries(object buf not None, Py_ssize_t start, int64_t base):
     cdef object entry
     PyObject_GetBuffer(buf, &view, PyBUF_SIMPLE)
     try:
-        whole = memoryview(buf)
         while view.len - at >= HEAD_BYTES + TAIL_BYTES:
-            entry = plain_entry(<const char *> view.buf + at, view.len - at, whole, at, base + at, &size)
+            entry = plain_entry(<const char *> view.buf + at, view.len - at, base + at, &size)
             if entry is None:
                 break
             entries.append(entry)
@@ -82,7 +82,7 @@ def plain_entries(object buf not None, Py_ssize_t start, int64_t base):
 
 
 cdef object plain_entry(
-    const char *record, Py_ssize_t left, object whole, Py_ssize_t at, int64_t log_offset, Py_ssize_t *size_out
+    const char *record, Py_ssize_t left, int64_t log_offset, Py_ssize_t *size_out
 ):
     cdef Py_ssize_t size = <int32_t> get32(record), body_bytes, topic_bytes, properties_bytes, tail
     cdef uint32_t sys_flag = get32(record + _layout.SYS_FLAG_AT)
@@ -98,7 +98,7 @@ cdef object plain_entry(
     if body_bytes < 0 or body_bytes > size - HEAD_BYTES - TAIL_BYTES:
         return None
     if body_bytes and (
-        <uint32_t> crc32(whole[at + HEAD_BYTES : at + HEAD_BYTES + body_bytes]) & _layout.BODY_CRC_MASK
+        crc32_of(record + HEAD_BYTES, body_bytes) & _layout.BODY_CRC_MASK
     ) != get32(record + _layout.BODY_CRC_AT):
         return None
     tail = HEAD_BYTES + body_bytes

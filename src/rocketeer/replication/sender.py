@@ -117,8 +117,8 @@ class SlaveLink:
 
     @property
     def sent_offset(self) -> int:
-        """Up to here the slave can have the log from us: the kernel has taken it."""
-        return self.next_offset - self._unsent.log_bytes
+        """Up to here the slave can have the log from us: the kernel has taken it, or a thread is giving it."""
+        return self.next_offset if self._in_thread else self.next_offset - self._unsent.log_bytes
 
     # --- reports -----------------------------------------------------------------------------
 

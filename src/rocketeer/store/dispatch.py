@@ -9,6 +9,7 @@ Whichever way a message comes into the log, it ends here, and what is derived fr
 """
 
 import logging
+import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -59,6 +60,21 @@ class Dispatcher:
             or (self.pointing and entry.prepared_offset != 0)
             or any(find_property(entry.properties, name.encode()) for name in self.properties)
         )
+
+    def wanted(self, entries: Sequence[DispatchEntry]) -> Sequence[DispatchEntry]:
+        """Those of many that are; a slave asks this of all it copies."""
+        if self.everything:
+            return entries
+        topics, pointing = self.topics, self.pointing
+        if not self.properties:
+            return [each for each in entries if each[2] in topics or (pointing and each[10])]
+        names = re.compile(b"|".join(re.escape(name.encode()) for name in self.properties))
+        maybe = [
+            each
+            for each in entries
+            if each[2] in topics or (pointing and each[10]) or names.search(each[11]) is not None
+        ]
+        return [each for each in maybe if self.wants(each)]
 
 
 class Dispatch:
@@ -140,11 +156,9 @@ class Dispatch:
             return None
 
     def _show(self, entries: Sequence[DispatchEntry]) -> None:
-        if self.dispatchers:
-            for entry in entries:
-                for dispatcher in self.dispatchers:
-                    if dispatcher.wants(entry):
-                        dispatcher.see(entry)
+        for dispatcher in self.dispatchers:
+            for entry in dispatcher.wanted(entries):
+                dispatcher.see(entry)
 
     def _tell(self, grown: Iterable[ConsumeQueue]) -> None:
         for log_has_grown in self.on_grown:

@@ -14,6 +14,7 @@ from rocketeer.broker.features.idempotence.known_ids import KnownIds
 from rocketeer.broker.features.idempotence.producer_marks import Mark, counts, read_mark, read_sent
 from rocketeer.broker.features.idempotence.sequences import Key, Sequences
 from rocketeer.errors import RequestRefused
+from rocketeer.model.property_names import PRODUCER_ID
 from rocketeer.model.topic import TIMER_TOPIC
 from rocketeer.protocol.codes import ResponseCode
 from rocketeer.record.entry import DispatchEntry
@@ -21,6 +22,9 @@ from rocketeer.record.layout import StoredMessage
 from rocketeer.record.timers import due_ms
 
 log = logging.getLogger(__name__)
+
+
+_PRODUCER_ID = PRODUCER_ID.encode()
 
 
 @dataclass(frozen=True)
@@ -142,6 +146,8 @@ class Idempotence:
 
     def see(self, entry: DispatchEntry) -> None:
         """A message behind the snapshot. The first with a mark is its producer's, others were put back."""
+        if _PRODUCER_ID not in entry.properties:  # of most: at start all that was stored is looked at
+            return
         message = self._store.message_at(entry.log_offset)
         sent = None if message is None else read_sent(message)
         if sent is None:

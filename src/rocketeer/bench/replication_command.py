@@ -1,0 +1,66 @@
+"""`rocketeer bench replication`: sends with one slave, ours and Apache's; how fast an empty slave catches up."""
+
+from dataclasses import asdict
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated, Any
+
+import typer
+
+from rocketeer.bench import report
+from rocketeer.bench.compare import console, finish
+from rocketeer.bench.options import MAKES, Folder, Json, Shape, Start, StartOption
+from rocketeer.bench.replication import Copying, catch_up, idle_cost_ns, pair
+from rocketeer.bench.run import Measured
+from rocketeer.bench.session import Plan, prime, rest, run_send
+from rocketeer.errors import RocketeerError
+
+COPYING: tuple[Copying, ...] = ("async", "sync")
+
+
+def replication(
+    shape: Shape,
+    start: StartOption = Start.ours,
+    catch_up_messages: Annotated[
+        int, typer.Option(min=0, help="Messages an empty slave has to catch up with; 0: none.")
+    ] = 400_000,
+    folder: Folder = None,
+    json: Json = None,
+) -> None:
+    """Sends to a master with one slave (ASYNC_MASTER, SYNC_MASTER), all on this machine; then an empty slave."""
+    about = report.machine()
+    runs: list[Measured] = []
+    figures: dict[str, Any] = {"without_a_slave_ns_per_run": round(idle_cost_ns(), 1)}
+    plan = Plan(**asdict(shape))
+    try:
+        with TemporaryDirectory(prefix="rocketeer-bench-", dir=folder) as scratch:
+            for copying in COPYING:
+                for number in range(plan.rounds):
+                    for make in MAKES[start]:  # never two pairs at a time: two cores are few for one
+                        place = Path(scratch) / f"{make}-{copying}-{number}"
+                        with pair(make, place, copying) as server:
+                            prime([server], plan)
+                            rest([server])
+                            runs.append(run_send(server, plan, f"{copying} copy"))
+            report.print_runs(runs, console)
+            if catch_up_messages:
+                caught = catch_up(Path(scratch) / "catch-up", plan, catch_up_messages)
+                figures["catch_up"] = {
+                    **asdict(caught),
+                    "share_of_copying": round(caught.share_of_copying, 3),
+                    "sends_lost": round(caught.sends_lost, 3),
+                }
+                console.print(
+                    f"  an empty slave: {caught.log_mb:,.0f} MB in {caught.seconds:.1f} s, "
+                    f"{caught.mb_per_s:,.0f} MB/s; copying the files, synced: {caught.copy_mb_per_s:,.0f} MB/s"
+                )
+                console.print(
+                    f"  sends alone {caught.sends_alone_per_s:,.0f}/s, while another one catches up "
+                    f"({caught.loaded_mb_per_s:,.0f} MB/s) {caught.sends_meanwhile_per_s:,.0f}/s: "
+                    f"{caught.sends_lost:.0%} lost"
+                )
+    except RocketeerError as why:
+        console.print(f"[red]{why}[/red]")
+        raise typer.Exit(1) from None
+    console.print(f"  without a slave: {figures['without_a_slave_ns_per_run']} ns for a run of sends")
+    finish(about, runs, json, replication=figures)
