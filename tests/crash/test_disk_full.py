@@ -153,7 +153,7 @@ def test_a_broker_starts_on_a_full_disk_and_serves_reads(cluster: Cluster, kill:
     ballast = fill(cluster.store)
     cluster.restart_broker(kill=kill)
     assert_all_is_there(cluster, sent, acked)
-    assert try_to_send(cluster, b"x" * 2_000_000).code in (
+    assert try_to_send(cluster, b"x " + b"x" * 2_000_000).code in (
         ResponseCode.SERVICE_NOT_AVAILABLE,
         ResponseCode.MESSAGE_ILLEGAL,
     )

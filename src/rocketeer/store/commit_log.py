@@ -108,6 +108,7 @@ class CommitLog:
         for segment, size in zip(found, sizes, strict=True):
             if size < self.segment_bytes:
                 os.truncate(segment.path, self.segment_bytes)
+                segment.sync_name()
                 mended.append(f"{segment.path} had {size} bytes, extended to {self.segment_bytes}")
         self.segments = found
         if found:

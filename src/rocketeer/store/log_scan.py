@@ -15,6 +15,7 @@ from rocketeer.store.commit_log import MAGIC_BYTES, CommitLog
 from rocketeer.store.segment import Segment
 
 _PIECE_BYTES = 1 << 20
+RECORD_BYTES_MAX = 16 << 20  # a damaged size says anything; a frame has so many bytes at most
 SECTOR_BYTES = 512  # what a disk writes whole, or not at all
 
 
@@ -128,8 +129,12 @@ class LogScan:
         view = segment.readable(at, _PIECE_BYTES)
         head = bytes(view[at : at + HEAD.size])
         size = int.from_bytes(head[:4], "big", signed=True)
-        is_record = head[4:8] == MAGIC_BYTES and HEAD.size < size <= len(view) - at
-        end = at + (size if is_record else HEAD.size)
+        end = at + HEAD.size
+        if head[4:8] == MAGIC_BYTES and HEAD.size < size <= segment.size - at:
+            written = segment.data_ranges(at)[0][1]
+            if at + size > written and written < segment.size and size <= RECORD_BYTES_MAX:
+                return True  # it runs into a hole of the file: pages that were never written
+            end = min(at + size, len(view))
         while at < end:
             upto = min(end, at - at % SECTOR_BYTES + SECTOR_BYTES)
             if not any(view[at:upto]):  # also where the file has a hole: there is nothing then

@@ -81,7 +81,7 @@ class Preparer:
         """The segment that starts at `base`; made now if the thread has not. Raises StoreRefused."""
         with self._making:
             made = self._next.popleft() if self._next else None
-            segment = made or Segment.create(self._folder, base, self._segment_bytes)
+            segment = made or self._create_after(self._segment, base)
             assert segment.base == base, "the log only ever asks for the next segment"
             self._segment, self._position = segment, 0
             return segment
@@ -156,9 +156,19 @@ class Preparer:
                     return made
             if self._segment is None or self._segment.base >= base or not self._running:
                 return None
-            following = Segment.create(self._folder, base, self._segment_bytes)
+            following = self._create_after(last, base)
             self._next.append(following)
-        if not last.is_named:  # a file without its size must not stand before one whose name is on disk
-            last.sync_name()
         following.sync_name()
         return following
+
+    def _create_after(self, last: Segment | None, base: int) -> Segment:
+        """No file's name may be on disk before name and size of the one before it: a start would miss a file."""
+        if last is not None and last.base < base and not last.is_named:
+            try:
+                last.sync_name()
+            except SyncFailed as error:
+                self._sync_failed(str(last.path), error)
+                raise StoreRefused(
+                    StoreRefused.NOT_WRITABLE, f"the commit log cannot grow: {error}"
+                ) from error
+        return Segment.create(self._folder, base, self._segment_bytes)
