@@ -6,6 +6,8 @@ from weakref import WeakKeyDictionary
 
 from rocketeer.admin import health
 from rocketeer.admin.blocking import Admin
+from rocketeer.admin.plans.asking import in_parallel
+from rocketeer.admin.plans.groups import group_members
 from rocketeer.admin.results import Broker
 from rocketeer.cli.admin.declare import Option, Subject, Watch, command
 from rocketeer.cli.admin.output import Output, Table, Text, columns
@@ -66,14 +68,13 @@ def look(admin: Admin, limits: health.Limits) -> list[health.Finding]:
     others = [failure for each in groups for failure in each.failures if failure.who not in dead]
     found += health.failure_findings(others)
     found += health.group_findings(groups, limits)
-    for group in groups:
-        if not group.members:
-            continue
-        try:
-            members = admin.group_members(group.group)
-        except RocketeerError as error:
-            text = f"the members of group {group.group} cannot be asked: {error}"
-            found.append(health.Finding(health.Kind.DEAD, group.group, text))
-            continue
-        found += health.member_findings(members, time.time_ns() // 1_000_000, limits)
+    online = [each.group for each in groups if each.members]
+    context = admin.context()
+    outcomes = admin.run(in_parallel([group_members(context, group) for group in online]))
+    for group, members in zip(online, outcomes, strict=True):
+        if isinstance(members, RocketeerError):
+            text = f"the members of group {group} cannot be asked: {members}"
+            found.append(health.Finding(health.Kind.DEAD, group, text))
+        else:
+            found += health.member_findings(members, time.time_ns() // 1_000_000, limits)
     return found
