@@ -138,7 +138,7 @@ class ConsumeQueue(QueueTail):
         def beyond(entry: QueueEntry) -> bool:
             return not entry.is_written or entry.log_offset + entry.size > log_end
 
-        end = self._first_where(beyond, self._first, self.max_offset)
+        end = self._past_damage(self._first_where(beyond, self._first, self.max_offset), log_end)
         gone = self.max_offset - end
         del self._tail[max(0, end - self._written) * ENTRY_BYTES :]
         self._written = min(self._written, end)
@@ -307,6 +307,25 @@ class ConsumeQueue(QueueTail):
             else:
                 low = real + 1
         return best
+
+    def _past_damage(self, end: int, log_end: int) -> int:
+        """Where the queue is to be cut: behind `end` if sound entries follow, which only grow towards `log_end`.
+
+        Then the one at `end` looks beyond it because a bit is flipped: readers mend it (`queue_mending.py`).
+        """
+        if end >= self.max_offset:
+            return end
+        before = self._entry(end - 1) if end > self._first else None
+        floor = 0 if before is None or before.is_blank else before.log_offset + before.size
+        for start in range(end + 1, self.max_offset, _WALK):
+            raw = self._bytes(start, min(start + _WALK, self.max_offset))
+            for at, (log_offset, size, _) in enumerate(
+                ENTRY.iter_unpack(raw[: len(raw) // ENTRY_BYTES * ENTRY_BYTES])
+            ):
+                if 0 < size < BLANK_SIZE and floor <= log_offset <= log_end - size:
+                    floor = log_offset + size
+                    end = start + at + 1
+        return end
 
     def _next_real(self, offset: int, high: int) -> int:
         """The first entry in [offset, high) that is not blank, else `high`."""

@@ -5,13 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from rocketeer.clock import ManualClock
 from rocketeer.record.layout import split_records
 from rocketeer.store.consume_queue import ENTRY_BYTES
 from rocketeer.store.get import Fetched
 from rocketeer.store.message_store import MessageStore
 from rocketeer.store.queue_entries import entries_hold
 from rocketeer.store.queue_entries_plain import entries_hold as plain_entries_hold
-from support.stores import bodies, make_store, message
+from support.stores import bodies, checkpoint_now, kill, make_store, message
 
 COUNT = 60
 TOPIC = "TopicTest"
@@ -125,6 +126,26 @@ def test_neighbours_that_are_both_damaged_are_mended_one_after_the_other(store: 
         flip(store, entry, 6, 1)
     assert bodies(store, TOPIC, 0) == expected()
     store.close()
+
+
+@pytest.mark.parametrize("entry", [0, 3, 10, 30, 44])
+@pytest.mark.parametrize("byte", [1, 5, 8])
+def test_recovery_keeps_the_entries_behind_a_damaged_one(tmp_path: Path, entry: int, byte: int) -> None:
+    clock = ManualClock()
+    store = make_store(tmp_path / "store", clock)
+    store.open()
+    for number in range(COUNT):
+        if number == 45:
+            checkpoint_now(store, clock)
+            store.delete_topic("Nobody")  # what was known of all queues together is known no more
+        store.append(message(b"%d " % number * 20, TOPIC, 0, tags="T", keys=f"k{number}"))
+    copy = kill(store, tmp_path / "copy")
+    store.close()
+    again = make_store(copy)
+    flip(again, entry, byte, 1)
+    again.open()
+    assert bodies(again, TOPIC, 0) == expected()
+    again.close()
 
 
 def test_a_message_that_cannot_be_found_is_stepped_over(store: MessageStore) -> None:
