@@ -91,7 +91,9 @@ async def test_an_expression_can_be_changed_while_it_runs(cluster: Cluster, topi
     async with consumer:
         await _send_priced(cluster, topic, 3)
         await until(lambda: got == ["m0"])
-        consumer.subscribe(topic, lambda message: got.append(message.text), sql="color = 'green'")
+        consumer.subscribe(
+            topic, lambda message: got.append(message.text), sql="color = 'green'", replace=True
+        )
         for _ in range(200):  # the change takes a heartbeat to arrive: until then the old one counts
             await _send_priced(cluster, topic, 3)
             if "m1" in got:
