@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypeVar, Unpack
 
 from rocketeer.client import discovery
 from rocketeer.client.aio import request_reply
+from rocketeer.client.aio.batching import Batcher
 from rocketeer.client.aio.idempotent import IdempotentSender
 from rocketeer.client.aio.instance import ClientInstance, Membership
 from rocketeer.client.aio.send_limit import AsyncSendLimit
@@ -90,6 +91,10 @@ class Producer(StartedAsync):
             self._idempotent: IdempotentSender | None = None
             if self.config.idempotent:
                 self._idempotent = IdempotentSender(self.sender, instance.driver.run, self.config.producer_id)
+            self._batcher: Batcher | None = None
+            # Hooks see every message on its way, and idempotent ones are numbered: those go alone.
+            if self.config.batch_bytes and not hooks and self._idempotent is None:
+                self._batcher = Batcher(self.config, self.sender, self.encoder, instance.driver.run)
             wait_s = stalled_s(self.config)
             self._send_limit = AsyncSendLimit(
                 InFlight(self.config.in_flight_max, self.config.in_flight_bytes_max), wait_s
@@ -146,6 +151,12 @@ class Producer(StartedAsync):
         answered = True
         try:
             # Encoded when there is a place for it: those who wait hold their message and nothing else.
+            batcher = self._batcher
+            if batcher is not None:
+                if batcher.takes(message):
+                    assert isinstance(message, Message), "the batcher takes nothing else"
+                    return await batcher.send(message, choose, timeout_s)
+                await batcher.flush_before(message, choose)
             return await self.store(self.encoder.encode(message), choose, timeout_s)
         except (SendFailed, asyncio.CancelledError):
             answered = False

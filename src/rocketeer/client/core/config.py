@@ -99,6 +99,10 @@ class ProducerConfig(ClientConfig):
     """Number the messages, and send again until each is answered: the broker stores none twice, and all in order."""
     producer_id: str | None = None
     """The name under which the messages are numbered: the same after a restart. None: a new one for each start."""
+    linger_ms: float = 0.0
+    """How long a send of `rocketeer.aio` waits for others to share a request with; 0 joins those of one moment."""
+    batch_bytes: int = 128 << 10
+    """A shared request is sent when it has this many bytes; 0: every message has a request of its own."""
     compress_over_bytes: int = _java(4096, "compressMsgBodyOverHowmuch")
     """Bodies of this size or more are compressed; 0 compresses all."""
     compress_level: int = _java(5, "rocketmq.message.compressLevel")
@@ -131,6 +135,8 @@ class ProducerConfig(ClientConfig):
             _positive(self, name)
         if self.place_timeout_s is not None:
             _positive(self, "place_timeout_s")
+        if self.linger_ms < 0 or self.batch_bytes < 0:
+            raise ConfigError(f"linger_ms {self.linger_ms}, batch_bytes {self.batch_bytes}: 0 or more")
         if self.compress_over_bytes < 0:
             raise ConfigError(f"compress_over_bytes is {self.compress_over_bytes}: 0 compresses everything")
         if self.producer_id is not None:
@@ -231,6 +237,8 @@ class ProducerOptions(ClientOptions, total=False):
     latency_faults: bool
     idempotent: bool
     producer_id: str | None
+    linger_ms: float
+    batch_bytes: int
     compress_over_bytes: int
     compress_level: int
     message_bytes_max: int

@@ -59,6 +59,10 @@ class Encoder:
             return self._batch(list(message))
         raise InvalidMessage(f"a Message or a list of them can be sent, not {type(message).__name__}")
 
+    def joined(self, messages: list[Message]) -> Outgoing:
+        """One request for messages that were sent one by one: stored as if they had come so."""
+        return self.encode(messages[0]) if len(messages) == 1 else self._batch(messages, whole=False)
+
     def raw(self, topic: str, body: bytes, properties: dict[str, str], flag: int = 0) -> Outgoing:
         """The request for a message given as parts; reserved properties pass (retries, transactions)."""
         self._check(topic, body)
@@ -90,7 +94,8 @@ class Encoder:
             outgoing.max_reconsume_times = None if limit is None else int(limit)
         return outgoing
 
-    def _batch(self, messages: list[Message]) -> Outgoing:
+    def _batch(self, messages: list[Message], *, whole: bool = True) -> Outgoing:
+        """`whole`: a batch of the user's making, whose messages keep WAIT, as those of Java's batches do."""
         config = self._config
         check_batch(messages)
         first = messages[0]
@@ -99,6 +104,8 @@ class Encoder:
         for message in messages:
             self._check(message.topic, message.body)
             properties = message.all_properties()
+            if not whole:
+                del properties[names.WAIT]
             identities.append(self._uniq_keys.next())
             properties[names.UNIQ_KEY] = identities[-1]
             if config.namespace:
@@ -111,6 +118,8 @@ class Encoder:
             advice = "send it in parts, with split_batch(messages)"
             raise MessageTooLarge("batch", size=len(body), limit=config.message_bytes_max, advice=advice)
         wait = {names.WAIT: "true" if first.wait_stored else "false"}
+        if not whole and first.wait_stored:
+            wait = {}  # what is the default need not be said, and would be stored with each message
         topic = config.full_topic(first.topic)
         return Outgoing(topic, body, wait, ",".join(identities), batch=True)
 
