@@ -42,6 +42,14 @@ _ILLEGAL = (StoreRefused.TOO_LARGE, StoreRefused.PROPERTIES_TOO_LONG, StoreRefus
 """The message itself is at fault: it will be refused tomorrow, too."""
 
 
+_NOT_ON_A_SLAVE = (ResponseCode.FLUSH_SLAVE_TIMEOUT, ResponseCode.SLAVE_NOT_AVAILABLE)
+
+
+def code_without_slaves(code: int) -> int:
+    """For requests whose clients would do it again after any other answer: what is stored is done, as in RocketMQ."""
+    return ResponseCode.SUCCESS if code in _NOT_ON_A_SLAVE else code
+
+
 class Writer:
     """Appends messages and calls `done` once: at once, or when every durability feature has answered.
 

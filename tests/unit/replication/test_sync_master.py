@@ -10,7 +10,8 @@ import pytest
 
 from rocketeer.clock import ManualClock
 from rocketeer.config import BrokerRole
-from rocketeer.protocol.codes import ResponseCode
+from rocketeer.protocol.codes import RequestCode, ResponseCode
+from rocketeer.record.ids import parse_offset_msg_id
 from rocketeer.replication.confirmations import Confirmations, Outcome
 from rocketeer.replication.stream import HEADER, REPORT
 from support.broker import BrokerUnderTest, broker_at
@@ -105,3 +106,23 @@ async def test_rocketmq_issue_3015_a_report_beyond_what_was_sent_confirms_nothin
             assert await asyncio.to_thread(ended), "the connection is closed"
         sent = await master.send("T", b"x")
         assert sent.code == ResponseCode.SLAVE_NOT_AVAILABLE
+
+
+async def test_what_clients_would_do_again_is_done_without_a_slave(tmp_path: Path) -> None:
+    """As RocketMQ: a message that goes back and the end of a transaction ask for no slave."""
+    async with broker_at(tmp_path, store=SYNC) as master:
+        sent = await master.send("T", b"x")
+        _, log_offset = parse_offset_msg_id(sent.ext["msgId"])
+        back = {"offset": log_offset, "group": "CG", "delayLevel": 3, "originTopic": "T"}
+        answer = await master.ask(RequestCode.CONSUMER_SEND_MSG_BACK, back)
+        assert answer.code == ResponseCode.SUCCESS, answer
+        half = await master.send(
+            "T", b"h", properties="TRAN_MSG\x01true\x02PGROUP\x01PG\x02UNIQ_KEY\x01U", f=4
+        )
+        _, log_offset = parse_offset_msg_id(half.ext["msgId"])
+        end = {
+            "producerGroup": "PG", "tranStateTableOffset": half.ext["queueOffset"], "commitOrRollback": 8,
+            "commitLogOffset": log_offset, "msgId": "U", "transactionId": "U",
+        }  # fmt: skip
+        answer = await master.ask(RequestCode.END_TRANSACTION, end)
+        assert answer.code == ResponseCode.SUCCESS, answer

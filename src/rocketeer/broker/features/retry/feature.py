@@ -11,7 +11,7 @@ from rocketeer.broker.feature import ConfigChange, Feature, Replay
 from rocketeer.broker.features.retry.sent_back import SentBack
 from rocketeer.broker.groups import GroupTable
 from rocketeer.broker.topics import TopicTable
-from rocketeer.broker.writer import Put, Writer
+from rocketeer.broker.writer import Put, Writer, code_without_slaves
 from rocketeer.errors import RequestRefused
 from rocketeer.model.topic import Perm, TopicConfig, dlq_topic, retry_topic
 from rocketeer.observe.counters import Counters
@@ -99,6 +99,7 @@ class SendBack:
 
         def answer(code: int, remark: str | None = None) -> None:
             if not command.is_oneway:
+                code = code_without_slaves(code)
                 if code != ResponseCode.SUCCESS:
                     code, remark = ResponseCode.SYSTEM_ERROR, remark or NOT_ON_DISK
                 connection.send(reply(command, code, remark))

@@ -9,7 +9,7 @@ from rocketeer.broker.features.timer.delivery import TimerDelivery, TimerLog
 from rocketeer.broker.features.timer.restore import key_hash
 from rocketeer.broker.features.timer.wheel import Timer
 from rocketeer.broker.topics import TopicTable
-from rocketeer.broker.writer import Put
+from rocketeer.broker.writer import Put, code_without_slaves
 from rocketeer.clock import Clock
 from rocketeer.errors import BadRecallHandle, RequestRefused
 from rocketeer.model.topic import RETRY_PREFIX, TIMER_TOPIC
@@ -71,7 +71,7 @@ class Recall:
         def done(put: Put) -> None:
             if not put.stored:  # at once: nothing was delivered meanwhile
                 self._timers.wheel.add(timer)
-            if put.code == ResponseCode.SUCCESS:
+            if code_without_slaves(put.code) == ResponseCode.SUCCESS:
                 answer = reply(command, ext={**region, "msgId": message_id})
             else:
                 answer = reply(command, put.code, put.remark, region)

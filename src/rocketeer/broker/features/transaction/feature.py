@@ -19,7 +19,7 @@ from rocketeer.broker.features.transaction.half_table import HalfLog, HalfTable
 from rocketeer.broker.features.transaction.ledger import Ledger
 from rocketeer.broker.offsets import ConsumerOffsets
 from rocketeer.broker.topics import TopicTable
-from rocketeer.broker.writer import Put, Writer
+from rocketeer.broker.writer import Put, Writer, code_without_slaves
 from rocketeer.clock import Clock
 from rocketeer.config import BrokerConfig, StoreConfig
 from rocketeer.errors import BadMessageId, RequestRefused
@@ -141,6 +141,7 @@ class Verdicts:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, ENDED)
 
         def done(put: Put) -> None:
+            put = put._replace(code=code_without_slaves(put.code))
             if put.code != ResponseCode.SUCCESS:
                 log.error("end of transaction not safe on disk header=%s code=%d reason=%s",
                           header, put.code, put.remark)  # fmt: skip
