@@ -5,11 +5,12 @@ members of a group or the topics it subscribes to change, every member must reba
 those `Notice`s, and whoever called sends them. Time is an argument; a connection is anything hashable.
 """
 
-from collections.abc import Callable, Collection, Generator, Hashable, Iterable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, TypeVar
 
 from rocketeer.model.subscription import ConsumeFromWhere, ConsumeType, MessageModel, Subscription
+from rocketeer.steps import Steps, finish
 
 EXPIRY_MS = 120_000
 """A client that sent no heartbeat for longer than this is gone."""
@@ -155,15 +156,9 @@ class ClientTable(Generic[C]):
 
     def expire(self, now_ms: int) -> Expired[C]:
         """Remove every member that has been silent for too long."""
-        steps = self.expiring(now_ms)
-        while True:
-            try:
-                next(steps)
-            except StopIteration as end:
-                expired: Expired[C] = end.value
-                return expired
+        return finish(self.expiring(now_ms))
 
-    def expiring(self, now_ms: int) -> Generator[None, None, Expired[C]]:
+    def expiring(self, now_ms: int) -> Steps[Expired[C]]:
         """As `expire`, one group a step."""
         dead: dict[C, None] = {}
         notices: list[Notice[C]] = []

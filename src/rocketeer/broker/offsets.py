@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from rocketeer.protocol.bodies.offsets import decode_consumer_offsets
 from rocketeer.remoting.limits import busy_limit
-from rocketeer.remoting.slices import Steps
+from rocketeer.steps import Steps, finish
 
 log = logging.getLogger(__name__)
 
@@ -89,11 +89,16 @@ class ConsumerOffsets:
         return {key[len(begin) :] for key in self._table if key.startswith(begin)}
 
     def copy_group(self, source: str, target: str, topic: str) -> None:
-        """Let `target` continue where `source` stands."""
+        """All of `copying_group` at once."""
+        finish(self.copying_group(source, target, topic))
+
+    def copying_group(self, source: str, target: str, topic: str) -> Steps[None]:
+        """Let `target` continue where `source` stands, a queue a step."""
         queues = self._table.get(f"{topic}{SEPARATOR}{source}")
         if queues is not None:
-            for queue_id, offset in queues.items():
+            for queue_id, offset in list(queues.items()):
                 self.commit(target, topic, queue_id, offset)
+                yield
             key = f"{topic}{SEPARATOR}{target}"
             self._count += len(queues) - len(self._table.get(key, ()))
             self._table[key] = dict(queues)

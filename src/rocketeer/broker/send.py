@@ -73,7 +73,7 @@ class SendRules:
     broker_ip: str
     broker_perm: int
     message_bytes_max: int
-    batch_messages_max: int = 8_192
+    batch_messages_max: int = 16_384
 
 
 class SendService:

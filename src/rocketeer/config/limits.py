@@ -48,7 +48,7 @@ class BrokerLimits:
     sql_chars: int = _limit("limitSqlChars", 16 << 10)
     sql_terms: int = _limit("limitSqlTerms", 1_024)
     tags: int = _limit("limitSubscriptionTags", 4_096)
-    batch_messages: int = _limit("limitBatchMessages", 8_192)
+    batch_messages: int = _limit("limitBatchMessages", 16_384)
     query_entries: int = _limit("limitQueryEntries", 200_000)
 
 

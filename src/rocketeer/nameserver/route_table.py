@@ -15,14 +15,15 @@ Time is an argument, a connection any object with identity.
 """
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from rocketeer.errors import RocketeerError
 from rocketeer.model.data_version import DataVersion
 from rocketeer.model.route import MASTER_ID, BrokerData, QueueData, Route
 from rocketeer.model.topic import Perm, TopicConfig
+from rocketeer.steps import Steps, finish
 
 UNIT = 0x1
 UNIT_SUB = 0x2
@@ -31,9 +32,6 @@ UNIT_SUB = 0x2
 
 SWEPT_AT_ONCE = 256
 """A broker with no more topics than this is swept when it goes."""
-
-T = TypeVar("T")
-Steps = Generator[None, None, T]
 
 
 class TooMany(RocketeerError):
@@ -390,13 +388,3 @@ class RouteTable:
                 changed += 1
             yield
         return changed
-
-
-def finish(steps: Steps[T]) -> T:
-    """All steps at once."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            result: T = end.value
-            return result

@@ -17,15 +17,15 @@ once delay everybody else no more than one does.
 import asyncio
 import time
 from collections import deque
-from collections.abc import Awaitable, Generator
-from typing import Any, TypeAlias, TypeVar
+from collections.abc import Awaitable
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
+
+from rocketeer.steps import Steps
 
 __all__ = ["SLICE_S", "Slicer", "Steps", "in_slices", "run_sliced", "slicer"]
 
 T = TypeVar("T")
-
-Steps: TypeAlias = Generator[None, None, T]
 
 SLICE_S = 0.004
 """How long the loop is kept at a time."""

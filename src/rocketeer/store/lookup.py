@@ -1,7 +1,6 @@
 """Finding single messages: by log offset, by key, by time. Queries, send-back and admin tools ask here."""
 
 import logging
-from collections.abc import Generator
 from struct import Struct
 
 import msgspec
@@ -9,6 +8,7 @@ import msgspec
 from rocketeer.errors import BadRecord, LogUnreadable
 from rocketeer.record.flags import BORN_HOST_V6
 from rocketeer.record.layout import SYS_FLAG_AT, StoredMessage, decode_record
+from rocketeer.steps import Steps, finish
 from rocketeer.store.commit_log import CommitLog
 from rocketeer.store.index import Index
 from rocketeer.store.queue_table import QueueTable
@@ -60,13 +60,7 @@ class Lookup:
 
     def query(self, topic: str, key: str, begin_ms: int, end_ms: int, max_count: int) -> Found:
         """All of `querying` at once."""
-        steps = self.querying(topic, key, begin_ms, end_ms, max_count)
-        while True:
-            try:
-                next(steps)
-            except StopIteration as end:
-                found: Found = end.value
-                return found
+        return finish(self.querying(topic, key, begin_ms, end_ms, max_count))
 
     def querying(
         self,
@@ -78,7 +72,7 @@ class Lookup:
         *,
         entries_max: int | None = None,
         bytes_max: int | None = None,
-    ) -> Generator[None, None, Found]:
+    ) -> Steps[Found]:
         """The newest messages of a topic with this key or client message id, stored in the time range.
 
         It ends early when it has looked at `entries_max` entries of the index (`Found.is_partial` says so), and when

@@ -23,6 +23,7 @@ from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command
 from rocketeer.record.batch import BatchItem, encode_batch
 from rocketeer.record.layout import split_records
+from rocketeer.steps import finish
 from support.broker import BrokerUnderTest, broker_at
 
 RED = "color = 'red'"
@@ -38,13 +39,7 @@ def heartbeat(*subscriptions: Subscription, group: str = "CG") -> bytes:
 
 def register(table: FilterTable, group: str, subscriptions: list[Subscription]) -> BadSqlExpression | None:
     """All steps of it."""
-    steps = table.register(group, subscriptions)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            bad: BadSqlExpression | None = end.value
-            return bad
+    return finish(table.register(group, subscriptions))
 
 
 def sql(expression: str, topic: str = "T", version: int = 1) -> Subscription:

@@ -15,7 +15,6 @@ from rocketeer.broker.topics import TopicTable
 from rocketeer.clock import SystemClock
 from rocketeer.config import BrokerConfig, NamesrvConfig, ServerConfig
 from rocketeer.model.topic import TopicConfig
-from rocketeer.nameserver.route_table import finish
 from rocketeer.nameserver.server import NameServer
 from rocketeer.protocol.bodies.data_version import encode_data_version
 from rocketeer.protocol.bodies.register import decode_registration
@@ -24,6 +23,7 @@ from rocketeer.protocol.command import Command, reply
 from rocketeer.protocol.fastjson import loads
 from rocketeer.remoting.client import RemotingClient
 from rocketeer.remoting.server import Connection, RemotingServer, Router
+from rocketeer.steps import finish
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "data" / "wire"
 US = BrokerIdentity("DefaultCluster", "broker-a", 0, "127.0.0.1:10911", "127.0.0.1:10912")

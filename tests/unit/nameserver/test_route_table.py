@@ -10,7 +10,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from rocketeer.model.data_version import DataVersion
 from rocketeer.model.topic import TopicConfig
-from rocketeer.nameserver.route_table import Master, RouteTable, TooMany, finish
+from rocketeer.nameserver.route_table import Master, RouteTable, TooMany
+from rocketeer.steps import finish
 
 EXPIRY_MS = 120_000
 V1, V2 = DataVersion(1, 1), DataVersion(2, 2)

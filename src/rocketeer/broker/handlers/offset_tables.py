@@ -17,6 +17,7 @@ from rocketeer.protocol.headers import (
     decode_header,
 )
 from rocketeer.remoting.server import Connection, Handler
+from rocketeer.remoting.slices import in_slices
 
 NO_CORRECTION: Final = (1 << 63) - 1
 """What RocketMQ says of a queue in which the compared group is not ahead."""
@@ -80,6 +81,6 @@ class OffsetTables:
                 continue
             if online is not None and online.subscriptions and name not in online.subscriptions:
                 continue
-            self._offsets.copy_group(header.source_group, header.target_group, name)
+            await in_slices(self._offsets.copying_group(header.source_group, header.target_group, name))
         await self._persist()
         return reply(command)

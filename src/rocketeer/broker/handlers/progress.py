@@ -19,13 +19,13 @@ from rocketeer.protocol.bodies.consume_stats import (
     ConsumeStats,
     QueueProgress,
     QueueRange,
-    encode_consume_stats,
-    encode_group_consume_stats,
-    encode_topic_stats,
+    encoding_consume_stats,
+    encoding_group_consume_stats,
+    encoding_topic_stats,
     join_broker_consume_stats,
     merge,
 )
-from rocketeer.protocol.bodies.time_spans import ConsumeTimeSpan, encode_time_spans
+from rocketeer.protocol.bodies.time_spans import ConsumeTimeSpan, encode_time_span, join_time_spans
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, reply
 from rocketeer.protocol.headers import (
@@ -106,7 +106,7 @@ class Progress:
                 last_ms = self._queues.store_ms_at(topic.name, queue_id, end - 1) if end else 0
                 table[self._queue(topic, queue_id)] = QueueRange(first, end, max(0, last_ms))
                 yield
-            return reply(command, body=encode_topic_stats(table))
+            return reply(command, body=(yield from encoding_topic_stats(table)))
 
         return run_sliced(steps())
 
@@ -121,7 +121,7 @@ class Progress:
             parts: list[ConsumeStats] = []
             for topic in self._consumed(group, names):
                 parts.append((yield from self._of_topic(group, topic)))
-            return reply(command, body=encode_consume_stats(merge(parts)))
+            return reply(command, body=(yield from encoding_consume_stats(merge(parts))))
 
         return run_sliced(steps())
 
@@ -130,11 +130,11 @@ class Progress:
         topic = self._topic(header.topic)
 
         def steps() -> Steps[Command]:
-            spans: list[ConsumeTimeSpan] = []
+            spans: list[bytes] = []
             for queue_id in range(topic.write_queues):
-                spans.append(self._time_span(header.group, topic, queue_id))
+                spans.append(encode_time_span(self._time_span(header.group, topic, queue_id)))
                 yield
-            return reply(command, body=encode_time_spans(spans))
+            return reply(command, body=join_time_spans(spans))
 
         return run_sliced(steps())
 
@@ -179,7 +179,7 @@ class Progress:
                     if topic.order or not order_only:
                         parts.append((yield from self._of_topic(group, topic)))
                         lag += parts[-1].lag
-                pieces.append(encode_group_consume_stats(group, parts))
+                pieces.append((yield from encoding_group_consume_stats(group, parts)))
                 yield
             return reply(command, body=join_broker_consume_stats(self._address, lag, pieces))
 

@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 from msgspec import field as wire_field
 
 from rocketeer.model.queue import MessageQueue
-from rocketeer.protocol.bodies.queue_keys import encode_queue_keyed, load_queue_keyed, queue_of
+from rocketeer.protocol.bodies.queue_keys import encoding_queue_keyed, load_queue_keyed, queue_of
 from rocketeer.protocol.bodies.wire import Wire, decoder, encode
 from rocketeer.protocol.java_types import I64
+from rocketeer.steps import Steps, finish
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,12 @@ _broker_decoder = decoder(_BrokerConsumeStatsWire)
 
 def encode_topic_stats(queues: Mapping[MessageQueue, QueueRange]) -> bytes:
     """The answer to 202."""
-    return b'{"offsetTable":%b}' % encode_queue_keyed(
+    return finish(encoding_topic_stats(queues))
+
+
+def encoding_topic_stats(queues: Mapping[MessageQueue, QueueRange]) -> Steps[bytes]:
+    """The same in steps."""
+    table = yield from encoding_queue_keyed(
         (
             queue,
             b'{"lastUpdateTimestamp":%d,"maxOffset":%d,"minOffset":%d}'
@@ -96,6 +102,7 @@ def encode_topic_stats(queues: Mapping[MessageQueue, QueueRange]) -> bytes:
         )
         for queue, each in queues.items()
     )
+    return b'{"offsetTable":%b}' % table
 
 
 def decode_topic_stats(data: bytes) -> dict[MessageQueue, QueueRange]:
@@ -108,17 +115,20 @@ def decode_topic_stats(data: bytes) -> dict[MessageQueue, QueueRange]:
 
 def encode_consume_stats(stats: ConsumeStats) -> bytes:
     """The answer to 208."""
-    return b'{"consumeTps":%b,"offsetTable":%b}' % (
-        encode(float(stats.tps)),
-        encode_queue_keyed(
-            (
-                queue,
-                b'{"brokerOffset":%d,"consumerOffset":%d,"lastTimestamp":%d}'
-                % (each.broker_offset, each.consumer_offset, each.last_ms),
-            )
-            for queue, each in stats.queues.items()
-        ),
+    return finish(encoding_consume_stats(stats))
+
+
+def encoding_consume_stats(stats: ConsumeStats) -> Steps[bytes]:
+    """The same in steps."""
+    table = yield from encoding_queue_keyed(
+        (
+            queue,
+            b'{"brokerOffset":%d,"consumerOffset":%d,"lastTimestamp":%d}'
+            % (each.broker_offset, each.consumer_offset, each.last_ms),
+        )
+        for queue, each in stats.queues.items()
     )
+    return b'{"consumeTps":%b,"offsetTable":%b}' % (encode(float(stats.tps)), table)
 
 
 def decode_consume_stats(data: bytes) -> ConsumeStats:
@@ -142,7 +152,15 @@ def join_broker_consume_stats(broker_address: str, total_lag: int, groups: Itera
 
 def encode_group_consume_stats(group: str, topics: Iterable[ConsumeStats]) -> bytes:
     """One group of 317."""
-    return b"{%b:[%b]}" % (encode(group), b",".join(map(encode_consume_stats, topics)))
+    return finish(encoding_group_consume_stats(group, topics))
+
+
+def encoding_group_consume_stats(group: str, topics: Iterable[ConsumeStats]) -> Steps[bytes]:
+    """The same in steps."""
+    pieces = []
+    for topic in topics:
+        pieces.append((yield from encoding_consume_stats(topic)))
+    return b"{%b:[%b]}" % (encode(group), b",".join(pieces))
 
 
 def decode_broker_consume_stats(data: bytes) -> BrokerConsumeStats:

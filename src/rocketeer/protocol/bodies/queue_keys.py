@@ -15,6 +15,7 @@ from rocketeer.errors import BadBody
 from rocketeer.model.queue import MessageQueue
 from rocketeer.protocol.bodies.locks import QueueWire
 from rocketeer.protocol.bodies.wire import decoder, encode, load_as
+from rocketeer.steps import Steps, finish
 
 T = TypeVar("T")
 
@@ -48,8 +49,16 @@ def queue_key(queue: MessageQueue) -> str:
 
 def encode_queue_keyed(entries: Iterable[tuple[MessageQueue, bytes]]) -> bytes:
     """A mapping of queues to JSON values, in fastjson's form."""
-    return b"{%b}" % b",".join(
-        b'{"brokerName":%b,"queueId":%d,"topic":%b}:%b'
-        % (_text(queue.broker_name), queue.queue_id, _text(queue.topic), value)
-        for queue, value in entries
-    )
+    return finish(encoding_queue_keyed(entries))
+
+
+def encoding_queue_keyed(entries: Iterable[tuple[MessageQueue, bytes]]) -> Steps[bytes]:
+    """The same in steps: a topic may have very many queues."""
+    pieces = []
+    for queue, value in entries:
+        pieces.append(
+            b'{"brokerName":%b,"queueId":%d,"topic":%b}:%b'
+            % (_text(queue.broker_name), queue.queue_id, _text(queue.topic), value)
+        )
+        yield
+    return b"{%b}" % b",".join(pieces)

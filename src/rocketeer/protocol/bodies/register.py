@@ -11,8 +11,8 @@ It has no room for a topic's system flag and order.
 
 import struct
 import zlib
-from collections.abc import Generator, Iterable, Mapping, Sequence
-from typing import Final, NamedTuple, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
 
 import msgspec
 from isal import isal_zlib
@@ -36,16 +36,13 @@ from rocketeer.protocol.bodies.topics import (
 )
 from rocketeer.protocol.bodies.wire import REWRITE_BYTES_MAX, Wire, decoder, encode, load_request
 from rocketeer.protocol.java_types import I32
+from rocketeer.steps import Steps, finish
 
 # A quarter of a million topics; a stream that grows further is an attack.
 OPENED_BYTES_MAX: Final = 16 * 1024 * 1024
 OPENED_AT_ONCE_BYTES: Final = 256 * 1024
 
 INT = struct.Struct(">i")
-
-
-T = TypeVar("T")
-Steps = Generator[None, None, T]
 
 
 class Registration(NamedTuple):
@@ -115,13 +112,7 @@ def _put(pieces: list[bytes], piece: bytes) -> None:
 
 def decode_registration(body: bytes, *, compressed: bool = False) -> Registration:
     """Raises BadBody."""
-    steps = reading_registration(body, compressed=compressed)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            registration: Registration = end.value
-            return registration
+    return finish(reading_registration(body, compressed=compressed))
 
 
 def reading_registration(body: bytes, *, compressed: bool = False) -> Steps[Registration]:

@@ -45,23 +45,27 @@ _decoder = decoder(_SpansWire)
 
 
 def encode_time_spans(spans: Iterable[ConsumeTimeSpan]) -> bytes:
+    return join_time_spans(map(encode_time_span, spans))
+
+
+def encode_time_span(span: ConsumeTimeSpan) -> bytes:
+    """What stands for one queue; `join_time_spans` makes the answer of them: a topic may have very many."""
     return encode(
-        _SpansWire(
-            [
-                _SpanWire(
-                    QueueWire(each.queue.broker_name, each.queue.queue_id, each.queue.topic),
-                    each.consume_ms,
-                    each.consume_text,
-                    each.delay_ms,
-                    each.max_ms,
-                    each.max_text,
-                    each.min_ms,
-                    each.min_text,
-                )
-                for each in spans
-            ]
+        _SpanWire(
+            QueueWire(span.queue.broker_name, span.queue.queue_id, span.queue.topic),
+            span.consume_ms,
+            span.consume_text,
+            span.delay_ms,
+            span.max_ms,
+            span.max_text,
+            span.min_ms,
+            span.min_text,
         )
     )
+
+
+def join_time_spans(spans: Iterable[bytes]) -> bytes:
+    return b'{"consumeTimeSpanSet":[%b]}' % b",".join(spans)
 
 
 def decode_time_spans(data: bytes) -> list[ConsumeTimeSpan]:
