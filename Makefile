@@ -18,7 +18,7 @@ help:
 	@echo "make test    all tests                             (ARGS='-k store')"
 	@echo "make test-plain  the tests of broker, store and remoting without compiled modules"
 	@echo "make test-spark  all tests of the data pipeline, also those that kill drivers and start clusters"
-	@echo "make check   ruff, mypy --strict, import-linter"
+	@echo "make check   ruff, mypy --strict, import-linter, imports of compiled sources"
 	@echo "make interop clients of other languages against our broker; needs Java and Node"
 	@echo "make apache  our clients against Apache's own broker; needs Java"
 	@echo "make fuzz    mutated requests of every code against a broker and a name server   (SEED=1 MINUTES=5 REPLAY=file)"
@@ -73,6 +73,7 @@ check: $(READY_DEV)
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
+	@$(BIN)/python tools/check_compiled_imports.py
 	@$(BIN)/python tools/make_sync.py --check
 	@$(BIN)/python tools/make_reference.py --check
 
