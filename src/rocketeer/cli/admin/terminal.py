@@ -37,7 +37,12 @@ def renderables(output: Output) -> Iterator[RenderableType]:
 
 def _table(part: Table, rows: Iterator[object]) -> tuple[RichTable, bool]:
     """The next rows, and whether there may be more."""
-    table = RichTable(box=box.SIMPLE_HEAD if part.heading else None, show_header=part.heading, pad_edge=False)
+    table = RichTable(
+        box=box.SIMPLE_HEAD if part.heading else None,
+        show_header=part.heading,
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
+    )
     numeric = [True] * len(part.columns)
     lines: list[tuple[list[str], str]] = []
     for row in rows:
