@@ -96,6 +96,10 @@ def test_an_address_only_this_machine_has_is_pointed_out() -> None:
     assert network.own_address("127.0.0.1").level is Level.ADVICE
     assert network.own_address("0.0.0.0").level is Level.WRONG
     assert network.own_address("10.0.0.1").level is Level.OK
+    assert network.own_address("10.0.0.1:30911").level is Level.OK
+    assert network.own_address("127.0.0.1:30911").level is Level.ADVICE
+    assert network.own_address("no-such-host.invalid:1").level is Level.WRONG
+    assert network.own_address("2001:db8::1").level is Level.OK
 
 
 def test_the_command_prints_json_and_leaves_with_1_when_something_is_wrong(tmp_path: Path) -> None:

@@ -10,14 +10,19 @@ import yaml
 
 from rocketeer.cli.main import app
 from rocketeer.config import Role, read_config
+from rocketeer.config.unavailable import refuse_unavailable, without_effect
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
-BROKERS = sorted((*(DEPLOY / "conf").glob("*broker*.conf"), *(DEPLOY / "docker").glob("*.conf")))
+BROKERS = sorted(
+    path
+    for path in (*(DEPLOY / "conf").glob("*.conf"), *(DEPLOY / "docker").glob("*.conf"))
+    if path.name != "namesrv.conf"
+)
 UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
 
 
 def test_there_is_something_of_everything() -> None:
-    assert len(BROKERS) == 5
+    assert len(BROKERS) == 7
     assert len(UNITS) == 2
 
 
@@ -27,6 +32,8 @@ def test_a_broker_reads_its_configuration_without_a_warning(path: Path) -> None:
     assert settings.warnings == () or list(settings.warnings) == []
     assert settings.broker.broker_name.startswith("broker-")
     assert settings.server.listen_port == 10911
+    refuse_unavailable(settings)
+    assert without_effect(settings) == []
 
 
 def test_a_name_server_reads_its_configuration_without_a_warning() -> None:
@@ -39,6 +46,16 @@ def test_masters_of_one_cluster_have_names_of_their_own() -> None:
     found = [read_config(path, Role.BROKER) for path in BROKERS if path.name.startswith("masters-")]
     assert len({each.broker.broker_name for each in found}) == len({each.broker.host for each in found}) == 2
     assert len({each.broker.cluster_name for each in found}) == 1
+
+
+def test_a_slave_has_its_masters_name_and_another_number() -> None:
+    master, slave = (
+        read_config(DEPLOY / "conf" / f"replicated-{role}.conf", Role.BROKER).broker
+        for role in ("master", "slave")
+    )
+    assert (master.broker_name, master.cluster_name) == (slave.broker_name, slave.cluster_name)
+    assert (master.broker_id, slave.broker_id) == (0, 1)
+    assert master.host != slave.host
 
 
 @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)

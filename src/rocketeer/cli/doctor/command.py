@@ -59,7 +59,7 @@ def findings(
     yield from disk_findings(store)
     yield from port_findings(ports(settings))
     if configured:
-        yield own_address(settings.broker.host)
+        yield own_address(settings.broker.advertised_address or settings.broker.host)
     yield java_for_spark()
     if nameservers:
         yield from cluster_findings(nameservers)

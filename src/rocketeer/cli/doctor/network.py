@@ -78,13 +78,16 @@ def advertised(broker: Broker, nameservers: Sequence[str]) -> Finding:
         reason = str(error)
     if not reason:
         return ok(what, f"reached at {broker.address}, the address it tells clients")
-    change = "clients cannot reach it there: set brokerIP1 (and listenPort) to what they can reach, or open the port"
+    change = "set brokerIP1 or advertisedAddress to what clients can reach, or open the port"
     return wrong(what, f"{broker.address}: {reason}", change)
 
 
-def own_address(host: str) -> Finding:
-    """What a broker with this brokerIP1 will tell clients."""
+def own_address(told: str) -> Finding:
+    """What a broker with this brokerIP1, or advertisedAddress (`host:port`), will tell clients."""
     what = "advertised address"
+    host = told.rpartition(":")[0] if told.count(":") == 1 else told
+    if ":" in host:
+        return ok(what, told)  # IPv6, in numbers
     try:
         resolved = socket.gethostbyname(host)
     except (OSError, UnicodeError) as error:
@@ -93,8 +96,12 @@ def own_address(host: str) -> Finding:
         )
     if resolved.startswith("127."):
         return advice(
-            what, f"{host} is this machine alone", "clients elsewhere need another one: set brokerIP1"
+            what, f"{told} is this machine alone", "clients elsewhere need another one: set brokerIP1"
         )
     if resolved == "0.0.0.0":
-        return wrong(what, "0.0.0.0 is no address to connect to", "set brokerIP1 to an address clients reach")
-    return ok(what, host)
+        return wrong(
+            what,
+            "0.0.0.0 is no address to connect to",
+            "set brokerIP1 or advertisedAddress to what clients reach",
+        )
+    return ok(what, told)
