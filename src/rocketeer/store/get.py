@@ -250,9 +250,7 @@ class Reader:
                     raise
                 looked_at -= 1  # what stands before it is given out; it is the next pull's
                 break
-            if size != BLANK_SIZE and (
-                record is None or not leads_to(record, log_offset, size, offset + looked_at - 1)
-            ):
+            if record is None or not leads_to(record, log_offset, size, offset + looked_at - 1):
                 mended = self._mending.mend(queue, offset + looked_at - 1)
                 if mended is not None:
                     log_offset, size, tag_code = mended

@@ -1,6 +1,7 @@
 """A queue entry that does not lead to its record (a bit on disk was flipped) is found again from the log, and mended.
 
-The records of the entries before and behind it are known, and in the log its record stands between them:
+So is the place of one that recovery had to leave blank. The records of the entries before and behind it are known,
+and in the log its record stands between them:
 
     queue:   entry 6          entry 7, damaged           entry 8
     log:     record of 6 ...  other queues' records, and the record of 7 ...  record of 8
@@ -73,8 +74,8 @@ class QueueMending:
             return before.log_offset + before.size, stop
         if behind is None:
             entry = queue.entry(offset)
-            if entry is None or 0 <= entry.log_offset < self._log.min_offset:
-                return None  # among messages that have all expired: nothing is damaged
+            if entry is None or entry.is_blank or 0 <= entry.log_offset < self._log.min_offset:
+                return None  # among messages that are lost, or have all expired: nothing to be mended
         # The first of its queue may be far away: as many whole files as one may look at.
         bases = [segment.base for segment in self._log.segments if segment.base <= stop]
         near = [base for base in bases if base >= stop - MEND_BYTES_MAX]
