@@ -17,6 +17,10 @@ PUT_BUCKETS_MS: Final = (0, 10, 50, 100, 200, 500, 1_000, 2_000, 3_000, 4_000, 5
 """RocketMQ's: up to so many milliseconds each; what is slower than the last is in one more."""
 
 
+_US_PLACES: Final = 40
+_US_MAX: Final = 1 << (_US_PLACES - 1)
+
+
 class Histogram:
     """Counts of values by bucket; `counts[i]` are those up to `bounds[i]` and above the bucket before."""
 
@@ -68,7 +72,7 @@ class Counters:
         self.puts = 0
         self.put_times = [0] * (len(PUT_BUCKETS_MS) + 1)
         """Messages by how long they took to be copied into the log and dispatched, in PUT_BUCKETS_MS."""
-        self.put_us = [0] * 40
+        self.put_us = [0] * _US_PLACES
         """The same by powers of two: place n has those of less than 2^n microseconds and no place before."""
         self.sent_back: dict[tuple[str, str], int] = {}
         self.dead: dict[tuple[str, str], int] = {}
@@ -112,27 +116,33 @@ class Counters:
 
     def put(self, messages: int, took_s: float) -> None:
         """Messages were stored together."""
-        took_us = int(took_s * 1_000_000)
-        took_ms = took_us // 1000
         self.puts += messages
+        took_us = int(took_s * 1_000_000)
+        self.put_us[took_us.bit_length() if took_us < _US_MAX else -1] += messages
+        if took_us < 1_000:  # nearly always
+            self.put_times[0] += messages
+            return
+        took_ms = took_us // 1_000
         self.put_times[bisect_left(PUT_BUCKETS_MS, took_ms)] += messages
-        self.put_us[min(took_us.bit_length(), 39)] += messages
         if took_ms > self.put_ms_max:
             self.put_ms_max = took_ms
 
     def answered(
         self, request_code: int, response_code: int, held: bool, took_ms: float, times: int = 1
     ) -> None:
-        key = (request_code, response_code, held)
-        histogram = self.rpc.get(key)
+        histogram = self.rpc.get((request_code, response_code, held))
         if histogram is None:
-            histogram = self.rpc[key] = Histogram(RPC_BUCKETS_MS)
-        histogram.add(took_ms, times)
-        if request_code in self.create_ms:
-            self.create_ms[request_code].add(took_ms)
+            histogram = self.rpc[request_code, response_code, held] = Histogram(RPC_BUCKETS_MS)
+        histogram.sum += took_ms * times
+        if took_ms <= 1:  # nearly always
+            histogram.counts[0] += times
+        else:
+            histogram.counts[bisect_left(RPC_BUCKETS_MS, took_ms)] += times
 
     def answered_by_router(self, request_code: int, response_code: int, took_s: float) -> None:
         self.answered(request_code, response_code, False, took_s * 1000)
+        if request_code in self.create_ms:
+            self.create_ms[request_code].add(took_s * 1000)
 
     def went_back(self, topic: str, group: str, *, dead: bool) -> None:
         """A consumer sent a message back: to be tried again later, or it is a dead letter now."""
