@@ -91,6 +91,12 @@ def up(
     host: Annotated[str, typer.Option(help="Where to listen; 0.0.0.0 for every network.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=3, max=65535, help="The first broker's port.")] = BROKER_PORT,
     namesrv_port: Annotated[int, typer.Option(min=1, max=65535)] = NAMESRV_PORT,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=65000, help="Serve metrics for Prometheus there, on 127.0.0.1; RocketMQ 5 has 5557."
+        ),
+    ] = None,
     console: Annotated[bool, typer.Option(help="Show the cluster in a browser, too.")] = True,
     console_port: Annotated[int, typer.Option(min=1, max=65535)] = CONSOLE_PORT,
     log_level: Level = LogLevel.WARNING,
@@ -109,6 +115,7 @@ def up(
         host=local_address() if bind_host == "0.0.0.0" else bind_host,
         port=port,
         namesrv_port=namesrv_port,
+        metrics_port=metrics_port,
     )
     check_ports(plan.ports)
     for planned in plan.brokers:

@@ -4,9 +4,10 @@ import dataclasses
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from rocketeer.cli.preflight import Port
-from rocketeer.config import BrokerConfig, NamesrvConfig, ServerConfig, StoreConfig
+from rocketeer.config import BrokerConfig, MetricsExporter, NamesrvConfig, ServerConfig, StoreConfig
 
 PORT_STEP = 10
 BROKERS_MAX = 26
@@ -22,6 +23,7 @@ class BrokerPlan:
     port: int
     store_path: Path
     namesrv: str
+    metrics_port: int | None = None
 
     @property
     def address(self) -> str:
@@ -30,15 +32,26 @@ class BrokerPlan:
     @property
     def ports(self) -> tuple[Port, ...]:
         fast = self.server_config.fast_port
+        metrics = (
+            []
+            if self.metrics_port is None
+            else [Port("127.0.0.1", self.metrics_port, f"metrics of {self.name}")]
+        )
         return (
             Port(self.bind_host, self.port, f"{self.name}, --port"),
             Port(self.bind_host, fast, f"second port of {self.name}, --port minus 2"),
+            *metrics,
         )
 
     @property
     def broker_config(self) -> BrokerConfig:
-        return BrokerConfig(
+        config = BrokerConfig(
             broker_name=self.name, host=self.host, ha_host=self.host, namesrv_addresses=(self.namesrv,)
+        )
+        if self.metrics_port is None:
+            return config
+        return dataclasses.replace(
+            config, metrics_exporter=MetricsExporter.PROM, metrics_port=self.metrics_port
         )
 
     @property
@@ -69,25 +82,39 @@ class UpPlan:
     @property
     def ports(self) -> tuple[Port, ...]:
         server = self.namesrv.server
-        first = Port(server.bind_host, server.listen_port, "name server, --namesrv-port")
-        return (first, *(port for broker in self.brokers for port in broker.ports))
+        first = [Port(server.bind_host, server.listen_port, "name server, --namesrv-port")]
+        if self.namesrv.metrics_exporter is MetricsExporter.PROM:
+            first.append(Port("127.0.0.1", self.namesrv.metrics_port, "metrics of the name server"))
+        return (*first, *(port for broker in self.brokers for port in broker.ports))
 
 
 def plan_up(
-    *, brokers: int, store_path: Path, bind_host: str, host: str, port: int, namesrv_port: int
+    *,
+    brokers: int,
+    store_path: Path,
+    bind_host: str,
+    host: str,
+    port: int,
+    namesrv_port: int,
+    metrics_port: int | None = None,
 ) -> UpPlan:
     """Ports are spaced by 10; the first broker's store is the folder itself, the others live inside it.
+    The name server's metrics are one port behind the first broker's.
 
     So a store that was made with one broker is still found when there are more.
     """
     assert 1 <= brokers <= BROKERS_MAX, "the command line allows no other number"
     namesrv_address = f"{host}:{namesrv_port}"
     names = [f"broker-{chr(ord('a') + index)}" for index in range(brokers)]
+    namesrv_metrics: dict[str, Any] = {}
+    if metrics_port is not None:
+        namesrv_metrics = {"metrics_exporter": MetricsExporter.PROM, "metrics_port": metrics_port + 1}
     return UpPlan(
         namesrv=NamesrvConfig(
             kv_config_path=store_path / "namesrv" / "kvConfig.json",
             config_path=store_path / "namesrv" / "namesrv.properties",
             server=ServerConfig(bind_host=bind_host, listen_port=namesrv_port),
+            **namesrv_metrics,
         ),
         namesrv_address=namesrv_address,
         brokers=tuple(
@@ -98,6 +125,7 @@ def plan_up(
                 port=port + PORT_STEP * index,
                 store_path=store_path / name if index else store_path,
                 namesrv=namesrv_address,
+                metrics_port=None if metrics_port is None else metrics_port + PORT_STEP * index,
             )
             for index, name in enumerate(names)
         ),

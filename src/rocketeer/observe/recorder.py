@@ -4,7 +4,7 @@ Counters and queues' ends --> Rates (totals, 10/60/600 s) and one History a kind
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from typing import Final, NamedTuple
 
 from rocketeer.clock import Clock
@@ -15,7 +15,6 @@ from rocketeer.observe.stored import StoredTopics
 
 TICK_S: Final = 1.0
 CATCH_UP_S: Final = 0.002
-ASKED_S: Final = 0.01
 PUT_TIMES_S: Final = 60.0
 TOTALS: Final = ("put", "found", "missed", "transferred", "got")
 
@@ -107,17 +106,18 @@ class Recorder:
         found, missed = counters.pulls_found, counters.pulls_missed
         self.rates.sample(now_s, (put, found, missed, counters.messages_out, found + missed))
         self.days.tick(self._clock.now_ms(), put, counters.messages_out)
-        self.catch_up()
+        until_s = time.perf_counter() + CATCH_UP_S
+        self.stored.catch_up(lambda: time.perf_counter() > until_s)
         # One kind of figure a step: the one that waited longest, if its time has come.
         name = min(self._sampled_s, key=self._sampled_s.__getitem__)
         if now_s - self._sampled_s[name] >= SAMPLE_S - TICK_S / 2:
             self._histories[name].sample(self._kinds[name].counts(), now_s)
             self._sampled_s[name] = now_s
 
-    def catch_up(self, slice_s: float = CATCH_UP_S) -> None:
-        """Look at the sizes of messages that came since the last time, for so long at most."""
-        until_s = time.perf_counter() + slice_s
-        self.stored.catch_up(lambda: time.perf_counter() > until_s)
+    def catch_up(self) -> Generator[None, None, None]:
+        """Look at the sizes of all messages that came since the last time, in steps."""
+        while not self.stored.catch_up(lambda: True):
+            yield
 
     def _notice_lateness(self, now_s: float) -> None:
         """By how much this step comes late is how long requests wait for their turn of the loop."""
@@ -132,13 +132,10 @@ class Recorder:
     # --- asking ------------------------------------------------------------------------------
 
     def figures(self, name: str, key: str) -> tuple[Averaged, Averaged, Averaged] | None:
-        """Over the last minute, hour and day; None for what was never counted."""
+        """Over the last minute, hour and day; None for what was never counted. `catch_up` first, for sizes."""
         kind = self._kinds.get(name)
         if kind is None or name == "pulls":
             return None
-        if name == "TOPIC_PUT_SIZE":
-            until_s = time.perf_counter() + ASKED_S
-            self.stored.catch_up(lambda: time.perf_counter() > until_s, topic=key)
         count = kind.counts().get(key)
         if count is None:
             return None

@@ -53,6 +53,8 @@ class StoredTopics:
         self._queues = queues
         self._seen: dict[Key, _Seen] = {}
         self._round: Iterator[tuple[Key, _Seen]] | None = None
+        self._at: _Seen | None = None
+        """The queue that the round is at."""
         self.sizes = [0] * (len(SIZE_BUCKETS) + 1)
         """Messages by size: up to each of SIZE_BUCKETS, and larger ones."""
         self.sizes_sum = 0
@@ -82,27 +84,26 @@ class StoredTopics:
 
     # --- keeping up --------------------------------------------------------------------------
 
-    def catch_up(self, is_over: Callable[[], bool], topic: str | None = None) -> bool:
-        """Add up the sizes of new messages (of one topic) until `is_over`; True when there are none left.
+    def catch_up(self, is_over: Callable[[], bool]) -> bool:
+        """Add up the sizes of new messages until `is_over`; True when there are none left.
 
         What was left over comes first the next time.
         """
-        if topic is not None:
-            return self._go_on(((key, seen) for key, seen in self._all() if key[0] == topic), is_over)
         if self._round is None:
             self._round = self._all()
-        if not self._go_on(self._round, is_over):
-            return False
-        self._round = None
-        return True
-
-    def _go_on(self, queues: "Iterator[tuple[Key, _Seen]]", is_over: Callable[[], bool]) -> bool:
-        for _, seen in queues:
-            while seen.seen < seen.queue.max_offset:
-                self._step(seen)
-                if is_over():
-                    return False
-        return True
+        while True:
+            if self._at is None:
+                entry = next(self._round, None)
+                if entry is None:
+                    self._round = None
+                    return True
+                self._at = entry[1]
+            if self._at.seen >= self._at.queue.max_offset:
+                self._at = None
+                continue
+            self._step(self._at)
+            if is_over():
+                return False
 
     def _step(self, seen: _Seen) -> None:
         queue = seen.queue

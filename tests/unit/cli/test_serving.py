@@ -2,6 +2,7 @@
 
 import os
 import signal
+import urllib.request
 from pathlib import Path
 
 import psutil
@@ -161,3 +162,13 @@ def test_up_shows_the_cluster_in_a_browser_and_the_console_ends_with_it(shell: S
     process.kill()  # it cannot even say goodbye
     process.wait(WAIT_S)
     wait_for(lambda: not listens(port), what="the console's end")
+
+
+def test_up_serves_metrics_of_all_its_servers(shell: Shell, base_port: int, up: tuple[object, ...]) -> None:
+    port = base_port + 3
+    process = shell.start(*up, "--brokers", 2, "--metrics-port", port)
+    read_until(process, "Ctrl-C")
+    for number, node in ((port, "broker-a"), (port + 10, "broker-b"), (port + 1, "nameserver")):
+        with urllib.request.urlopen(f"http://127.0.0.1:{number}/metrics", timeout=WAIT_S) as answer:
+            assert f'"{node}"' in answer.read().decode()
+    assert stop(process) == (0, "", "")

@@ -2,7 +2,10 @@
 
 from pathlib import Path
 
+import pytest
+
 from rocketeer.clock import ManualClock
+from rocketeer.observe import stored as observed
 from rocketeer.observe.stored import SIZE_BUCKETS, StoredTopics
 from support.stores import make_store, message
 
@@ -62,4 +65,20 @@ def test_a_topic_that_was_deleted_and_made_anew_begins_anew(tmp_path: Path) -> N
     size = store.append(message(b"x", topic="T", queue_id=0)).size
     stored.catch_up(never)
     assert (stored.messages(), stored.bytes()) == ({"T": 1}, {"T": size})
+    store.close()
+
+
+def test_a_queue_with_more_than_a_step_is_looked_at_to_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(observed, "READ_ENTRIES", 7)
+    store = make_store(tmp_path, ManualClock())
+    store.open()
+    stored = StoredTopics(store.queue_table.by_key)
+    stored.start()
+    total = sum(store.append(message(b"x" * n, topic=f"T{n % 2}", queue_id=0)).size for n in range(100))
+    while not stored.catch_up(at_once):
+        pass
+    assert stored.sizes_sum == total
+    assert sum(stored.sizes) == 100
     store.close()

@@ -16,6 +16,7 @@ from rocketeer.protocol.command import Command, reply
 from rocketeer.protocol.headers import ViewBrokerStatsHeader, decode_header
 from rocketeer.protocol.versions import version_name
 from rocketeer.remoting.server import Connection, Handler
+from rocketeer.remoting.slices import in_slices
 
 _PUT_TIMES: Final = (
     "<=0ms", "0~10ms", "10~50ms", "50~100ms", "100~200ms", "200~500ms", "500ms~1s", "1~2s", "2~3s", "3~4s",
@@ -23,8 +24,6 @@ _PUT_TIMES: Final = (
 )  # fmt: skip
 _NO_POOL: Final = (1 << 31) - 1
 """What RocketMQ says of its pool of transient buffers when there is none."""
-
-CATCH_UP_S: Final = 0.005
 
 Figures = Callable[[], Mapping[str, str]]
 
@@ -84,12 +83,14 @@ class RuntimeInfo:
         }
 
     async def runtime_info(self, command: Command, connection: Connection) -> Command:
+        await in_slices(self._recorder.catch_up())
         disk = await asyncio.to_thread(shutil.disk_usage, self._log_folder)
         capacity = f"Total : {_size_text(disk.total)}, Free : {_size_text(disk.free)}."
         table = {**self.figures(), "commitLogDirCapacity": capacity}
         return reply(command, body=encode_kv_table(table))
 
-    def broker_stats(self, command: Command, connection: Connection) -> Command:
+    async def broker_stats(self, command: Command, connection: Connection) -> Command:
+        await in_slices(self._recorder.catch_up())
         header = decode_header(ViewBrokerStatsHeader, command.ext)
         figures = self._recorder.figures(header.stats_name, header.stats_key)
         if figures is None:
@@ -116,7 +117,6 @@ class RuntimeInfo:
         }
 
     def _messages(self) -> dict[str, str]:
-        self._recorder.catch_up(CATCH_UP_S)
         counters, days, rates = self._recorder.counters, self._recorder.days, self._recorder.rates
         size = self._recorder.stored.sizes_sum
         measured = sum(self._recorder.stored.sizes)

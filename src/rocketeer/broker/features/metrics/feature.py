@@ -87,7 +87,7 @@ def metrics_feature(
     def made_by(steps: Callable[[], Steps[str]]) -> Callable[[], Awaitable[str]]:
         async def make() -> str:
             forget_what_is_gone()
-            recorder.catch_up()
+            await in_slices(recorder.catch_up())
             return await in_slices(steps())
 
         return make
