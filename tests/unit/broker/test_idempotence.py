@@ -6,19 +6,23 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from rocketeer.broker.features.idempotence.producer_marks import Mark
 from rocketeer.broker.features.idempotence.resends import Idempotence, Window
 from rocketeer.broker.features.idempotence.snapshot import FILE_NAME, Snapshots
 from rocketeer.broker.writer import Put, Writer
 from rocketeer.clock import ManualClock
 from rocketeer.errors import StoreRefused
+from rocketeer.model.topic import TIMER_TOPIC
 from rocketeer.observe.counters import Counters
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command
 from rocketeer.record.batch import BatchItem, encode_batch
 from rocketeer.record.layout import PendingMessage
+from rocketeer.record.timers import rolled_forward
+from rocketeer.store.dispatch import Dispatcher
 from rocketeer.store.message_store import MessageStore
 from support.broker import BrokerUnderTest, broker_at
-from support.stores import BORN_HOST, SEGMENT_BYTES, make_store, open_store
+from support.stores import BORN_HOST, SEGMENT_BYTES, make_store, message, open_store
 
 
 def numbered(sequence: int, producer: str = "p", more: str = "") -> str:
@@ -307,3 +311,30 @@ async def test_a_running_broker_saves_its_tables_now_and_then(tmp_path: Path) ->
 def opened(folder: Path) -> tuple[MessageStore, Idempotence]:
     store, _ = open_store(folder)
     return store, Idempotence(Window(ids=100), store, salt=b"salt")
+
+
+def test_an_id_is_known_as_long_as_its_message_waits_however_often_that_is_rolled_forward(
+    tmp_path: Path,
+) -> None:
+    store, table = opened(tmp_path)
+    store.dispatchers.append(Dispatcher(table.moved, pointing=True))
+    waiting = {
+        "PRODUCER_ID": "p", "DEDUP_ID": "order-7", "TIMER_OUT_MS": "9", "REAL_TOPIC": "T", "REAL_QID": "0",
+    }  # fmt: skip
+    first = store.append(message(b"x", TIMER_TOPIC, properties=waiting))
+    table.remember(Mark("p", None, "order-7"), "T", 0, first)
+    place = first
+    for _ in range(3):
+        stored = store.message_at(place.log_offset)
+        assert stored is not None
+        place = store.append(rolled_forward(stored))
+    found = table.find_id(Mark("p", None, "order-7"))
+    assert found is not None
+    assert found.log_offset == place.log_offset, "not in a file that is about to go"
+    started = Idempotence(Window(ids=100), store, salt=b"other")
+    for entry in store.scan(0):
+        started.see(entry)
+    found = started.find_id(Mark("p", None, "order-7"))
+    assert found is not None
+    assert found.log_offset == place.log_offset
+    store.close()

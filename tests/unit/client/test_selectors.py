@@ -2,7 +2,7 @@ import pytest
 
 from rocketeer.client.core.fault import FaultTable, away_ms
 from rocketeer.client.core.routes import RouteCache, TopicRoutes
-from rocketeer.client.core.selectors import by_hash, by_random, next_queue
+from rocketeer.client.core.selectors import QueueById, by_hash, by_random, next_queue
 from rocketeer.clock import ManualClock
 from rocketeer.errors import ClientError
 from rocketeer.model.message import Message
@@ -81,3 +81,24 @@ def test_an_away_broker_that_left_the_topic_is_forgotten() -> None:
     faults.report("a", 900, failed=False)
     assert next_queue(known("a"), None, faults).broker_name == "a"
     assert faults.available("gone")
+
+
+def queues_of(counts: dict[str, int]) -> list[MessageQueue]:
+    return [MessageQueue("T", name, number) for name, count in counts.items() for number in range(count)]
+
+
+def test_an_id_stays_with_its_broker_when_queues_are_added() -> None:
+    before, after = QueueById(queues_of({"a": 4, "b": 4})), QueueById(queues_of({"a": 4, "b": 5}))
+    chosen = [(before.choose(hashed), after.choose(hashed)) for hashed in range(-500, 500)]
+    assert all(old.broker_name == new.broker_name for old, new in chosen)
+    assert len({old for old, _ in chosen}) == 8, "every queue has its share"
+
+
+def test_a_new_broker_takes_its_share_and_leaves_the_rest() -> None:
+    before, after = QueueById(queues_of({"a": 2, "b": 2})), QueueById(queues_of({"a": 2, "b": 2, "c": 2}))
+    moved = 0
+    for hashed in range(3_000):
+        old, new = before.choose(hashed), after.choose(hashed)
+        assert new == old or new.broker_name == "c"
+        moved += new != old
+    assert 600 < moved < 1_400

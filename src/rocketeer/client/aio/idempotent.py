@@ -17,7 +17,7 @@ from rocketeer.client.core.queue_sequence import (
     identified,
     new_producer_id,
 )
-from rocketeer.client.core.selectors import java_hash_code, next_queue
+from rocketeer.client.core.selectors import QueueById, java_hash_code, next_queue
 from rocketeer.client.core.send_result import SendResult
 from rocketeer.client.core.transient import backoffs
 from rocketeer.client.plans.effects import Plan
@@ -172,5 +172,5 @@ class IdempotentSender:
         if choose is not None:
             return self._sender.chosen(topic, known, choose)
         if own_id is not None:  # whoever sends it again, from wherever, asks the same broker
-            return known.publish[java_hash_code(own_id) % len(known.publish)]
+            return QueueById(known.publish).choose(java_hash_code(own_id))
         return next_queue(known, failed_broker, self._sender.faults)

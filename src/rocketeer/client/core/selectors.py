@@ -8,6 +8,7 @@ A selector is any callable of (queues, message, arg) that returns one of the que
 import random
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
+from zlib import crc32
 
 from rocketeer.client.core.fault import FaultTable
 from rocketeer.client.core.routes import TopicRoutes
@@ -55,6 +56,35 @@ def hash_index(key: object, count: int) -> int:
     """Which of `count` queues a key's messages go to: as Java's SelectMessageQueueByHash has it."""
     # Java's % takes the sign of the left side, Python's that of the right.
     return abs(java_hash_code(key)) % count
+
+
+class QueueById:
+    """Which queue a message with an id of its own goes to: always one of the same broker, which may know it already.
+
+    The broker is chosen first, each by a number made of its name and the id, the highest wins: more queues change no
+    id's broker, and one broker more takes over its share and leaves the others' ids where they are.
+
+    >>> queues = [MessageQueue("T", f"broker-{name}", number) for name in "ab" for number in range(4)]
+    >>> QueueById(queues).choose(7).broker_name == QueueById(queues[:-1]).choose(7).broker_name
+    True
+    """
+
+    def __init__(self, queues: Sequence[MessageQueue]) -> None:
+        assert queues
+        self._queues = queues
+        by_broker: dict[str, list[int]] = {}
+        for at, queue in enumerate(queues):
+            by_broker.setdefault(queue.broker_name, []).append(at)
+        self._brokers = [(name.encode(), places) for name, places in sorted(by_broker.items())]
+
+    def index(self, hashed: int) -> int:
+        """The place of the queue among all, for a hash of the id (64 bits count)."""
+        number = (hashed & 0xFFFFFFFFFFFFFFFF).to_bytes(8, "big")
+        _, places = max(self._brokers, key=lambda broker: (crc32(number + broker[0]), broker[0]))
+        return places[hashed % len(places)]
+
+    def choose(self, hashed: int) -> MessageQueue:
+        return self._queues[self.index(hashed)]
 
 
 def next_queue(

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from rocketeer.client.core.selectors import hash_index
+from rocketeer.client.core.selectors import QueueById, hash_index
 from rocketeer.model.queue import MessageQueue
 from rocketeer.record.batch import ITEM, BatchItem, encode_batch, iter_batch
 from rocketeer.record.properties import find_property
@@ -81,12 +81,14 @@ class Batcher:
         self._ship = ship
         self._open: dict[tuple[str, int, int], _Open] = {}
         self._known: dict[str, Sequence[MessageQueue]] = {}
+        self._by_id: dict[str, QueueById] = {}
 
     def add(self, message: RowMessage) -> None:
         topic, sharding_key, digest, body, properties, alone, sys_flag, row = message
         queues = self._known.get(topic)
         if queues is None:
             queues = self._known[topic] = self._queues(topic)
+            self._by_id[topic] = QueueById(queues)
         ordered = False
         at, kind = -1, sys_flag
         if sharding_key is not None:
@@ -94,7 +96,7 @@ class Batcher:
             # An ordered queue has one open batch at a time, whatever is in it; others have one per kind of packing.
             at, kind = hash_index(sharding_key, len(queues)), -1
         elif digest is not None:
-            at = int.from_bytes(digest[:8], "big") % len(queues)
+            at = self._by_id[topic].index(int.from_bytes(digest[:8], "big"))
         place = (topic, at, kind)
         size = _ITEM_BYTES + len(body) + len(properties)
         batch = self._open.get(place)

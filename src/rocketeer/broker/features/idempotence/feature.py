@@ -26,7 +26,11 @@ def idempotence_feature(snapshots: Snapshots, *, follows: bool) -> Feature:
         claims=(PRODUCER_ID,),
         resends=(table.examine,),
         handlers={RequestCode.GET_PRODUCER_SEQUENCE: _tell_sequence(table)},
-        dispatchers=(Dispatcher(snapshots.see, properties=(PRODUCER_ID,)),) if follows else (),
+        dispatchers=(
+            Dispatcher(snapshots.see, properties=(PRODUCER_ID,))
+            if follows
+            else Dispatcher(table.moved, pointing=True),
+        ),
         replays=(Replay(snapshots.load, snapshots.see, snapshots.loaded),),
         services=(Periodic("keep idempotent producers", KEEP_S, snapshots.keep),),
         closers=(snapshots.save,),

@@ -19,7 +19,7 @@ from rocketeer.model.topic import TIMER_TOPIC
 from rocketeer.protocol.codes import ResponseCode
 from rocketeer.record.entry import DispatchEntry
 from rocketeer.record.layout import StoredMessage
-from rocketeer.record.timers import due_ms
+from rocketeer.record.timers import due_ms, ended_by
 
 log = logging.getLogger(__name__)
 
@@ -142,10 +142,25 @@ class Idempotence:
                 (mark.producer, topic, queue_id), mark.sequence, entry.log_offset, entry.store_ms
             )
 
+    def moved(self, entry: DispatchEntry) -> None:
+        """A message that waits was stored again, because its file will go: its id leads here now."""
+        ended = ended_by(entry.prepared_offset)
+        if ended is None or entry.topic != TIMER_TOPIC:
+            return
+        message = self._store.message_at(entry.log_offset)
+        sent = None if message is None else read_sent(message)
+        if sent is None or sent.mark.dedup_id is None:
+            return
+        hashed = self.hashed(sent.mark)
+        if self.ids.find(hashed) == ended:
+            self.ids.add(hashed, entry.log_offset)
+            self.changed = True
+
     # --- the log at start --------------------------------------------------------------------
 
     def see(self, entry: DispatchEntry) -> None:
         """A message behind the snapshot. The first with a mark is its producer's, others were put back."""
+        self.moved(entry)
         if _PRODUCER_ID not in entry.properties:  # of most: at start all that was stored is looked at
             return
         message = self._store.message_at(entry.log_offset)
