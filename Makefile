@@ -130,8 +130,8 @@ wheel: $(READY_DEV)
 
 lock: $(READY)
 	@$(PIP) install --quiet pip-tools
-	@$(BIN)/pip-compile --upgrade --extra build -o requirements.lock pyproject.toml
-	@$(BIN)/pip-compile --upgrade --extra build --extra spark -o requirements-dev.lock pyproject.toml requirements-dev.in
+	@$(BIN)/pip-compile --upgrade --extra build --extra server -o requirements.lock pyproject.toml
+	@$(BIN)/pip-compile --upgrade --extra build --extra server --extra spark -o requirements-dev.lock pyproject.toml requirements-dev.in
 	@! grep -nE 'https?://' requirements.lock requirements-dev.lock
 
 clean:

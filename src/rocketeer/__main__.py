@@ -1,5 +1,34 @@
-"""`python -m rocketeer` is the same as `rocketeer`."""
+"""`python -m rocketeer` is the same as `rocketeer`; both say which extra to install when one is missing."""
 
-from rocketeer.cli.main import main
+import sys
+from importlib import import_module
+from typing import NoReturn
 
-main()
+from rocketeer.extras import advice
+
+
+def main() -> NoReturn:
+    """The `rocketeer` program."""
+    _run("rocketeer", "rocketeer.cli.main")
+
+
+def mqadmin() -> NoReturn:
+    """The `mqadmin` program."""
+    _run("mqadmin", "rocketeer.cli.admin.program")
+
+
+def _run(name: str, module: str) -> NoReturn:
+    try:
+        program = import_module(module).main
+    except ModuleNotFoundError as error:
+        text = advice(f"the command {name}", error)
+        if text is None:
+            raise
+        print(f"{name}: {text}", file=sys.stderr)
+        sys.exit(1)
+    program()
+    sys.exit(0)
+
+
+if __name__ == "__main__":
+    main()

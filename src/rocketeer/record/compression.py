@@ -4,23 +4,38 @@ Output is bounded: a few KB that unpack to gigabytes are refused, not unpacked.
 """
 
 import zlib
-from typing import Final
-
-import lz4.frame  # type: ignore[import-untyped]
-import zstandard
+from importlib import import_module
+from typing import Any, Final
 
 from rocketeer.errors import BodyTooLarge, RocketeerError
+from rocketeer.extras import advice
 from rocketeer.record.flags import COMPRESSED, COMPRESSION_MASK, Compression
 
 BODY_BYTES_MAX: Final = 64 << 20
 LEVEL_DEFAULT: Final = 5
 
-# What the three libraries raise for bytes they cannot read.
-_BROKEN: Final[tuple[type[Exception], ...]] = (zlib.error, RuntimeError, EOFError, zstandard.ZstdError)
-
 
 class BadCompression(RocketeerError):
     """A body that is not packed the way its system flag says."""
+
+
+class BadZstd(Exception):
+    """zstandard's own error, whose class is there only if the library is."""
+
+
+class MissingCompression(RocketeerError):
+    """A body packed with a library that is not installed; the text says how to get it."""
+
+
+def _library(name: str) -> Any:
+    """lz4 or zstandard: few messages need them, so they are an extra."""
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        text = advice(f"a body packed with {name.partition('.')[0]}", error)
+        if text is None:
+            raise
+        raise MissingCompression(text) from None
 
 
 def compress(body: bytes, kind: Compression = Compression.ZLIB, level: int = LEVEL_DEFAULT) -> bytes:
@@ -35,12 +50,14 @@ def compress(body: bytes, kind: Compression = Compression.ZLIB, level: int = LEV
         case Compression.LZ4:
             # Java's reader refuses blocks that refer to earlier ones, so they stay unlinked. It knows no
             # levels: all of ours are frames it can read.
-            packed: bytes = lz4.frame.compress(
-                body, block_size=lz4.frame.BLOCKSIZE_MAX4MB, block_linked=False, store_size=False
+            lz4 = _library("lz4.frame")
+            packed: bytes = lz4.compress(
+                body, block_size=lz4.BLOCKSIZE_MAX4MB, block_linked=False, store_size=False
             )
             return packed
         case Compression.ZSTD:
-            return zstandard.ZstdCompressor(level=level).compress(body)
+            squeezed: bytes = _library("zstandard").ZstdCompressor(level=level).compress(body)
+            return squeezed
 
 
 def decompress(body: bytes, sys_flag: int, limit_bytes: int = BODY_BYTES_MAX) -> bytes:
@@ -58,7 +75,7 @@ def decompress(body: bytes, sys_flag: int, limit_bytes: int = BODY_BYTES_MAX) ->
                 plain, whole = _zstd(body, limit_bytes)
             case _:
                 raise BadCompression(f"compression type {bits >> 8} is unknown (system flag {sys_flag:#x})")
-    except _BROKEN as error:
+    except (zlib.error, RuntimeError, EOFError, BadZstd) as error:
         kind = Compression(bits or Compression.ZLIB).name.lower()
         raise BadCompression(f"the body of {len(body)} bytes is not valid {kind}: {error}") from error
     if len(plain) > limit_bytes:
@@ -77,17 +94,21 @@ def _zlib(body: bytes, limit_bytes: int) -> tuple[bytes, bool]:
 
 
 def _lz4(body: bytes, limit_bytes: int) -> tuple[bytes, bool]:
-    unpacker = lz4.frame.LZ4FrameDecompressor()
+    unpacker = _library("lz4.frame").LZ4FrameDecompressor()
     plain: bytes = unpacker.decompress(body, limit_bytes + 1)
     return plain, unpacker.eof
 
 
 def _zstd(body: bytes, limit_bytes: int) -> tuple[bytes, bool]:
-    announced = zstandard.frame_content_size(body)
-    if announced <= limit_bytes:
-        try:
-            return zstandard.ZstdDecompressor().decompress(body, max_output_size=limit_bytes), True
-        except zstandard.ZstdError:
-            pass  # too large, cut short or wrong: reading it as a stream tells which
-    with zstandard.ZstdDecompressor().stream_reader(body) as reader:
-        return reader.read(limit_bytes + 1), False
+    zstandard = _library("zstandard")
+    try:
+        announced = zstandard.frame_content_size(body)
+        if announced <= limit_bytes:
+            try:
+                return zstandard.ZstdDecompressor().decompress(body, max_output_size=limit_bytes), True
+            except zstandard.ZstdError:
+                pass  # too large, cut short or wrong: reading it as a stream tells which
+        with zstandard.ZstdDecompressor().stream_reader(body) as reader:
+            return reader.read(limit_bytes + 1), False
+    except zstandard.ZstdError as error:
+        raise BadZstd(str(error)) from error

@@ -11,6 +11,13 @@ With pytest there is a fixture of the same kind, `rocketeer_cluster` (one for th
 your own in each test). It is found by itself.
 """
 
-from rocketeer.testing.cluster import Cluster, cluster
+from rocketeer.extras import advice
+
+try:
+    from rocketeer.testing.cluster import Cluster, cluster
+except ModuleNotFoundError as error:
+    if (text := advice("rocketeer.testing, which runs a broker,", error)) is None:
+        raise
+    raise ModuleNotFoundError(text, name=error.name) from None
 
 __all__ = ["Cluster", "cluster"]
