@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from rocketeer.bench.control import Control
 from rocketeer.bench.servers import ApacheMissing, Make, apache_lib
-from support.replicas import Replicas
+from support.peers import java_peer
+from support.replicas import Replicas, log_files
 from support.senders import wait_for
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
@@ -82,3 +84,38 @@ def test_a_slave_started_empty_with_half_the_log_and_after_kills_has_the_masters
 
     replicas.lose_masters_disk()
     replicas.assert_slave_serves()
+
+
+def test_a_slave_started_empty_on_a_long_log_has_the_masters_last_file(replicas: Replicas) -> None:
+    """What 4.9.8 does with a report of 0; between two of ours the whole log comes (see the unit tests)."""
+    replicas.master.start()
+    sender = replicas.sender()
+    sender.start()
+    wait_for(lambda: len(log_files(replicas.master.store)) > 3, what="several files", state=sender)
+    sender.finish()
+    replicas.slave.start()
+    replicas.wait_until_followed()
+    replicas.wait_until_equal()
+    assert min(log_files(replicas.slave.store)) > min(log_files(replicas.master.store))
+
+
+@pytest.mark.parametrize("replicas", [("ours", "ours")], indirect=True, ids=["ours"])
+def test_a_java_consumer_goes_on_at_our_slave_when_the_master_is_gone(
+    replicas: Replicas, tmp_path: Path
+) -> None:
+    replicas.master.start()
+    replicas.slave.start()
+    replicas.wait_until_followed()
+    nameserver = replicas.master.namesrv
+    with Control(replicas.master.broker) as broker:
+        broker.create_topic("ToRead", queues=4)
+    peer = java_peer(tmp_path)
+    try:
+        peer.run("send", namesrv=nameserver, topic="ToRead", count=20)
+        replicas.wait_until_equal()
+        replicas.lose_masters_disk()
+        consumer = peer.start("consume", namesrv=nameserver, topic="ToRead", group="CG_late", expect=20)
+        consumer.finish(timeout_s=120)
+        assert set(consumer.bodies()) == {f"m{number}" for number in range(20)}
+    finally:
+        peer.stop_all()
