@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as TookTooLong
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Final
+from typing import Any, Final
 
 from rocketeer.errors import PortInUse
 from rocketeer.observe.exposition import CONTENT_TYPE
@@ -22,6 +22,8 @@ log = logging.getLogger(__name__)
 PAGE_S: Final = 30.0
 """So long a page may take: the loop is busy with better things."""
 REQUEST_S: Final = 10.0
+CONNECTIONS_MAX: Final = 32
+"""At a time; further ones are closed: each costs a thread."""
 
 MakePage = Callable[[], Awaitable[str]]
 
@@ -81,6 +83,22 @@ class MetricsServer:
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 16
+
+    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+        self._slots = threading.BoundedSemaphore(CONNECTIONS_MAX)
+        super().__init__(address, handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if self._slots.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._slots.release()
 
 
 class _Handler(BaseHTTPRequestHandler):

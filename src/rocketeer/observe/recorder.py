@@ -4,12 +4,13 @@ Counters and queues' ends --> Rates (totals, 10/60/600 s) and one History a kind
 """
 
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Generator
 from typing import Final, NamedTuple
 
 from rocketeer.clock import Clock
 from rocketeer.observe.counters import Counters
 from rocketeer.observe.history import SAMPLE_S, Figure, Figures, History
+from rocketeer.observe.kinds import PULLS, kinds
 from rocketeer.observe.rates import Rates
 from rocketeer.observe.stored import StoredTopics
 
@@ -18,20 +19,12 @@ CATCH_UP_S: Final = 0.002
 PUT_TIMES_S: Final = 60.0
 TOTALS: Final = ("put", "found", "missed", "transferred", "got")
 
-Counts = Callable[[], Mapping[str, int]]
-
 
 class Averaged(NamedTuple):
     """A figure, and its mean for each event that added to it."""
 
     figure: Figure
     average: float
-
-
-class _Kind(NamedTuple):
-    counts: Counts
-    events: str | None
-    """The kind that counts the events of this one; None: each event adds 1."""
 
 
 class Days:
@@ -62,25 +55,7 @@ class Recorder:
         self.days = Days()
         self.start_ms = clock.now_ms()
         self._start_s = clock.monotonic_s()
-        gets = counters.gets
-        self._kinds: dict[str, _Kind] = {
-            "TOPIC_PUT_NUMS": _Kind(stored.messages, None),
-            "TOPIC_PUT_SIZE": _Kind(stored.bytes, "TOPIC_PUT_NUMS"),
-            "GROUP_GET_NUMS": _Kind(lambda: {f"{t}@{g}": each.messages for (t, g), each in gets.items()}, "pulls"),
-            "GROUP_GET_SIZE": _Kind(lambda: {f"{t}@{g}": each.bytes for (t, g), each in gets.items()}, "pulls"),
-            "pulls": _Kind(lambda: {f"{t}@{g}": each.pulls for (t, g), each in gets.items()}, None),
-            "GROUP_GET_FROM_DISK_NUMS": _Kind(
-                lambda: {f"{t}@{g}": each.disk_messages for (t, g), each in gets.items() if each.disk_messages},
-                None,
-            ),
-            "GROUP_GET_FROM_DISK_SIZE": _Kind(
-                lambda: {f"{t}@{g}": each.disk_bytes for (t, g), each in gets.items() if each.disk_bytes},
-                "GROUP_GET_FROM_DISK_NUMS",
-            ),
-            "SNDBCK_PUT_NUMS": _Kind(lambda: {f"{t}@{g}": n for (t, g), n in counters.sent_back.items()}, None),
-            "BROKER_PUT_NUMS": _Kind(lambda: {cluster: counters.puts}, None),
-            "BROKER_GET_NUMS": _Kind(lambda: {cluster: counters.messages_out}, None),
-        }  # fmt: skip
+        self._kinds = kinds(counters, stored, cluster)
         self._histories: dict[str, History[str]] = {name: History(self._start_s) for name in self._kinds}
         self._sampled_s = dict.fromkeys(self._kinds, self._start_s)
         self.late_ms = 0
@@ -134,16 +109,16 @@ class Recorder:
     def figures(self, name: str, key: str) -> tuple[Averaged, Averaged, Averaged] | None:
         """Over the last minute, hour and day; None for what was never counted. `catch_up` first, for sizes."""
         kind = self._kinds.get(name)
-        if kind is None or name == "pulls":
+        if kind is None or name == PULLS:
             return None
-        count = kind.counts().get(key)
+        count = kind.count(key)
         if count is None:
             return None
         sums = self._figures(name, key, count)
         if kind.events is None:
             minute, hour, day = (Averaged(each, 1.0 if each.sum else 0.0) for each in sums)
             return minute, hour, day
-        events = self._figures(kind.events, key, self._kinds[kind.events].counts().get(key, 0))
+        events = self._figures(kind.events, key, self._kinds[kind.events].count(key) or 0)
         minute, hour, day = (
             Averaged(each, each.sum / times.sum if times.sum else 0.0)
             for each, times in zip(sums, events, strict=True)
@@ -168,26 +143,12 @@ class Recorder:
 
     def group_get_tps(self, topic: str, group: str) -> float:
         """Messages a second the group got of the topic in the last minute."""
-        gets = self.counters.gets.get((topic, group))
-        return (
-            0.0
-            if gets is None
-            else self._figures("GROUP_GET_NUMS", f"{topic}@{group}", gets.messages).minute.tps
-        )
+        return self.minute_tps("GROUP_GET_NUMS", f"{topic}@{group}")
 
-    def group_size_tps(self, topic: str, group: str) -> float:
-        """Bytes a second the group got of the topic in the last minute."""
-        gets = self.counters.gets.get((topic, group))
-        if gets is None:
-            return 0.0
-        return self._figures("GROUP_GET_SIZE", f"{topic}@{group}", gets.bytes).minute.tps
-
-    def minute_tps(self, name: str) -> dict[str, float]:
-        """How fast each count of a kind grew in the last minute, a second."""
-        return {
-            key: self._figures(name, key, count).minute.tps
-            for key, count in self._kinds[name].counts().items()
-        }
+    def minute_tps(self, name: str, key: str) -> float:
+        """How fast a count grew in the last minute, a second; 0.0 for what was never counted."""
+        count = self._kinds[name].count(key)
+        return 0.0 if count is None else self._figures(name, key, count).minute.tps
 
     def _figures(self, name: str, key: str, count: int) -> Figures:
         return self._histories[name].figures(key, count, self._clock.monotonic_s())

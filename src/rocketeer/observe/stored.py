@@ -4,7 +4,7 @@ Storing counts nothing: a queue's end says how many messages it got, and its ent
 added up behind the writers, in slices from `catch_up`.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, Protocol
 
 import numpy as np
@@ -55,6 +55,9 @@ class StoredTopics:
         self._round: Iterator[tuple[Key, _Seen]] | None = None
         self._at: _Seen | None = None
         """The queue that the round is at."""
+        self._indexed = -1
+        self._by_topic: dict[str, list[Key]] = {}
+        """Of so many queues; made anew when there are more or fewer."""
         self.sizes = [0] * (len(SIZE_BUCKETS) + 1)
         """Messages by size: up to each of SIZE_BUCKETS, and larger ones."""
         self.sizes_sum = 0
@@ -81,6 +84,21 @@ class StoredTopics:
             if seen.bytes:
                 sizes[topic] = sizes.get(topic, 0) + seen.bytes
         return sizes
+
+    def of(self, topic: str) -> tuple[int, int]:
+        """Messages and bytes of one topic since the start."""
+        messages = size = 0
+        for key in self._keys_of(topic):
+            seen = self._seen_of(key)
+            if seen is not None:
+                messages += seen.queue.max_offset - seen.start
+                size += seen.bytes
+        return messages, size
+
+    def each(self) -> "Iterator[tuple[str, int, int]]":
+        """Topic, messages and bytes of one queue after the other: for whoever adds up in steps."""
+        for (topic, _), seen in self._all():
+            yield topic, seen.queue.max_offset - seen.start, seen.bytes
 
     # --- keeping up --------------------------------------------------------------------------
 
@@ -131,8 +149,24 @@ class StoredTopics:
         if len(known) > len(queues):
             for key in [key for key in known if key not in queues]:
                 del known[key]
-        for key, queue in list(queues.items()):
-            seen = known.get(key)
-            if seen is None or seen.queue is not queue:
-                seen = known[key] = _Seen(queue, queue.min_offset)
-            yield key, seen
+        for key in list(queues):
+            seen = self._seen_of(key)
+            if seen is not None:
+                yield key, seen
+
+    def _seen_of(self, key: Key) -> _Seen | None:
+        queue = self._queues.get(key)
+        if queue is None:  # gone while somebody walked over the queues
+            return None
+        seen = self._seen.get(key)
+        if seen is None or seen.queue is not queue:
+            seen = self._seen[key] = _Seen(queue, queue.min_offset)
+        return seen
+
+    def _keys_of(self, topic: str) -> "Sequence[Key]":
+        if self._indexed != len(self._queues):
+            self._indexed = len(self._queues)
+            self._by_topic = {}
+            for key in self._queues:
+                self._by_topic.setdefault(key[0], []).append(key)
+        return self._by_topic.get(topic, ())

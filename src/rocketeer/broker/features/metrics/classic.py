@@ -70,9 +70,8 @@ class ClassicPage:
         self._broker(page)
         yield
         yield from self._topic_figures(page)
-        sent_back = self._recorder.minute_tps("SNDBCK_PUT_NUMS")
         for lag in self._lags.read():
-            self._group(page, lag, sent_back)
+            self._group(page, lag)
             yield
         self._clients_here(page)
         return page.text()
@@ -111,8 +110,7 @@ class ClassicPage:
         for topic, queue_id in self._store.queues():
             ends[topic] = ends.get(topic, 0) + self._store.max_queue_offset(topic, queue_id)
             yield
-        rates = self._recorder.minute_tps("TOPIC_PUT_NUMS")
-        sizes = self._recorder.minute_tps("TOPIC_PUT_SIZE")
+        recorder = self._recorder
         for topic, end in ends.items():
             if self._topics.get(topic) is None:
                 continue
@@ -128,11 +126,11 @@ class ClassicPage:
                 )
             else:
                 page.add(f.X_PRODUCER_OFFSET, end, labels)
-                page.add(f.X_PRODUCER_TPS, rates.get(topic, 0.0), labels)
-                page.add(f.X_PRODUCER_SIZE, sizes.get(topic, 0.0), labels)
+                page.add(f.X_PRODUCER_TPS, recorder.minute_tps("TOPIC_PUT_NUMS", topic), labels)
+                page.add(f.X_PRODUCER_SIZE, recorder.minute_tps("TOPIC_PUT_SIZE", topic), labels)
             yield
 
-    def _group(self, page: Page, lag: Lag, sent_back: Mapping[str, float]) -> None:
+    def _group(self, page: Page, lag: Lag) -> None:
         online = self._clients.consumer(lag.group)
         diff_labels = page.labels(
             group=lag.group,
@@ -149,13 +147,14 @@ class ClassicPage:
             cluster=self._cluster, broker=self._broker_name, topic=lag.topic, group=lag.group
         )
         page.add(f.X_GROUP_DIFF, lag.messages, diff_labels)
-        tps = recorder.group_get_tps(lag.topic, lag.group)
+        key = f"{lag.topic}@{lag.group}"
+        tps = recorder.minute_tps("GROUP_GET_NUMS", key)
         page.add(f.X_CONSUMER_TPS, tps, labels)
         page.add(f.X_GROUP_CONSUME_TPS, tps, labels)
-        page.add(f.X_CONSUMER_SIZE, recorder.group_size_tps(lag.topic, lag.group), labels)
+        page.add(f.X_CONSUMER_SIZE, recorder.minute_tps("GROUP_GET_SIZE", key), labels)
         page.add(f.X_CONSUMER_OFFSET, lag.ends, labels)
         page.add(f.X_GROUP_OFFSET, lag.consumed, labels)
-        page.add(f.X_SEND_BACK, sent_back.get(f"{lag.topic}@{lag.group}", 0.0), labels)
+        page.add(f.X_SEND_BACK, recorder.minute_tps("SNDBCK_PUT_NUMS", key), labels)
         behind_ms = max(0, self._clock.now_ms() - lag.unconsumed_ms) if lag.unconsumed_ms else 0
         page.add(f.X_GROUP_LATENCY, behind_ms, labels)
 

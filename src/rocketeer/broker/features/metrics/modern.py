@@ -125,13 +125,19 @@ class ModernPage:
 
     def _topic_figures(self, page: Page) -> Steps[None]:
         stored = self._recorder.stored
-        sizes = stored.bytes()
-        for topic, count in stored.messages().items():
+        counts: dict[str, int] = {}
+        sizes: dict[str, int] = {}
+        for topic, count, size in stored.each():
+            if count:
+                counts[topic] = counts.get(topic, 0) + count
+                sizes[topic] = sizes.get(topic, 0) + size
+            yield
+        for topic, count in counts.items():
             labels = page.labels(
                 topic=topic, message_type="normal", is_system=_flag(self._topics.is_system(topic))
             )
             page.add(f.MESSAGES_IN, count, labels)
-            page.add(f.THROUGHPUT_IN, sizes.get(topic, 0), labels)
+            page.add(f.THROUGHPUT_IN, sizes[topic], labels)
             yield
         page.histogram(
             f.MESSAGE_SIZE, SIZE_BUCKETS, stored.sizes, stored.sizes_sum, page.labels(message_type="normal")

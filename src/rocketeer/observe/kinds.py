@@ -1,0 +1,61 @@
+"""The kinds of figures that RocketMQ's tools ask for by name (315): what is counted, under which key."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from rocketeer.observe.counters import Counters, GroupGets
+from rocketeer.observe.stored import StoredTopics
+
+PULLS: Final = "pulls"
+"""Pulls that brought something: events of other kinds, nothing that is asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """Counts since the start, by key: a topic, `topic@group`, or the cluster."""
+
+    counts: Callable[[], Mapping[str, int]]
+    count: Callable[[str], int | None]
+    """Of one key; None for what was never counted."""
+    events: str | None = None
+    """The kind that counts the events of this one; None: each event adds 1."""
+
+
+def kinds(counters: Counters, stored: StoredTopics, cluster: str) -> dict[str, Kind]:
+    return {
+        "TOPIC_PUT_NUMS": Kind(stored.messages, lambda topic: stored.of(topic)[0] or None),
+        "TOPIC_PUT_SIZE": Kind(stored.bytes, lambda topic: stored.of(topic)[1] or None, "TOPIC_PUT_NUMS"),
+        "GROUP_GET_NUMS": _gets(counters, lambda gets: gets.messages, PULLS),
+        "GROUP_GET_SIZE": _gets(counters, lambda gets: gets.bytes, PULLS),
+        PULLS: _gets(counters, lambda gets: gets.pulls),
+        "GROUP_GET_FROM_DISK_NUMS": _gets(counters, lambda gets: gets.disk_messages),
+        "GROUP_GET_FROM_DISK_SIZE": _gets(counters, lambda gets: gets.disk_bytes, "GROUP_GET_FROM_DISK_NUMS"),
+        "SNDBCK_PUT_NUMS": Kind(
+            lambda: {f"{topic}@{group}": count for (topic, group), count in counters.sent_back.items()},
+            lambda key: counters.sent_back.get(_pair(key)),
+        ),
+        "BROKER_PUT_NUMS": _total(cluster, lambda: counters.puts),
+        "BROKER_GET_NUMS": _total(cluster, lambda: counters.messages_out),
+    }
+
+
+def _gets(counters: Counters, value: Callable[[GroupGets], int], events: str | None = None) -> Kind:
+    def counts() -> dict[str, int]:
+        table = {f"{topic}@{group}": value(gets) for (topic, group), gets in counters.gets.items()}
+        return {key: count for key, count in table.items() if count}
+
+    def count(key: str) -> int | None:
+        gets = counters.gets.get(_pair(key))
+        return None if gets is None else value(gets) or None
+
+    return Kind(counts, count, events)
+
+
+def _total(cluster: str, value: Callable[[], int]) -> Kind:
+    return Kind(lambda: {cluster: value()}, lambda key: value() if key == cluster else None)
+
+
+def _pair(key: str) -> tuple[str, str]:
+    topic, _, group = key.partition("@")
+    return topic, group
