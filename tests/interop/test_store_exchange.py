@@ -20,12 +20,13 @@ from support.senders import (
     query_by_key,
     read_queue,
     read_topic,
+    send_header,
     wait_for,
 )
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
 
-PLAIN, DELAYED, GROUP = "Exchanged", "ExchangedLater", "CG"
+PLAIN, DELAYED, DELETED, GROUP = "Exchanged", "ExchangedLater", "ExchangedAnew", "CG"
 QUEUES = 4
 MESSAGES = 3000
 KEYS_ASKED = 25
@@ -192,3 +193,54 @@ def test_a_store_goes_back_and_forth(exchange: Exchange, makes: tuple[Make, Make
     exchange.check_delayed()
     assert len(list((exchange.cluster.store / "commitlog").iterdir())) > 10
     exchange.leave(kill=False)
+
+
+@pytest.mark.parametrize("abort", [False, True], ids=["stopped", "as after a crash"])
+def test_apaches_broker_passes_over_what_our_log_says_more(exchange: Exchange, abort: bool) -> None:
+    """A topic's end, fillers where a record was damaged, our part of the checkpoint: it serves all the rest."""
+    exchange.open_with("ours")
+    assert exchange.cluster is not None
+    with Control(exchange.cluster.broker) as broker:
+        for topic in (PLAIN, DELAYED, DELETED):
+            broker.create_topic(topic, queues=QUEUES)
+        header = send_header(DELETED, 0, "")
+        broker.ask(RequestCode.SEND_MESSAGE_V2, header, b"old")
+    exchange.load()
+    with Control(exchange.cluster.broker) as broker:
+        broker.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": DELETED})
+        broker.create_topic(DELETED, queues=QUEUES)
+        broker.ask(RequestCode.SEND_MESSAGE_V2, header, b"new")
+    exchange.leave(kill=False)
+
+    victim = exchange.acked[-50]
+    damage(exchange.folder / "store", victim)
+    exchange.open_with("ours")  # mends it
+    exchange.acked.remove(victim)
+    exchange.leave(kill=False)
+    assert list((exchange.folder / "store" / "corrupt").iterdir())
+    if abort:
+        (exchange.folder / "store" / "abort").touch()
+    for make in ("apache", "ours"):
+        exchange.open_with(make)
+        address = exchange.cluster.broker
+        for queue_id, queue in enumerate(read_topic(address, PLAIN, QUEUES)):
+            expected = [ack for ack in exchange.acked if ack.queue_id == queue_id]
+            found = {message.body: message.queue_offset for message in queue}
+            assert {ack.body: ack.queue_offset for ack in expected}.items() <= found.items()
+            assert victim.body not in found
+        assert [message.body for message in read_topic(address, DELETED, QUEUES)[0]] == [b"new"]
+        exchange.load()
+        exchange.leave(kill=False)
+
+
+def damage(store: Path, victim: Acked) -> None:
+    """A byte of the message's body, wherever in the log it stands."""
+    for path in sorted((store / "commitlog").iterdir()):
+        raw = path.read_bytes()
+        at = raw.find(victim.body)
+        if at >= 0:
+            with path.open("r+b") as file:
+                file.seek(at)
+                file.write(b"\xee")
+            return
+    raise AssertionError(victim)
