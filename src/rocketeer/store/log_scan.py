@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from rocketeer.errors import BadRecord
 from rocketeer.record.delay_levels import DelayLevels
 from rocketeer.record.entry import Blank, DispatchEntry, entry_at
-from rocketeer.record.layout import HEAD, decode_record
+from rocketeer.record.layout import HEAD
 from rocketeer.store.commit_log import MAGIC_BYTES, CommitLog
 from rocketeer.store.segment import Segment
 
@@ -106,9 +106,7 @@ class LogScan:
         Its body has a checksum, what stands behind it (topic, properties) has none. After a power failure zeros
         there may fill whole sectors. Such a message was never acknowledged as durable.
         """
-        raw = self._log.read(entry.log_offset, entry.size)
-        assert raw is not None
-        properties = decode_record(raw, 0, check_crc=False).properties
+        properties = entry.properties
         if b"\0" not in properties:
             return False
         end = entry.log_offset % self._log.segment_bytes + entry.size
