@@ -101,6 +101,8 @@ DELAY_LATENCY: Final = _histogram(
     "rocketmq_delay_message_latency_seconds", "How far ahead timed messages were timed"
 )
 RPC_LATENCY: Final = _histogram("rocketmq_rpc_latency_milliseconds", "From a request to its reply")
+SLAVES: Final = _gauge("rocketeer_slaves", "Slaves that are connected to this master")
+SLAVE_BEHIND: Final = _gauge("rocketeer_slave_behind_bytes", "How much of the master's log a slave lacks")
 NAMESERVER_BROKERS: Final = _gauge("rocketeer_nameserver_brokers", "Brokers that are registered and alive")
 
 BROKER_FAMILIES: Final = (
@@ -109,7 +111,7 @@ BROKER_FAMILIES: Final = (
     CONSUMER_CONNECTIONS, LAG_MESSAGES, LAG_LATENCY, INFLIGHT, QUEUEING_LATENCY, READY, SEND_TO_DLQ, COMMITS,
     ROLLBACKS, FINISH_LATENCY, HALF_MESSAGES, STORAGE_SIZE, FLUSH_BEHIND, DISPATCH_BEHIND, RESERVE_TIME,
     TIMING_MESSAGES, TIMER_ENQUEUED, TIMER_DEQUEUED, TIMER_ENQUEUE_LAG, TIMER_ENQUEUE_LATENCY, TIMER_DEQUEUE_LAG,
-    TIMER_DEQUEUE_LATENCY, DELAY_LATENCY, RPC_LATENCY,
+    TIMER_DEQUEUE_LATENCY, DELAY_LATENCY, RPC_LATENCY, SLAVES, SLAVE_BEHIND,
 )  # fmt: skip
 NAMESERVER_FAMILIES: Final = (NAMESERVER_BROKERS, TOPIC_NUMBER, RPC_LATENCY)
 

@@ -68,6 +68,11 @@ class Master:
             slave.close("the master stops")
         self.confirmations.close()
 
+    def behind(self) -> dict[str, int]:
+        """How many bytes of the log each slave has not reported yet, by its address."""
+        end = self._log.max_offset
+        return {slave.remote: end - slave.acknowledged for slave in self.slaves if slave.acknowledged >= 0}
+
     def grown(self) -> None:
         """The log has more than before."""
         for slave in self.slaves:

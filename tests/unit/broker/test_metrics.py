@@ -19,6 +19,7 @@ from rocketeer.protocol.codes import RequestCode, ResponseCode
 from support.broker import BrokerUnderTest, broker_at
 from support.desk import heartbeat
 from support.metrics import get, scrape
+from support.pairs import eventually, ha_address, slave_at
 
 
 def free_port() -> int:
@@ -217,3 +218,16 @@ async def test_many_scrapers_at_once_share_one_page(tmp_path: Path) -> None:
         await send_ten(broker)
         pages = await asyncio.gather(*(scrape(port) for _ in range(8)))
         assert {page.value("rocketmq_messages_in_total", topic="Sales") for page in pages} == {10.0}
+
+
+async def test_a_master_tells_how_far_its_slaves_are(tmp_path: Path) -> None:
+    async with measured_broker(tmp_path / "m") as (master, port):
+        assert (await scrape(port)).value("rocketeer_slaves") == 0
+        await send_ten(master)
+        async with slave_at(tmp_path / "s", ha_address(master)):
+
+            async def caught_up() -> bool:
+                page = await scrape(port)
+                return page.value("rocketeer_slaves") == 1 and page.value("rocketeer_slave_behind_bytes") == 0
+
+            await eventually(caught_up)

@@ -5,6 +5,8 @@ from typing import Final
 
 from rocketeer.broker.feature import Durability, Feature, Periodic
 from rocketeer.config import BrokerRole
+from rocketeer.observe import families
+from rocketeer.observe.exposition import Page
 from rocketeer.protocol.codes import ResponseCode
 from rocketeer.replication.confirmations import Confirmations, Outcome
 from rocketeer.replication.master import Master
@@ -26,7 +28,15 @@ def master_feature(master: Master, role: BrokerRole) -> Feature:
         durability=(slave_durability(master.confirmations),) if waits else (),
         runners=(master,),
         services=(Periodic("slaves", TICK_S, master.tick),),
+        gauges=(lambda page: _add_slaves(page, master),),
     )
+
+
+def _add_slaves(page: Page, master: Master) -> None:
+    behind = master.behind()
+    page.add(families.SLAVES, len(behind))
+    for slave, size in behind.items():
+        page.add(families.SLAVE_BEHIND, size, page.labels(slave=slave))
 
 
 def slave_durability(confirmations: Confirmations) -> Durability:
