@@ -11,6 +11,7 @@ from rocketeer.errors import StoreError, StoreRefused
 from rocketeer.record.delay_levels import DelayLevels
 from rocketeer.record.entry import DispatchEntry
 from rocketeer.record.topic_end import topic_end
+from rocketeer.steps import Steps
 from rocketeer.store import summary
 from rocketeer.store.append import Appender
 from rocketeer.store.boundaries import Boundaries
@@ -319,10 +320,17 @@ class MessageStore:
         self._checkpointer.forget_summary()
         self.queue_table.remove_topic(topic)
 
-    def remove_expired_queues(self) -> list[tuple[str, int]]:
-        """Forget the queues of which the log has no message any more; topic and id of each."""
-        self._checkpointer.forget_summary()
-        return self.queue_table.remove_expired(self.log.min_offset)
+    def remove_expired_queues(self, before_each: Callable[[], None]) -> Steps[list[tuple[str, int]]]:
+        """Forget the queues of which the log has no message any more, one a step; topic and id of each.
+
+        `before_each`: whoever holds on to queues lets go now.
+        """
+
+        def about_to() -> None:
+            before_each()
+            self._checkpointer.forget_summary()
+
+        return self.queue_table.remove_expired(self.log.min_offset, about_to)
 
     def reconfigure(self, config: StoreConfig) -> None:
         """Have the settings of RECONFIGURABLE hold from now on; the others stay as they were at the start."""

@@ -2,11 +2,12 @@
 
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from rocketeer.errors import StoreRefused
 from rocketeer.record.layout import TOPIC_BYTES_MAX
+from rocketeer.steps import Steps
 from rocketeer.store.consume_queue import ENTRY_BYTES, ConsumeQueue, rounded_file_bytes
 from rocketeer.store.extended_queue import ExtendedQueue, QueueExtension
 from rocketeer.store.file_cache import FileCache
@@ -100,12 +101,18 @@ class QueueTable:
             if queue.pending_bytes:
                 queue.write_out()
 
-    def remove_expired(self, log_min: int) -> list[tuple[str, int]]:
-        """Delete the queues whose newest message lies below the log; topic and id of each."""
-        keys = [key for key, queue in self.by_key.items() if 0 < queue.max_log_offset <= log_min]
-        for key in keys:
-            self.by_key.pop(key).remove()
-        return keys
+    def remove_expired(self, log_min: int, before_each: Callable[[], None]) -> Steps[list[tuple[str, int]]]:
+        """Delete the queues whose newest message lies below the log, one a step; topic and id of each."""
+        removed: list[tuple[str, int]] = []
+        for key in list(self.by_key):
+            queue = self.by_key.get(key)
+            if queue is not None and 0 < queue.max_log_offset <= log_min:
+                before_each()
+                del self.by_key[key]
+                queue.remove()
+                removed.append(key)
+            yield
+        return removed
 
     def remove_topic(self, topic: str) -> int:
         """Delete a topic's queues; how many there were."""

@@ -1,5 +1,6 @@
 """Laws of settings changed while running: all or nothing, and the next start knows."""
 
+import logging
 import os
 from pathlib import Path
 
@@ -82,3 +83,21 @@ def test_a_body_that_is_no_text_is_refused() -> None:
     with pytest.raises(ConfigError):
         decode_properties(b"\xff\xfe=1")
     assert decode_properties(b"a = b \n# c\n") == {"a": "b"}
+
+
+async def test_the_log_level_changes_at_once(tmp_path: Path) -> None:
+    root = logging.getLogger()
+    before = root.level
+    try:
+        live = LiveConfig(config_in(tmp_path))
+        await live.update({"logLevel": "error"})
+        assert root.level == logging.ERROR
+        with pytest.raises(ConfigError, match="expected debug, info, warning or error"):
+            await live.update({"logLevel": "loud"})
+        assert root.level == logging.ERROR
+        assert (
+            read_config(tmp_path / "namesrv.properties", Role.NAMESRV, environment={}).namesrv.log_level
+            == "error"
+        )
+    finally:
+        root.setLevel(before)

@@ -1,7 +1,7 @@
 """Cleaning up on request: queues without messages (306), topics nobody has (316), expired log files (329)."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 
 from rocketeer.broker.topics import TopicTable
@@ -9,6 +9,8 @@ from rocketeer.model.topic import SCHEDULE_TOPIC, TIMER_TOPIC, TRANS_HALF_TOPIC,
 from rocketeer.protocol.codes import RequestCode
 from rocketeer.protocol.command import Command, reply
 from rocketeer.remoting.server import Connection, Handler
+from rocketeer.remoting.slices import run_sliced
+from rocketeer.steps import Steps
 
 log = logging.getLogger(__name__)
 
@@ -21,7 +23,7 @@ class Storage(Protocol):
 
     def queues(self) -> list[tuple[str, int]]: ...
 
-    def remove_expired_queues(self) -> list[tuple[str, int]]: ...
+    def remove_expired_queues(self, before_each: Callable[[], None]) -> Steps[list[tuple[str, int]]]: ...
 
     def delete_topic(self, topic: str) -> None: ...
 
@@ -33,21 +35,26 @@ def housekeeping_handlers(
 ) -> dict[int, Handler]:
     """`queues_gone` is called when queues are about to go: whoever holds on to them lets go."""
 
-    def expired_queues(command: Command, connection: Connection) -> Command:
-        queues_gone()
-        removed = store.remove_expired_queues()
-        log.info("expired queues removed count=%d remote=%s", len(removed), connection.remote)
-        return reply(command)
+    def expired_queues(command: Command, connection: Connection) -> Command | Awaitable[Command]:
+        def steps() -> Steps[Command]:
+            removed = yield from store.remove_expired_queues(queues_gone)
+            log.info("expired queues removed count=%d remote=%s", len(removed), connection.remote)
+            return reply(command)
 
-    def unused_topics(command: Command, connection: Connection) -> Command:
-        stored = {topic for topic, _ in store.queues()}
-        unused = sorted(topic for topic in stored - INTERNAL if topics.get(topic) is None)
-        if unused:
-            queues_gone()
-        for topic in unused:
-            store.delete_topic(topic)
-            log.info("unused topic removed topic=%s remote=%s", topic, connection.remote)
-        return reply(command)
+        return run_sliced(steps())
+
+    def unused_topics(command: Command, connection: Connection) -> Command | Awaitable[Command]:
+        def steps() -> Steps[Command]:
+            stored = {topic for topic, _ in store.queues()}
+            for topic in sorted(stored - INTERNAL):
+                if topics.get(topic) is None:
+                    queues_gone()
+                    store.delete_topic(topic)
+                    log.info("unused topic removed topic=%s remote=%s", topic, connection.remote)
+                yield
+            return reply(command)
+
+        return run_sliced(steps())
 
     def expired_files(command: Command, connection: Connection) -> Command:
         store.delete_expired()
