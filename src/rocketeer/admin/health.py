@@ -20,6 +20,7 @@ class Kind(Enum):
     LAG = "lag"
     STUCK = "stuck"
     SUBSCRIPTIONS = "subscriptions"
+    REBALANCE = "rebalance"
     DISK = "disk"
     DEAD = "dead"
 
@@ -91,6 +92,31 @@ def member_findings(members: GroupMembers, now_ms: int, limits: Limits | None = 
     return found
 
 
+def rebalance_findings(members: GroupMembers, queues: Iterable[MessageQueue]) -> list[Finding]:
+    """Queues of the group's topics that no member has, or that several have: normal while members come and go.
+
+    Nothing is said when a member did not tell what it has: the queues may be in its hands.
+    """
+    if members.failures:
+        return []
+    holders: dict[MessageQueue, list[str]] = {}
+    for connection, info in members.running.items():
+        for queue, held in info.queues.items():
+            if not held.dropped:
+                holders.setdefault(queue, []).append(connection.client_id)
+    found: list[Finding] = []
+    for queue in sorted(queues):
+        who = holders.get(queue, [])
+        if len(who) != 1:
+            text = f"{_shown(queue)} is held by {' and '.join(sorted(who)) or 'no member'}"
+            found.append(Finding(Kind.REBALANCE, members.group, text))
+    return found
+
+
+def _shown(queue: MessageQueue) -> str:
+    return f"MessageQueue [topic={queue.topic}, brokerName={queue.broker_name}, queueId={queue.queue_id}]"
+
+
 def _what(subscriptions: Iterable[Subscription]) -> frozenset[tuple[str, str, str]]:
     return frozenset((each.topic, each.expression, each.kind) for each in subscriptions)
 
@@ -101,8 +127,7 @@ def _stuck(
     waited_ms = now_ms - held.last_consume_ms
     if held.cached_count <= 0 or held.dropped or waited_ms <= limits.blocked_ms:
         return []
-    shown = f"MessageQueue [topic={queue.topic}, brokerName={queue.broker_name}, queueId={queue.queue_id}]"
-    text = f"{client_id} {shown} can't consume for a while, maybe blocked, {waited_ms}ms"
+    text = f"{client_id} {_shown(queue)} can't consume for a while, maybe blocked, {waited_ms}ms"
     return [Finding(Kind.STUCK, client_id, text)]
 
 

@@ -1,6 +1,16 @@
 """Laws of what is wrong with a cluster: each kind of trouble is found, and what is well is not."""
 
-from rocketeer.admin.health import Finding, Kind, Limits, broker_findings, group_findings, member_findings
+import dataclasses
+
+from rocketeer.admin.health import (
+    Finding,
+    Kind,
+    Limits,
+    broker_findings,
+    group_findings,
+    member_findings,
+    rebalance_findings,
+)
 from rocketeer.admin.results import Broker, BrokerRuntime, Failure, GroupMembers, GroupSummary, PerBroker
 from rocketeer.errors import CallTimeout
 from rocketeer.model.queue import MessageQueue
@@ -79,3 +89,20 @@ def test_members_that_subscribe_differently_are_found() -> None:
     (found,) = member_findings(differ, NOW_MS, LIMITS)
     assert found.kind is Kind.SUBSCRIPTIONS
     assert "10.0.0.0@x; 10.0.0.1@x" in found.text
+
+
+def test_queues_nobody_has_and_queues_two_members_have_are_found() -> None:
+    other = MessageQueue("Orders", "broker-a", 1)
+    one = running(HeldQueue(0))
+    assert rebalance_findings(members(one), [QUEUE]) == []
+    (nobody,) = rebalance_findings(members(one), [QUEUE, other])
+    assert "queueId=1] is held by no member" in nobody.text
+    (both,) = rebalance_findings(members(one, running(HeldQueue(0))), [QUEUE])
+    assert "is held by 10.0.0.0@x and 10.0.0.1@x" in both.text
+    assert rebalance_findings(members(one, running(HeldQueue(0, dropped=True))), [QUEUE]) == []
+
+
+def test_who_did_not_tell_may_have_the_queue() -> None:
+    found = members(running())
+    silent = Failure("member x", CallTimeout("10.0.0.2:10911", 307, 3))
+    assert rebalance_findings(dataclasses.replace(found, failures=(silent,)), [QUEUE]) == []

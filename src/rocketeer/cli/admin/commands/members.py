@@ -1,5 +1,6 @@
 """Commands about the members of a consumer group: who is connected, and what each tells of itself."""
 
+import contextlib
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -9,9 +10,13 @@ from typing import Annotated
 from rocketeer.admin import health
 from rocketeer.admin.blocking import Admin
 from rocketeer.admin.plans import groups as plans
+from rocketeer.admin.results import GroupMembers
 from rocketeer.cli.admin.declare import Option, Subject, command
 from rocketeer.cli.admin.options import BrokerAddress, ConsumerGroup
 from rocketeer.cli.admin.output import Cell, Output, Table, Text, columns, when
+from rocketeer.errors import NoRoute
+from rocketeer.model.queue import MessageQueue
+from rocketeer.model.subscription import ConsumeType, MessageModel
 from rocketeer.protocol.bodies.running_info import HeldQueue, RunningInfo
 from rocketeer.protocol.versions import version_name
 
@@ -94,7 +99,10 @@ def consumer_status(
     now_ms = time.time_ns() // 1_000_000
     wrong = health.member_findings(members, now_ms)
     same = "Same" if not any(each.kind is health.Kind.SUBSCRIPTIONS for each in wrong) else "Different"
-    last = ["", "", f"{same} subscription in the same group of consumer", "", "Rebalance OK"]
+    unshared = health.rebalance_findings(members, _shared_queues(admin, members))
+    wrong += unshared
+    shared = "Rebalance OK" if not unshared else "Rebalance Failed"
+    last = ["", "", f"{same} subscription in the same group of consumer", "", shared]
     last += [str(each) for each in wrong]
     data = {
         "group": group,
@@ -102,6 +110,18 @@ def consumer_status(
         "findings": [str(each) for each in wrong],
     }
     return Output([table, Text(last)], data, members.failures)
+
+
+def _shared_queues(admin: Admin, members: GroupMembers) -> list[MessageQueue]:
+    """The queues the members should have shared out among them: only those who consume in turns do that."""
+    group = members.connections
+    if group.message_model != MessageModel.CLUSTERING or group.consume_type != ConsumeType.CONSUME_PASSIVELY:
+        return []
+    found: list[MessageQueue] = []
+    for topic in group.subscriptions:
+        with contextlib.suppress(NoRoute):  # subscribed, and not made yet
+            found += admin.queues(topic)
+    return found
 
 
 def _info_data(info: RunningInfo) -> dict[str, object]:
