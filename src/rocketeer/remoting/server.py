@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from rocketeer.config import ServerLimits
-from rocketeer.errors import PortInUse, RequestRefused, RocketeerError
+from rocketeer.errors import PortInUse, ProtocolError, RequestRefused, RocketeerError
 from rocketeer.protocol.codes import ResponseCode
 from rocketeer.protocol.command import Command, decode_frame, reply
 from rocketeer.protocol.frame import Frame
@@ -157,8 +157,13 @@ class Router:
         if answer is None:
             return
         self.on_answered(command.code, answer.code, time.perf_counter() - began_s)
-        if not command.is_oneway:
+        if command.is_oneway:
+            return
+        try:
             connection.send(answer)
+        except ProtocolError as error:  # it fits no frame: the peer's other requests must not pay for that
+            log.warning("answer not sent code=%d remote=%s reason=%s", command.code, connection.remote, error)
+            connection.send(reply(command, ResponseCode.SYSTEM_ERROR, f"the answer cannot be sent: {error}"))
 
     def _check_under_way(self, connection: Connection, body_bytes: int) -> None:
         server = self._limits.server

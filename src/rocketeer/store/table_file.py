@@ -37,11 +37,32 @@ def save_table(path: Path, text: str) -> None:
     temporary = _beside(path, ".tmp")
     _write_synced(temporary, text.encode())
     # A broken file must not take the place of a good .bak.
-    old = _read(path)
-    if old is not None and looks_whole(old):
-        _keep_as_bak(path, old)
+    if _is_known(path) or ((old := _read(path)) is not None and looks_whole(old)):
+        _keep_as_bak(path)
     os.replace(temporary, path)
+    _know(path)
     sync_folder(str(path.parent))
+
+
+_known: dict[str, tuple[int, int, int]] = {}
+"""Files that were whole when we last read or wrote them: of a large table that takes a second to find out, and the
+event loop waits as long for the interpreter's lock."""
+
+
+def _signature(path: Path) -> tuple[int, int, int]:
+    told = os.stat(path)
+    return told.st_ino, told.st_size, told.st_mtime_ns
+
+
+def _know(path: Path) -> None:
+    _known[str(path)] = _signature(path)
+
+
+def _is_known(path: Path) -> bool:
+    try:
+        return _known.get(str(path)) == _signature(path)
+    except OSError:
+        return False
 
 
 def load_table(path: Path, accept: Callable[[str], bool] = looks_whole) -> str | None:
@@ -58,6 +79,8 @@ def load_table(path: Path, accept: Callable[[str], bool] = looks_whole) -> str |
         if accept(text):
             if candidate != path:
                 log.warning("table restored from backup path=%s backup=%s", path, candidate)
+            elif accept is looks_whole:
+                _know(path)
             return text
         log.error("table broken path=%s chars=%d", candidate, len(text))
     if found:
@@ -78,13 +101,13 @@ def _read(path: Path) -> str | None:
         return None
 
 
-def _keep_as_bak(path: Path, text: str) -> None:
+def _keep_as_bak(path: Path) -> None:
     backup, temporary = _beside(path, ".bak"), _beside(path, ".bak.tmp")
     temporary.unlink(missing_ok=True)
     try:
         os.link(path, temporary)  # no second copy to write, and `path` stays where it is
     except OSError:  # a file system without links
-        _write_synced(temporary, text.encode())
+        _write_synced(temporary, path.read_bytes())
     os.replace(temporary, backup)
     temporary.unlink(missing_ok=True)  # still there if both names were one file already
 

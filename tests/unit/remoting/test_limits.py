@@ -14,7 +14,7 @@ from rocketeer.protocol.frame import PREFIX
 from rocketeer.remoting.limits import RequestLimits
 from rocketeer.remoting.server import Connection, RemotingServer, Router
 
-SPIN, WAIT, NOW = 901, 902, 903
+SPIN, WAIT, NOW, HUGE = 901, 902, 903, 904
 KB, MB = 1 << 10, 1 << 20
 
 
@@ -34,10 +34,14 @@ def answer(command: Command, connection: Connection) -> Command:
     return reply(command, body=str(len(command.body)).encode())
 
 
+def huge(command: Command, connection: Connection) -> Command:
+    return reply(command, body=bytes(17 * MB))
+
+
 @asynccontextmanager
 async def server(limits: ServerLimits, **bodies: int) -> AsyncIterator[RemotingServer]:
     router = Router(
-        {SPIN: spin, WAIT: wait, NOW: answer},
+        {SPIN: spin, WAIT: wait, NOW: answer, HUGE: huge},
         limits=RequestLimits(limits, bodies={NOW: ("limitNow", bodies.get("now", 4 * MB))}),
     )
     running = RemotingServer(router.process, limits=limits)
@@ -124,6 +128,15 @@ async def test_unfinished_frames_of_all_together_are_bounded_and_the_oldest_goes
         assert await stalled[0].reader.read() == b"", "its frame began first"
         assert await stalled[1].reader.read() == b""
         assert len(running.connections) >= 2
+
+
+async def test_an_answer_that_fits_no_frame_is_an_error_and_costs_nobody_the_connection() -> None:
+    async with server(ServerLimits()) as running:
+        peer = await Peer.to(running)
+        refused = await peer.ask(request(HUGE))
+        assert refused.code == ResponseCode.SYSTEM_ERROR
+        assert "cannot be sent" in (refused.remark or "")
+        assert (await peer.ask(request(NOW))).code == ResponseCode.SUCCESS
 
 
 async def test_requests_of_one_peer_that_take_long_do_not_keep_others_waiting() -> None:
