@@ -8,7 +8,7 @@ from rocketeer.admin.results import Broker, Done, Failure, PerBroker
 from rocketeer.client.plans.effects import Parallel, Plan
 from rocketeer.client.plans.replies import ask, refused
 from rocketeer.client.plans.routes import ask_nameservers, fetch_route
-from rocketeer.errors import BrokerRefused, ConfigError, NoRoute, RemotingError, RocketeerError
+from rocketeer.errors import BrokerRefused, ConfigError, ConnectFailed, NoRoute, RemotingError, RocketeerError
 from rocketeer.model.route import MASTER_ID, Route
 from rocketeer.protocol.codes import ResponseCode
 from rocketeer.protocol.command import Command, request
@@ -17,6 +17,8 @@ from rocketeer.protocol.headers.base import Header
 T = TypeVar("T")
 
 PARALLEL_MAX = 32
+TRIES_MAX = 3
+"""Answers a broker may fail to give before it is asked no more."""
 
 
 def ask_broker(
@@ -78,11 +80,15 @@ def in_parallel(plans: Sequence[Plan[T]]) -> Plan[list[T | RocketeerError]]:
 
 
 class Reachable:
-    """Asks many things of a few brokers: one that could not be reached is not tried a thousand times."""
+    """Asks many things of a few brokers: one that cannot be reached is not tried a thousand times.
+
+    Without a connection it is given up at once; one that is only late has TRIES_MAX tries.
+    """
 
     def __init__(self, context: AdminContext) -> None:
         self._context = context
         self._lost: dict[Broker, RemotingError] = {}
+        self._tries: dict[Broker, int] = {}
 
     def ask(self, broker: Broker, code: int, header: Header | None = None) -> Plan[Command]:
         """As `ask_broker`; for a broker that was lost before, the error of that time."""
@@ -92,7 +98,9 @@ class Reachable:
         try:
             return (yield from ask_broker(self._context, broker.address, code, header))
         except RemotingError as error:
-            self._lost[broker] = error
+            self._tries[broker] = self._tries.get(broker, 0) + 1
+            if isinstance(error, ConnectFailed) or self._tries[broker] >= TRIES_MAX:
+                self._lost[broker] = error
             raise
 
     @property
