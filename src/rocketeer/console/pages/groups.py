@@ -12,7 +12,8 @@ from rocketeer.errors import ClientError
 
 
 async def groups(visit: Visit) -> Mapping[str, Any]:
-    rows = list(await visit.cluster.groups.get())
+    known = await visit.cluster.groups.soon()
+    rows = list(known or ())
     page = listing(
         visit,
         rows,
@@ -25,7 +26,7 @@ async def groups(visit: Visit) -> Mapping[str, Any]:
         },
         default_sort="group",
     )
-    return {"page": page}
+    return {"page": page, "collecting": known is None}
 
 
 async def group(visit: Visit) -> Mapping[str, Any]:

@@ -11,10 +11,14 @@ from rocketeer.console.visit import Visit, listing
 from rocketeer.model.topic import DLQ_PREFIX, RETRY_PREFIX, Perm, is_system_topic
 
 KINDS: Final = ("normal", "retry", "dead letters", "system", "all")
+REPLY_SUFFIX: Final = "_REPLY_TOPIC"
 CONSOLE_GROUP: Final = "CONSOLE_PRODUCER"
 
 
-def kind_of(topic: str) -> str:
+def kind_of(topic: str, own: frozenset[str] = frozenset()) -> str:
+    """`own` are topics that brokers make for themselves: named after them and their cluster."""
+    if topic in own or topic.endswith(REPLY_SUFFIX):
+        return "system"
     if topic.startswith(RETRY_PREFIX):
         return "retry"
     if topic.startswith(DLQ_PREFIX):
@@ -23,16 +27,19 @@ def kind_of(topic: str) -> str:
 
 
 async def topics(visit: Visit) -> Mapping[str, Any]:
-    names, configs = await asyncio.gather(visit.cluster.topics.get(), visit.cluster.topic_configs.get())
+    names, configs, known = await asyncio.gather(
+        visit.cluster.topics.get(), visit.cluster.topic_configs.get(), visit.cluster.brokers.get()
+    )
+    own = frozenset([*known.clusters, *(broker.name for broker in known.brokers)])
     kind = visit.text("kind", "normal")
     queues: dict[str, int] = {}
     for table in configs.answers.values():
         for name, config in table.items():
             queues[name] = queues.get(name, 0) + config.write_queues
     rows = [
-        {"name": name, "kind": kind_of(name), "queues": queues.get(name)}
+        {"name": name, "kind": kind_of(name, own), "queues": queues.get(name)}
         for name in names
-        if kind == "all" or kind_of(name) == kind
+        if kind == "all" or kind_of(name, own) == kind
     ]
     page = listing(
         visit,
