@@ -10,7 +10,7 @@ READY_DEV := $(VENV)/.ready-dev
 COMPILED := $(wildcard src/rocketeer/*/*.pyx src/rocketeer/*/*.pxd src/rocketeer/*/*.pxi src/rocketeer/*/*.h)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup up demo test test-spark check sync reference format interop interop-smoke apache fuzz worst-requests memory crash-states sanitize bench wheel lock clean
+.PHONY: browser help setup up demo test test-spark check sync reference format interop interop-smoke apache fuzz worst-requests memory crash-states sanitize bench wheel lock clean
 
 help:
 	@echo "make up      run a name server and a broker here   (BROKERS=2 STORE=dir ARGS='--port 20911')"
@@ -18,6 +18,7 @@ help:
 	@echo "make test    all tests                             (ARGS='-k store')"
 	@echo "make test-plain  the tests of broker, store and remoting without compiled modules"
 	@echo "make test-spark  all tests of the data pipeline, also those that kill drivers and start clusters"
+	@echo "make browser installs Chromium for the console's tests (Debian, root)"
 	@echo "make check   ruff, mypy --strict, import-linter, imports of compiled sources"
 	@echo "make interop clients of other languages against our broker; needs Java and Node"
 	@echo "make apache  our clients against Apache's own broker; needs Java"
@@ -63,6 +64,10 @@ test: $(READY_DEV)
 .PHONY: test-plain
 test-plain: $(READY_DEV)
 	@ROCKETEER_PLAIN=1 $(BIN)/pytest -n 2 --dist worksteal tests/unit/broker tests/unit/store tests/unit/remoting tests/unit/test_compiled.py $(ARGS)
+
+# A browser for the console's tests, from Debian's packages; only root can install it.
+browser:
+	@command -v chromium chromedriver > /dev/null || { apt-get update -q && apt-get install -y -q --no-install-recommends chromium chromium-driver; }
 
 # With the tests that start JVMs of their own: killed drivers and executors, clusters, commands.
 test-spark: $(READY_DEV)
@@ -130,8 +135,8 @@ wheel: $(READY_DEV)
 
 lock: $(READY)
 	@$(PIP) install --quiet pip-tools
-	@$(BIN)/pip-compile --upgrade --extra build --extra server -o requirements.lock pyproject.toml
-	@$(BIN)/pip-compile --upgrade --extra build --extra server --extra spark -o requirements-dev.lock pyproject.toml requirements-dev.in
+	@$(BIN)/pip-compile --upgrade --extra build --extra server --extra console -o requirements.lock pyproject.toml
+	@$(BIN)/pip-compile --upgrade --extra build --extra server --extra console --extra spark --extra tls -o requirements-dev.lock pyproject.toml requirements-dev.in
 	@! grep -nE 'https?://' requirements.lock requirements-dev.lock
 
 clean:
