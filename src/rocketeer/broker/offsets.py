@@ -113,7 +113,7 @@ class ConsumerOffsets:
         """Become this table, the master's as a slave knows it."""
         self._remove([key for key in self._table if key not in table])
         for key, queues in table.items():
-            if self._table.get(key) != queues:
+            if self._table.get(key) is not queues and self._table.get(key) != queues:
                 self._count += len(queues) - len(self._table.get(key, ()))
                 self._table[key] = dict(queues)
                 self._touch(key)

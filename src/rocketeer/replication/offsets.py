@@ -19,21 +19,30 @@ class OffsetMerge:
         self._at_start: dict[str, dict[int, int]] = {}
         self._last: Table = {}
 
-    def merged(self, ours: Table, theirs: Table, started: str) -> dict[str, dict[int, int]]:
+    def merged(self, ours: Table, theirs: Table, started: str) -> Table:
         """What the slave knows from now on. `started` differs for every start of the master."""
         if started != self._started:
             self._started = started
             self._at_start = {key: dict(queues) for key, queues in theirs.items()}
             self._last = {}
-        result = {key: dict(queues) for key, queues in ours.items() if key in theirs or key not in self._last}
+        result: dict[str, Mapping[int, int]] = {
+            key: queues for key, queues in ours.items() if key in theirs or key not in self._last
+        }
         for key, queues in theirs.items():
-            known = result.setdefault(key, {})
-            at_start = self._at_start.get(key, {})
-            for queue_id, offset in queues.items():
-                if at_start.get(queue_id) == offset:
-                    known[queue_id] = max(offset, known.get(queue_id, offset))
-                else:
-                    at_start.pop(queue_id, None)  # somebody has moved it: from now on it is followed
-                    known[queue_id] = offset
+            if (
+                self._last.get(key) != queues or key not in result
+            ):  # of many groups few move between two looks
+                result[key] = self._followed(key, result.get(key, {}), queues)
         self._last = theirs
         return result
+
+    def _followed(self, key: str, ours: Mapping[int, int], theirs: Mapping[int, int]) -> dict[int, int]:
+        known = dict(ours)
+        at_start = self._at_start.get(key, {})
+        for queue_id, offset in theirs.items():
+            if at_start.get(queue_id) == offset:
+                known[queue_id] = max(offset, known.get(queue_id, offset))
+            else:
+                at_start.pop(queue_id, None)  # somebody has moved it: from now on it is followed
+                known[queue_id] = offset
+        return known

@@ -20,7 +20,7 @@ from rocketeer.replication.stream import HELLO, REPORT, Data, FrameReader, Heart
 
 log = logging.getLogger(__name__)
 
-READ_BYTES: Final = 512 << 10
+READ_BYTES: Final = 256 << 10
 """Read, appended and dispatched in one turn of the loop."""
 HELLO_S: Final = 2.0
 """How long a master may take to answer HELLO before it is taken for one of 4.9.8."""
@@ -82,6 +82,8 @@ class Receiver:
             self._link.close(ReplicationError(f"the master is {ha_address} now"))
 
     async def start(self) -> None:
+        if not self._address:
+            log.warning("no master is known yet: a name server will tell, or haMasterAddress")
         self._task = asyncio.create_task(self._follow(), name="follow the master")
 
     async def stop(self) -> None:

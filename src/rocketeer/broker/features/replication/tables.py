@@ -29,6 +29,7 @@ from rocketeer.protocol.command import Command, reply, request
 from rocketeer.record.entry import DispatchEntry
 from rocketeer.record.flags import TX_PREPARED
 from rocketeer.remoting.server import Connection, Handler
+from rocketeer.remoting.slices import in_slices
 from rocketeer.replication.offsets import OffsetMerge
 
 log = logging.getLogger(__name__)
@@ -85,7 +86,8 @@ def table_feature(offsets: ConsumerOffsets, files: Files, store: Log) -> Feature
         """Where the log ended at the latest when what is told was so, and which start of this broker it is."""
         return {LOG_OFFSET: str(store.max_log_offset), STARTED: started}
 
-    def consumer_offsets(command: Command, connection: Connection) -> Command:
+    async def consumer_offsets(command: Command, connection: Connection) -> Command:
+        await in_slices(offsets.refresh())
         return reply(command, ext=mark(), body=offsets.encode().encode())
 
     async def delay_offsets(command: Command, connection: Connection) -> Command:
