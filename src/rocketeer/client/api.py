@@ -13,6 +13,7 @@ from rocketeer.client.core.allocate import (
     MachineRoomNearby,
     Strategy,
 )
+from rocketeer.client.core.codecs import JSON, MSGPACK, Codec, typed_message
 from rocketeer.client.core.config import ConsumerConfig, ConsumerOptions, ProducerConfig, ProducerOptions
 from rocketeer.client.core.encoding import split_batch
 from rocketeer.client.core.hooks import (
@@ -68,6 +69,8 @@ from rocketeer.security.tls import TlsConfig
 __all__ = [
     "AVERAGELY",
     "COMMIT",
+    "JSON",
+    "MSGPACK",
     "RETRY",
     "ROLLBACK",
     "UNKNOWN",
@@ -84,6 +87,7 @@ __all__ = [
     "CallTimeout",
     "ClientClosed",
     "ClientError",
+    "Codec",
     "ConfigError",
     "ConnectFailed",
     "ConnectionLost",
@@ -137,4 +141,5 @@ __all__ = [
     "by_hash",
     "by_random",
     "split_batch",
+    "typed_message",
 ]

@@ -24,6 +24,7 @@ from typing import Any, TypeVar, Unpack
 from rocketeer.client.aio.consuming import ListenerFunction, check_listener
 from rocketeer.client.aio.push_consumer import PushConsumer
 from rocketeer.client.core.allocate import AVERAGELY, Strategy
+from rocketeer.client.core.codecs import JSON, Codec
 from rocketeer.client.core.config import ConsumerConfig, ConsumerOptions
 from rocketeer.client.core.option_types import known_options
 from rocketeer.client.lifetime import StartedAsync, stop_signals
@@ -48,9 +49,16 @@ class _Group:
 
 
 class App(StartedAsync):
-    """`producer_group` is the group `app.producer` sends as; the options are for all listeners."""
+    """`producer_group` is the group `app.producer` sends as; `codec` and the options are for all listeners."""
 
-    def __init__(self, *, producer_group: str = "rocketeer-app", **options: Unpack[ConsumerOptions]) -> None:
+    def __init__(
+        self,
+        *,
+        producer_group: str = "rocketeer-app",
+        codec: Codec = JSON,
+        **options: Unpack[ConsumerOptions],
+    ) -> None:
+        self._codec = codec
         known_options(ConsumerConfig, options)
         self._nameserver = options.pop("nameserver", None)
         self._producer_group = producer_group
@@ -84,7 +92,13 @@ class App(StartedAsync):
         `ConsumerConfig`, and count more than the app's.
         """
         known_options(ConsumerConfig, options)
-        settings: dict[str, Any] = {"orderly": orderly, "strategy": strategy, **self._options, **options}
+        settings: dict[str, Any] = {
+            "orderly": orderly,
+            "strategy": strategy,
+            "codec": self._codec,
+            **self._options,
+            **options,
+        }
 
         def declare(function: F) -> F:
             if self._started:
@@ -119,7 +133,7 @@ class App(StartedAsync):
     def producer(self) -> Producer:
         """For listeners and hooks that send; started when first used, closed with the app."""
         if self._producer is None:
-            self._producer = Producer(self._producer_group, nameserver=self._nameserver)
+            self._producer = Producer(self._producer_group, nameserver=self._nameserver, codec=self._codec)
         return self._producer
 
     @property

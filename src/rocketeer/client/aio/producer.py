@@ -16,6 +16,7 @@ from rocketeer.client.aio.idempotent import IdempotentSender
 from rocketeer.client.aio.instance import ClientInstance, Membership
 from rocketeer.client.aio.send_limit import AsyncSendLimit
 from rocketeer.client.aio.tracing import Tracer
+from rocketeer.client.core.codecs import JSON, NOTHING, Codec, as_message
 from rocketeer.client.core.config import ProducerConfig, ProducerOptions
 from rocketeer.client.core.encoding import Encoder, Outgoing, body_bytes
 from rocketeer.client.core.hooks import SendHook, SendMode
@@ -58,11 +59,13 @@ class Producer(StartedAsync):
         group: str,
         *,
         hooks: Sequence[SendHook] = (),
+        codec: Codec = JSON,
         clock: Clock | None = None,
         **options: Unpack[ProducerOptions],
     ) -> None:
         self.config = ProducerConfig(group, **known_options(ProducerConfig, options))
         self._hooks = tuple(hooks)
+        self.codec = codec
         self._clock = clock or SystemClock()
         self._instance: ClientInstance | None = None
         self._tracer: Tracer | None = None
@@ -127,7 +130,8 @@ class Producer(StartedAsync):
 
     async def send(
         self,
-        message: Message | Sequence[Message],
+        message: Message | Sequence[Message] | str,
+        value: Any = NOTHING,
         *,
         queue: MessageQueue | None = None,
         selector: Selector | None = None,
@@ -136,6 +140,8 @@ class Producer(StartedAsync):
     ) -> SendResult:
         """Send and wait for the broker's answer; a list of messages is one batch.
 
+        `send("orders", order)` sends a value: text, bytes, or what the producer's `codec` encodes (JSON).
+
         `queue` names the queue, `selector` chooses one from (queues, message, arg); otherwise they take turns.
         With `in_flight_max` sends unanswered this first waits for a place (TooManyInFlight: see `place_timeout_s`);
         then `timeout_s` counts (`send_timeout_s` unless given), which all attempts share.
@@ -143,6 +149,7 @@ class Producer(StartedAsync):
         """
         if self._instance is None or asyncio.get_running_loop() is not self._loop:
             await self._ready()
+        message = as_message(message, value, self.codec)
         choose = chooser(message, queue, selector, arg)
         limit = self._send_limit
         size = body_bytes(message)
@@ -175,7 +182,8 @@ class Producer(StartedAsync):
 
     async def send_oneway(
         self,
-        message: Message | Sequence[Message],
+        message: Message | Sequence[Message] | str,
+        value: Any = NOTHING,
         *,
         queue: MessageQueue | None = None,
         selector: Selector | None = None,
@@ -188,6 +196,7 @@ class Producer(StartedAsync):
         await self._ready()
         if self._idempotent is not None:
             raise ClientError("an idempotent producer waits for every answer: use send")
+        message = as_message(message, value, self.codec)
         choose = chooser(message, queue, selector, arg)
         async with self._oneway_limit.place(body_bytes(message)):
             outgoing = self.encoder.encode(message)

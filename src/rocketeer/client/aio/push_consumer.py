@@ -18,7 +18,9 @@ from rocketeer.client.aio.hooked import hooked
 from rocketeer.client.aio.instance import ClientInstance, Membership
 from rocketeer.client.aio.push_work import PushWork
 from rocketeer.client.aio.subscriptions import Subscriptions
+from rocketeer.client.aio.typed import typed
 from rocketeer.client.core.allocate import AVERAGELY, Strategy
+from rocketeer.client.core.codecs import JSON, Codec, decoder_of
 from rocketeer.client.core.config import ConsumerConfig, ConsumerOptions
 from rocketeer.client.core.consumer_rules import checked
 from rocketeer.client.core.hooks import ConsumeHook
@@ -40,6 +42,10 @@ class PushConsumer(StartedAsync):
     COMMIT or ROLLBACK itself. `strategy` deals out the queues: all members of a group must have the same.
     `offset_folder` is where a broadcasting consumer keeps its offsets. `hooks` see every call of a listener.
 
+    A listener is given what its parameter's annotation asks for: the message (also without annotation), `bytes`,
+    `str`, or a value that `codec` decodes (a dataclass, msgspec Struct, TypedDict, pydantic model, dict ...). A body
+    that does not decode goes to the dead letters at once.
+
     A listener that returns nothing has consumed the message; one that raises or returns RETRY gets it again
     later. With `consume_batch` over 1 it is given lists.
     """
@@ -53,10 +59,12 @@ class PushConsumer(StartedAsync):
         strategy: Strategy = AVERAGELY,
         offset_folder: Path | None = None,
         hooks: Sequence[ConsumeHook] = (),
+        codec: Codec = JSON,
         clock: Clock | None = None,
         **options: Unpack[ConsumerOptions],
     ) -> None:
         self._hooks = list(hooks)
+        self._codec = codec
         self.config = checked(ConsumerConfig(group, **known_options(ConsumerConfig, options)))
         self.orderly = orderly
         self.auto_commit = auto_commit
@@ -109,6 +117,12 @@ class PushConsumer(StartedAsync):
 
         def put(function: F) -> F:
             check_listener(topic, function)
+            decode = decoder_of(topic, function, self._codec)
+            if decode is not None and self.config.consume_batch > 1:
+                raise ConfigError(
+                    f"the listener of topic {topic!r} asks for decoded values, which come one by one: "
+                    f"consume_batch is {self.config.consume_batch}, it must be 1"
+                )
             before = self._functions.get(self.config.full_topic(topic), function)
             if before != function and not replace:
                 raise ConfigError(
@@ -118,6 +132,8 @@ class PushConsumer(StartedAsync):
             full = self._subscriptions.add(topic, tags, sql)
             self._functions[full] = function
             taken = Listener.of(function)
+            if decode is not None:
+                taken = typed(taken, decode)
             if self._hooks or self.config.trace:
                 taken = hooked(taken, self.config, self._hooks)
             self._listeners[full] = taken

@@ -20,6 +20,7 @@ from typing import Any, Final, Unpack
 
 from rocketeer.client.aio.check_backs import CheckBacks
 from rocketeer.client.aio.producer import Producer
+from rocketeer.client.core.codecs import JSON, Codec
 from rocketeer.client.core.config import ProducerOptions
 from rocketeer.client.core.encoding import Outgoing
 from rocketeer.client.core.hooks import SendHook
@@ -62,10 +63,11 @@ class TransactionProducer(Producer):
         check_concurrency: int = CHECK_CONCURRENCY,
         topics: Sequence[str] = (),
         hooks: Sequence[SendHook] = (),
+        codec: Codec = JSON,
         clock: Clock | None = None,
         **options: Unpack[ProducerOptions],
     ) -> None:
-        super().__init__(group, hooks=hooks, clock=clock, **options)
+        super().__init__(group, hooks=hooks, codec=codec, clock=clock, **options)
         self._check = required(check, self.config, check_concurrency)
         self._check_concurrency = check_concurrency
         self._topics = tuple(topics)

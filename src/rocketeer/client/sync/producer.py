@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, Unpack
 
 from rocketeer.client.aio import producer as aio
+from rocketeer.client.core.codecs import JSON, NOTHING, Codec
 from rocketeer.client.core.config import ProducerOptions
 from rocketeer.client.core.hooks import SendHook
 from rocketeer.client.core.received import ReceivedMessage
@@ -36,10 +37,11 @@ class Producer(ProducerBase):
         group: str,
         *,
         hooks: Sequence[SendHook] = (),
+        codec: Codec = JSON,
         clock: Clock | None = None,
         **options: Unpack[ProducerOptions],
     ) -> None:
-        self._set_up(partial(aio.Producer, group, hooks=hooks, clock=clock, **options))
+        self._set_up(partial(aio.Producer, group, hooks=hooks, codec=codec, clock=clock, **options))
 
     def start(self) -> None:
         """Get ready to send; raises NoNameServer when no address is known. The first send does it too."""
@@ -51,7 +53,8 @@ class Producer(ProducerBase):
 
     def send(
         self,
-        message: Message | Sequence[Message],
+        message: Message | Sequence[Message] | str,
+        value: Any = NOTHING,
         *,
         queue: MessageQueue | None = None,
         selector: Selector | None = None,
@@ -60,16 +63,19 @@ class Producer(ProducerBase):
     ) -> SendResult:
         """Send and wait for the broker's answer; a list of messages is one batch.
 
+        `send("orders", order)` sends a value: text, bytes, or what the producer's `codec` encodes (JSON).
+
         `queue` names the queue, `selector` chooses one from (queues, message, arg); otherwise they take turns.
         With `in_flight_max` sends unanswered this first waits for a place (TooManyInFlight: see `place_timeout_s`);
         then `timeout_s` counts (`send_timeout_s` unless given), which all attempts share.
         Raises BrokerRefused, SendTimeout, SendFailed, NoRoute, NoBroker, NoNameServer.
         """
-        return self._send(message, queue=queue, selector=selector, arg=arg, timeout_s=timeout_s)
+        return self._send(message, value, queue=queue, selector=selector, arg=arg, timeout_s=timeout_s)
 
     def send_async(
         self,
-        message: Message | Sequence[Message],
+        message: Message | Sequence[Message] | str,
+        value: Any = NOTHING,
         *,
         queue: MessageQueue | None = None,
         selector: Selector | None = None,
@@ -81,11 +87,12 @@ class Producer(ProducerBase):
         A message that no broker would take raises here. With `in_flight_max` sends unanswered
         this waits for a place, and raises TooManyInFlight when none gets free in time.
         """
-        return self._send_async(message, queue=queue, selector=selector, arg=arg, timeout_s=timeout_s)
+        return self._send_async(message, value, queue=queue, selector=selector, arg=arg, timeout_s=timeout_s)
 
     def send_oneway(
         self,
-        message: Message | Sequence[Message],
+        message: Message | Sequence[Message] | str,
+        value: Any = NOTHING,
         *,
         queue: MessageQueue | None = None,
         selector: Selector | None = None,
@@ -95,7 +102,7 @@ class Producer(ProducerBase):
 
         Raises SendTimeout when the broker does not read, TooManyInFlight when too many sends wait for that.
         """
-        return self._send_oneway(message, queue=queue, selector=selector, arg=arg)
+        return self._send_oneway(message, value, queue=queue, selector=selector, arg=arg)
 
     def request(
         self,

@@ -11,9 +11,10 @@ import time
 import warnings
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future
-from typing import Any, Final, TypeVar, Unpack
+from typing import Any, Final, TypeAlias, TypeVar, Unpack
 
 from rocketeer.client.aio import producer as aio
+from rocketeer.client.core.codecs import NOTHING, as_message
 from rocketeer.client.core.config import ProducerConfig
 from rocketeer.client.core.encoding import Outgoing
 from rocketeer.client.core.hooks import SendMode
@@ -31,6 +32,7 @@ from rocketeer.errors import ClientClosed, ClientError, SendFailed
 from rocketeer.model.message import Message
 
 T = TypeVar("T")
+Sent: TypeAlias = Message | Sequence[Message] | str
 
 GOODBYES_S: Final = 3.0
 """Leaving has at least this much time, even when waiting for answers took all there was."""
@@ -69,18 +71,20 @@ class ProducerBase(Started):
         return (self._link or self._started()).thread.call(work)
 
     def _send(
-        self, message: Message | Sequence[Message], *, timeout_s: float | None, **target: Unpack[Target]
+        self, message: Sent, value: Any = NOTHING, *, timeout_s: float | None, **target: Unpack[Target]
     ) -> SendResult:
         link = self._link or self._started()
+        message = as_message(message, value, link.hosted.codec)
         if self.config.idempotent:  # the sequences of numbers are kept on the loop
             return link.thread.call(link.hosted.send(message, timeout_s=timeout_s, **target))
         choose = chooser(message, **target)
         return link.send(link.encoder.encode(message), choose, timeout_s)
 
     def _send_async(
-        self, message: Message | Sequence[Message], *, timeout_s: float | None, **target: Unpack[Target]
+        self, message: Sent, value: Any = NOTHING, *, timeout_s: float | None, **target: Unpack[Target]
     ) -> Future[SendResult]:
         link = self._link or self._started()
+        message = as_message(message, value, link.hosted.codec)
         if self.config.idempotent:
             sent = link.hosted.send(message, timeout_s=timeout_s, **target)
             return asyncio.run_coroutine_threadsafe(sent, link.thread.loop)
@@ -90,8 +94,9 @@ class ProducerBase(Started):
         plan = link.sender.send(outgoing, SendMode.ASYNC, choose=choose, timeout_s=timeout_s)
         return link.begin(plan, outgoing.size)
 
-    def _send_oneway(self, message: Message | Sequence[Message], **target: Unpack[Target]) -> None:
+    def _send_oneway(self, message: Sent, value: Any = NOTHING, **target: Unpack[Target]) -> None:
         link = self._link or self._started()
+        message = as_message(message, value, link.hosted.codec)
         if self.config.idempotent:
             raise ClientError("an idempotent producer waits for every answer: use send")
         choose = chooser(message, **target)

@@ -16,6 +16,7 @@ from typing import Unpack, overload
 from rocketeer.client.aio import push_consumer as aio
 from rocketeer.client.aio.push_consumer import F
 from rocketeer.client.core.allocate import AVERAGELY, Strategy
+from rocketeer.client.core.codecs import JSON, Codec
 from rocketeer.client.core.config import ConsumerOptions
 from rocketeer.client.core.hooks import ConsumeHook
 from rocketeer.client.sync.push_consumer_base import PushConsumerBase
@@ -31,6 +32,10 @@ class PushConsumer(PushConsumerBase):
     COMMIT or ROLLBACK itself. `strategy` deals out the queues: all members of a group must have the same.
     `offset_folder` is where a broadcasting consumer keeps its offsets. `hooks` see every call of a listener.
 
+    A listener is given what its parameter's annotation asks for: the message (also without annotation), `bytes`,
+    `str`, or a value that `codec` decodes (a dataclass, msgspec Struct, TypedDict, pydantic model, dict ...). A body
+    that does not decode goes to the dead letters at once.
+
     A listener that returns nothing has consumed the message; one that raises or returns RETRY gets it again
     later. With `consume_batch` over 1 it is given lists.
     """
@@ -44,6 +49,7 @@ class PushConsumer(PushConsumerBase):
         strategy: Strategy = AVERAGELY,
         offset_folder: Path | None = None,
         hooks: Sequence[ConsumeHook] = (),
+        codec: Codec = JSON,
         clock: Clock | None = None,
         **options: Unpack[ConsumerOptions],
     ) -> None:
@@ -55,6 +61,7 @@ class PushConsumer(PushConsumerBase):
                 strategy=strategy,
                 offset_folder=offset_folder,
                 hooks=hooks,
+                codec=codec,
                 clock=clock,
                 **options,
             )

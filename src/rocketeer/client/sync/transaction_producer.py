@@ -19,6 +19,7 @@ from typing import Any, Unpack
 
 from rocketeer.client.aio import transaction_producer as aio
 from rocketeer.client.aio.transaction_producer import CHECK_CONCURRENCY
+from rocketeer.client.core.codecs import JSON, Codec
 from rocketeer.client.core.config import ProducerOptions
 from rocketeer.client.core.hooks import SendHook
 from rocketeer.client.core.selectors import Selector
@@ -50,6 +51,7 @@ class TransactionProducer(TransactionProducerBase):
         check_concurrency: int = CHECK_CONCURRENCY,
         topics: Sequence[str] = (),
         hooks: Sequence[SendHook] = (),
+        codec: Codec = JSON,
         clock: Clock | None = None,
         **options: Unpack[ProducerOptions],
     ) -> None:
@@ -61,6 +63,7 @@ class TransactionProducer(TransactionProducerBase):
                 check_concurrency=check_concurrency,
                 topics=topics,
                 hooks=hooks,
+                codec=codec,
                 clock=clock,
                 **options,
             )
