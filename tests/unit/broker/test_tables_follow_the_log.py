@@ -17,6 +17,7 @@ from rocketeer.clock import ManualClock
 from rocketeer.model.topic import TIMER_TOPIC
 from rocketeer.observe.counters import Counters
 from rocketeer.protocol.codes import RequestCode
+from rocketeer.store.dispatch import Dispatcher
 from support.broker import BrokerUnderTest, broker_at
 from support.stores import make_store, message
 from support.stuck_disk import StuckDisk
@@ -101,7 +102,7 @@ async def test_a_timer_snapshot_waits_for_what_was_rolled_forward_while_it_was_c
     timers = Timers(
         path, store, Writer(store, clock=clock, message_bytes_max=1 << 20, counters=Counters()), clock
     )
-    store.dispatchers.append(timers.delivery.stored)
+    store.dispatchers.append(Dispatcher(timers.delivery.stored, topics=frozenset({TIMER_TOPIC})))
     offsets = []
     for number in range(50):
         due = clock.now_ms() + 3_600_000 + number * 60_000
