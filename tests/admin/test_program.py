@@ -219,3 +219,25 @@ def test_a_dead_broker_is_named_and_nothing_of_it_is_zero(
         ran = mqadmin.run("deleteTopic", "-t", "T", "-c", "DefaultCluster", "--yes", "--timeout", "1")
         assert ran.code == 1
         assert "success" not in ran.out, "one broker still has it"
+
+
+def test_a_watch_survives_a_name_server_that_is_silent_for_a_while(pair: TwoBrokers) -> None:
+    words = ["clusterList", "-i", "0.2", "-n", pair.namesrv, "--timeout", "1", "--json"]
+    process = subprocess.Popen([*MQADMIN, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    nameserver = pair.namesrv_process.pid
+    assert process.stdout is not None
+    assert process.stderr is not None
+    try:
+        assert process.stdout.readline() == "[\n"
+        os.kill(nameserver, signal.SIGSTOP)
+        try:
+            assert "clusterList did not answer" in process.stderr.readline()
+        finally:
+            os.kill(nameserver, signal.SIGCONT)
+        for line in process.stdout:  # nothing was known for a round ...
+            if line == "[]\n":
+                break
+        assert any("broker-a" in line for line in process.stdout), "... and then all again"
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=30)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Final, NoReturn, TextIO
 
 from rocketeer.admin.blocking import Admin
+from rocketeer.admin.results import Failure
 from rocketeer.cli.admin import commands
 from rocketeer.cli.admin.arguments import Parsed, common_options, parse
 from rocketeer.cli.admin.declare import ALIASES, COMMANDS, Command, Subject
@@ -119,7 +120,7 @@ def _watch(command: Command, parsed: Parsed, admin: Admin, program: str) -> int:
             return _watch_on_screen(command, parsed, admin)
         code = 0
         for number in _rounds(parsed):
-            output = command.run(admin, **parsed.values)
+            output = _round(command, parsed, admin, number)
             if parsed.json:
                 code = _show(output, parsed, program)
             else:
@@ -131,6 +132,16 @@ def _watch(command: Command, parsed: Parsed, admin: Admin, program: str) -> int:
         return 0
 
 
+def _round(command: Command, parsed: Parsed, admin: Admin, number: int) -> Output:
+    """One look. What goes wrong in the first is an error; later it is shown, and the watch goes on."""
+    try:
+        return command.run(admin, **parsed.values)
+    except RocketeerError as error:
+        if number == 0:
+            raise
+        return Output([], [], (Failure(command.name, error),))
+
+
 def _watch_on_screen(command: Command, parsed: Parsed, admin: Admin) -> int:
     from rich.console import Console
 
@@ -138,8 +149,8 @@ def _watch_on_screen(command: Command, parsed: Parsed, admin: Admin) -> int:
 
     code = 0
     with Screen(Console(), command.name) as screen:
-        for _ in _rounds(parsed):
-            output = command.run(admin, **parsed.values)
+        for number in _rounds(parsed):
+            output = _round(command, parsed, admin, number)
             screen.draw(
                 output, time.strftime("%H:%M:%S") + f"  every {parsed.interval_s:g} s, Ctrl-C ends it"
             )
