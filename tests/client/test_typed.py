@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, TypedDict
 
 import msgspec
+import pydantic
 import pytest
 
 import rocketeer
@@ -29,21 +30,8 @@ class Typed(TypedDict):
     id: int
 
 
-class Pydantic:
-    """What pydantic's models offer, of which this project does not need the library."""
-
-    def __init__(self, id: int) -> None:
-        self.id = id
-
-    @classmethod
-    def model_validate_json(cls, body: bytes) -> "Pydantic":
-        found = msgspec.json.decode(body)
-        if found["id"] < 0:
-            raise ValueError("id must be positive")
-        return cls(found["id"])
-
-    def model_dump_json(self) -> str:
-        return f'{{"id": {self.id}}}'
+class Pydantic(pydantic.BaseModel):
+    id: int = pydantic.Field(gt=0)
 
 
 def given(function: Any, body: bytes, codec: Any = JSON) -> Any:
@@ -77,6 +65,8 @@ def test_the_annotation_decides() -> None:
     assert given(as_struct, b'{"id": 7}') == Struct(7)
     assert given(as_typed, b'{"id": 7}') == {"id": 7}
     assert given(as_pydantic, b'{"id": 7}').id == 7
+    with pytest.raises(pydantic.ValidationError):
+        given(as_pydantic, b'{"id": -7}')
     assert given(as_dict, b'{"a": 1}') == {"a": 1}
     assert given(as_text, b"hello") == "hello"
     assert given(as_bytes, b"\xff") == b"\xff"
@@ -89,7 +79,7 @@ def test_the_annotation_decides() -> None:
 
 def test_what_is_sent_is_encoded() -> None:
     assert typed_message("T", Order(7, ["a"])).body == b'{"id":7,"lines":["a"]}'
-    assert typed_message("T", Pydantic(7)).body == b'{"id": 7}'
+    assert typed_message("T", Pydantic(id=7)).body == b'{"id":7}'
     assert typed_message("T", "text", tags="x") == Message("T", b"text", tags="x")
     assert typed_message("T", b"bytes").body == b"bytes"
     assert typed_message("T", {"a": 1}, MSGPACK).body == MSGPACK.encode({"a": 1})

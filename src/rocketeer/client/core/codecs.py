@@ -36,6 +36,9 @@ class Codec(Protocol):
 class JsonCodec:
     """JSON by msgspec; pydantic models by their own methods, so that their validators run."""
 
+    def __repr__(self) -> str:
+        return "JSON"
+
     def encode(self, value: Any) -> bytes:
         to_json = getattr(value, "model_dump_json", None)
         return to_json().encode() if callable(to_json) else msgspec.json.encode(value)
@@ -49,6 +52,9 @@ class JsonCodec:
 
 class MsgpackCodec:
     """MessagePack by msgspec."""
+
+    def __repr__(self) -> str:
+        return "MSGPACK"
 
     def encode(self, value: Any) -> bytes:
         return msgspec.msgpack.encode(value)
