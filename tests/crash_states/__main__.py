@@ -53,14 +53,24 @@ def main() -> int:
     )
     parser.add_argument("--states", type=int, default=2_000)
     parser.add_argument("--work", type=Path, default=_scratch(), help="scratch folder, best in memory")
+    parser.add_argument("--save", type=Path, help="note the counts in this file")
+    parser.add_argument(
+        "--add", nargs="+", type=Path, help="print the table of runs that were saved, and leave"
+    )
     parser.add_argument(
         "--replay", nargs=2, metavar=("FOLDER", "STATE"), help="one state of a kept recording"
     )
     options = parser.parse_args()
     if options.replay:
         return asyncio.run(_replay(Path(options.replay[0]), StateName.parse(options.replay[1]), options.work))
+    if options.add:
+        report = Report()
+        for path in options.add:
+            report.add_saved(path)
+        print(report.table())
+        return 1 if report.broken else 0
     logging.disable(logging.CRITICAL)  # thousands of recoveries, each with its warnings
-    return asyncio.run(_explore(options.seed, options.states, options.work))
+    return asyncio.run(_explore(options.seed, options.states, options.work, options.save))
 
 
 def _scratch() -> Path:
@@ -70,7 +80,7 @@ def _scratch() -> Path:
     ) / f"crash-states-{os.getpid()}"
 
 
-async def _explore(seed: int, states: int, work: Path) -> int:
+async def _explore(seed: int, states: int, work: Path, save: Path | None) -> int:
     report = Report()
     shown: Counter[tuple[str, str]] = Counter()
     try:
@@ -91,6 +101,8 @@ async def _explore(seed: int, states: int, work: Path) -> int:
                 f"{recording.plan.text()} operations={explorer.moments} states={count} broken={len(broken)} "
                 f"{rate:.0f}/s, {report.states} of {states} done", flush=True,
             )  # fmt: skip
+            if save is not None:
+                report.save(save)
             if broken:
                 _show(_keep(recording), broken, shown)
             seed += 1

@@ -69,7 +69,9 @@ class Explorer:
         ledger = self._history.at(disk.index, _log_floor(disk))
         try:
             async with self._started(name) as broker:
-                checker = Checker(broker, ledger, promised=self._promised, damage=state.damage)
+                checker = Checker(
+                    broker, ledger, promised=self._promised, seed=name.seed, damage=state.damage
+                )
                 broken = await checker.run()
                 return Outcome(name, broken, checker.checked, state.damage)
         except Exception as error:  # a broker that does not start has lost everything, whatever the reason

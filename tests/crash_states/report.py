@@ -1,6 +1,8 @@
 """What a run has seen: faults by kinds of messages."""
 
+import json
 from collections import Counter
+from pathlib import Path
 
 from crash_states.exploring import Outcome, by_program
 from crash_states.recording import Plan
@@ -20,6 +22,23 @@ class Report:
         self._broken: Counter[str] = Counter()
         self._checked: Counter[tuple[str, str]] = Counter()
         self._broken_of: Counter[tuple[str, str]] = Counter()
+
+    def save(self, path: Path) -> None:
+        """So that runs side by side can be added up."""
+        tables = (self._states, self._broken, self._checked, self._broken_of)
+        noted = [list(table.items()) for table in tables]
+        path.write_text(json.dumps([self.states, self.broken, self.by_program, noted]))
+
+    def add_saved(self, path: Path) -> None:
+        states, broken, by_program, noted = json.loads(path.read_text())
+        self.states += states
+        self.broken += broken
+        self.by_program += by_program
+        for table, items in zip(
+            (self._states, self._broken, self._checked, self._broken_of), noted, strict=True
+        ):
+            for key, count in items:
+                table[tuple(key) if isinstance(key, list) else key] += count  # type: ignore[index]
 
     def add(self, outcome: Outcome, plan: Plan) -> None:
         fault = self._fault(outcome, plan)
