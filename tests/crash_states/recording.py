@@ -70,7 +70,7 @@ class Plan:
     seed: int
     flush: str = "SYNC_FLUSH"
     starts: int = 2
-    requests: int = 120
+    requests: int = 80
     """Of each start."""
     fault: str | None = None
     """As the shim wants it, for the last start: "KIND PART FROM COUNT"."""
