@@ -11,7 +11,7 @@ from setuptools._distutils.sysconfig import customize_compiler
 from setuptools.command.build_ext import build_ext
 
 CORES = os.cpu_count() or 1
-# Half the time of a default build: no debug information, and -O3 gained nothing that could be measured.
+# No debug information: a third less time to build. -O2 would save as much again, but sends cost 10% more with it.
 # `make sanitize` wants others.
 COMPILE_ARGS = os.environ.get("ROCKETEER_COMPILE_ARGS", "-O2 -g0").split()
 
