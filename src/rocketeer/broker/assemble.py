@@ -223,7 +223,9 @@ def _assemble(
     state.tables.add(table for feature in features for table in feature.state)
     state.store.needs.extend(need for feature in features for need in feature.needs)
     state.store.rolls.extend(roll for feature in features for roll in feature.rolls)
-    watchdog = LoopWatchdog(storing_stalled=flow.storing_stalled)
+    watchdog = LoopWatchdog(
+        append_began_s=lambda: state.store.log.append_began_s, append_stalled=flow.append_stalled
+    )
     return Components(
         state=state,
         features=features,

@@ -11,19 +11,24 @@ log = logging.getLogger(__name__)
 
 CHECK_S = 0.05
 STALL_S = 0.1
-STORING = frozenset({"append.py", "commit_log.py", "segment.py", "fast_path.py", "writer.py"})
-"""Where the loop is when it copies messages into the log."""
-STORING_DEPTH = 3
 
 
 class LoopWatchdog:
     """A thread that looks whether the loop still beats; `beat` must be called on the loop every `CHECK_S` or so."""
 
     def __init__(
-        self, *, stall_s: float = STALL_S, storing_stalled: Callable[[int], None] = lambda stalled_ms: None
+        self,
+        *,
+        stall_s: float = STALL_S,
+        append_began_s: Callable[[], float] = lambda: 0.0,
+        append_stalled: Callable[[int], None] = lambda stalled_ms: None,
     ) -> None:
-        """`storing_stalled` hears, in the watchdog's thread, for how many ms the loop hangs in an append by now."""
-        self._storing_stalled = storing_stalled
+        """`append_began_s` says since when the loop has been in an append, 0 when it is in none.
+
+        `append_stalled` hears, in the watchdog's thread, for how many ms an append that stalls has taken by now.
+        """
+        self._append_began_s = append_began_s
+        self._append_stalled = append_stalled
         self._stall_s = stall_s
         self._beat_s = time.monotonic()
         self._loop_thread = threading.get_ident()
@@ -53,8 +58,9 @@ class LoopWatchdog:
                 (entry.name, entry.filename.rpartition("/")[2], entry.lineno)
                 for entry in reversed(traceback.extract_stack(frame, limit=6))
             ]
-            if any(file in STORING for _, file, _ in stack[:STORING_DEPTH]):
-                self._storing_stalled(int(stalled_s * 1000))
+            append_began_s = self._append_began_s()
+            if append_began_s:
+                self._append_stalled(int((time.monotonic() - append_began_s) * 1000))
             if beat_s == reported_s:
                 continue
             reported_s = beat_s  # one line a stall

@@ -11,6 +11,7 @@ from libc.errno cimport EINTR, errno
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memchr, memcmp, memcpy, memset
+from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 
 from rocketeer.engine._properties cimport Marks, PropertyRules, override
 from rocketeer.engine._record cimport write_record
@@ -38,6 +39,12 @@ cdef enum:
     RECENT_QUEUES = 65536  # places for queues by hash: thousands of them seldom share one
     ARENA_BYTES_MIN = 4 << 20  # enough for what many sockets bring at a time
     SHARED_BYTES_MAX = 256  # what a message in a batch may have on top of its own; usually enough
+
+
+cdef double monotonic_s() noexcept:
+    cdef timespec now
+    clock_gettime(CLOCK_MONOTONIC, &now)
+    return <double> now.tv_sec + <double> now.tv_nsec / 1e9
 
 
 cdef class QueueAppendState:
@@ -232,10 +239,14 @@ cdef class SendBuffer:
         cdef QueueAppendState state
         if not count:
             return 0, answers
-        first = self._log.max_offset
-        if first + total > <int64_t> self._log.mark:
-            first = self._log.make_room(total)
-        self._write(first, now_ms)
+        self._log.append_began_s = monotonic_s()
+        try:
+            first = self._log.max_offset
+            if first + total > <int64_t> self._log.mark:
+                first = self._log.make_room(total)
+            self._write(first, now_ms)
+        finally:
+            self._log.append_began_s = 0.0
         self._log.max_offset = first + total  # copied first, published second
         for at in range(len(requests)):
             start = requests[at][3]

@@ -5,6 +5,7 @@ way. Nothing here blocks or locks: it all runs on the event loop's thread.
 """
 
 from collections.abc import Sequence
+from time import monotonic
 
 from rocketeer.clock import Clock
 from rocketeer.errors import StoreRefused
@@ -60,8 +61,27 @@ class Appender:
             store_ms = self._clock.now_ms()
         sizes = self._checked_sizes(messages)
         queue_offsets = self._queue_offsets(messages)
-        total = sum(sizes)
         log = self._log
+        log.append_began_s = monotonic()
+        try:
+            entries = self._write(messages, sizes, queue_offsets, store_ms)
+        finally:
+            log.append_began_s = 0.0
+        # Copied first, published second: readers trust every byte below `max_offset`, and nothing that is
+        # derived points beyond it.
+        log.max_offset = entries[-1].end
+        self._dispatch.apply(entries)
+        return entries
+
+    def _write(
+        self,
+        messages: Sequence[PendingMessage],
+        sizes: Sequence[int],
+        queue_offsets: Sequence[int],
+        store_ms: int,
+    ) -> list[DispatchEntry]:
+        """Write the records where the log ends; the entries of the messages."""
+        log, total = self._log, sum(sizes)
         first = log.max_offset
         if first + total > log.mark:
             first = log.make_room(total)
@@ -81,10 +101,6 @@ class Appender:
             entries.append(self._entry(message, log_offset, size, queue_offset, store_ms))
             log_offset += size
         log.write(first, b"".join(records))
-        # Copied first, published second: readers trust every byte below `max_offset`, and nothing that is
-        # derived points beyond it.
-        log.max_offset = first + total
-        self._dispatch.apply(entries)
         return entries
 
     def _entry(

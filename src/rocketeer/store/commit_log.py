@@ -46,6 +46,7 @@ class CommitLog:
         "_mapped",
         "_preparer",
         "_refusal",
+        "append_began_s",
         "base",
         "epoch",
         "fd",
@@ -75,6 +76,8 @@ class CommitLog:
         self.fd = -1
         self.base = 0
         self.mark = _REFUSING
+        self.append_began_s = 0.0
+        """Since when the writer has been in an append, by the monotonic clock; 0 while it is in none."""
         self._active: Segment | None = None
         self._mapped: deque[Segment] = deque()
         self._preparer = Preparer(folder, segment_bytes, prewrite=prewrite, sync_failed=sync_failed)

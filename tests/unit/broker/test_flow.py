@@ -2,7 +2,6 @@
 
 import asyncio
 import dataclasses
-import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,9 @@ from rocketeer.broker.watchdog import LoopWatchdog
 from rocketeer.errors import RequestRefused
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import request
+from rocketeer.store.commit_log import CommitLog
 from support.broker import broker_at
+from support.stores import message, open_store
 
 NOBODY: Any = None
 LIMITS = WaitLimits(send_ms=200, pull_ms=5000, heartbeat_ms=31_000, transaction_ms=3000)
@@ -126,7 +127,7 @@ def test_each_kind_has_a_limit_of_its_own(limits: WaitLimits, code: int) -> None
 
 def test_behind_a_stall_only_sends_are_turned_away() -> None:
     bench = Bench(dataclasses.replace(LIMITS, send_ms=5000))
-    bench.control.storing_stalled(1500)
+    bench.control.append_stalled(1500)
     bench.beat(late_ms=1500)
     assert (bench.refusal(RequestCode.SEND_MESSAGE_V2) or "").startswith("[PCBUSY_CLEAN_QUEUE]broker busy")
     assert bench.refusal(RequestCode.PULL_MESSAGE) is None
@@ -135,10 +136,10 @@ def test_behind_a_stall_only_sends_are_turned_away() -> None:
 
 def test_a_stall_while_storing_turns_away_what_queued_up_behind_it() -> None:
     bench = Bench()
-    bench.control.storing_stalled(999)
+    bench.control.append_stalled(999)
     bench.beat()
     assert bench.guard is None
-    bench.control.storing_stalled(1200)
+    bench.control.append_stalled(1200)
     bench.beat(late_ms=1210)
     text = "[PCBUSY_CLEAN_QUEUE]broker busy, start flow control for a while, period in queue: 1210ms"
     assert (bench.refusal(RequestCode.SEND_MESSAGE_V2) or "").startswith(text)
@@ -146,38 +147,36 @@ def test_a_stall_while_storing_turns_away_what_queued_up_behind_it() -> None:
     assert bench.guard is None
 
 
-def test_the_watchdog_sees_where_the_loop_hangs(tmp_path: Path) -> None:
-    """The place is known by its file: one of these names stands for the storing, another for anything else."""
-    seen: list[int] = []
-    watchdog = LoopWatchdog(stall_s=0.05, storing_stalled=seen.append)
-    for name in ("other.py", "append.py"):
-        source = tmp_path / name
-        hang_s = 0.5 if name == "other.py" else 20
-        code = compile(f"def hang(event):\n    event.wait({hang_s})\n", str(source), "exec")
-        names: dict[str, Any] = {}
-        exec(code, names)
-        done = threading.Event()
+def test_the_watchdog_knows_from_the_log_itself_that_an_append_hangs(tmp_path: Path) -> None:
+    """Whatever else holds up the loop is not the disk's fault, and turns nobody away."""
 
-        def loop(hang: Any = names["hang"], done: threading.Event = done) -> None:
-            watchdog._loop_thread = threading.get_ident()
-            watchdog.beat()
-            hang(done)
+    class SlowLog(CommitLog):
+        __slots__ = ()
 
-        if name == "other.py":
-            watchdog.start()
-        thread = threading.Thread(target=loop)
-        thread.start()
-        if name == "append.py":
+        def write(self, offset: int, data: Any) -> None:
             give_up_s = time.monotonic() + 20
             while not seen and time.monotonic() < give_up_s:
                 time.sleep(0.01)
-            done.set()
-        thread.join()
-        if name == "other.py":
-            assert not seen
-    watchdog.stop()
+            super().write(offset, data)
+
+    store, _ = open_store(tmp_path)
+    seen: list[int] = []
+    watchdog = LoopWatchdog(
+        stall_s=0.05, append_began_s=lambda: store.log.append_began_s, append_stalled=seen.append
+    )
+    watchdog.start()
+    try:
+        time.sleep(0.5)  # the loop hangs, but in no append
+        assert not seen
+        store.log.__class__ = SlowLog
+        watchdog.beat()
+        store.append(message())
+    finally:
+        watchdog.stop()
     assert seen
     assert seen[0] >= 50
+    assert store.log.append_began_s == 0.0
+    store.close()
 
 
 async def test_a_busy_broker_refuses_sends_serves_the_rest_and_recovers(tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ SetBrake = Callable[[Guard | None], None]
 
 
 class FlowControl:
-    """Decides from how late the probe comes; `beat` is called on the loop, `storing_stalled` from any thread."""
+    """Decides from how late the probe comes; `beat` is called on the loop, `append_stalled` from any thread."""
 
     def __init__(
         self,
@@ -120,7 +120,7 @@ class FlowControl:
             self._end()
         self._late_before = late
 
-    def storing_stalled(self, stalled_ms: int) -> None:
+    def append_stalled(self, stalled_ms: int) -> None:
         """The loop hangs in the middle of an append, for so long by now."""
         self._stalled_ms = stalled_ms
 
