@@ -148,12 +148,17 @@ async def test_entries_of_a_queue_say_what_a_group_wants_of_them(tmp_path: Path)
 
 
 async def test_units_beside_the_entries_are_told_with_their_bits(tmp_path: Path) -> None:
+    clock = ManualClock()
     async with broker_at(
-        tmp_path, store={"queue_extension_enable": True}, broker={"filter_bitmap_enable": True}
+        tmp_path,
+        clock=clock,
+        store={"queue_extension_enable": True},
+        broker={"filter_bitmap_enable": True},
     ) as broker:
         await broker.ask(
             RequestCode.HEART_BEAT, body=heartbeat("c1", "G", topic="Sales", expression="a > 5", kind="SQL92")
         )
+        clock.advance(ms=1)  # bits count for messages that came after the filter
         for value in (3, 7):
             await broker.send("Sales", b"x", properties=f"TAGS\x01TagA\x02a\x01{value}")
         asked = {"topic": "Sales", "queueId": 0, "index": 0, "count": 9, "consumerGroup": "G"}
