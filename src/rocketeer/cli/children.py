@@ -10,49 +10,37 @@ import json
 import sys
 from collections.abc import Callable
 
+from rocketeer.cli.child_process import ChildProcess
 from rocketeer.cli.logs import LogFormat, LogLevel, log_file, show_logs
 from rocketeer.cli.plan import BrokerPlan
 from rocketeer.cli.serve import run_loop, serve
 from rocketeer.errors import RocketeerError
 
-STOP_S_MAX = 30.0
 COMMAND = "broker-child"
 
 
-class ChildBroker:
+class ChildBroker(ChildProcess):
     """The parent's side: starts the process, waits until it serves, and reports when it dies."""
 
     def __init__(
         self, plan: BrokerPlan, level: LogLevel, log_format: LogFormat, on_crash: Callable[[str], None]
     ) -> None:
+        super().__init__()
         self._plan = plan
         self._level = level
         self._log_format = log_format
         self._on_crash = on_crash
-        self._process: asyncio.subprocess.Process | None = None
         self._watch: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        self._process = await asyncio.create_subprocess_exec(
-            *(
-                sys.executable,
-                "-m",
-                "rocketeer",
-                COMMAND,
-                "--log-level",
-                self._level,
-                "--log-format",
-                self._log_format,
-            ),
-            stdin=asyncio.subprocess.PIPE,
+        process = await self._spawn(
+            *(COMMAND, "--log-level", self._level, "--log-format", self._log_format),
             stdout=asyncio.subprocess.PIPE,
-            # Ctrl-C reaches the whole foreground group; the parent alone decides in which order we stop.
-            start_new_session=True,
         )
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(self._plan.to_json().encode() + b"\n")
-        line = await self._process.stdout.readline()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(self._plan.to_json().encode() + b"\n")
+        line = await process.stdout.readline()
         answer = json.loads(line) if line else {"error": "ended before it was ready"}
         if not answer.get("ready"):
             await self.stop()
@@ -62,21 +50,7 @@ class ChildBroker:
     async def stop(self) -> None:
         if self._watch is not None:
             self._watch.cancel()
-        process = self._process
-        if process is None or process.returncode is not None:
-            return
-        assert process.stdin is not None
-        process.stdin.close()
-        try:
-            await asyncio.wait_for(process.wait(), STOP_S_MAX)
-        except TimeoutError:
-            self.kill()
-            await process.wait()
-
-    def kill(self) -> None:
-        if self._process is not None and self._process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                self._process.kill()
+        await super().stop()
 
     async def _report_crash(self) -> None:
         assert self._process is not None

@@ -1,0 +1,41 @@
+"""A process of ours that ends when its stdin does: by our will, or because this process is gone."""
+
+import asyncio
+import contextlib
+import sys
+
+
+class ChildProcess:
+    """Runs `rocketeer` with arguments; its stop is a closed pipe, then a kill."""
+
+    STOP_S_MAX = 30.0
+
+    def __init__(self) -> None:
+        self._process: asyncio.subprocess.Process | None = None
+
+    async def _spawn(self, *arguments: str, stdout: int) -> asyncio.subprocess.Process:
+        self._process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "rocketeer", *arguments),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=stdout,
+            # Ctrl-C reaches the whole foreground group; the parent alone decides in which order we stop.
+            start_new_session=True,
+        )
+        return self._process
+
+    async def stop(self) -> None:
+        process = self._process
+        if process is None or process.returncode is not None:
+            return
+        assert process.stdin is not None
+        process.stdin.close()
+        try:
+            await asyncio.wait_for(process.wait(), self.STOP_S_MAX)
+        except TimeoutError:
+            self.kill()
+            await process.wait()
+
+    def kill(self) -> None:
+        if self._process is not None and self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()
