@@ -10,9 +10,10 @@ from rocketeer.clock import ManualClock
 from rocketeer.config import BrokerRole
 from rocketeer.errors import StoreError
 from rocketeer.record.entry import DispatchEntry
+from rocketeer.store.checkpoint import read_checkpoint
 from rocketeer.store.dispatch import Dispatcher
 from rocketeer.store.message_store import MessageStore
-from support.recovered import COUNT, HOW, check_whole, fill, stopped
+from support.recovered import COUNT, HOW, check_whole, fill, numbers, stopped
 from support.stores import (
     SEGMENT_BYTES,
     bodies,
@@ -212,4 +213,51 @@ def test_after_a_java_brokers_clean_stop_only_the_last_file_is_read(tmp_path: Pa
     assert report.scanned_from == store.log.segments[-1].base
     assert report.actions == ()
     check_whole(store)
+    store.close()
+
+
+# --- stores of our versions before the checkpoint knew a boundary -----------------------------------
+
+
+def without_newer_part(folder: Path) -> None:
+    raw = bytearray((folder / "checkpoint").read_bytes())
+    assert any(raw[192:216])
+    raw[192:] = bytes(len(raw) - 192)
+    (folder / "checkpoint").write_bytes(raw)
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_a_store_of_an_older_version_opens_and_is_read_from_a_files_start(tmp_path: Path, how: str) -> None:
+    folder = stopped(tmp_path, how)
+    without_newer_part(folder)
+    store, report = open_store(folder)
+    assert report.set_aside == ()
+    check_whole(store)
+    fill(store, COUNT, 10)
+    store.close()
+    assert read_checkpoint(folder / "checkpoint").verify_from is not None
+    store, _ = open_store(folder)
+    check_whole(store, COUNT + 10)
+    store.close()
+
+
+def test_an_older_checkpoint_that_was_ahead_of_the_disk_costs_only_what_the_disk_lost(tmp_path: Path) -> None:
+    clock = ManualClock()
+    store = make_store(tmp_path / "store", clock)
+    store.open()
+    fill(store, 0, 40)
+    last = store.query("Topic1", "k39", 0, 1 << 62, 1).messages[0]
+    checkpoint_now(store, clock)
+    folder = kill(store, tmp_path / "copy")
+    store.close()
+    without_newer_part(folder)
+    with (folder / "commitlog" / f"{last.log_offset // SEGMENT_BYTES * SEGMENT_BYTES:020d}").open(
+        "r+b"
+    ) as file:
+        file.seek(last.log_offset % SEGMENT_BYTES)
+        file.write(bytes(last.size))
+    store, _ = open_store(folder)
+    assert numbers(store) == list(range(39))
+    fill(store, 39, 5)
+    assert numbers(store) == list(range(44))
     store.close()
