@@ -38,6 +38,7 @@ VALUES = (
     "SendResult",
     "SendStatus",
     "Retry",
+    "RetryPolicy",
     "Transaction",
     "TransactionResult",
     "PullResult",

@@ -27,6 +27,7 @@ from rocketeer.client.core.hooks import (
 )
 from rocketeer.client.core.outcome import COMMIT, RETRY, ROLLBACK, Retry
 from rocketeer.client.core.received import ReceivedMessage
+from rocketeer.client.core.retry_policy import RetryPolicy
 from rocketeer.client.core.selectors import Selector, by_hash, by_random
 from rocketeer.client.core.send_result import SendResult, SendStatus
 from rocketeer.client.core.transactions import UNKNOWN, Transaction, TransactionResult, TransactionState
@@ -118,6 +119,7 @@ __all__ = [
     "RemotingError",
     "RequestTimeout",
     "Retry",
+    "RetryPolicy",
     "RocketeerError",
     "Selector",
     "SendContext",

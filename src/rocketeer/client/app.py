@@ -27,6 +27,7 @@ from rocketeer.client.core.allocate import AVERAGELY, Strategy
 from rocketeer.client.core.codecs import JSON, Codec
 from rocketeer.client.core.config import ConsumerConfig, ConsumerOptions
 from rocketeer.client.core.option_types import known_options
+from rocketeer.client.core.retry_policy import DEFAULT_RETRY, RetryPolicy
 from rocketeer.client.lifetime import StartedAsync, stop_signals
 from rocketeer.client.sync.producer import Producer
 from rocketeer.errors import ClientError, ConfigError
@@ -45,7 +46,7 @@ class _Group:
     """One consumer: the listeners of a group on several topics share it, and so must its settings."""
 
     settings: dict[str, Any]
-    listeners: dict[str, tuple[ListenerFunction, str, str | None]] = field(default_factory=dict)
+    listeners: dict[str, tuple[ListenerFunction, str, str | None, RetryPolicy]] = field(default_factory=dict)
 
 
 class App(StartedAsync):
@@ -80,13 +81,15 @@ class App(StartedAsync):
         group: str,
         tags: str = SUB_ALL,
         sql: str | None = None,
+        retry: RetryPolicy = DEFAULT_RETRY,
         orderly: bool = False,
         strategy: Strategy = AVERAGELY,
         **options: Unpack[ConsumerOptions],
     ) -> Callable[[F], F]:
         """Give the messages of a topic to the function below, as a member of the group.
 
-        `sql` filters by properties instead of tags: `sql="price > 10 AND color = 'red'"`.
+        `sql` filters by properties instead of tags: `sql="price > 10 AND color = 'red'"`. `retry` says what becomes
+        of messages the function fails at.
 
         A group may listen to several topics, with the same settings for all. Options are the fields of
         `ConsumerConfig`, and count more than the app's.
@@ -114,7 +117,7 @@ class App(StartedAsync):
                     f"group {group!r} has two listeners for topic {topic!r}: one group, one listener"
                 )
             subscription_of(topic, tags, sql)  # a wrong expression is told here, where it is written
-            known.listeners[topic] = (function, tags, sql)
+            known.listeners[topic] = (function, tags, sql, retry)
             return function
 
         return declare
@@ -155,8 +158,8 @@ class App(StartedAsync):
                 await _call(hook)
             for name, group in self._groups.items():
                 consumer = PushConsumer(name, **{"nameserver": self._nameserver, **group.settings})
-                for topic, (function, tags, sql) in group.listeners.items():
-                    consumer.subscribe(topic, function, tags=tags, sql=sql)
+                for topic, (function, tags, sql, retry) in group.listeners.items():
+                    consumer.subscribe(topic, function, tags=tags, sql=sql, retry=retry)
                 await consumer.start()
                 self._running.append(consumer)
         except BaseException:

@@ -16,6 +16,7 @@ from rocketeer.client.aio.consuming import ConsumerState, ListenerPools
 from rocketeer.client.core.outcome import RETRY, Outcome, Retry, as_outcome
 from rocketeer.client.core.process_queue import ProcessQueue
 from rocketeer.client.core.received import ReceivedMessage
+from rocketeer.client.core.retry_policy import RetryPolicy
 from rocketeer.model.queue import MessageQueue
 from rocketeer.model.subscription import MessageModel
 
@@ -35,6 +36,7 @@ class Consume(msgspec.Struct, gc=False, eq=False):
     messages: list[ReceivedMessage]
     call: Any
     single: bool
+    policy: RetryPolicy
     direct: Any = None
     """A future when an operator waits for the outcome: nothing else is done with the messages then."""
     outcome: Outcome = None
@@ -53,6 +55,10 @@ class Consume(msgspec.Struct, gc=False, eq=False):
             message.started_s = now_s
         return list(messages)
 
+    def _raised(self, error: BaseException) -> None:
+        self.outcome = self.policy.outcome(error, self.messages[0].reconsume_times + 1)
+        self.error = error
+
     def run(self) -> None:
         if self.held.dropped:
             return  # taken away while the job waited
@@ -61,8 +67,7 @@ class Consume(msgspec.Struct, gc=False, eq=False):
             if returned is not None:
                 self.outcome = as_outcome(returned)
         except BaseException as error:
-            self.outcome = RETRY
-            self.error = error
+            self._raised(error)
 
     async def run_async(self) -> None:
         if self.held.dropped:
@@ -74,8 +79,7 @@ class Consume(msgspec.Struct, gc=False, eq=False):
         except asyncio.CancelledError:
             raise
         except BaseException as error:
-            self.outcome = RETRY
-            self.error = error
+            self._raised(error)
 
 
 class ConcurrentService:
@@ -98,11 +102,14 @@ class ConcurrentService:
             return
         batch = self._batch
         for listener, run in self._state.runs(messages):
-            call = listener.call
+            call, policy = listener.call, listener.policy
             if batch == 1:
-                jobs = [Consume(held, [message], call, True) for message in run]
+                jobs = [Consume(held, [message], call, True, policy) for message in run]
             else:
-                jobs = [Consume(held, run[at : at + batch], call, False) for at in range(0, len(run), batch)]
+                jobs = [
+                    Consume(held, run[at : at + batch], call, False, policy)
+                    for at in range(0, len(run), batch)
+                ]
             self._pools.submit(listener.is_async, jobs)
 
     def nothing_found(self, held: ProcessQueue) -> None:
@@ -112,7 +119,7 @@ class ConcurrentService:
         listener = self._state.listener_of(message)
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         nowhere = ProcessQueue(message.queue, message.queue_offset)
-        job = Consume(nowhere, [message], listener.call, self._batch == 1, done)
+        job = Consume(nowhere, [message], listener.call, self._batch == 1, listener.policy, done)
         self._pools.submit(listener.is_async, [job])
         await done
         return job

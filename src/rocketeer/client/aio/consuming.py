@@ -18,6 +18,7 @@ from rocketeer.client.core.outcome import RETRY, Outcome
 from rocketeer.client.core.process_queue import ProcessQueue
 from rocketeer.client.core.received import ReceivedMessage
 from rocketeer.client.core.resending import INNER_GROUP, resent
+from rocketeer.client.core.retry_policy import DEFAULT_RETRY, RetryPolicy
 from rocketeer.client.core.transient import OVERLOADED_CODES
 from rocketeer.client.plans.brokers import Cluster
 from rocketeer.client.plans.groups import send_back
@@ -40,6 +41,7 @@ class Listener:
 
     call: Callable[[Any], Any]
     is_async: bool
+    policy: RetryPolicy = DEFAULT_RETRY
 
     @classmethod
     def of(cls, function: ListenerFunction) -> "Listener":

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from rocketeer.client.aio.consuming import Listener
@@ -44,7 +45,7 @@ def hooked(listener: Listener, config: ConsumerConfig, hooks: Sequence[ConsumeHo
         _after(config, hooks, context, began_s, returned, None)
         return returned
 
-    return Listener(call_async if listener.is_async else call, listener.is_async)
+    return replace(listener, call=call_async if listener.is_async else call)
 
 
 def _before(config: ConsumerConfig, hooks: Sequence[ConsumeHook], given: Any) -> tuple[ConsumeContext, float]:

@@ -15,9 +15,10 @@ import msgspec
 
 from rocketeer.client.aio.consuming import ConsumerState, Listener, ListenerPools
 from rocketeer.client.aio.queue_locks import QueueLocks
-from rocketeer.client.core.outcome import COMMIT, RETRY, ROLLBACK, TO_DEAD_LETTERS, Outcome, Retry, as_outcome
+from rocketeer.client.core.outcome import COMMIT, ROLLBACK, TO_DEAD_LETTERS, Outcome, Retry, as_outcome
 from rocketeer.client.core.process_queue import ProcessQueue
 from rocketeer.client.core.received import ReceivedMessage
+from rocketeer.client.core.retry_policy import RetryPolicy
 from rocketeer.model.queue import MessageQueue
 from rocketeer.model.subscription import MessageModel
 
@@ -39,6 +40,7 @@ class OrderedRun(msgspec.Struct, gc=False, eq=False):
     call: Any
     batch: int
     stopped: Callable[[], bool]
+    policy: RetryPolicy
     direct: Any = None
     consumed: int = 0
     """How many messages succeeded; the next `failed` ones ended with `outcome`."""
@@ -69,7 +71,8 @@ class OrderedRun(msgspec.Struct, gc=False, eq=False):
         return False
 
     def _raised(self, messages: list[ReceivedMessage], error: BaseException) -> None:
-        self._take(messages, RETRY)
+        """As the policy says; an error that is ignored ends the run, and the next one goes on behind it."""
+        self._take(messages, self.policy.outcome(error, messages[0].reconsume_times + 1))
         self.error = error
 
     def run(self) -> None:
@@ -131,7 +134,9 @@ class OrderlyService:
         listener, run = next(iter(self._state.runs(messages)))
         held.give_back(len(messages) - len(run))
         held.busy = True
-        self._submit(listener, OrderedRun(held, run, listener.call, self._batch, self._stopped))
+        self._submit(
+            listener, OrderedRun(held, run, listener.call, self._batch, self._stopped, listener.policy)
+        )
 
     def _stopped(self) -> bool:
         return self._paused or self._closing
@@ -146,7 +151,7 @@ class OrderlyService:
         listener = self._state.listener_of(message)
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         nowhere = ProcessQueue(message.queue, message.queue_offset)
-        job = OrderedRun(nowhere, [message], listener.call, self._batch, lambda: False, done)
+        job = OrderedRun(nowhere, [message], listener.call, self._batch, lambda: False, listener.policy, done)
         self._submit(listener, job)
         await done
         return job

@@ -9,6 +9,7 @@ await consumer.run()          # until Ctrl-C: finishes what is in hand, commits,
 """
 
 import asyncio
+import dataclasses
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar, Unpack, overload
@@ -25,6 +26,7 @@ from rocketeer.client.core.config import ConsumerConfig, ConsumerOptions
 from rocketeer.client.core.consumer_rules import checked
 from rocketeer.client.core.hooks import ConsumeHook
 from rocketeer.client.core.option_types import known_options
+from rocketeer.client.core.retry_policy import DEFAULT_RETRY, RetryPolicy
 from rocketeer.client.lifetime import StartedAsync, stop_signals
 from rocketeer.clock import Clock, SystemClock
 from rocketeer.errors import ClientClosed, ClientError, ConfigError
@@ -90,12 +92,20 @@ class PushConsumer(StartedAsync):
         *,
         tags: str = SUB_ALL,
         sql: str | None = None,
+        retry: RetryPolicy = DEFAULT_RETRY,
         replace: bool = False,
     ) -> Callable[[F], F]: ...
 
     @overload
     def subscribe(
-        self, topic: str, listener: F, *, tags: str = SUB_ALL, sql: str | None = None, replace: bool = False
+        self,
+        topic: str,
+        listener: F,
+        *,
+        tags: str = SUB_ALL,
+        sql: str | None = None,
+        retry: RetryPolicy = DEFAULT_RETRY,
+        replace: bool = False,
     ) -> F: ...
 
     def subscribe(
@@ -105,11 +115,13 @@ class PushConsumer(StartedAsync):
         *,
         tags: str = SUB_ALL,
         sql: str | None = None,
+        retry: RetryPolicy = DEFAULT_RETRY,
         replace: bool = False,
     ) -> F | Callable[[F], F]:
         """Give the topic's messages to a function; with other tags, change them. Any time.
 
-        A topic has one listener: another one takes its place only with `replace=True`.
+        A topic has one listener: another one takes its place only with `replace=True`. `retry` says what becomes of
+        messages it fails at, by what it raises.
 
         `sql` filters by properties instead of tags: `sql="price > 10 AND color = 'red'"`. BadSqlExpression says
         where an expression is wrong.
@@ -131,7 +143,7 @@ class PushConsumer(StartedAsync):
                 )
             full = self._subscriptions.add(topic, tags, sql)
             self._functions[full] = function
-            taken = Listener.of(function)
+            taken = dataclasses.replace(Listener.of(function), policy=retry)
             if decode is not None:
                 taken = typed(taken, decode)
             if self._hooks or self.config.trace:

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from rocketeer.client.aio.consuming import Listener
@@ -33,4 +34,4 @@ def typed(listener: Listener, decode: Callable[[ReceivedMessage], Any]) -> Liste
         value, good = decoded(message)
         return await function(value) if good else UNREADABLE
 
-    return Listener(call_async if listener.is_async else call, listener.is_async)
+    return replace(listener, call=call_async if listener.is_async else call)

@@ -19,6 +19,7 @@ from rocketeer.client.core.allocate import AVERAGELY, Strategy
 from rocketeer.client.core.codecs import JSON, Codec
 from rocketeer.client.core.config import ConsumerOptions
 from rocketeer.client.core.hooks import ConsumeHook
+from rocketeer.client.core.retry_policy import DEFAULT_RETRY, RetryPolicy
 from rocketeer.client.sync.push_consumer_base import PushConsumerBase
 from rocketeer.clock import Clock
 from rocketeer.model.queue import MessageQueue
@@ -75,12 +76,20 @@ class PushConsumer(PushConsumerBase):
         *,
         tags: str = SUB_ALL,
         sql: str | None = None,
+        retry: RetryPolicy = DEFAULT_RETRY,
         replace: bool = False,
     ) -> Callable[[F], F]: ...
 
     @overload
     def subscribe(
-        self, topic: str, listener: F, *, tags: str = SUB_ALL, sql: str | None = None, replace: bool = False
+        self,
+        topic: str,
+        listener: F,
+        *,
+        tags: str = SUB_ALL,
+        sql: str | None = None,
+        retry: RetryPolicy = DEFAULT_RETRY,
+        replace: bool = False,
     ) -> F: ...
 
     def subscribe(
@@ -90,16 +99,18 @@ class PushConsumer(PushConsumerBase):
         *,
         tags: str = SUB_ALL,
         sql: str | None = None,
+        retry: RetryPolicy = DEFAULT_RETRY,
         replace: bool = False,
     ) -> F | Callable[[F], F]:
         """Give the topic's messages to a function; with other tags, change them. Any time.
 
-        A topic has one listener: another one takes its place only with `replace=True`.
+        A topic has one listener: another one takes its place only with `replace=True`. `retry` says what becomes of
+        messages it fails at, by what it raises.
 
         `sql` filters by properties instead of tags: `sql="price > 10 AND color = 'red'"`. BadSqlExpression says
         where an expression is wrong.
         """
-        return self._hosted.subscribe(topic, listener, tags=tags, sql=sql, replace=replace)
+        return self._hosted.subscribe(topic, listener, tags=tags, sql=sql, retry=retry, replace=replace)
 
     def unsubscribe(self, topic: str) -> None:
         """Consume the topic no longer."""

@@ -1,0 +1,82 @@
+"""What becomes of a message whose listener failed, by what it raised. Pure.
+
+policy = RetryPolicy(backoff=[1, 10, 60], dead_letter=(ValueError,), ignore=(AlreadyBilled,), tries_max=5)
+
+@consumer.subscribe("orders", retry=policy)
+def bill(message): ...
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from rocketeer.client.core.outcome import TO_DEAD_LETTERS, Outcome, Retry
+from rocketeer.errors import ConfigError
+from rocketeer.record.delay_levels import DEFAULT_DELAY_LEVELS, DelayLevels
+
+Errors: TypeAlias = tuple[type[BaseException], ...]
+Backoff: TypeAlias = Sequence[float] | Callable[[int], float] | None
+
+_DELAYS_S: Final = tuple(ms / 1000 for ms in DelayLevels.parse(DEFAULT_DELAY_LEVELS).delays_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """Given to a listener as `retry=`.
+
+    What is in `ignore` counts as consumed, what is in `dead_letter` goes to the dead letters at once; anything else
+    is tried again, until it has been tried `tries_max` times (None: as often as the consumer's `retries` says).
+    `backoff` says after how many seconds: a list, whose last number counts for all further tries, or a function of
+    the number of tries so far (1 after the first). Concurrent consumption waits for the delay level that is at least
+    as long (1 s to 2 h), ordered consumption pauses its queue for up to 30 s. None: the broker's steps, longer with
+    every try.
+
+    >>> RetryPolicy(backoff=[1, 10, 60]).outcome(OSError(), tries=2)
+    Retry(delay_level=3, suspend_s=10.0, from_index=0)
+    """
+
+    backoff: Backoff = None
+    dead_letter: Errors = ()
+    ignore: Errors = ()
+    tries_max: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("dead_letter", "ignore"):
+            kinds = getattr(self, name)
+            if not isinstance(kinds, tuple) or not all(
+                isinstance(each, type) and issubclass(each, BaseException) for each in kinds
+            ):
+                raise ConfigError(f"{name} of a RetryPolicy is {kinds!r}: it is a tuple of exception classes")
+        if self.tries_max is not None and self.tries_max < 1:
+            raise ConfigError(
+                f"tries_max of a RetryPolicy is {self.tries_max}: the first try counts, 1 or more"
+            )
+        if isinstance(self.backoff, Sequence) and (not self.backoff or min(self.backoff) < 0):
+            raise ConfigError(f"backoff of a RetryPolicy is {self.backoff!r}: seconds, none of them negative")
+
+    def outcome(self, error: BaseException, tries: int) -> Outcome:
+        """What the error means after so many tries, this one included."""
+        if isinstance(error, self.ignore):
+            return None
+        if isinstance(error, self.dead_letter) or (self.tries_max is not None and tries >= self.tries_max):
+            return Retry(delay_level=TO_DEAD_LETTERS)
+        if self.backoff is None:
+            return Retry()
+        if callable(self.backoff):
+            pause_s = float(self.backoff(tries))
+        else:
+            pause_s = float(self.backoff[min(tries, len(self.backoff)) - 1])
+        return Retry(delay_level=level_for(pause_s), suspend_s=pause_s)
+
+
+DEFAULT_RETRY: Final = RetryPolicy()
+"""Everything is tried again, after the broker's steps."""
+
+
+def level_for(pause_s: float) -> int:
+    """The first of RocketMQ's delay levels that is at least this long; the last one for anything longer.
+
+    >>> level_for(0), level_for(7), level_for(1e9)
+    (1, 3, 18)
+    """
+    return next((level for level, delay_s in enumerate(_DELAYS_S, 1) if delay_s >= pause_s), len(_DELAYS_S))
