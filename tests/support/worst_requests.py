@@ -203,7 +203,7 @@ def _(address: str) -> None:
             line.reply()
 
 
-@broker("unregistering 20,000 groups that are not there")
+@broker("unregistering 8,000 groups that are not there")
 def _(address: str) -> None:
     flood(
         address,
@@ -649,7 +649,7 @@ def _(address: str) -> None:
     flood(address, commands, last=request(106))
 
 
-@nameserver("20,000 goodbyes of brokers nobody knows")
+@nameserver("8,000 goodbyes of brokers nobody knows")
 def _(address: str) -> None:
     flood(
         address,
