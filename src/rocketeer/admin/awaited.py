@@ -21,6 +21,7 @@ from rocketeer.admin.plans import messages as message_plans
 from rocketeer.admin.plans import nameservers as nameserver_plans
 from rocketeer.admin.plans import offsets as offset_plans
 from rocketeer.admin.plans import producers as producer_plans
+from rocketeer.admin.plans import progress as progress_plans
 from rocketeer.admin.plans import stats as stats_plans
 from rocketeer.admin.plans import topics as topic_plans
 from rocketeer.client import discovery
@@ -138,7 +139,7 @@ class Admin(StartedAsync):
 
     # --- consumer groups -------------------------------------------------------------------------
 
-    groups = Awaited(group_plans.groups)
+    groups = Awaited(progress_plans.groups)
     group_configs = Awaited(group_plans.group_configs)
     update_group = Awaited(group_plans.update_group)
     delete_group = Awaited(group_plans.delete_group)
@@ -146,8 +147,8 @@ class Admin(StartedAsync):
     running_info = Awaited(group_plans.running_info)
     group_members = Awaited(group_plans.group_members)
     member_offsets = Awaited(group_plans.member_offsets)
-    group_progress = Awaited(group_plans.group_progress)
-    time_spans = Awaited(group_plans.time_spans)
+    group_progress = Awaited(progress_plans.group_progress)
+    time_spans = Awaited(progress_plans.time_spans)
 
     # --- offsets ---------------------------------------------------------------------------------
 

@@ -21,6 +21,7 @@ from rocketeer.admin.plans import messages as message_plans
 from rocketeer.admin.plans import nameservers as nameserver_plans
 from rocketeer.admin.plans import offsets as offset_plans
 from rocketeer.admin.plans import producers as producer_plans
+from rocketeer.admin.plans import progress as progress_plans
 from rocketeer.admin.plans import stats as stats_plans
 from rocketeer.admin.plans import topics as topic_plans
 from rocketeer.client import discovery
@@ -130,7 +131,7 @@ class Admin(Started):
 
     # --- consumer groups -------------------------------------------------------------------------
 
-    groups = Blocking(group_plans.groups)
+    groups = Blocking(progress_plans.groups)
     group_configs = Blocking(group_plans.group_configs)
     update_group = Blocking(group_plans.update_group)
     delete_group = Blocking(group_plans.delete_group)
@@ -138,8 +139,8 @@ class Admin(Started):
     running_info = Blocking(group_plans.running_info)
     group_members = Blocking(group_plans.group_members)
     member_offsets = Blocking(group_plans.member_offsets)
-    group_progress = Blocking(group_plans.group_progress)
-    time_spans = Blocking(group_plans.time_spans)
+    group_progress = Blocking(progress_plans.group_progress)
+    time_spans = Blocking(progress_plans.time_spans)
 
     # --- offsets ---------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Consumer groups: their configuration (200, 201, 207), their members (203, 307), how far they are (208, 303)."""
+"""Consumer groups: their configuration (200, 201, 207) and their members (203, 223, 307)."""
 
 from collections.abc import Mapping
 
@@ -13,14 +13,12 @@ from rocketeer.admin.plans.asking import (
     route_brokers,
 )
 from rocketeer.admin.plans.clusters import choose_brokers, cluster_map
-from rocketeer.admin.plans.topics import delete_topic, topics
+from rocketeer.admin.plans.topics import delete_topic
 from rocketeer.admin.results import (
     Broker,
     Done,
     Failure,
     GroupMembers,
-    GroupProgress,
-    GroupSummary,
     PerBroker,
 )
 from rocketeer.client.plans.effects import Plan
@@ -28,24 +26,20 @@ from rocketeer.client.plans.routes import fetch_route
 from rocketeer.errors import BrokerRefused, ConfigError, RocketeerError
 from rocketeer.model.group import SubscriptionGroup, is_usable_group
 from rocketeer.model.queue import MessageQueue
-from rocketeer.model.topic import RETRY_PREFIX, dlq_topic, retry_topic
+from rocketeer.model.topic import dlq_topic, retry_topic
 from rocketeer.protocol.bodies.connections import (
     ClientConnection,
     GroupConnections,
     decode_group_connections,
 )
-from rocketeer.protocol.bodies.consume_stats import ConsumeStats, decode_consume_stats, merge
 from rocketeer.protocol.bodies.groups import decode_group_table, encode_group
 from rocketeer.protocol.bodies.offsets import decode_members_status
 from rocketeer.protocol.bodies.running_info import RunningInfo, decode_running_info
-from rocketeer.protocol.bodies.time_spans import ConsumeTimeSpan, decode_time_spans
 from rocketeer.protocol.codes import RequestCode
 from rocketeer.protocol.headers import (
     DeleteSubscriptionGroupHeader,
     GetConsumerConnectionsHeader,
     GetConsumerStatusHeader,
-    GetConsumeStatsHeader,
-    QueryConsumeTimeSpanHeader,
 )
 from rocketeer.protocol.headers.clients import GetConsumerRunningInfoHeader
 
@@ -194,88 +188,6 @@ def member_offsets(
         for member, offsets in table.items():
             members.setdefault(member, {}).update(offsets)
     return members
-
-
-# --- progress -----------------------------------------------------------------------------------
-
-
-def group_progress(context: AdminContext, group: str, topic: str | None = None) -> Plan[GroupProgress]:
-    """How far a group is in every queue (of one topic), and who is connected."""
-    brokers = yield from brokers_of_group(context, group)
-    reach = Reachable(context)
-    progress = yield from progress_at(reach, group, brokers, topic)
-    if progress.failures and not progress.stats.queues:
-        raise progress.failures[0].error
-    return progress
-
-
-def groups(context: AdminContext) -> Plan[tuple[GroupSummary, ...]]:
-    """Every group that has a retry topic, in one line each: all that ever had a member that consumes."""
-    names = yield from topics(context)
-    known = yield from cluster_map(context)
-    reach = Reachable(context)
-    found = [name.removeprefix(RETRY_PREFIX) for name in names if name.startswith(RETRY_PREFIX)]
-    outcomes = yield from in_parallel([_summary(reach, group, known.masters()) for group in found])
-    return tuple(
-        GroupSummary(group, None, failures=(Failure(f"group {group}", outcome),))
-        if isinstance(outcome, RocketeerError)
-        else outcome
-        for group, outcome in zip(found, outcomes, strict=True)
-    )
-
-
-def _summary(reach: Reachable, group: str, brokers: tuple[Broker, ...]) -> Plan[GroupSummary]:
-    progress = yield from progress_at(reach, group, brokers, None)
-    stats, members = progress.stats, progress.connections
-    whole = not progress.failures
-    return GroupSummary(
-        group,
-        progress.members if whole or members else None,
-        min((each.version for each in members.connections), default=None) if members else None,
-        members.consume_type if members else None,
-        members.message_model if members else None,
-        stats.tps if whole else None,
-        stats.lag if whole else None,
-        progress.failures,
-    )
-
-
-def progress_at(
-    reach: Reachable, group: str, brokers: tuple[Broker, ...], topic: str | None
-) -> Plan[GroupProgress]:
-    """A group's progress on these brokers; who does not answer is named."""
-    parts: list[ConsumeStats] = []
-    failures: list[Failure] = []
-    for each in brokers:
-        header = GetConsumeStatsHeader(group, topic)
-        try:
-            reply = yield from reach.ask(each, RequestCode.GET_CONSUME_STATS, header)
-        except RocketeerError as error:
-            failures.append(Failure(str(each), error))
-            continue
-        parts.append(decode_consume_stats(reply.body))
-    connections: GroupConnections | None = None
-    try:
-        connections = yield from connections_at(reach, group, brokers)
-    except RocketeerError as error:
-        if not is_not_online(error) and not failures:
-            failures.append(Failure(f"group {group}", error))
-    return GroupProgress(group, merge(parts), connections, tuple(failures))
-
-
-def time_spans(context: AdminContext, group: str, topic: str) -> Plan[tuple[ConsumeTimeSpan, ...]]:
-    """The times of what a group still has to consume of a topic, by queue."""
-    brokers = yield from brokers_of_group(context, group)
-    header = QueryConsumeTimeSpanHeader(topic, group)
-
-    def spans(each: Broker) -> Plan[list[ConsumeTimeSpan]]:
-        reply = yield from ask_broker(context, each.address, RequestCode.QUERY_CONSUME_TIME_SPAN, header)
-        return decode_time_spans(reply.body)
-
-    found = yield from each_broker(brokers, spans)
-    if found.failures:
-        raise found.failures[0].error
-    return tuple(span for _, part in found for span in part)
 
 
 def brokers_of_group(context: AdminContext, group: str) -> Plan[tuple[Broker, ...]]:

@@ -9,11 +9,13 @@ from rocketeer.admin.context import AdminContext
 from rocketeer.admin.plans.asking import (
     Reachable,
     ask_broker,
+    in_parallel,
     is_not_online,
     route_brokers,
     topic_route,
 )
-from rocketeer.admin.plans.groups import brokers_of_group, connections_at, progress_at
+from rocketeer.admin.plans.groups import brokers_of_group, connections_at
+from rocketeer.admin.plans.progress import progress_at
 from rocketeer.admin.plans.topics import groups_of_topic
 from rocketeer.admin.results import MessageTrack, TrackState
 from rocketeer.client.core.config import ClientConfig
@@ -152,10 +154,11 @@ def track_message(context: AdminContext, message: ReceivedMessage) -> Plan[tuple
     """Whether each group of the message's topic has consumed it."""
     reach = Reachable(context)
     found = yield from groups_of_topic(context, message.stored_topic, reach)
-    tracks: list[MessageTrack] = []
-    for group in found.groups:
-        tracks.append((yield from _track(context, reach, group, message)))
-    return tuple(tracks)
+    outcomes = yield from in_parallel([_track(context, reach, group, message) for group in found.groups])
+    return tuple(
+        MessageTrack(group, TrackState.UNKNOWN, str(each)) if isinstance(each, RocketeerError) else each
+        for group, each in zip(found.groups, outcomes, strict=True)
+    )
 
 
 def _track(

@@ -11,7 +11,7 @@ from rocketeer.admin.plans.asking import (
     is_not_online,
     topic_masters,
 )
-from rocketeer.admin.plans.groups import group_progress
+from rocketeer.admin.plans.progress import group_progress
 from rocketeer.admin.results import Broker, Failure, OffsetChange, OffsetReset
 from rocketeer.client.plans import offsets as places
 from rocketeer.client.plans.effects import Plan

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from rocketeer.admin.context import AdminContext
 from rocketeer.admin.plans.asking import Reachable, in_parallel, route_brokers, topic_route
-from rocketeer.admin.plans.groups import progress_at
+from rocketeer.admin.plans.progress import progress_at
 from rocketeer.admin.plans.topics import groups_of_topic, topics
 from rocketeer.admin.results import Broker, Failure, TopicActivity
 from rocketeer.client.plans.effects import Plan
