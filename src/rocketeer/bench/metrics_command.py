@@ -11,7 +11,7 @@ import typer
 from rocketeer.bench import report
 from rocketeer.bench.compare import console, finish
 from rocketeer.bench.control import Control
-from rocketeer.bench.options import Folder, Json, Queues, Rounds
+from rocketeer.bench.options import Folder, Json, Queues
 from rocketeer.bench.processes import cpu_seconds
 from rocketeer.bench.run import Measured
 from rocketeer.bench.session import Plan, Server, prepare, rest, run_send, started
@@ -62,7 +62,9 @@ def metrics(
     queues: Queues = 8,
     every: Annotated[float, typer.Option(min=0.1, help="Seconds between two scrapes.")] = 15,
     seconds: Annotated[float, typer.Option(min=0.1, help="Seconds of one run.")] = 15,
-    rounds: Rounds = 3,
+    rounds: Annotated[
+        int, typer.Option(min=0, help="Of each kind, in turn; 0: only what a scrape costs.")
+    ] = 3,
     folder: Folder = None,
     json: Json = None,
 ) -> None:
@@ -84,7 +86,8 @@ def metrics(
                 f"  a scrape takes {scrape['cpu_ms']} ms of the broker's CPU for {scrape['page_bytes']:,} bytes: "
                 f"every {every:g} s that is {share:.2%} of a core"
             )
-            run_send(server, plan, "warm-up")
+            if rounds:
+                run_send(server, plan, "warm-up")
             for _ in range(rounds):
                 rest(servers)
                 runs.append(run_send(server, plan, "send"))
@@ -94,11 +97,12 @@ def metrics(
     except RocketeerError as why:
         console.print(f"[red]{why}[/red]")
         raise typer.Exit(1) from None
-    report.print_runs(runs, console)
-    figures["lost"] = lost_share(runs)
-    console.print(
-        f"  being scraped costs {figures['lost']:.1%} of the throughput (at most {LOST_MAX:.0%} may be)"
-    )
+    if runs:
+        report.print_runs(runs, console)
+        figures["lost"] = lost_share(runs)
+        console.print(
+            f"  being scraped costs {figures['lost']:.1%} of the throughput (at most {LOST_MAX:.0%} may be)"
+        )
     finish(about, runs, json, metrics=figures)
 
 

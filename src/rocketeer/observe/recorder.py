@@ -58,6 +58,8 @@ class Recorder:
         self._kinds = kinds(counters, stored, cluster)
         self._histories: dict[str, History[str]] = {name: History(self._start_s) for name in self._kinds}
         self._sampled_s = dict.fromkeys(self._kinds, self._start_s)
+        self._put_before = 0
+        self._looked_s = self._start_s
         self.late_ms = 0
         self._due_s = self._start_s + TICK_S
         none = ([0] * len(counters.put_times), [0] * len(counters.put_us))
@@ -81,13 +83,20 @@ class Recorder:
         found, missed = counters.pulls_found, counters.pulls_missed
         self.rates.sample(now_s, (put, found, missed, counters.messages_out, found + missed))
         self.days.tick(self._clock.now_ms(), put, counters.messages_out)
-        until_s = time.perf_counter() + CATCH_UP_S
-        self.stored.catch_up(lambda: time.perf_counter() > until_s)
+        self._look_at_sizes(put, now_s)
         # One kind of figure a step: the one that waited longest, if its time has come.
         name = min(self._sampled_s, key=self._sampled_s.__getitem__)
         if now_s - self._sampled_s[name] >= SAMPLE_S - TICK_S / 2:
             self._histories[name].sample(self._kinds[name].counts(), now_s)
             self._sampled_s[name] = now_s
+
+    def _look_at_sizes(self, put: int, now_s: float) -> None:
+        """A slice; without new messages only now and then (a slave's come by another way)."""
+        if put == self._put_before and now_s - self._looked_s < SAMPLE_S:
+            return
+        until_s = time.perf_counter() + CATCH_UP_S
+        if self.stored.catch_up(lambda: time.perf_counter() > until_s):
+            self._put_before, self._looked_s = put, now_s
 
     def catch_up(self) -> Generator[None, None, None]:
         """Look at the sizes of all messages that came since the last time, in steps."""
