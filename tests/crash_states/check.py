@@ -1,5 +1,6 @@
 """Compares what a broker has after a power failure with what was promised before it."""
 
+import asyncio
 import random
 from collections import Counter
 from collections.abc import Iterable
@@ -297,22 +298,23 @@ class Checker:
     async def _resends(self) -> None:
         """An idempotent message that was acknowledged is there, and sent again it is not stored again."""
         self._once(ONCE, "sequenced", "dedup")
-        for place in self._some(self._ledger.places("sequenced", "dedup")):
-            if place.log_offset < self._ledger.log_floor or not self._seen[ONCE][place.name]:
-                continue
-            fields = place.request.fields
-            answer = await self._broker.ask(
-                RequestCode.SEND_MESSAGE_V2, _send_again(fields), self._ledger.bodies[place.name]
-            )
-            same = (
-                answer.code == ResponseCode.SUCCESS and int(answer.ext["queueOffset"]) == place.queue_offset
-            )
-            # Behind damage it may no longer be known where it is; refusing it is safe, storing it again is not.
-            if not same and not (self._spared and answer.code != ResponseCode.SUCCESS):
-                what = f"{answer.code} {answer.remark or answer.ext}"
-                self._say(
-                    "stored again", place.request.kind, f"{place.name} was at {place.queue_offset}: {what}"
-                )
+        there = [
+            place
+            for place in self._ledger.places("sequenced", "dedup")
+            if place.log_offset >= self._ledger.log_floor and self._seen[ONCE][place.name]
+        ]
+        await asyncio.gather(*[self._resend(place) for place in self._some(there)])
+
+    async def _resend(self, place: Place) -> None:
+        header = _send_again(place.request.fields)
+        body = self._ledger.bodies[place.name]
+        answer = await self._broker.ask(RequestCode.SEND_MESSAGE_V2, header, body)
+        good = answer.code == ResponseCode.SUCCESS
+        same = good and int(answer.ext["queueOffset"]) == place.queue_offset
+        # Behind damage it may no longer be known where it is; refusing it is safe, storing it again is not.
+        if not same and not (self._spared and not good):
+            what = f"{place.name} was at {place.queue_offset}: {answer.code} {answer.remark or answer.ext}"
+            self._say("stored again", place.request.kind, what, place.name)
 
     def _keys(self) -> None:
         for place in self._some(self._ledger.places("keyed")):
@@ -326,26 +328,36 @@ class Checker:
 
     async def _transactions(self) -> None:
         ended = {each.fields["half"]: each for each in self._ledger.of("end")}
-        halves = self._ledger.places("half")
-        some = self._some(halves)
-        for place in halves:
+        open_ends = []
+        for place in self._ledger.places("half"):
             verdict = ended.get(place.request.answer["msgId"])
             shown = self._seen[TX][place.name]
             if (TX, place.name) in self._expired:
                 continue
             wanted = verdict.fields["verdict"] if verdict is not None else 0
+            over = verdict is not None and self._ledger.is_answered(verdict)
             self.checked["half"] += 1
             if shown and wanted != COMMIT:
                 self._say("invented", "half", f"{place.name} delivered, verdict {wanted}")
-            if self._promised and place in some:
-                await self._half(place.log_offset, place.queue_offset, place.name, verdict)
+            elif self._promised and over and wanted == COMMIT and not shown:
+                self._say("lost", "half", f"{place.name} committed and not delivered")
+            else:
+                open_ends.append(place)
+        if self._promised:
+            some = self._some(open_ends)
+            await asyncio.gather(
+                *[
+                    self._half(
+                        each.log_offset, each.queue_offset, each.name, ended.get(each.request.answer["msgId"])
+                    )
+                    for each in some
+                ]
+            )
 
     async def _half(self, log_offset: int, queue_offset: int, name: str, verdict: Request | None) -> None:
+        """Only a transaction that is open can be ended."""
         shown = self._seen[TX][name]
         over = verdict is not None and self._ledger.is_answered(verdict)
-        if verdict is not None and over and verdict.fields["verdict"] == COMMIT and not shown:
-            self._say("lost", "half", f"{name} committed and not delivered")
-            return
         if log_offset < self._ledger.log_floor:
             return  # it was appended again elsewhere; its producer would be asked
         header: dict[str, Any] = {

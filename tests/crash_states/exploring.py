@@ -1,10 +1,11 @@
 """Many states of one recording, each recovered and checked."""
 
 import random
+import shutil
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from crash_states.check import Broken, Checker, Recovered
@@ -33,10 +34,15 @@ class Explorer:
     def __init__(self, recording: Recording, work: Path) -> None:
         self._recording = recording
         self._work = work
+        self._number = 0
         self._ops: Sequence[Op] = read_trace(recording.trace)
         self._history = History(self._ops)
         self._settings = settings_of(recording.conf, work)
         self._promised = recording.plan.flush == "SYNC_FLUSH"
+
+    @property
+    def _folder(self) -> Path:
+        return self._work / str(self._number)
 
     @property
     def moments(self) -> int:
@@ -65,7 +71,10 @@ class Explorer:
 
     async def _check(self, disk: Disk, name: StateName) -> Outcome:
         state = make_state(disk, name)
-        state.write(self._work)
+        # Each in a folder of its own: a thread of the broker before may still be busy with a table.
+        shutil.rmtree(self._folder, ignore_errors=True)
+        self._number += 1
+        state.write(self._folder)
         ledger = self._history.at(disk.index, _log_floor(disk))
         try:
             async with self._started(name) as broker:
@@ -81,8 +90,9 @@ class Explorer:
     def _started(self, name: StateName) -> AbstractAsyncContextManager[Recovered]:
         """In this process, or one in so many by the real program."""
         if by_program(name):
-            return served(self._work, self._work.with_name("program"), self._recording.plan)
-        return opened(self._settings, now_ms=self._recording.ended_ms + 1_000)
+            return served(self._folder, self._work / "program", self._recording.plan)
+        settings = replace(self._settings, store=replace(self._settings.store, store_path=self._folder))
+        return opened(settings, now_ms=self._recording.ended_ms + 1_000)
 
 
 PROGRAM_SHARE = 200
