@@ -49,6 +49,18 @@ cdef inline uint32_t hash_ascii(uint32_t value, const char *at, Py_ssize_t size)
     return value
 
 
+cdef inline bint hash_if_ascii(const char *at, Py_ssize_t size, uint32_t *result) noexcept nogil:
+    """As `hash_ascii`, going on from `result`; False, with nothing changed, when a byte is beyond ASCII."""
+    cdef Py_ssize_t i
+    cdef uint32_t value = result[0]
+    for i in range(size):
+        if <uint8_t> at[i] >= 0x80:
+            return False
+        value = 31 * value + <uint8_t> at[i]
+    result[0] = value
+    return True
+
+
 cdef inline uint32_t without_sign(uint32_t value) noexcept nogil:
     """Math.abs as Java has it, with its one negative answer (for Integer.MIN_VALUE) made 0."""
     if value >> 31:

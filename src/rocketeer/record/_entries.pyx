@@ -11,7 +11,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memchr
 
 from rocketeer.record cimport _layout
-from rocketeer.record._bytes cimport get16, get32, get64, is_name
+from rocketeer.record._bytes cimport get16, get32, get64, hash_if_ascii, is_name
 from rocketeer.record._layout cimport HEAD_BYTES, NAME_END, PROPERTY_END
 
 from rocketeer.model.topic import SCHEDULE_TOPIC, TIMER_TOPIC
@@ -31,13 +31,11 @@ cdef dict topics = {}
 
 
 cdef object hash_of(const char *value, Py_ssize_t size):
+    """tag_hash of UTF-8 bytes."""
     cdef uint32_t result = 0
-    cdef Py_ssize_t i
-    for i in range(size):
-        if <uint8_t> value[i] >= 0x80:
-            return tag_hash(PyUnicode_DecodeUTF8(value, size, "replace"))
-        result = 31 * result + <uint8_t> value[i]
-    return <int32_t> result
+    if hash_if_ascii(value, size, &result):
+        return <int32_t> result
+    return tag_hash(PyUnicode_DecodeUTF8(value, size, "replace"))
 
 
 cdef object topic_text(const char *at, Py_ssize_t size):

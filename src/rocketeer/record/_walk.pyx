@@ -12,7 +12,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memchr, memcmp
 
 from rocketeer.record cimport _layout
-from rocketeer.record._bytes cimport get16, get32, get64, is_name, without_sign
+from rocketeer.record._bytes cimport get16, get32, get64, hash_if_ascii, is_name, without_sign
 from rocketeer.record._layout cimport NAME_END, PROPERTY_END, TX_ROLLBACK
 
 from rocketeer.record import walk_plain
@@ -62,18 +62,6 @@ cdef packed struct Row:
 cdef packed struct Key:
     int32_t row
     int32_t hash
-
-
-cdef inline bint hash_if_ascii(const char *at, Py_ssize_t size, uint32_t *result) noexcept nogil:
-    """Goes on with `result`; False when a byte is beyond ASCII."""
-    cdef Py_ssize_t i
-    cdef uint32_t value = result[0]
-    for i in range(size):
-        if <uint8_t> at[i] >= 0x80:
-            return False
-        value = 31 * value + <uint8_t> at[i]
-    result[0] = value
-    return True
 
 
 cdef class Rows:
