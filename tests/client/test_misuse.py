@@ -2,6 +2,8 @@
 
 import asyncio
 import logging
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -204,3 +206,40 @@ async def test_broadcasting_consumers_miss_nothing_of_a_topic_made_while_they_ru
         await send(cluster, topic, names(10))  # which makes the topic
         await until(lambda: len(got) == 10)
     assert sorted(got) == sorted(names(10))
+
+
+FORK = """
+import gc, os, sys
+from rocketeer import Message, Producer, PullConsumer, PushConsumer
+
+nameserver, topic = sys.argv[1:]
+producer = Producer("P", nameserver=nameserver)
+producer.send(Message(topic, b"parent"))
+producer.send_async(Message(topic, b"parent")).result(30)
+reader = PullConsumer("R", nameserver=nameserver)
+reader.start()
+queues = reader.queues(topic)
+consumer = PushConsumer("C", nameserver=nameserver)
+consumer.subscribe(topic, lambda message: None)
+consumer.start()
+child = os.fork()
+if child == 0:
+    producer.send(Message(topic, b"child"))
+    producer.close()
+    gc.collect()
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+producer.send(Message(topic, b"parent again"))
+assert sum(reader.max_offset(queue) for queue in queues) == 4
+for each in (producer, reader, consumer):
+    each.close()
+print("done")
+"""
+
+
+def test_a_forked_child_leaves_no_warning_and_the_parent_goes_on(cluster: Cluster, topic: str) -> None:
+    make_topic(cluster, topic)
+    command = [sys.executable, "-X", "dev", "-W", "default", "-c", FORK, cluster.namesrv, topic]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (ran.returncode, ran.stdout.strip()) == (0, "done"), ran.stderr
+    assert "Warning" not in ran.stderr, ran.stderr

@@ -116,6 +116,12 @@ class BlockingConnection:
         with self._lock:
             self._drop()
 
+    def abandon(self) -> None:
+        """In a forked child: close its copy of the socket. The parent's connection stands."""
+        sock, self._socket = self._socket, None
+        if sock is not None:
+            sock.close()
+
     def __enter__(self) -> "BlockingConnection":
         return self
 

@@ -64,6 +64,11 @@ class BlockingDriver:
         for pool in pools:
             pool.close()
 
+    def abandon(self) -> None:
+        """In a forked child: let go of the parent's connections without ending them."""
+        for pool in self._pools.values():
+            pool.abandon()
+
     def _do(self, effect: Effect) -> Any:
         if type(effect) is Call:  # nearly all of them
             return self._pool(effect.address).invoke(effect.command, effect.timeout_s)
@@ -186,6 +191,11 @@ class _Pool:
             connection.close()
         elif idle[0][1] < now_s - IDLE_S_MAX:
             self._close_oldest(now_s)
+
+    def abandon(self) -> None:
+        self._closed = True
+        for connection in self._all:
+            connection.abandon()
 
     def _close_oldest(self, now_s: float) -> None:
         with self._lock:

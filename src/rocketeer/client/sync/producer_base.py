@@ -121,7 +121,9 @@ class ProducerBase(Started):
     def after_fork(self) -> None:
         """In a forked child: the parent's connections are let go, the next send makes new ones."""
         self._guard = threading.Lock()
-        self._link = None
+        link, self._link = self._link, None
+        if link is not None:
+            link.driver.abandon()
 
     def __del__(self) -> None:
         link = getattr(self, "_link", None)

@@ -47,5 +47,7 @@ class PullConsumerBase(HostedConsumer[PullConsumer]):
         return self._driver.run(plan)
 
     def _abandon(self) -> None:
-        self._driver = None
+        driver, self._driver = self._driver, None
+        if driver is not None:
+            driver.abandon()
         super()._abandon()
