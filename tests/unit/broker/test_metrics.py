@@ -142,6 +142,7 @@ async def test_every_family_is_on_its_page_with_its_kind(tmp_path: Path) -> None
         assert page.value("process_resident_memory_bytes") > 1 << 20
         assert page.value("rocketmq_storage_flush_behind_bytes") >= 0
         assert page.value("rocketmq_broker_permission") == 6
+        assert 0 < page.value("rocketeer_disk_used_ratio", folder="commitlog") < 1
         assert 0 <= page.value("rocketmq_storage_message_reserve_time_milliseconds") < 60_000
         assert page.value("rocketmq_topic_number") > 5
 

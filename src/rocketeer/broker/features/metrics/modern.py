@@ -39,6 +39,9 @@ class Storage(Protocol):
     def dispatched_log_offset(self) -> int: ...
 
     @property
+    def disk_used_percent(self) -> tuple[int, int]: ...
+
+    @property
     def waiting_for_disk(self) -> int: ...
 
     def first_store_ms(self) -> int: ...
@@ -117,6 +120,9 @@ class ModernPage:
         labels = page.labels(storage_type="local", storage_medium="disk")
         disk = os.statvfs(self._store_folder)
         page.add(f.STORAGE_SIZE, (disk.f_blocks - disk.f_bfree) * disk.f_frsize, labels)
+        for folder, percent in zip(("commitlog", "consumequeue"), store.disk_used_percent, strict=True):
+            if percent >= 0:
+                page.add(f.DISK_USED, percent / 100, page.labels(folder=folder))
         page.add(f.FLUSH_BEHIND, max(0, store.max_log_offset - store.flushed_log_offset), labels)
         page.add(f.DISPATCH_BEHIND, store.max_log_offset - store.dispatched_log_offset, labels)
         first_ms = store.first_store_ms()
