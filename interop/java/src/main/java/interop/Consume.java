@@ -12,6 +12,7 @@ import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
+import org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueAveragely;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.MessageExt;
 
@@ -31,7 +32,8 @@ final class Consume {
     }
 
     private void run() throws Exception {
-        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(options.group());
+        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(options.group(), options.hook(), new AllocateMessageQueueAveragely());
+        consumer.setUseTLS(options.tls());
         consumer.setNamesrvAddr(options.namesrv());
         consumer.setPollNameServerInterval(1000);
         consumer.setMqClientApiTimeout(30_000); // a JVM that has just started on a busy machine

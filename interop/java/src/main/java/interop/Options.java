@@ -3,6 +3,9 @@ package interop;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.Set;
+import org.apache.rocketmq.acl.common.AclClientRPCHook;
+import org.apache.rocketmq.acl.common.SessionCredentials;
+import org.apache.rocketmq.remoting.RPCHook;
 
 /** The command line of a peer: `--name value` pairs and a few flags, as in ../cpp/peer.py. */
 final class Options {
@@ -38,6 +41,16 @@ final class Options {
 
     String group() {
         return text("group", "interop_java");
+    }
+
+    /** Signs every request, if an account was named. */
+    RPCHook hook() {
+        String key = text("access-key", "");
+        return key.isEmpty() ? null : new AclClientRPCHook(new SessionCredentials(key, text("secret-key", "")));
+    }
+
+    boolean tls() {
+        return Boolean.parseBoolean(text("tls", "false"));
     }
 
     /** A name unlike every other started on this machine: peers of one group must not look like one client. */

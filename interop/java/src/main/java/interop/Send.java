@@ -12,7 +12,8 @@ final class Send {
     private Send() {}
 
     static void run(Options o, boolean ordered) throws Exception {
-        DefaultMQProducer producer = new DefaultMQProducer("interop_java_producer");
+        DefaultMQProducer producer = new DefaultMQProducer("interop_java_producer", o.hook());
+        producer.setUseTLS(o.tls());
         producer.setNamesrvAddr(o.namesrv());
         producer.setPollNameServerInterval(1000);
         producer.setInstanceName(o.instance());
