@@ -61,3 +61,23 @@ async def test_a_slave_refuses_what_only_a_master_may_do_with_rocketmqs_codes_an
         assert "messages are put to the slave" in (sent.remark or "")
         commit = {"consumerGroup": "G", "topic": "T", "queueId": 0, "commitOffset": 1}
         assert (await slave.ask(RequestCode.UPDATE_CONSUMER_OFFSET, commit)).code == ResponseCode.SUCCESS
+
+
+async def test_several_slaves_follow_one_master_each_at_its_own_pace(tmp_path: Path) -> None:
+    async with (
+        broker_at(tmp_path / "m") as master,
+        slave_at(tmp_path / "one", ha_address(master)),
+        slave_at(tmp_path / "two", ha_address(master), broker={"broker_id": 2}),
+    ):
+        await fill(master, 100)
+        await until(lambda: same_logs(tmp_path / "m", tmp_path / "one"))
+        await until(lambda: same_logs(tmp_path / "m", tmp_path / "two"))
+
+
+async def test_a_record_larger_than_a_piece_and_than_a_read_arrives_whole(tmp_path: Path) -> None:
+    body = bytes(range(256)) * 3_500  # 896 KiB of a file of 1 MiB
+    async with broker_at(tmp_path / "m") as master, slave_at(tmp_path / "s", ha_address(master)) as slave:
+        for number in range(3):
+            assert (await master.send("T", b"%d" % number + body)).code == ResponseCode.SUCCESS
+        await until(lambda: same_logs(tmp_path / "m", tmp_path / "s"))
+        assert await max_offset(slave, "T", 0) == 3
