@@ -31,6 +31,7 @@ from rocketeer.clock import SystemClock
 from rocketeer.config import (
     BROKER_PORT,
     NAMESRV_PORT,
+    BrokerRole,
     Role,
     Settings,
     local_address,
@@ -209,10 +210,12 @@ def broker(
     show_logs(level, log_format=log_format, file=log_file(log_dir, folder, "broker.log"))
     allow_many_files()
     server = settings.server
+    is_slave = settings.store.broker_role is BrokerRole.SLAVE
     check_ports(
         [
             Port(server.bind_host, server.listen_port, "broker, listenPort"),
             Port(server.bind_host, server.fast_port, "second port of the broker, listenPort minus 2"),
+            *([] if is_slave else [Port(server.bind_host, settings.store.ha_port, "slaves, haListenPort")]),
         ]
     )
     check_folder(settings.store.store_path)

@@ -40,6 +40,7 @@ class BrokerPlan:
         return (
             Port(self.bind_host, self.port, f"{self.name}, --port"),
             Port(self.bind_host, fast, f"second port of {self.name}, --port minus 2"),
+            Port(self.bind_host, self.port + 1, f"port for slaves of {self.name}, --port plus 1"),
             *metrics,
         )
 

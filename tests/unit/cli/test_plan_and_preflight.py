@@ -23,7 +23,9 @@ def plan(brokers: int, store: Path = Path("/data/store"), namesrv_port: int = 98
 
 
 def test_ports_are_spaced_by_ten_and_every_broker_has_its_second_port() -> None:
-    assert [port.number for port in plan(3).ports] == [9876, 10911, 10909, 10921, 10919, 10931, 10929]
+    assert [port.number for port in plan(3).ports] == [
+        9876, 10911, 10909, 10912, 10921, 10919, 10922, 10931, 10929, 10932,
+    ]  # fmt: skip
     assert [broker.store_config.ha_port for broker in plan(3).brokers] == [10912, 10922, 10932]
 
 

@@ -50,7 +50,7 @@ def test_a_locked_store_is_refused_and_not_touched(
     read_until(first, "Ctrl-C")
     first.send_signal(signal.SIGSTOP)  # so that nobody but the second one could change anything
     before = names_and_sizes(shell.home)
-    done = shell.run("up", "--port", base_port + 10, "--namesrv-port", base_port + 11, "--store", "s")
+    done = shell.run("up", "--port", base_port + 10, "--namesrv-port", base_port + 13, "--store", "s")
     assert (done.returncode, done.stdout) == (1, "")
     assert len(done.stderr.splitlines()) == 1
     assert str(shell.home / "s") in done.stderr
