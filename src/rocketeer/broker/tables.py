@@ -6,7 +6,7 @@ the log: what a table says at one moment is written when the disk has the log of
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -85,36 +85,49 @@ class TableKeeper:
     async def save_changed(self) -> None:
         """Write the tables that changed since they were last written; one that cannot be is tried again."""
         async with self._writing:
-            for table in self._tables:
-                if table.take_dirty() or table.file_name in self._unsaved:
-                    await self._save(table)
+            await self._save(
+                [each for each in self._tables if each.take_dirty() or each.file_name in self._unsaved]
+            )
 
     async def save_all(self) -> None:
         """Write every table, changed or not: the last thing at a clean stop."""
         async with self._writing:
             for table in self._tables:
                 table.take_dirty()
-                await self._save(table)
+            await self._save(self._tables)
 
-    async def _save(self, table: Table) -> None:
-        path = self._folder / table.file_name
-        if isinstance(table, LargeTable):
-            await in_slices(table.refresh())
-        end, text = self._log.max_log_offset, table.encode()
-        try:
-            if not await self._durable(end):
-                raise OSError(f"the disk does not have the log up to {end} yet")
-            await asyncio.to_thread(save_table, path, text)
-        except OSError as error:  # a full disk: the next round may find room
-            if table.file_name not in self._unsaved:
-                log.error("table not saved path=%s error=%s: tried again until it is", path, error)
-            self._unsaved.add(table.file_name)
+    async def _save(self, tables: Sequence[Table]) -> None:
+        """In their order, and all after one wait for the log."""
+        if not tables:
             return
+        for table in tables:
+            if isinstance(table, LargeTable):
+                await in_slices(table.refresh())
+        texts = [table.encode() for table in tables]
+        end = self._log.max_log_offset
+        is_durable = await self._durable(end)
+        for table, text in zip(tables, texts, strict=True):
+            try:
+                if not is_durable:
+                    raise OSError(f"the disk does not have the log up to {end} yet")
+                await asyncio.to_thread(save_table, self._folder / table.file_name, text)
+            except OSError as error:  # a full disk: the next round may find room
+                self._not_saved(table, error)
+            else:
+                self._saved(table)
+
+    def _not_saved(self, table: Table, error: OSError) -> None:
+        if table.file_name not in self._unsaved:
+            path = self._folder / table.file_name
+            log.error("table not saved path=%s error=%s: tried again until it is", path, error)
+        self._unsaved.add(table.file_name)
+
+    def _saved(self, table: Table) -> None:
         if isinstance(table, AsksWhenSaved):
             table.saved()
         if table.file_name in self._unsaved:
             self._unsaved.discard(table.file_name)
-            log.info("table saved at last path=%s", path)
+            log.info("table saved at last path=%s", self._folder / table.file_name)
 
     async def _durable(self, end: int) -> bool:
         durable: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
