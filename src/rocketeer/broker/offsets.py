@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from rocketeer.protocol.bodies.offsets import decode_consumer_offsets
 from rocketeer.remoting.limits import busy_limit
-from rocketeer.steps import Steps, finish
+from rocketeer.steps import Steps
 
 log = logging.getLogger(__name__)
 
@@ -87,10 +87,6 @@ class ConsumerOffsets:
         """The groups that have committed on the topic."""
         begin = f"{topic}{SEPARATOR}"
         return {key[len(begin) :] for key in self._table if key.startswith(begin)}
-
-    def copy_group(self, source: str, target: str, topic: str) -> None:
-        """All of `copying_group` at once."""
-        finish(self.copying_group(source, target, topic))
 
     def copying_group(self, source: str, target: str, topic: str) -> Steps[None]:
         """Let `target` continue where `source` stands, a queue a step."""

@@ -10,7 +10,6 @@ between, our offsets no longer speak for the store and are dropped.
 """
 
 import logging
-import os
 import struct
 import zlib
 from dataclasses import dataclass, replace
@@ -123,19 +122,6 @@ def read_checkpoint(path: Path) -> Checkpoint:
     except OSError as error:
         log.warning("checkpoint unreadable path=%s error=%s", path, error)
         return Checkpoint()
-
-
-def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
-    """In place, as RocketMQ does, and durable on return: call it from a worker thread.
-
-    The 88 used bytes lie within one sector; a torn write would cost the offsets (crc), not the times.
-    """
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        os.pwrite(fd, encode_checkpoint(checkpoint), 0)
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def _crc(raw: bytes | bytearray) -> int:

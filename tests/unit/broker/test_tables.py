@@ -17,6 +17,7 @@ from rocketeer.errors import BadBody
 from rocketeer.model.group import SubscriptionGroup
 from rocketeer.model.topic import Perm, TopicConfig
 from rocketeer.protocol.fastjson import loads
+from rocketeer.steps import finish
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "data"
 FOLDERS = [
@@ -228,7 +229,7 @@ def test_removing_a_group_leaves_the_others() -> None:
     offsets.remove_group("G")
     written: dict[str, Any] = loads(offsets.encode().encode())
     assert written == {"offsetTable": {"T@GG": {"0": 5}}}
-    offsets.copy_group("GG", "H", "T")
+    finish(offsets.copying_group("GG", "H", "T"))
     assert offsets.of("H", "T") == {0: 5}
     offsets.remove_topic("T")
     assert loads(offsets.encode().encode()) == {"offsetTable": {}}

@@ -11,7 +11,6 @@ from rocketeer.store.checkpoint import (
     decode_checkpoint,
     encode_checkpoint,
     read_checkpoint,
-    write_checkpoint,
 )
 
 FULL = Checkpoint(1_700_000_009_000, 1_700_000_008_000, 1_700_000_001_000, 4711, 4000)
@@ -20,7 +19,7 @@ FULL = Checkpoint(1_700_000_009_000, 1_700_000_008_000, 1_700_000_001_000, 4711,
 def test_a_checkpoint_reads_back(tmp_path: Path) -> None:
     path = tmp_path / "checkpoint"
     for checkpoint in (FULL, Checkpoint(), Checkpoint(5, 6, 7), Checkpoint(5, 6, 7, 0, None)):
-        write_checkpoint(path, checkpoint)
+        path.write_bytes(encode_checkpoint(checkpoint))
         assert read_checkpoint(path) == checkpoint
         assert path.stat().st_size == CHECKPOINT_BYTES
 
