@@ -74,6 +74,8 @@ def _check(name: str, text: str, *, is_read: bool) -> None:
     if key is None:
         meant = nearest_key(name, NAMESRV_CLASSES)
         raise ConfigError(f"unknown key {name}" + (f"; did you mean {meant}?" if meant else ""))
+    if key.since == "ours" and not is_read:
+        raise ConfigError(f"{name} is read at the start; it cannot be changed while the name server runs")
     if not key.is_of_4_9 and not is_read:
         raise ConfigError(f"{name} is a key of RocketMQ 5 and has no effect here")
     if not key.accepts(text):

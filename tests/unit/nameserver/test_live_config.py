@@ -54,6 +54,7 @@ async def test_a_change_counts_at_once_and_for_the_next_start(tmp_path: Path) ->
         ({"listenPort": "many"}, "listenPort=many: expected a whole number"),
         ({"listenPort": "70000"}, "listenPort=70000: expected"),
         ({"supportActingMaster": "true"}, "supportActingMaster is a key of RocketMQ 5"),
+        ({"limitBrokers": "5"}, "limitBrokers is read at the start"),
     ],
 )
 async def test_one_bad_key_or_value_and_nothing_changes(
