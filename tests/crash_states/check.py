@@ -143,8 +143,10 @@ class Checker:
             return True  # RocketMQ's index has no checksums, nor have the times that say how far it is filled
         if not self._spared:
             return False
-        # Without names: a gap in a queue, and the notes of which transactions have ended and which topics are deleted.
-        nameless = broken.promise in ("not dense", "deleted returned") or broken.kind == "half"
+        # Without names: a gap in a queue, and the notes that a transaction has ended, that a topic was deleted, that
+        # a timed message was taken back.
+        notes = ("not dense", "deleted returned", "recalled returned")
+        nameless = broken.promise in notes or broken.kind == "half"
         return nameless or broken.name in self._spared
 
     def _some(self, places: list[Place]) -> list[Place]:

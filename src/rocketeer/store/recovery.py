@@ -225,9 +225,18 @@ class Recovery:
 
     def _index_incomplete(self, problems: list[str], last: int) -> int:
         why = problems[0] if problems else "no index files" if last < 0 else "files are missing"
-        start = max(last, self.log.min_offset)
+        start = self._boundary(max(last, self.log.min_offset))
         self._did(f"the index is incomplete ({why}): it is filled from log offset {start} on")
         return start
+
+    def _boundary(self, offset: int) -> int:
+        """Where a record begins, at or before an offset that a derived file named: a bit of it may be flipped.
+
+        There, if the record says so itself; else at the start of the file, which is one for sure.
+        """
+        base = max(segment.base for segment in self.log.segments if segment.base <= offset)
+        scan = LogScan(self.log, self.levels, offset)
+        return offset if next(scan.entries(offset + 1), None) is not None else base
 
     # --- without one -------------------------------------------------------------------------
 
@@ -262,7 +271,7 @@ class Recovery:
         problems = index.load(clean=self.clean, index_ms=self.checkpoint.index_ms)
         last = last_indexed(index)
         if last >= 0 and not problems:
-            return queues_from if self.clean else last
+            return queues_from if self.clean else self._boundary(last)
         return self._index_incomplete(problems, last)
 
     def _last_used_segment(self) -> int:
