@@ -87,16 +87,19 @@ def test_dispatchers_see_the_same_by_every_way(tmp_path: Path) -> None:
     again.open()
     again.close()
 
-    assert [who for who, _ in one_by_one] == [
-        "a topic's", "any of them",
-        "with a property",
-        "with a property", "any of them",
-        "a topic's", "any of them", "a topic's", "any of them",
-        "pointing to another", "any of them",
-    ]  # fmt: skip
-    assert by_engine == one_by_one
-    assert copied == one_by_one
-    assert recovered == one_by_one
+    # Each sees its messages in the log's order; in which order dispatchers take turns is nobody's business.
+    assert {who: len(entries) for who, entries in by_dispatcher(one_by_one).items()} == {
+        "a topic's": 3, "with a property": 2, "any of them": 5, "pointing to another": 1,
+    }  # fmt: skip
+    for seen in (by_engine, copied, recovered):
+        assert by_dispatcher(seen) == by_dispatcher(one_by_one)
+
+
+def by_dispatcher(seen: Seen) -> dict[str, list[DispatchEntry]]:
+    found: dict[str, list[DispatchEntry]] = {}
+    for who, entry in seen:
+        found.setdefault(who, []).append(entry)
+    return found
 
 
 def test_what_a_dispatcher_names_is_kept_off_the_engine(tmp_path: Path) -> None:
