@@ -127,6 +127,9 @@ class Recovery:
             queues_from = self._queues_from_checkpoint(sound_until, problems)
             index_from = self._index_from_checkpoint(sound_until)
         scan_from = max(min(queues_from, index_from), self.log.min_offset)
+        if scan_from not in (sound_until, self.verified_from, checkpoint.index_offset):
+            # Said by a queue or the index, which have no checksums: what is known is where its file begins.
+            scan_from -= scan_from % self.log.segment_bytes
         self._redo(scan_from)
         self._drop_beyond(self.log.max_offset)
         return scan_from
