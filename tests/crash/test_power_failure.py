@@ -37,7 +37,8 @@ def quiet() -> Iterator[None]:
 async def test_what_was_promised_holds_in_every_state(plan: Plan, tmp_path: Path) -> None:
     recording = await asyncio.to_thread(record, tmp_path / "recording", plan)
     explorer = Explorer(recording, tmp_path / "state")
-    names = explorer.names(STATES // len(PLANS), SEED)
+    # Flipped bits are the long form's: what one may cost is known for most places, not yet for all (docs/reliability.md).
+    names = [name for name in explorer.names(STATES // len(PLANS), SEED) if name.choice != "flipped"]
     checked = 0
     async for outcome in explorer.explore(names):
         assert not outcome.broken, f"{plan.text()} {outcome.name} {outcome.damage}: {outcome.broken[:5]}"

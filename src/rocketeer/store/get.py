@@ -309,12 +309,25 @@ class Reader:
         if queue is None:
             return []
         raw = queue.read(offset, max_count)
-        return [
-            (NO_RECORD, 0, 0)
-            if size == BLANK_SIZE
-            else (log_offset, size, self._tag_code(tag_code, log_offset, size))
-            for log_offset, size, tag_code in ENTRY.iter_unpack(raw[: len(raw) // ENTRY_BYTES * ENTRY_BYTES])
-        ]
+        found = ENTRY.iter_unpack(raw[: len(raw) // ENTRY_BYTES * ENTRY_BYTES])
+        return [self._whole_entry(queue, at, entry) for at, entry in enumerate(found, offset)]
+
+    def _whole_entry(
+        self, queue: ConsumeQueue, offset: int, entry: tuple[int, int, int]
+    ) -> tuple[int, int, int]:
+        """The entry if it leads to its record, the mended one if not; `NO_RECORD` where there is none."""
+        log_offset, size, tag_code = entry
+        if size == BLANK_SIZE:
+            return NO_RECORD, 0, 0
+        if 0 <= log_offset < self._log.min_offset:
+            return log_offset, size, tag_code  # it expired
+        record = self._log.read(log_offset, size)
+        if record is None or not leads_to(record, log_offset, size, offset):
+            mended = self._mending.mend(queue, offset)
+            if mended is None:
+                return NO_RECORD, 0, 0
+            log_offset, size, tag_code = mended
+        return log_offset, size, self._tag_code(tag_code, log_offset, size)
 
     def _tag_code(self, tag_code: int, log_offset: int, size: int) -> int:
         """A Java broker may have kept the tag code in its extension files: the record itself tells it too."""

@@ -184,3 +184,15 @@ def test_entries_hold_says_whether_every_entry_leads_to_its_record(
             damaged[20 * 25 + at] ^= 1 << bit
             assert not holds(window, bytes(damaged), 0, 0), (at, bit)
     store.close()
+
+
+@pytest.mark.parametrize(
+    ("byte", "bits"), [(2, 0x40), (7, 1), (8, 0x80), (11, 4)], ids=["far", "near", "size", "a little"]
+)
+def test_features_get_entries_that_lead_to_their_records(store: MessageStore, byte: int, bits: int) -> None:
+    """Delays and transactions read their queues entry by entry, and go to the log with what they find."""
+    sound = store.entries(TOPIC, 0, 0, COUNT)
+    assert len(sound) == COUNT
+    flip(store, 20, byte, bits)
+    assert store.entries(TOPIC, 0, 0, COUNT) == sound
+    store.close()
