@@ -154,6 +154,13 @@ class ConnectFailed(RemotingError):
         self.address = address
 
 
+class RemotingClosed(ConnectFailed):
+    """Our own side was closed meanwhile: no further attempt can succeed."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__(address, "the client is closed")
+
+
 class CallTimeout(RemotingError):
     """The peer did not answer in time; whether it did the work is unknown."""
 

@@ -328,7 +328,7 @@ async def test_namespaces_stay_inside(cluster: Cluster, topic: str) -> None:
 async def test_what_cannot_work_is_said_at_the_start(cluster: Cluster, topic: str) -> None:
     with pytest.raises(ClientError, match="no listener"):
         await PushConsumer("G", **options(cluster)).start()
-    lost = PushConsumer("G", nameserver="127.0.0.1:1", call_timeout_s=0.5)
+    lost = PushConsumer("G", nameserver="127.0.0.1:1", call_timeout_s=0.5, start_timeout_s=1)
     lost.subscribe(topic, print)
     with pytest.raises(NoNameServer, match=r"127\.0\.0\.1:1"):
         await lost.start()

@@ -199,6 +199,7 @@ def _assemble(
         WaitLimits.of(broker),
         page_cache_busy_ms=store.os_page_cache_busy_ms,
         brake=fast_path.brake,
+        longest_append_s=state.store.log.take_longest_append_s,
     )
     if broker.fast_failure_enable:
         features.append(flow_feature(flow))
@@ -223,9 +224,7 @@ def _assemble(
     state.tables.add(table for feature in features for table in feature.state)
     state.store.needs.extend(need for feature in features for need in feature.needs)
     state.store.rolls.extend(roll for feature in features for roll in feature.rolls)
-    watchdog = LoopWatchdog(
-        append_began_s=lambda: state.store.log.append_began_s, append_stalled=flow.append_stalled
-    )
+    watchdog = LoopWatchdog()
     return Components(
         state=state,
         features=features,

@@ -5,7 +5,6 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
 
 log = logging.getLogger(__name__)
 
@@ -16,19 +15,7 @@ STALL_S = 0.1
 class LoopWatchdog:
     """A thread that looks whether the loop still beats; `beat` must be called on the loop every `CHECK_S` or so."""
 
-    def __init__(
-        self,
-        *,
-        stall_s: float = STALL_S,
-        append_began_s: Callable[[], float] = lambda: 0.0,
-        append_stalled: Callable[[int], None] = lambda stalled_ms: None,
-    ) -> None:
-        """`append_began_s` says since when the loop has been in an append, 0 when it is in none.
-
-        `append_stalled` hears, in the watchdog's thread, for how many ms an append that stalls has taken by now.
-        """
-        self._append_began_s = append_began_s
-        self._append_stalled = append_stalled
+    def __init__(self, *, stall_s: float = STALL_S) -> None:
         self._stall_s = stall_s
         self._beat_s = time.monotonic()
         self._loop_thread = threading.get_ident()
@@ -58,9 +45,6 @@ class LoopWatchdog:
                 (entry.name, entry.filename.rpartition("/")[2], entry.lineno)
                 for entry in reversed(traceback.extract_stack(frame, limit=6))
             ]
-            append_began_s = self._append_began_s()
-            if append_began_s:
-                self._append_stalled(int((time.monotonic() - append_began_s) * 1000))
             if beat_s == reported_s:
                 continue
             reported_s = beat_s  # one line a stall

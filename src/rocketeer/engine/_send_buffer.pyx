@@ -41,6 +41,9 @@ cdef enum:
     SHARED_BYTES_MAX = 256  # what a message in a batch may have on top of its own; usually enough
 
 
+cdef double APPEND_SLOW_S = 0.01  # what an append never takes but when the disk holds it up
+
+
 cdef double monotonic_s() noexcept:
     cdef timespec now
     clock_gettime(CLOCK_MONOTONIC, &now)
@@ -236,17 +239,18 @@ cdef class SendBuffer:
         cdef list queues = self._queues, requests = self._requests, answers = [], grown = []
         cdef Py_ssize_t count = self._count, total = self._total, at, start, end
         cdef int64_t first
+        cdef double began_s, took_s
         cdef QueueAppendState state
         if not count:
             return 0, answers
-        self._log.append_began_s = monotonic_s()
-        try:
-            first = self._log.max_offset
-            if first + total > <int64_t> self._log.mark:
-                first = self._log.make_room(total)
-            self._write(first, now_ms)
-        finally:
-            self._log.append_began_s = 0.0
+        began_s = monotonic_s()
+        first = self._log.max_offset
+        if first + total > <int64_t> self._log.mark:
+            first = self._log.make_room(total)
+        self._write(first, now_ms)
+        took_s = monotonic_s() - began_s
+        if took_s > APPEND_SLOW_S:
+            self._log.append_took(took_s)
         self._log.max_offset = first + total  # copied first, published second
         for at in range(len(requests)):
             start = requests[at][3]

@@ -15,7 +15,7 @@ import ssl
 from collections.abc import Callable, Mapping
 from types import TracebackType
 
-from rocketeer.errors import CallTimeout, ConnectFailed
+from rocketeer.errors import CallTimeout, ConnectFailed, RemotingClosed
 from rocketeer.protocol.command import Command, Sign, signed
 from rocketeer.remoting.address import split_address
 from rocketeer.remoting.client_connection import LINGER_S, ClientConnection, PushHandler
@@ -126,7 +126,7 @@ class RemotingClient:
     async def _connect(self, address: str, deadline_s: float, timeout_s: float) -> ClientConnection:
         """Join the attempt under way, or start one; it lives on if this caller gives up, for the others."""
         if self._closed:
-            raise ConnectFailed(address, "the client is closed")
+            raise RemotingClosed(address)
         task = self._connecting.get(address)
         if task is None:
             split_address(address)  # a text that is no address is refused before anything is started
@@ -138,7 +138,7 @@ class RemotingClient:
         if not done:
             raise ConnectFailed(address, f"no connection within {timeout_s:g} s")
         if task.cancelled():
-            raise ConnectFailed(address, "the client is closed")
+            raise RemotingClosed(address)
         outcome = task.result()
         if isinstance(outcome, str):
             raise ConnectFailed(address, outcome)

@@ -62,11 +62,9 @@ class Appender:
         sizes = self._checked_sizes(messages)
         queue_offsets = self._queue_offsets(messages)
         log = self._log
-        log.append_began_s = monotonic()
-        try:
-            entries = self._write(messages, sizes, queue_offsets, store_ms)
-        finally:
-            log.append_began_s = 0.0
+        began_s = monotonic()
+        entries = self._write(messages, sizes, queue_offsets, store_ms)
+        log.append_took(monotonic() - began_s)
         # Copied first, published second: readers trust every byte below `max_offset`, and nothing that is
         # derived points beyond it.
         log.max_offset = entries[-1].end

@@ -43,10 +43,10 @@ class CommitLog:
 
     __slots__ = (
         "_active",
+        "_append_longest_s",
         "_mapped",
         "_preparer",
         "_refusal",
-        "append_began_s",
         "base",
         "epoch",
         "fd",
@@ -76,14 +76,22 @@ class CommitLog:
         self.fd = -1
         self.base = 0
         self.mark = _REFUSING
-        self.append_began_s = 0.0
-        """Since when the writer has been in an append, by the monotonic clock; 0 while it is in none."""
+        self._append_longest_s = 0.0
         self._active: Segment | None = None
         self._mapped: deque[Segment] = deque()
         self._preparer = Preparer(folder, segment_bytes, prewrite=prewrite, sync_failed=sync_failed)
         self._refusal: StoreRefused | None = StoreRefused(StoreRefused.NOT_WRITABLE, "the store is not open")
 
     # --- opening and closing -----------------------------------------------------------------
+
+    def append_took(self, seconds: float) -> None:
+        """Remember how long an append took; the writer says so."""
+        self._append_longest_s = max(self._append_longest_s, seconds)
+
+    def take_longest_append_s(self) -> float:
+        """Of the appends since this was last asked."""
+        longest_s, self._append_longest_s = self._append_longest_s, 0.0
+        return longest_s
 
     def load(self) -> list[str]:
         """Find the files; says what it had to mend. StoreError for what only a person can decide; no writes then.

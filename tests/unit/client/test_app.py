@@ -30,7 +30,7 @@ async def test_an_app_without_listeners_does_not_start() -> None:
 
 
 async def test_when_the_start_fails_everything_is_undone_and_the_error_stays() -> None:
-    app = App(nameserver="127.0.0.1:1", call_timeout_s=0.3)
+    app = App(nameserver="127.0.0.1:1", call_timeout_s=0.3, start_timeout_s=1)
     calls: list[str] = []
 
     @app.on_startup

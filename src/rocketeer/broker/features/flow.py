@@ -8,10 +8,10 @@ nobody; when the next turn is late as well there is a queue, and whatever has wa
 200 ms, ends of transactions 3 s, pulls 5 s, heartbeats 31 s) gets SYSTEM_BUSY until a turn is in time again. Other
 requests have no limit, as in RocketMQ.
 
-A stall in the middle of storing (the system writes its page cache back, and the copy into the log waits) is seen by
-the watchdog's thread while it lasts, or as soon as it is over; the sends that queued up behind it are turned away as
-RocketMQ does it. (Its other answers to a busy page cache, [PC_SYNCHRONIZED] and [REJECTREQUEST], are for threads that
-come while another one hangs in an append. Here there is one thread, so nobody can.)
+A stall in the middle of storing (the system writes its page cache back, and the copy into the log waits) is seen as
+soon as it is over: the log says how long its slowest append took. The sends that queued up behind it are turned away
+as RocketMQ does it. (Its other answers to a busy page cache, [PC_SYNCHRONIZED] and [REJECTREQUEST], are for threads
+that come while another one hangs in an append. Here there is one thread, so nobody can.)
 """
 
 import logging
@@ -73,7 +73,7 @@ SetBrake = Callable[[Guard | None], None]
 
 
 class FlowControl:
-    """Decides from how late the probe comes; `beat` is called on the loop, `append_stalled` from any thread."""
+    """Decides from how late the probe comes; `beat` is called on the loop."""
 
     def __init__(
         self,
@@ -81,17 +81,19 @@ class FlowControl:
         *,
         page_cache_busy_ms: int,
         brake: SetBrake,
+        longest_append_s: Callable[[], float] = lambda: 0.0,
         now_s: Callable[[], float] = time.monotonic,
         probe_s: float = PROBE_S,
     ) -> None:
+        """`longest_append_s`: how long the log's slowest append took since this was last asked."""
         self.set_limits(limits, page_cache_busy_ms)
         self._brake = brake
+        self._longest_append_s = longest_append_s
         self._now_s = now_s
         self._probe_s = probe_s
         self._due_s: float | None = None
         self._late_before = False
         self._waited_ms = 0
-        self._stalled_ms = 0
         self._reason = ""
         self._turned_away = 0
 
@@ -110,7 +112,7 @@ class FlowControl:
         now_s = self._now_s()
         waited_ms = 0 if self._due_s is None else max(0, int((now_s - self._due_s) * 1000))
         self._due_s = now_s + self._probe_s
-        stalled_ms, self._stalled_ms = self._stalled_ms, 0
+        stalled_ms = int(self._longest_append_s() * 1000)
         late = waited_ms >= self._least_ms
         if stalled_ms >= self.page_cache_busy_ms > 0:
             self._begin(_STALLED, max(stalled_ms, waited_ms))
@@ -119,10 +121,6 @@ class FlowControl:
         elif self.braking:
             self._end()
         self._late_before = late
-
-    def append_stalled(self, stalled_ms: int) -> None:
-        """The loop hangs in the middle of an append, for so long by now."""
-        self._stalled_ms = stalled_ms
 
     def guard(self, command: Command, connection: Connection) -> None:
         """Turns away what has waited longer than its kind may; behind a stall, every send."""

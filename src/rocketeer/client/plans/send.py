@@ -30,6 +30,7 @@ from rocketeer.errors import (
     ConnectFailed,
     ConnectionLost,
     NoBroker,
+    RemotingClosed,
     RemotingError,
 )
 from rocketeer.model.message import InvalidMessage, Message
@@ -199,7 +200,7 @@ class Sender:
                 )
                 brokers = 1 if chosen is not None else len(known.write_queues)
                 pause_s = attempts.failed(queue, error, monotonic_s(), brokers, another_may=another_may)
-                if pause_s is None:
+                if pause_s is None or isinstance(error, RemotingClosed):
                     break
                 if pause_s:
                     yield Sleep(pause_s)
