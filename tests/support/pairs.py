@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from rocketeer.config import BrokerRole, NamesrvConfig, ServerConfig
-from rocketeer.config.ports import free_ports
 from rocketeer.nameserver.server import NameServer
 from support.broker import BrokerUnderTest, broker_at
 
@@ -31,17 +30,16 @@ async def slave_at(
 
 @contextlib.asynccontextmanager
 async def nameserver_at(folder: Path) -> AsyncIterator[str]:
-    port, _ = free_ports()
     server = NameServer(
         NamesrvConfig(
             kv_config_path=folder / "kvConfig.json",
             config_path=folder / "namesrv.properties",
-            server=ServerConfig(bind_host="127.0.0.1", listen_port=port),
+            server=ServerConfig(bind_host="127.0.0.1", listen_port=0),
         )
     )
     await server.start()
     try:
-        yield f"127.0.0.1:{port}"
+        yield f"127.0.0.1:{server.port}"
     finally:
         await server.stop()
 

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from rocketeer.bench.processes import ServerProcess
+from rocketeer.bench.processes import ServerFailed, ServerProcess
 from rocketeer.bench.servers import HOST, Cluster
 from rocketeer.config.ports import free_ports
+from rocketeer.testing.cluster import START_TRIES
 from support.cluster import TEST_CONF
 
 
@@ -31,8 +32,14 @@ class TwoBrokers(Cluster):
 
     def start(self) -> None:
         super().start()
-        _, self.second_port = free_ports()
-        self.start_second()
+        for attempt in range(START_TRIES):
+            _, self.second_port = free_ports()
+            try:
+                self.start_second()
+                return
+            except ServerFailed as failed:  # somebody else may have taken the port meanwhile
+                if "is in use" not in str(failed) or attempt == START_TRIES - 1:
+                    raise
 
     def start_second(self) -> None:
         conf = {

@@ -239,7 +239,7 @@ def _assemble(
                 Periodic("tables", broker.flush_consumer_offset_ms / 1000, state.tables.save_changed),
                 Periodic("watchdog", CHECK_S, watchdog.beat),
                 Periodic("figures", TICK_S, state.recorder.tick),
-                Periodic("watch certificates", CERTIFICATES_WATCH_S, state.watch_certificates),
+                *_certificate_watch(state),
                 *(service for feature in features for service in feature.services),
             ]
         ),
@@ -335,6 +335,12 @@ def _features(state: BrokerState, broker: BrokerConfig, store: StoreConfig) -> l
         at_rest(delay_feature(DelayLevels.parse(store.delay_levels), state.clock, state.store, state.writer)),
         state.registration.feature(),
     ]
+
+
+def _certificate_watch(state: BrokerState) -> list[Periodic]:
+    if not state.tls.has_files:
+        return []
+    return [Periodic("watch certificates", CERTIFICATES_WATCH_S, state.watch_certificates)]
 
 
 def _access(state: BrokerState, broker: BrokerConfig, server: ServerConfig) -> Feature:

@@ -105,7 +105,8 @@ class NameServer:
             except BaseException:
                 await self._remoting.stop()
                 raise
-        self._watcher = asyncio.create_task(self._watch_files())
+        if self._tls.has_files or self._acl_files is not None:
+            self._watcher = asyncio.create_task(self._watch_files())
         self._scanner = asyncio.create_task(self._scan_forever())
         log.info("name server started port=%d", self.port)
 

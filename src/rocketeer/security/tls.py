@@ -192,6 +192,11 @@ class ReloadingContext:
     def takes_plain(self) -> bool:
         return self._tls.mode is not TlsMode.ENFORCING
 
+    @property
+    def has_files(self) -> bool:
+        """Whether there is anything to be looked at again."""
+        return self._context is not None
+
     def context(self) -> ssl.SSLContext | None:
         """For the next connection; None where there is no TLS."""
         return self._context

@@ -90,6 +90,7 @@ class Cluster:
         self._end_loop()
 
     def _end_loop(self) -> None:
+        self._run(self._loop.shutdown_default_executor())  # a thread that reads a file may be at work still
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
