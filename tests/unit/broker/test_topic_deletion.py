@@ -24,7 +24,9 @@ async def test_delete_create_again_kill(tmp_path: Path, mode: FlushMode) -> None
         for number in range(3):
             assert (await broker.send("T", b"new %d" % number)).code == 0
         assert await bodies(broker, "T") == [b"new 0", b"new 1", b"new 2"]
-        shutil.copytree(tmp_path / "store", tmp_path / "copy")  # as a process that dies now leaves it
+        shutil.copytree(
+            tmp_path / "store", tmp_path / "copy", ignore=shutil.ignore_patterns("*.tmp")
+        )  # as a process that dies now leaves it
     for folder in ("copy", "store"):
         async with broker_at(tmp_path / folder, store=store) as broker:
             assert await bodies(broker, "T") == [b"new 0", b"new 1", b"new 2"]
@@ -34,7 +36,7 @@ async def test_a_deleted_topic_is_gone_after_a_kill(tmp_path: Path) -> None:
     async with broker_at(tmp_path / "store") as broker:
         await broker.send("T", b"old")
         assert (await broker.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "T"})).code == 0
-        shutil.copytree(tmp_path / "store", tmp_path / "copy")
+        shutil.copytree(tmp_path / "store", tmp_path / "copy", ignore=shutil.ignore_patterns("*.tmp"))
     async with broker_at(tmp_path / "copy") as broker:
         assert b'"T"' not in (await broker.ask(RequestCode.GET_ALL_TOPIC_CONFIG)).body
         await broker.send("T", b"new")
