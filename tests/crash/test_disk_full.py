@@ -133,7 +133,10 @@ def test_a_full_disk_refuses_sends_and_recovers_by_itself(cluster: Cluster) -> N
         assert_all_is_there(cluster, sent, acked)
     assert cluster.broker_process.pid == pid
     offsets = cluster.store / "config" / "consumerOffset.json"
-    wait_for(lambda: "{0:2}" in offsets.read_text(), what="the offset that could not be saved is saved")
+    wait_for(
+        lambda: offsets.exists() and "{0:2}" in offsets.read_text(),
+        what="the offset that could not be saved is saved",
+    )
 
     cluster.restart_broker()
     assert_all_is_there(cluster, sent, acked)
