@@ -17,9 +17,24 @@ def mqadmin() -> NoReturn:
     _run("mqadmin", "rocketeer.cli.admin.program")
 
 
-def _run(name: str, module: str) -> NoReturn:
+def mqnamesrv() -> NoReturn:
+    """The `mqnamesrv` program."""
+    _run("mqnamesrv", "rocketeer.cli.mq_programs", "mqnamesrv")
+
+
+def mqbroker() -> NoReturn:
+    """The `mqbroker` program."""
+    _run("mqbroker", "rocketeer.cli.mq_programs", "mqbroker")
+
+
+def mqshutdown() -> NoReturn:
+    """The `mqshutdown` program."""
+    _run("mqshutdown", "rocketeer.cli.mq_programs", "mqshutdown")
+
+
+def _run(name: str, module: str, function: str = "main") -> NoReturn:
     try:
-        program = import_module(module).main
+        program = getattr(import_module(module), function)
     except ModuleNotFoundError as error:
         text = advice(f"the command {name}", error)
         if text is None:

@@ -21,8 +21,15 @@ class Shell:
         self._env.pop("NAMESRV_ADDR", None)
 
     def run(self, *arguments: object, **env: str) -> subprocess.CompletedProcess[str]:
+        return self._run(self._command(arguments), env)
+
+    def run_program(self, *words: object, **env: str) -> subprocess.CompletedProcess[str]:
+        """Another program than `rocketeer`."""
+        return self._run([str(word) for word in words], env)
+
+    def _run(self, command: list[str], env: dict[str, str]) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            self._command(arguments),
+            command,
             env={**self._env, **env},
             cwd=self.home,
             capture_output=True,
@@ -31,8 +38,15 @@ class Shell:
         )
 
     def start(self, *arguments: object) -> subprocess.Popen[str]:
+        return self._start(self._command(arguments))
+
+    def start_program(self, *words: object) -> subprocess.Popen[str]:
+        """Another program than `rocketeer`."""
+        return self._start([str(word) for word in words])
+
+    def _start(self, command: list[str]) -> subprocess.Popen[str]:
         process = subprocess.Popen(
-            self._command(arguments),
+            command,
             env=self._env,
             cwd=self.home,
             stdout=subprocess.PIPE,

@@ -3,7 +3,6 @@
 Everything a user can get wrong ends as one line on stderr and exit code 1, before anything is touched.
 """
 
-import dataclasses
 import sys
 from importlib import import_module
 from importlib.util import find_spec
@@ -18,49 +17,30 @@ from rocketeer.cli.backup import backup, restore
 from rocketeer.cli.certs import certs
 from rocketeer.cli.children import COMMAND as CHILD_COMMAND
 from rocketeer.cli.children import ChildBroker, run_child
+from rocketeer.cli.complaint import run_program, say
 from rocketeer.cli.console import console as console_command
 from rocketeer.cli.console import console_user
 from rocketeer.cli.console_child import CONSOLE_PORT, ConsoleChild, why_no_console
 from rocketeer.cli.doctor.command import doctor
 from rocketeer.cli.logs import LogFormat, LogLevel, log_file, show_logs
 from rocketeer.cli.plan import BROKERS_MAX, plan_up
-from rocketeer.cli.preflight import Port, allow_many_files, check_folder, check_ports, ipv4_of
+from rocketeer.cli.preflight import allow_many_files, check_folder, check_ports, ipv4_of
 from rocketeer.cli.run import run
 from rocketeer.cli.serve import Server, run_loop, serve
+from rocketeer.cli.servers import WITH_SETTINGS, Format, Level, LogDir, broker, namesrv
 from rocketeer.clock import SystemClock
 from rocketeer.config import (
     BROKER_PORT,
     NAMESRV_PORT,
-    BrokerRole,
-    Role,
-    Settings,
     local_address,
-    parse_addresses,
-    read_config,
 )
-from rocketeer.config.unavailable import refuse_unavailable, without_effect
-from rocketeer.errors import ConfigError, RocketeerError
+from rocketeer.errors import ConfigError
 
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-
-ConfigFile = Annotated[
-    Path | None, typer.Option("-c", "--config", metavar="FILE", help="A RocketMQ configuration file.")
-]
-PrintConfig = Annotated[
-    bool, typer.Option("-p", "--print-config", help="Print every setting in force and leave.")
-]
-Level = Annotated[LogLevel, typer.Option(help="The least important log lines to show.")]
-Format = Annotated[LogFormat, typer.Option("--log-format", help="Log lines for people or for machines.")]
-LogDir = Annotated[
-    Path | None,
-    typer.Option(
-        "--log-dir", metavar="DIR", help="Write log files there, too.  [default for services: STORE/logs]"
-    ),
-]
 
 
 def _print_version(asked: bool) -> None:
@@ -137,7 +117,7 @@ def up(
 
     clock = SystemClock()
     first, *others = plan.brokers
-    children = [ChildBroker(broker, log_level, log_format, on_crash=_say) for broker in others]
+    children = [ChildBroker(broker, log_level, log_format, on_crash=say) for broker in others]
     servers: list[Server] = [
         NameServer(plan.namesrv, clock),
         Broker(first.broker_config, first.store_config, first.server_config, clock),
@@ -155,138 +135,14 @@ def up(
     )
 
 
-@app.command()
-def namesrv(
-    config: ConfigFile = None,
-    print_config: PrintConfig = False,
-    log_level: Level = LogLevel.INFO,
-    log_format: Format = LogFormat.TEXT,
-    log_dir: LogDir = None,
-) -> None:
-    """Run a name server."""
-    settings = _settings(config, Role.NAMESRV)
-    if print_config:
-        _print_settings(settings)
-        return
-    _say_without_effect(settings)
-    folder = settings.namesrv.kv_config_path.parent / "logs"
-    level = LogLevel(settings.namesrv.log_level or log_level)
-    show_logs(level, log_format=log_format, file=log_file(log_dir, folder, "namesrv.log"))
-    allow_many_files()
-    server = settings.server
-    check_ports([Port(server.bind_host, server.listen_port, "name server, listenPort")])
-
-    from rocketeer.nameserver.server import NameServer
-
-    where = f"{server.bind_host}:{server.listen_port}"
-    run_loop(
-        serve(
-            [NameServer(settings.namesrv, SystemClock(), extras=settings.extras)],
-            ready=lambda: print(f"name server listens on {where}", flush=True),
-        )
-    )
-
-
-@app.command()
-def broker(
-    config: ConfigFile = None,
-    namesrv_addr: Annotated[
-        str | None, typer.Option("-n", "--namesrv-addr", metavar="ADDR", help="host:port;host:port ...")
-    ] = None,
-    print_config: PrintConfig = False,
-    log_level: Level = LogLevel.INFO,
-    log_format: Format = LogFormat.TEXT,
-    log_dir: LogDir = None,
-) -> None:
-    """Run a broker."""
-    settings = _settings(config, Role.BROKER, namesrv_addr)
-    if print_config:
-        _print_settings(settings)
-        return
-    refuse_unavailable(settings)
-    _say_without_effect(settings)
-    folder = settings.store.store_path / "logs"
-    level = LogLevel(settings.broker.log_level or log_level)
-    show_logs(level, log_format=log_format, file=log_file(log_dir, folder, "broker.log"))
-    allow_many_files()
-    server = settings.server
-    is_slave = settings.store.broker_role is BrokerRole.SLAVE
-    check_ports(
-        [
-            Port(server.bind_host, server.listen_port, "broker, listenPort"),
-            Port(server.bind_host, server.fast_port, "second port of the broker, listenPort minus 2"),
-            *([] if is_slave else [Port(server.bind_host, settings.store.ha_port, "slaves, haListenPort")]),
-        ]
-    )
-    check_folder(settings.store.store_path)
-    check_folder(settings.store.commit_log_path)
-    if not settings.broker.namesrv_addresses:
-        _say("no name server given (-n, namesrvAddr or NAMESRV_ADDR): clients cannot find this broker")
-
-    from rocketeer.broker.assemble import Broker
-
-    # Message ids carry the address, so a host name in brokerIP1 is looked up once, here.
-    host = settings.broker.host if ":" in settings.broker.host else ipv4_of(settings.broker.host)
-    identity = dataclasses.replace(settings.broker, host=host)
-    where = f"{host}:{server.listen_port}"
-    if identity.advertised_address is not None:
-        where += f", advertised as {identity.advertised_address}"
-    store = settings.store.store_path.absolute()
-    run_loop(
-        serve(
-            [
-                Broker(
-                    identity,
-                    settings.store,
-                    server,
-                    SystemClock(),
-                    config_path=settings.path,
-                    extras=settings.extras,
-                )
-            ],
-            ready=lambda: print(
-                f"broker {identity.broker_name} listens on {where}, store {store}", flush=True
-            ),
-        )
-    )
-
-
 @app.command(CHILD_COMMAND, hidden=True)
 def broker_child(log_level: Level = LogLevel.WARNING, log_format: Format = LogFormat.TEXT) -> None:
     """One of the further brokers of `up`; not for people."""
     raise typer.Exit(run_child(log_level, log_format))
 
 
-def _settings(path: Path | None, role: Role, namesrv_addr: str | None = None) -> Settings:
-    """The file's settings with the command line's on top; what is odd about the file is said now."""
-    settings = read_config(path, role)
-    for warning in settings.warnings:
-        _say(f"warning: {warning}")
-    if namesrv_addr is None:
-        return settings
-    try:
-        addresses = parse_addresses(namesrv_addr)
-    except ConfigError as error:
-        raise ConfigError(f"-n: {error}") from None
-    return dataclasses.replace(
-        settings, broker=dataclasses.replace(settings.broker, namesrv_addresses=addresses)
-    )
-
-
-def _print_settings(settings: Settings) -> None:
-    for key, value in sorted(settings.effective_properties().items(), key=lambda item: item[0].lower()):
-        print(f"{key}={value}")
-
-
-def _say_without_effect(settings: Settings) -> None:
-    for key in without_effect(settings):
-        _say(f"{key} is set, but has no effect here")
-
-
-def _say(text: str) -> None:
-    print(f"rocketeer: {text}", file=sys.stderr, flush=True)
-
-
+app.command(context_settings=WITH_SETTINGS)(namesrv)
+app.command(context_settings=WITH_SETTINGS)(broker)
 app.command()(run)
 app.command()(audit)
 app.command()(doctor)
@@ -367,16 +223,12 @@ def _next_to_try(address: str) -> str:
 
 def main() -> NoReturn:
     """The `rocketeer` program."""
-    try:
+
+    def work() -> None:
         _add_groups(sys.argv[1] if len(sys.argv) > 1 else "")
         app()
-    except RocketeerError as error:
-        _say(str(error))
-    except OSError as error:
-        _say(f"{error.strerror or error}" + (f": {error.filename}" if error.filename else ""))
-    except KeyboardInterrupt:
-        _say("interrupted")
-    sys.exit(1)
+
+    run_program(work, "rocketeer")
 
 
 if __name__ == "__main__":

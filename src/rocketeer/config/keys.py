@@ -4,7 +4,7 @@ import difflib
 from collections.abc import Mapping
 from functools import cache
 from importlib import resources
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from rocketeer.config.values import BrokerRole, FlushMode, MetricsExporter
 
@@ -17,6 +17,17 @@ _NAMES = {
     "FlushDiskType": tuple(FlushMode),
     "MetricsExporterType": tuple(MetricsExporter),
 }
+
+OLD_SPELLINGS: Final = {
+    "mapedFileSizeCommitLog": "mappedFileSizeCommitLog",
+    "mapedFileSizeConsumeQueue": "mappedFileSizeConsumeQueue",
+    "mapedFileSizeConsumeQueueExt": "mappedFileSizeConsumeQueueExt",
+    "warmMappedFileEnable": "warmMapedFileEnable",
+    "flushLeastPagesWhenWarmMappedFile": "flushLeastPagesWhenWarmMapedFile",
+    "destroyMappedFileIntervalForcibly": "destroyMapedFileIntervalForcibly",
+    "enableDLedgerCommitLog": "enableDLegerCommitLog",
+}
+"""Names of earlier versions, and names that are spelt as one would expect, to those that 4.9.8 has."""
 
 
 class Key(NamedTuple):

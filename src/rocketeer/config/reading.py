@@ -1,6 +1,6 @@
 """From a RocketMQ configuration file to the values the engine runs by.
 
-file -> entries (properties.py) -> checked against the table (keys.py) -> Settings (values.py)
+file, command line -> entries (properties.py, command_line.py) -> checked against the table (keys.py) -> Settings
 
 Java ignores a value it cannot parse and starts with the default; here it is an error, because a broker
 that runs with another setting than the one written down is worse than one that does not start.
@@ -11,11 +11,12 @@ import os
 import re
 import types
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from rocketeer.config.keys import find_key, nearest_key
+from rocketeer.config.command_line import ON_COMMAND_LINE
+from rocketeer.config.keys import OLD_SPELLINGS, find_key, nearest_key
 from rocketeer.config.limits import BrokerLimits, NamesrvLimits, ServerLimits
 from rocketeer.config.properties import Property, load_properties
 from rocketeer.config.settings import Role, Settings
@@ -45,14 +46,18 @@ _EXPANDED_BY_SHELLS = re.compile(r"^~|\$\{|\$[A-Z]")
 
 
 def read_config(
-    path: Path | None, role: Role = Role.BROKER, *, environment: Mapping[str, str] = os.environ
+    path: Path | None,
+    role: Role = Role.BROKER,
+    *,
+    command_line: Sequence[Property] = (),
+    environment: Mapping[str, str] = os.environ,
 ) -> Settings:
-    """The settings of a file, or the defaults without one.
+    """The settings of a file, or the defaults without one; what stands on the command line goes before both.
 
     A ConfigError names the file, the line, the key, its value and what was expected.
     """
     entries = load_properties(path) if path is not None else []
-    return _Reader(role, str(path)).settings(entries, path, environment)
+    return _Reader(role, str(path)).settings([*entries, *command_line], path, environment)
 
 
 def parse_addresses(text: str) -> tuple[str, ...]:
@@ -88,7 +93,10 @@ class _Reader:
         store = self._fill(StoreConfig(ha_port=server.listen_port + 1))
         addresses = self._addresses_of(environment)
         broker = self._fill(BrokerConfig(namesrv_addresses=addresses, limits=self._fill(BrokerLimits())))
-        namesrv = self._fill(NamesrvConfig(server=server, limits=self._fill(NamesrvLimits())))
+        namesrv = self._fill(NamesrvConfig(limits=self._fill(NamesrvLimits())))
+        home = broker.rocketmq_home if self._role is Role.BROKER else namesrv.rocketmq_home
+        server = dataclasses.replace(server, home=home)
+        namesrv = dataclasses.replace(namesrv, server=server)
         if self._role is Role.NAMESRV and path is not None:
             # Changes made at run time go back to the file they were read from.
             namesrv = dataclasses.replace(namesrv, config_path=path)
@@ -105,25 +113,30 @@ class _Reader:
 
     def _admit(self, entry: Property) -> None:
         entry = entry._replace(value=entry.value.rstrip())
-        if entry.key in self._entries:
+        if entry.key in OLD_SPELLINGS:
+            self._warn(entry, f"{entry.key} is an old name of {OLD_SPELLINGS[entry.key]}, and counts as that")
+            entry = entry._replace(key=OLD_SPELLINGS[entry.key])
+        if entry.key in self._entries and entry.line != ON_COMMAND_LINE:
             first = self._entries[entry.key].line
             self._warn(entry, f"{entry.key} stands on line {first} too; this one counts")
         self._entries[entry.key] = entry
         key = find_key(entry.key, self._role.classes)
         if key is None:
-            self._warn(entry, self._stranger(entry.key))
+            if entry.line == ON_COMMAND_LINE:  # somebody types it now, and sees the answer
+                raise ConfigError(f"{self._place(entry)}: {self._stranger(entry.key)}")
+            self._warn(entry, self._stranger(entry.key, " is ignored"))
             return
         if not key.is_of_4_9 and entry.key not in _KEYS_WE_READ:
             self._warn(entry, f"{entry.key} is a key of RocketMQ 5 and has no effect here")
         if not key.accepts(entry.value):
             raise self._bad(entry, key.expected)
 
-    def _stranger(self, name: str) -> str:
+    def _stranger(self, name: str, fate: str = "") -> str:
         other = Role.NAMESRV if self._role is Role.BROKER else Role.BROKER
         if find_key(name, other.classes):
             return f"{name} is a key of a {other}; it has no effect on a {self._role}"
         meant = nearest_key(name, self._role.classes)
-        return f"unknown key {name} is ignored" + (f"; did you mean {meant}?" if meant else "")
+        return f"unknown key {name}{fate}" + (f"; did you mean {meant}?" if meant else "")
 
     def _fill(self, config: T) -> T:
         """The config with every field whose key the file sets."""
@@ -159,7 +172,7 @@ class _Reader:
             try:
                 return parse_addresses(text)
             except ConfigError as error:
-                raise ConfigError(f"{self._source}, line {entry.line}: {entry.key}: {error}") from None
+                raise ConfigError(f"{self._place(entry)}: {entry.key}: {error}") from None
         if "pattern" in metadata and not re.fullmatch(metadata["pattern"], text):
             raise self._bad(entry, metadata["expected"])
         return hint(text)
@@ -169,7 +182,7 @@ class _Reader:
         entry = self._entries.get("brokerId")
         if store.broker_role is BrokerRole.SLAVE:
             if broker.broker_id <= 0:
-                where = f"{self._source}, line {entry.line}" if entry else self._source
+                where = self._place(entry) if entry else self._source
                 raise ConfigError(
                     f"{where}: brokerId={broker.broker_id} with brokerRole=SLAVE:"
                     " expected a number above 0 for a slave"
@@ -189,12 +202,13 @@ class _Reader:
             raise ConfigError(f"environment variable NAMESRV_ADDR: {error}") from None
 
     def _warn(self, entry: Property, text: str) -> None:
-        self._warnings.append(f"{self._source}, line {entry.line}: {text}")
+        self._warnings.append(f"{self._place(entry)}: {text}")
+
+    def _place(self, entry: Property) -> str:
+        return "command line" if entry.line == ON_COMMAND_LINE else f"{self._source}, line {entry.line}"
 
     def _bad(self, entry: Property, expected: str) -> ConfigError:
-        return ConfigError(
-            f"{self._source}, line {entry.line}: {entry.key}={entry.value}: expected {expected}"
-        )
+        return ConfigError(f"{self._place(entry)}: {entry.key}={entry.value}: expected {expected}")
 
 
 class ValueReader(_Reader):

@@ -1,7 +1,6 @@
 """What is known before a server starts, and how it reads back in RocketMQ's own keys and texts."""
 
 import dataclasses
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -89,9 +88,7 @@ def _with_nested(config: AnyConfig) -> Iterator[AnyConfig]:
 
 def _default_text(key: Key) -> str | None:
     """Java's own default; the ones that depend on the machine come from our values instead."""
-    if key.default is not None and key.default.startswith("$"):
-        return os.environ.get("ROCKETMQ_HOME") if key.name == "rocketmqHome" else None
-    return key.default
+    return None if key.default is not None and key.default.startswith("$") else key.default
 
 
 def _java_text(value: object) -> str | None:

@@ -56,6 +56,12 @@ def local_name() -> str:
     return socket.gethostname() or "DEFAULT_BROKER"
 
 
+def _rocketmq_home() -> Path | None:
+    """Where an installation of RocketMQ has its folder `conf`, if the environment says so."""
+    home = os.environ.get("ROCKETMQ_HOME")
+    return Path(home) if home else None
+
+
 def _java(key: str, **rules: Any) -> dict[str, Any]:
     """RocketMQ's key and its limits: `least` and `most`, or a `pattern` and what is `expected` in words."""
     return {"java": key, **rules}
@@ -183,6 +189,7 @@ class BrokerConfig:
     # A key of our own: where clients reach the broker when that is not brokerIP1 and listenPort.
     advertised_address: str | None = field(default=None, metadata=_java("advertisedAddress", **_ADDRESS))
     namesrv_addresses: tuple[str, ...] = field(default=(), metadata=_java("namesrvAddr"))
+    rocketmq_home: Path | None = field(default_factory=_rocketmq_home, metadata=_java("rocketmqHome"))
     permission: int = field(default=6, metadata=_java("brokerPermission", least=0, most=15))
     region_id: str = field(default="DefaultRegion", metadata=_java("regionId"))
 
@@ -296,6 +303,8 @@ class ServerConfig:
     tls_file: Path = field(default=Path("/etc/rocketmq/tls.properties"), metadata=_java("tls.config.file"))
     credentials_file: Path | None = field(default=None, metadata=_java("credentialsFile"))
     """A key of our own: the account with which this server signs in to others."""
+    home: Path | None = field(default_factory=_rocketmq_home)
+    """The broker's or name server's `rocketmqHome`."""
     limits: ServerLimits = field(default_factory=ServerLimits)
 
     @property
@@ -306,7 +315,7 @@ class ServerConfig:
     @property
     def acl_path(self) -> Path:
         """The folder of `plain_acl.yml` and `acl/`."""
-        return self.acl_conf_dir or Path(os.environ.get("ROCKETMQ_HOME") or Path.home()) / "conf"
+        return self.acl_conf_dir or (self.home or Path.home()) / "conf"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -320,6 +329,7 @@ class NamesrvConfig:
         default_factory=lambda: Path.home() / "namesrv" / "namesrv.properties",
         metadata=_java("configStorePath"),
     )
+    rocketmq_home: Path | None = field(default_factory=_rocketmq_home, metadata=_java("rocketmqHome"))
     env_name: str = field(default="center", metadata=_java("productEnvName"))
     cluster_test: bool = field(default=False, metadata=_java("clusterTest"))
     order_message_enable: bool = field(default=False, metadata=_java("orderMessageEnable"))
