@@ -291,5 +291,9 @@ class MessageTooLarge(ClientError, ValueError):
         self.limit = limit
 
 
+class PeerRefused(RocketeerError):
+    """A server that should be one of ours could not prove it, or we could not; the text says which."""
+
+
 class ReplicationError(RocketeerError):
     """Master and slave cannot go on with each other; the text says what one has and the other lacks."""

@@ -21,10 +21,17 @@ def ha_address(master: BrokerUnderTest) -> str:
 
 @contextlib.asynccontextmanager
 async def slave_at(
-    folder: Path, master_ha: str, *, store: dict[str, Any] | None = None, broker: dict[str, Any] | None = None
+    folder: Path,
+    master_ha: str,
+    *,
+    store: dict[str, Any] | None = None,
+    broker: dict[str, Any] | None = None,
+    server: dict[str, Any] | None = None,
 ) -> AsyncIterator[BrokerUnderTest]:
     settings = {"broker_role": BrokerRole.SLAVE, "ha_master_address": master_ha, **(store or {})}
-    async with broker_at(folder, store=settings, broker={"broker_id": 1, **(broker or {})}) as slave:
+    async with broker_at(
+        folder, store=settings, broker={"broker_id": 1, **(broker or {})}, server=server
+    ) as slave:
         yield slave
 
 

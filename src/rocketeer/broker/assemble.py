@@ -365,10 +365,10 @@ def _access(state: BrokerState, broker: BrokerConfig, server: ServerConfig) -> F
 
 def _replication(state: BrokerState, store: StoreConfig, server: ServerConfig) -> list[Feature]:
     if store.broker_role is not BrokerRole.SLAVE:
-        master = Master(store, state.store.log, state.clock, host=server.bind_host)
+        master = Master(store, state.store.log, state.clock, host=server.bind_host, security=state.peers)
         state.store.on_grown.append(master.grown)
         return [master_feature(master, store.broker_role)]
-    receiver = Receiver(store, state.store, state.clock)
+    receiver = Receiver(store, state.store, state.clock, state.peers)
     followed = FollowedTables(
         state.remoting,
         topics=state.topics,

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import socket
+import ssl
 from collections.abc import Callable
 
 from rocketeer.broker.clients import ClientTable
@@ -28,7 +29,10 @@ from rocketeer.record.hosts import encode_host
 from rocketeer.remoting.client import RemotingClient
 from rocketeer.remoting.connection import address_text
 from rocketeer.remoting.server import Connection
+from rocketeer.security.addresses import parse_white_list
 from rocketeer.security.credentials import read_credentials
+from rocketeer.security.peer import read_secrets
+from rocketeer.security.peer_socket import PeerSecurity
 from rocketeer.security.signature import Signer
 from rocketeer.security.tls import (
     ReloadingContext,
@@ -117,9 +121,12 @@ class BrokerState:
         tls = load_tls_properties(server.tls_file)
         self.tls = ReloadingContext(server_tls(TlsMode(server.tls_mode), tls))
         asks_with_tls = client_tls(tls)
+        calls_with = None if asks_with_tls is None else client_context(asks_with_tls)
+        self.peers = _peer_security(broker, server, self.tls, calls_with)
+        """How this broker and its slaves, or its master, know each other."""
         self.remoting = RemotingClient(
             on_close=lambda address: self.registration.connection_lost(address),
-            tls=None if asks_with_tls is None else client_context(asks_with_tls),
+            tls=calls_with,
             sign=_sign(server, clock),
         )
         self.identity = BrokerIdentity(
@@ -133,6 +140,21 @@ class BrokerState:
 
     async def watch_certificates(self) -> None:
         await asyncio.to_thread(self.tls.refresh)
+
+
+def _peer_security(
+    broker: BrokerConfig, server: ServerConfig, tls: ReloadingContext, calls_with: ssl.SSLContext | None
+) -> PeerSecurity:
+    """Closed as soon as anything is said about who may come, or accounts are asked for. Raises ConfigError."""
+    secrets = () if server.peer_secret_file is None else read_secrets(server.peer_secret_file)
+    return PeerSecurity(
+        secrets=secrets,
+        accept_tls=tls.context,
+        call_tls=calls_with,
+        takes_plain=tls.takes_plain,
+        is_listed=parse_white_list(server.peer_addresses),
+        closed=bool(secrets or server.peer_addresses or tls.asks_for_certificates or broker.acl_enable),
+    )
 
 
 def _sign(server: ServerConfig, clock: Clock) -> Sign | None:

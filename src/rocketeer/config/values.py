@@ -305,6 +305,9 @@ class ServerConfig:
     """A key of our own: the account with which this server signs in to others."""
     home: Path | None = field(default_factory=_rocketmq_home)
     """The broker's or name server's `rocketmqHome`."""
+    # Keys of our own: how brokers of one installation know each other, and who of them need not be known.
+    peer_secret_file: Path | None = field(default=None, metadata=_java("peerSecretFile"))
+    peer_addresses: str = field(default="", metadata=_java("peerAddresses"))
     limits: ServerLimits = field(default_factory=ServerLimits)
 
     @property

@@ -1,7 +1,8 @@
 """The master's HA port: lets slaves in, wakes their senders when the log grows, keeps house among them.
 
-Nobody signs in here, as in RocketMQ: the port belongs into a network of its own. What a stranger can cost is bounded:
-so many connections, a report within the housekeeping time, no memory for what it does not read.
+Who may come says `security.peer_socket`; where nothing is configured that is everybody, as in RocketMQ, and the port
+belongs into a network of its own. What a stranger can cost is bounded: so many connections, a first word within the
+housekeeping time, no memory for what it does not read.
 """
 
 import asyncio
@@ -12,10 +13,13 @@ from typing import Final
 
 from rocketeer.clock import Clock
 from rocketeer.config import StoreConfig
-from rocketeer.errors import PortInUse
+from rocketeer.errors import PeerRefused, PortInUse
 from rocketeer.remoting.connection import address_text
 from rocketeer.replication.confirmations import Confirmations
 from rocketeer.replication.sender import SentLog, SlaveLink
+from rocketeer.replication.stream import PURPOSE
+from rocketeer.security.addresses import plain_ip
+from rocketeer.security.peer_socket import PeerSecurity
 
 log = logging.getLogger(__name__)
 
@@ -28,7 +32,17 @@ ACCEPT_PAUSE_S: Final = 1.0
 class Master:
     """All slaves of this broker. Belongs to the loop thread; `grown` is called once for each run of appends."""
 
-    def __init__(self, config: StoreConfig, sent_log: SentLog, clock: Clock, *, host: str) -> None:
+    def __init__(
+        self,
+        config: StoreConfig,
+        sent_log: SentLog,
+        clock: Clock,
+        *,
+        host: str,
+        security: PeerSecurity | None = None,
+    ) -> None:
+        self._security = security or PeerSecurity()
+        self._coming: set[asyncio.Task[None]] = set()
         self._config = config
         self._log = sent_log
         self._clock = clock
@@ -64,6 +78,8 @@ class Master:
             asyncio.get_running_loop().remove_reader(self._listener.fileno())
             self._listener.close()
             self._listener = None
+        for task in self._coming:
+            task.cancel()
         for slave in list(self.slaves):
             slave.close("the master stops")
         self.confirmations.close()
@@ -101,23 +117,37 @@ class Master:
                 log.warning("slave not accepted error=%s: tried again in %g s", error, ACCEPT_PAUSE_S)
                 self._pause(listener)
                 return
-            if len(self.slaves) >= SLAVES_MAX:
+            if len(self.slaves) + len(self._coming) >= SLAVES_MAX:
                 log.warning("slave refused remote=%s limit=%d", address_text(address), SLAVES_MAX)
                 sock.close()
                 continue
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self.slaves.append(
-                SlaveLink(
-                    sock,
-                    address_text(address),
-                    self._log,
-                    self._clock,
-                    piece_bytes=self._config.ha_transfer_bytes,
-                    on_report=self.confirmations.advanced,
-                    on_close=self.slaves.remove,
-                )
+            task = asyncio.ensure_future(self._admit(sock, address_text(address)))
+            self._coming.add(task)
+            task.add_done_callback(self._coming.discard)
+
+    async def _admit(self, sock: socket.socket, remote: str) -> None:
+        try:
+            peer = await self._security.admit(sock, plain_ip(remote), PURPOSE, silent_s=self._silence_s_max)
+        except PeerRefused as error:
+            log.warning("slave refused remote=%s reason=%s", remote, error)
+            sock.close()
+            return
+        except BaseException:
+            sock.close()
+            raise
+        self.slaves.append(
+            SlaveLink(
+                peer,
+                remote,
+                self._log,
+                self._clock,
+                piece_bytes=self._config.ha_transfer_bytes,
+                on_report=self.confirmations.advanced,
+                on_close=self.slaves.remove,
             )
+        )
 
     def _pause(self, listener: socket.socket) -> None:
         loop = asyncio.get_running_loop()

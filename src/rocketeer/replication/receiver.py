@@ -16,7 +16,8 @@ from rocketeer.clock import Clock
 from rocketeer.config import FlushMode, StoreConfig
 from rocketeer.errors import ReplicationError, RocketeerError, StoreError, StoreRefused
 from rocketeer.remoting.address import split_address
-from rocketeer.replication.stream import HELLO, REPORT, Data, FrameReader, Heartbeat, Note, Noted
+from rocketeer.replication.stream import HELLO, PURPOSE, REPORT, Data, FrameReader, Heartbeat, Note, Noted
+from rocketeer.security.peer_socket import PeerSecurity, PeerSocket
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +52,10 @@ class CopiedLog(Protocol):
 class Receiver:
     """Follows one master at a time, for as long as it runs. Belongs to the loop thread."""
 
-    def __init__(self, config: StoreConfig, store: CopiedLog, clock: Clock) -> None:
+    def __init__(
+        self, config: StoreConfig, store: CopiedLog, clock: Clock, security: PeerSecurity | None = None
+    ) -> None:
+        self._security = security or PeerSecurity()
         self._config = config
         self._store = store
         self._clock = clock
@@ -118,16 +122,19 @@ class Receiver:
         family, kind, protocol, _, where = found[0]
         sock = socket.socket(family, kind, protocol)
         sock.setblocking(False)
+        peer: PeerSocket = sock
         try:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             await asyncio.wait_for(loop.sock_connect(sock, where), CONNECT_S)
-            self._link = MasterLink(sock, address, self._config, self._store, self._clock)
+            peer = await self._security.greet(sock, split_address(address)[0], PURPOSE)
+            self._link = MasterLink(peer, address, self._config, self._store, self._clock)
             log.info("master connected ha_address=%s log_end=%d", address, self._store.max_log_offset)
             await self._link.run()
         except TimeoutError:
             raise ReplicationError(f"no connection to {address} within {CONNECT_S:g} s") from None
         finally:
             self._link = None
+            peer.close()
             sock.close()
 
     def _tell(self, error: Exception) -> None:
@@ -142,7 +149,7 @@ class MasterLink:
     """One connection to a master."""
 
     def __init__(
-        self, sock: socket.socket, address: str, config: StoreConfig, store: CopiedLog, clock: Clock
+        self, sock: PeerSocket, address: str, config: StoreConfig, store: CopiedLog, clock: Clock
     ) -> None:
         self._sock = sock
         self._address = address
@@ -166,6 +173,7 @@ class MasterLink:
         fd = self._sock.fileno()
         self._send(HELLO)
         self._loop.add_reader(fd, self._readable)
+        self._loop.call_soon(self._readable)  # something may have been read before
         try:
             while not self._ended.done():
                 await asyncio.wait((self._ended,), timeout=TICK_S)
@@ -193,6 +201,8 @@ class MasterLink:
     # --- what comes --------------------------------------------------------------------------
 
     def _readable(self) -> None:
+        if self._ended.done():
+            return
         try:
             count = self._sock.recv_into(self._buffer)
         except BlockingIOError:

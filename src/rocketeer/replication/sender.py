@@ -10,13 +10,13 @@ disk, and is sent from a thread.
 
 import asyncio
 import logging
-import socket
 from collections.abc import Callable
 from typing import Final, Protocol
 
 from rocketeer.clock import Clock
 from rocketeer.errors import ReplicationError
 from rocketeer.replication.stream import HEADER, HELLO, Note, ReportReader, note
+from rocketeer.security.peer_socket import PeerSocket
 
 log = logging.getLogger(__name__)
 
@@ -85,7 +85,7 @@ class SlaveLink:
 
     def __init__(
         self,
-        sock: socket.socket,
+        sock: PeerSocket,
         remote: str,
         sent_log: SentLog,
         clock: Clock,
@@ -114,6 +114,7 @@ class SlaveLink:
         self._in_thread = False
         self.last_read_s = self.last_write_s = clock.monotonic_s()
         self._loop.add_reader(sock.fileno(), self._readable)
+        self._loop.call_soon(self._readable)  # something may have been read before
 
     @property
     def sent_offset(self) -> int:
@@ -123,6 +124,8 @@ class SlaveLink:
     # --- reports -----------------------------------------------------------------------------
 
     def _readable(self) -> None:
+        if self.closed:
+            return
         try:
             data = self._sock.recv(READ_BYTES)
         except BlockingIOError:
@@ -278,7 +281,7 @@ class SlaveLink:
         self._on_close(self)
 
 
-def _send_now(sock: socket.socket, parts: list[memoryview]) -> int:
+def _send_now(sock: PeerSocket, parts: list[memoryview]) -> int:
     try:
         return sock.sendmsg(parts)
     except BlockingIOError:

@@ -21,6 +21,8 @@ REPORT: Final = Struct(">q")
 HEADER: Final = Struct(">qi")
 assert (REPORT.size, HEADER.size) == (8, 12), "RocketMQ's peers read these"
 
+PURPOSE: Final = "ha"
+"""Of a sign-in to the HA port (`security.peer`)."""
 HELLO: Final = -1
 """The first report of a slave of ours."""
 PIECE_BYTES_MAX: Final = 1 << 30

@@ -193,6 +193,11 @@ class ReloadingContext:
         return self._tls.mode is not TlsMode.ENFORCING
 
     @property
+    def asks_for_certificates(self) -> bool:
+        """Whether nobody comes with TLS who shows none (mutual TLS)."""
+        return self._context is not None and self._tls.client_auth == "require"
+
+    @property
     def has_files(self) -> bool:
         """Whether there is anything to be looked at again."""
         return self._context is not None
