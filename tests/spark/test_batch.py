@@ -187,12 +187,34 @@ def test_wrong_options_are_named(read: Read, filled: str) -> None:
 def test_lost_messages_fail_or_are_passed_over(read: Read, filled: str) -> None:
     beyond = json.dumps({filled: {"broker-a": {"0": 30}}})
     with pytest.raises(Exception, match=r"5 messages \[25, 30\) of queue 0"):
-        read(subscribe=filled, endingOffsets=beyond, fetchRetries=0).count()
+        read(subscribe=filled, endingOffsets=beyond).count()
     assert read(subscribe=filled, endingOffsets=beyond, failOnDataLoss="false").count() == 100
 
 
-def test_a_fetch_has_a_time_limit_and_retries(read: Read, filled: str) -> None:
-    limits = {"fetchTimeout": "5s", "fetchRetries": 1, "fetchRetryInterval": "10ms", "fetchBytes": "1k"}
+def test_what_would_silently_be_empty_is_refused_by_name_before_a_task_runs(
+    read: Read, filled: str, broker: Broker
+) -> None:
+    def places(offsets: dict[str, int]) -> str:
+        return json.dumps({filled: {"broker-a": offsets}})
+
+    assigned = json.dumps({filled: {"broker-a": [0, 7]}})
+    with pytest.raises(
+        Exception, match=f"names queue 7 of topic '{filled}' on 'broker-a', which has queues 0 to 3"
+    ):
+        read(assign=assigned).count()
+    with pytest.raises(Exception, match=r"'startingOffsets' begins queue 1 .* at 26, and it ends at 25"):
+        read(subscribe=filled, startingOffsets=places({"1": 26})).count()
+    assert read(subscribe=filled, startingOffsets=places({"1": 25})).count() == 75, "its end is no mistake"
+    loose = read(subscribe=filled, startingOffsets=places({"1": 26}), failOnDataLoss="false")
+    assert loose.count() == 75
+    with pytest.raises(Exception, match="would be read from 9 to 5: the end asked for lies before the start"):
+        read(subscribe=filled, startingOffsets=places({"0": 9}), endingOffsets=places({"0": 5})).count()
+    with pytest.raises(Exception, match="option 'sql' is 'number >'"):
+        read(subscribe=filled, sql="number >").count()
+
+
+def test_a_fetch_has_time_limits(read: Read, filled: str) -> None:
+    limits = {"requestTimeout": "5s", "fetchTimeout": "1m", "fetchRetryInterval": "10ms", "fetchBytes": "1k"}
     assert numbers(read(subscribe=filled, **limits)) == list(range(100))
     with pytest.raises(Exception, match="no name server answered"):
         read(nameserver="127.0.0.1:1", subscribe=filled, fetchTimeout="200ms").count()

@@ -303,7 +303,9 @@ def test_a_broker_that_is_away_for_a_moment_stops_nothing(
 ) -> None:
     topic = broker.topic(1)
     broker.fill(topic, 5, queues=1)
-    frame = stream(subscribe=topic, startingOffsets="earliest", fetchRetryInterval="100ms", fetchTimeout="2s")
+    frame = stream(
+        subscribe=topic, startingOffsets="earliest", fetchRetryInterval="100ms", requestTimeout="2s"
+    )
     query = patiently(frame.writeStream.format("memory").queryName("patient").start)
     try:
         broker.until(lambda: spark.table("patient").count() == 5)

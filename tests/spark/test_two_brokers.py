@@ -160,7 +160,9 @@ def test_a_stream_takes_up_a_broker_that_joins_and_waits_for_one_that_was_killed
         frame = (
             spark.readStream.format("rocketmq")
             .options(nameserver=brokers.nameserver, subscribe=topic, startingOffsets="earliest")
-            .options(discoveryInterval="100ms", pollInterval="10ms", fetchTimeout="5s", group="SPARK_JOINED")
+            .options(
+                discoveryInterval="100ms", pollInterval="10ms", requestTimeout="5s", group="SPARK_JOINED"
+            )
             .schema("body binary")
             .load()
         )

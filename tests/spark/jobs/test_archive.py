@@ -11,9 +11,9 @@ from pyspark.sql import functions as f
 
 from rocketeer.errors import ConfigError, NoRoute
 from rocketeer.model.queue import MessageQueue
+from rocketeer.spark.failures import explain
 from rocketeer.spark.jobs import archive, lake_offsets, read_lake
 from rocketeer.spark.jobs.archive.command import Archived, ArchiveTerms
-from rocketeer.spark.jobs.failures import explain
 from rocketeer.spark.jobs.lake.folder import CHECKSUM_SQL, Lake, LakeDamaged, NoLake
 from rocketeer.spark.jobs.lake.session import LakeLocked, data_files, open_session
 from rocketeer.spark.jobs.lake.state import Range

@@ -12,8 +12,8 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from rocketeer.errors import ConfigError
+from rocketeer.spark.failures import explain, interruption
 from rocketeer.spark.jobs.cli import app
-from rocketeer.spark.jobs.failures import explain, interruption
 from rocketeer.spark.jobs.progress import Progress, lag_of, progress_line
 from rocketeer.spark.jobs.running import Run, Terminated, batch_interval, key_values
 

@@ -92,7 +92,7 @@ def test_connections_are_used_again(broker: Cluster) -> None:
 
 
 def test_what_is_not_there_is_an_error_or_passed_over(broker: Cluster) -> None:
-    terms = _terms(broker, fetchRetries="1")
+    terms = _terms(broker, fetchTimeout="300ms")
     with pytest.raises(DataLost, match=r"100 messages \[3000, 3100\).*failOnDataLoss"):
         _offsets(terms, 2990, 3100, broker.broker)
     lenient = dataclasses.replace(terms, fail_on_data_loss=False)
@@ -102,13 +102,11 @@ def test_what_is_not_there_is_an_error_or_passed_over(broker: Cluster) -> None:
 def test_a_refusal_is_told_in_the_brokers_words(broker: Cluster) -> None:
     queue = MessageQueue("Wide", "broker-a", 99)
     with pytest.raises(BrokerRefused, match=r"queueId\[99\] is illegal"):
-        list(fetch_range(_terms(broker, fetchRetries="0"), QueueRange(queue, 0, 1), broker.broker))
+        list(fetch_range(_terms(broker, fetchTimeout="0"), QueueRange(queue, 0, 1), broker.broker))
 
 
 def test_a_fetch_goes_on_after_the_broker_was_away(broker: Cluster) -> None:
-    terms = dataclasses.replace(
-        _terms(broker, fetchRetries="20", fetchRetryInterval="100ms"), bulk_bytes=50_000
-    )
+    terms = dataclasses.replace(_terms(broker, fetchRetryInterval="100ms"), bulk_bytes=50_000)
     stream = fetch_range(terms, QueueRange(QUEUE, 0, COUNT), broker.broker)
     found = [record.queue_offset for record in split_records(bytes(next(stream)))]
     broker.stop()
@@ -119,7 +117,7 @@ def test_a_fetch_goes_on_after_the_broker_was_away(broker: Cluster) -> None:
 
 
 def test_a_silent_address_is_an_error_in_time(broker: Cluster) -> None:
-    terms = _terms(broker, fetchRetries="0", fetchTimeout="300ms")
+    terms = _terms(broker, fetchTimeout="0", requestTimeout="300ms")
     with pytest.raises(RemotingError):
         _offsets(terms, 0, 10, "127.0.0.1:1")
 

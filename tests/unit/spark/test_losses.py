@@ -5,7 +5,7 @@ import re
 import pytest
 
 from rocketeer.model.queue import MessageQueue
-from rocketeer.spark.jobs.failures import BY_OPTION, explain
+from rocketeer.spark.failures import BY_OPTION, explain
 from rocketeer.spark.source.losses import GO_ON, DataLost, Loss
 from rocketeer.spark.source.planning import QueueRange, clip
 

@@ -59,6 +59,7 @@ def test_options_are_typed_and_their_case_does_not_matter() -> None:
         ({"startingTimestamp": "yesterday"}, False, "'startingTimestamp' is 'yesterday'"),
         ({"startingOffsetsByTimestampStrategy": "guess"}, False, "write error or latest"),
         ({"fetchTimeout": ""}, False, "'fetchTimeout'"),
+        ({"fetchRetries": "3"}, False, "fetchTimeout says how long"),
         (
             {"startingoffset": "earliest"},
             False,
@@ -87,6 +88,7 @@ def test_a_wrong_option_is_named(given: dict[str, str], streaming: bool, said: s
         ({"nameserver": "x:1", "assign": '{"A": {"b": 1}}'}, "list of queue ids"),
         ({"nameserver": "x:1", "assign": "{}"}, "names no queue"),
         ({"storePath": "/x", "subscribe": "A", "sql": "a = 1"}, "'sql' is evaluated by the broker"),
+        ({"storePath": "/x", "subscribe": "A", "readFrom": "slave"}, "'readFrom' chooses among brokers"),
     ],
 )
 def test_options_must_fit_each_other(given: dict[str, str], said: str) -> None:
@@ -103,7 +105,7 @@ UNREADABLE = {
     "subscribe": ["", ",", "Or ders", "a" * 200],
     "subscribePattern": ["", "[a-", "*"],
     "tags": ["", "||"],
-    "sql": ["", "  "],
+    "sql": ["", "  ", "number >", "a = = 3"],
     "startingOffsets": ["", "first", "17", "[]", '{"Orders": 3}', '{"Orders": {"broker-a": {"0": -3}}}'],
     "endingOffsets": ["", "earliest", "17", '{"Orders": {"broker-a": {"0": -2}}}', '{"Orders": {}}'],
     "startingTimestamp": ["", "-1", "yesterday", "1.5"],
@@ -119,9 +121,10 @@ UNREADABLE = {
     "maxRecordsPerPartition": ["", "0", "all"],
     "failOnDataLoss": ["", "yes", "1"],
     "group": ["", "my group", "g" * 256],
-    "fetchTimeout": ["", "0", "0s", "-5s", "long"],
-    "fetchRetries": ["", "-1", "often"],
-    "fetchRetryInterval": ["", "-1", "1 fortnight"],
+    "readFrom": ["", "both"],
+    "requestTimeout": ["", "0", "0s", "-5s", "long"],
+    "fetchTimeout": ["", "-5s", "long"],
+    "fetchRetryInterval": ["", "0", "-1", "1 fortnight"],
     "fetchBytes": ["", "0", "4 mb/s"],
     "discoveryInterval": ["", "-1s", "never"],
     "pollInterval": ["", "-1s", "5 ticks"],

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from rocketeer.errors import ConfigError
+from rocketeer.spark.failures import BY_OPTION
 from rocketeer.spark.jobs.checkpoints import claim
-from rocketeer.spark.jobs.failures import BY_OPTION
 from rocketeer.spark.jobs.lake.folder import local_path
 from rocketeer.spark.jobs.lake.session import LakeSession, open_session
 from rocketeer.spark.jobs.moments import parse_duration_ms

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, get_type_hin
 import typer
 
 from rocketeer.errors import ConfigError, RocketeerError
-from rocketeer.spark.jobs.failures import RUN_AGAIN, explain, interruption, our_error, quiet_errors
+from rocketeer.spark.failures import RUN_AGAIN, explain, interruption, our_error, quiet_errors
 from rocketeer.spark.jobs.moments import parse_duration_ms
 
 if TYPE_CHECKING:

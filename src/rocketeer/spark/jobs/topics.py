@@ -23,7 +23,7 @@ def all_topics(options: Mapping[str, str]) -> set[str]:
     driver = BlockingDriver()
     try:
         nameservers = NameServers(discover(parsed.nameserver))
-        return driver.run(fetch_topics(nameservers, parsed.fetch_timeout_ms / 1000))
+        return driver.run(fetch_topics(nameservers, parsed.request_timeout_ms / 1000))
     finally:
         driver.close()
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 import typer
 
 from rocketeer.errors import ConfigError, RocketeerError
+from rocketeer.spark.failures import BY_OPTION, quiet_errors
 from rocketeer.spark.jobs.checkpoints import claim
-from rocketeer.spark.jobs.failures import BY_OPTION, quiet_errors
 from rocketeer.spark.jobs.moments import parse_duration_ms
 from rocketeer.spark.jobs.progress import Progress
 from rocketeer.spark.jobs.query.command import json_terms

@@ -9,7 +9,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from rocketeer.spark.source.bounds import ending_places, starting_places
+from rocketeer.spark.source.bounds import check_order, ending_places, starting_places
 from rocketeer.spark.source.options import SourceOptions
 from rocketeer.spark.source.planning import QueueRange
 from rocketeer.spark.source.reading import RangePartition, open_view, plan_tasks, read_partition
@@ -39,8 +39,10 @@ class BatchReader(DataSourceReader):
 
     def _plan(self, view: "View") -> list[RangePartition]:
         every = view.queues()
+        view.check_filter(every)
         begin = starting_places(self._options, view, every, default="earliest")
         end = ending_places(self._options, view, every)
+        check_order(self._options, begin, end)
         ranges = (QueueRange(queue, begin[queue], end[queue]) for queue in sorted(every))
         return plan_tasks(self._options, view, [piece for piece in ranges if piece.records > 0])
 

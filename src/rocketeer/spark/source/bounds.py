@@ -3,6 +3,7 @@
 A timestamp for all queues comes before timestamps per queue, these before offsets.
 """
 
+import logging
 from collections.abc import Iterable
 
 from rocketeer.errors import ConfigError
@@ -10,6 +11,8 @@ from rocketeer.model.queue import MessageQueue
 from rocketeer.spark.source.offsets import EARLIEST, LATEST, Places
 from rocketeer.spark.source.options import SourceOptions, Where
 from rocketeer.spark.source.view import View
+
+log = logging.getLogger(__name__)
 
 
 def starting_places(
@@ -24,7 +27,38 @@ def starting_places(
         times = options.starting_offsets_by_timestamp
         return _by_times("startingOffsetsByTimestamp", options, view, queues, times, default)
     where = options.starting_offsets or default
-    return _by_offsets("startingOffsets", view, queues, where, default)
+    places = _by_offsets("startingOffsets", view, queues, where, default)
+    return _not_beyond(options, view, places, where) if isinstance(where, dict) else places
+
+
+def check_order(options: SourceOptions, begin: Places, end: Places) -> None:
+    """Nothing is read of a queue whose end lies before its begin, which nobody asks for on purpose."""
+    for queue in sorted(begin):
+        if begin[queue] > end[queue]:
+            what = (
+                f"queue {queue.queue_id} of topic {queue.topic!r} on {queue.broker_name!r} would be read from "
+                f"{begin[queue]} to {end[queue]}: the end asked for lies before the start"
+            )
+            if options.fail_on_data_loss:
+                raise ConfigError(what)
+            log.warning("%s", what)
+
+
+def _not_beyond(options: SourceOptions, view: View, places: Places, named: Places) -> Places:
+    """An offset somebody wrote down may be of another topic, or one that was made anew: it is behind the end."""
+    given = [queue for queue, offset in named.items() if offset >= 0]
+    for queue, high in view.highs(given).items():
+        if places[queue] <= high:
+            continue
+        what = (
+            f"option 'startingOffsets' begins queue {queue.queue_id} of topic {queue.topic!r} on "
+            f"{queue.broker_name!r} at {places[queue]}, and it ends at {high}"
+        )
+        if options.fail_on_data_loss:
+            raise ConfigError(f"{what}; set the option failOnDataLoss to false to begin at its end")
+        log.warning("%s: begins there", what)
+        places = {**places, queue: high}
+    return places
 
 
 def ending_places(options: SourceOptions, view: View, queues: Iterable[MessageQueue]) -> Places:

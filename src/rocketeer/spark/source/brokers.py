@@ -14,14 +14,14 @@ from rocketeer.client.plans.offsets import commit_offsets, max_offsets, min_offs
 from rocketeer.client.plans.pull import pull
 from rocketeer.client.plans.routes import fetch_route, fetch_topics
 from rocketeer.client.sync.driver import BlockingDriver
-from rocketeer.errors import ClientError, NoRoute, RemotingError
+from rocketeer.errors import ClientError, ConfigError, NoBroker, NoNameServer, NoRoute, RemotingError
 from rocketeer.model.queue import MessageQueue
 from rocketeer.model.subscription import Subscription
 from rocketeer.record.layout import HEADS
 from rocketeer.spark.source.offsets import Places
 from rocketeer.spark.source.options import SourceOptions
 from rocketeer.spark.source.planning import QueueRange
-from rocketeer.spark.source.pulls import PullTerms
+from rocketeer.spark.source.pulls import PullTerms, addresses_to_read
 
 log = logging.getLogger(__name__)
 
@@ -34,27 +34,52 @@ class BrokersView:
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         nameservers = NameServers(discover(options.nameserver))
-        self._cluster = Cluster(RouteCache(), nameservers, options.fetch_timeout_ms / 1000)
+        self._cluster = Cluster(RouteCache(), nameservers, options.request_timeout_ms / 1000)
         self._driver = BlockingDriver()
         self._settings = PullTerms.of(options).settings
+        self.has_answered = False
+
+    def culprit(self, error: Exception) -> str:
+        if isinstance(error, NoNameServer):
+            return f"(name server {self._options.nameserver})"
+        address = getattr(error, "address", None)
+        for name, addresses in self._cluster.routes.brokers().items():
+            if address in addresses.values():
+                return f"{name} ({address})"
+        return str(address or getattr(error, "broker", None) or "(unknown)")
 
     # --- which queues ------------------------------------------------------------------------
 
     def queues(self) -> frozenset[MessageQueue]:
         options = self._options
         if options.assign is not None:
-            for topic in {queue.topic for queue in options.assign}:
-                self._look_up(topic, must_exist=True)
-            return options.assign
-        if options.subscribe is not None:
-            found = [self._look_up(topic, must_exist=True) for topic in options.subscribe]
+            found = self._assigned(options.assign)
+        elif options.subscribe is not None:
+            found = self._all_of(options.subscribe, must_exist=True)
         else:
             _, nameservers, timeout_s = self._cluster
             known = self._driver.run(fetch_topics(nameservers, timeout_s))
-            found = [
-                self._look_up(topic, must_exist=False) for topic in sorted(known) if options.wants(topic)
-            ]
-        return frozenset(queue for queues in found for queue in queues)
+            found = self._all_of(sorted(filter(options.wants, known)), must_exist=False)
+        self.has_answered = True
+        return found
+
+    def _all_of(self, topics: Iterable[str], *, must_exist: bool) -> frozenset[MessageQueue]:
+        return frozenset(queue for topic in topics for queue in self._look_up(topic, must_exist=must_exist))
+
+    def _assigned(self, wanted: frozenset[MessageQueue]) -> frozenset[MessageQueue]:
+        """All of them. At first each must be there; later a broker may be away."""
+        there = self._all_of(sorted({queue.topic for queue in wanted}), must_exist=True)
+        if self.has_answered:
+            return wanted
+        for queue in sorted(wanted - there):
+            ids = sorted(each.queue_id for each in there if _place(each) == _place(queue))
+            if not ids:
+                raise NoBroker(queue.topic, queue.broker_name, "is in no route")
+            raise ConfigError(
+                f"option 'assign' names queue {queue.queue_id} of topic {queue.topic!r} on "
+                f"{queue.broker_name!r}, which has queues {ids[0]} to {ids[-1]}"
+            )
+        return wanted
 
     def _look_up(self, topic: str, *, must_exist: bool) -> tuple[MessageQueue, ...]:
         routes, nameservers, timeout_s = self._cluster
@@ -66,7 +91,19 @@ class BrokersView:
         return routes.put(topic, route).subscribe
 
     def place(self, piece: QueueRange) -> str:
-        return self._driver.run(broker_of(piece.queue, self._cluster)).address
+        self._driver.run(broker_of(piece.queue, self._cluster))  # which raises if there is nobody
+        return addresses_to_read(self._cluster.routes, piece.queue, self._options.read_from)[0]
+
+    def check_filter(self, queues: Iterable[MessageQueue]) -> None:
+        """An expression in SQL is tried on one queue of each broker: nobody but a broker knows whether it filters."""
+        if self._options.sql is None:
+            return
+        timeout_s = self._cluster.timeout_s
+        wanted = PullTerms.of(self._options)
+        settings = replace(self._settings, max_count=1)
+        for queue in {queue.broker_name: queue for queue in sorted(queues)}.values():
+            filtered = Subscription(queue.topic, wanted.expression, wanted.kind)
+            self._driver.run(pull(settings, self._cluster, queue, 0, filtered, timeout_s=timeout_s))
 
     # --- from where to where -----------------------------------------------------------------
 
@@ -118,3 +155,7 @@ class BrokersView:
 
     def close(self) -> None:
         self._driver.close()
+
+
+def _place(queue: MessageQueue) -> tuple[str, str]:
+    return queue.topic, queue.broker_name

@@ -14,7 +14,6 @@ from typing import Final, TypeAlias
 
 from rocketeer.client.core.nameservers import NameServers
 from rocketeer.client.core.routes import RouteCache
-from rocketeer.client.core.transient import is_transient
 from rocketeer.client.discovery import discover
 from rocketeer.client.plans.pull import BULK_FIELD, reply_offsets
 from rocketeer.client.plans.routes import find_route
@@ -26,14 +25,17 @@ from rocketeer.model.queue import MessageQueue
 from rocketeer.protocol.codes import ResponseCode
 from rocketeer.protocol.command import Command
 from rocketeer.spark.source.losses import DataLost, Loss
+from rocketeer.spark.source.outages import Outage, passes
 from rocketeer.spark.source.planning import QueueRange
-from rocketeer.spark.source.pulls import CAPPED_COUNT, PullTerms
+from rocketeer.spark.source.pulls import CAPPED_COUNT, PullTerms, addresses_to_read
 
 log = logging.getLogger(__name__)
 
 Body: TypeAlias = bytearray | memoryview
 CHAINS: Final = 16
 """How many capped pulls are under way at a time."""
+BEHIND_S_MAX: Final = 10.0
+"""So long a slave may lag behind what its master has; a master that does not have them has lost them."""
 GATHER_BYTES: Final = 4 << 20
 """Small replies are put together to about this size before they are decoded."""
 
@@ -185,11 +187,11 @@ class RangeFetch:
 
 
 def fetch_range(terms: PullTerms, wanted: QueueRange, address: str) -> Iterator[Body]:
-    """The bodies of all replies, tried again as often as the options say; each message comes once.
+    """The bodies of all replies; each message comes once. A broker that is away is waited for.
 
     A body is to be done with before the next one is asked for: its memory is used again.
     """
-    tries = 0
+    outage = Outage(terms.outage_s, terms.first_pause_s)
     while wanted.records > 0:
         reached = wanted.begin
         try:
@@ -199,7 +201,7 @@ def fetch_range(terms: PullTerms, wanted: QueueRange, address: str) -> Iterator[
                 for body in fetch.bodies():
                     reached = fetch.reached
                     yield body
-                    tries = 0
+                    outage.over()
             except GeneratorExit:
                 connection.close()
                 raise
@@ -210,11 +212,9 @@ def fetch_range(terms: PullTerms, wanted: QueueRange, address: str) -> Iterator[
             bulk_connection.give_back(connection)
             return
         except (RemotingError, BrokerRefused) as error:
-            if isinstance(error, BrokerRefused) and not _may_pass(error):
-                raise
             bulk_connection.forget(address)
-            tries += 1
-            if tries > terms.retries:
+            pause_s = _pause_s(outage, error)
+            if pause_s is None:
                 if not isinstance(error, _BehindTheEnd):
                     raise
                 if terms.fail_on_data_loss:
@@ -222,20 +222,34 @@ def fetch_range(terms: PullTerms, wanted: QueueRange, address: str) -> Iterator[
                 log.warning("data lost: %s", error.loss)
                 return
             log.warning(
-                "fetch failed, trying again queue=%s reached=%d error=%s", wanted.queue, reached, error
+                "fetch waits for broker=%s address=%s topic=%s queue=%d reached=%d tries=%d waited_s=%.1f "
+                "fetch_timeout_s=%g next_s=%.1f error=%s",
+                wanted.queue.broker_name,
+                address,
+                wanted.queue.topic,
+                wanted.queue.queue_id,
+                reached,
+                outage.tries,
+                outage.seconds,
+                terms.outage_s,
+                pause_s,
+                error,
             )
-            time.sleep(terms.retry_interval_s)
+            time.sleep(pause_s)
             wanted = QueueRange(wanted.queue, reached, wanted.end)
-            address = _address_now(terms, wanted.queue, address)
+            address = _address_now(terms, wanted.queue, address, outage.tries)
 
 
-def _may_pass(error: BrokerRefused) -> bool:
-    """A broker that has just started may not have read its topics yet."""
-    return is_transient(error) or error.code == ResponseCode.TOPIC_NOT_EXIST
+def _pause_s(outage: Outage, error: RemotingError | BrokerRefused) -> float | None:
+    """None: trying again is of no use, or the time is over."""
+    if isinstance(error, _BehindTheEnd):
+        return outage.pause_s(BEHIND_S_MAX)
+    return outage.pause_s() if passes(error) else None
 
 
-def _address_now(terms: PullTerms, queue: MessageQueue, before: str) -> str:
-    """Where the broker is after a failure: it may have come back elsewhere, or a slave may serve its queues."""
+def _address_now(terms: PullTerms, queue: MessageQueue, before: str, tries: int) -> str:
+    """Where to read after a failure: the broker may have come back elsewhere, another may lead its group, and a slave
+    that does not have the messages yet is not the only one."""
     driver = BlockingDriver()
     routes = RouteCache()
     try:
@@ -245,5 +259,5 @@ def _address_now(terms: PullTerms, queue: MessageQueue, before: str) -> str:
         return before
     finally:
         driver.close()
-    found = routes.address(queue.broker_name)
-    return found.address if found is not None else before
+    found = addresses_to_read(routes, queue, terms.read_from)
+    return found[tries % len(found)] if found else before

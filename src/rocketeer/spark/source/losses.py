@@ -8,7 +8,7 @@ from rocketeer.errors import RocketeerError
 from rocketeer.model.queue import MessageQueue
 
 GO_ON: Final = "Set the option failOnDataLoss to false to go on with what exists"
-"""The end of DataLost's text. A command has a flag for it, and says that instead (`jobs/failures.py`)."""
+"""The end of DataLost's text. A command has a flag for it, and says that instead (`failures.py`)."""
 _SHOWN_MAX: Final = 3
 
 

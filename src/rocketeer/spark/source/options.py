@@ -5,7 +5,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from rocketeer.errors import ConfigError
+from rocketeer.errors import BadSqlExpression, ConfigError
+from rocketeer.filter.sql import sql_filter
 from rocketeer.model.queue import MessageQueue
 from rocketeer.model.subscription import SQL92, SUB_ALL, TAG, parse_tags
 from rocketeer.model.topic import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
@@ -53,6 +54,14 @@ def _tags(name: str, text: str) -> str:
     return text_of(name, text)
 
 
+def _sql(name: str, text: str) -> str:
+    try:
+        sql_filter(text_of(name, text))
+    except BadSqlExpression as error:
+        raise ConfigError(f"option {name!r} is {text!r}: {error}") from None
+    return text_of(name, text)
+
+
 def _where(allowed: tuple[str, ...], lowest: int) -> Callable[[str, str], Where]:
     def parse(name: str, text: str) -> Where:
         if text.strip().lower() in ("earliest", "latest"):
@@ -92,7 +101,7 @@ class SourceOptions:
     subscribe: tuple[str, ...] | None = option("subscribe", _topics)
     subscribe_pattern: str | None = option("subscribePattern", _pattern)
     tags: str | None = option("tags", _tags)
-    sql: str | None = option("sql", text_of)
+    sql: str | None = option("sql", _sql)
     starting_offsets: Where | None = option("startingOffsets", _start)  # noqa: RUF009
     ending_offsets: Where = option("endingOffsets", _end, "latest")  # noqa: RUF009
     starting_timestamp: int | None = option("startingTimestamp", _any)
@@ -108,9 +117,10 @@ class SourceOptions:
     max_records_per_partition: int | None = option("maxRecordsPerPartition", _some)
     fail_on_data_loss: bool = option("failOnDataLoss", flag, True)
     group: str | None = option("group", group_of)
-    fetch_timeout_ms: int = option("fetchTimeout", time_limit_ms, 30_000)
-    fetch_retries: int = option("fetchRetries", _any, 3)
-    fetch_retry_interval_ms: int = option("fetchRetryInterval", duration_ms, 500)
+    read_from: str = option("readFrom", one_of("master", "slave"), "master")
+    request_timeout_ms: int = option("requestTimeout", time_limit_ms, 30_000)
+    fetch_timeout_ms: int = option("fetchTimeout", duration_ms, 120_000)
+    fetch_retry_interval_ms: int = option("fetchRetryInterval", time_limit_ms, 200)
     fetch_bytes: int = option("fetchBytes", size_bytes, 4 << 20)
     discovery_interval_ms: int = option("discoveryInterval", duration_ms, 5_000)
     poll_interval_ms: int = option("pollInterval", duration_ms, 50)
@@ -143,6 +153,10 @@ _STREAM_ONLY: Final = (
 
 def parse_options(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
     """Checked options; ConfigError names the first that is unknown, unreadable or does not fit the others."""
+    if "fetchretries" in {name.lower() for name in given}:
+        raise ConfigError(
+            "option 'fetchRetries' is gone: fetchTimeout says how long a broker that does not answer is waited for"
+        )
     values = parse_texts(SourceOptions, given, "source")
     wrong = _BATCH_ONLY if streaming else _STREAM_ONLY
     for name in wrong:
@@ -181,6 +195,8 @@ def _check_together(options: SourceOptions, streaming: bool) -> None:
         raise ConfigError(
             "option 'sql' is evaluated by the broker: with storePath, filter the DataFrame instead"
         )
+    if options.store_path is not None and options.read_from != "master":
+        raise ConfigError("option 'readFrom' chooses among brokers: it does not go with storePath")
     if options.store_path is not None and options.group is not None:
         raise ConfigError("option 'group' needs a broker to keep offsets: it does not go with storePath")
     starting = options.starting_offsets

@@ -1,5 +1,6 @@
 """The driver's view of a store's files: the same questions as of brokers, answered from the disk."""
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,6 +46,11 @@ class StoreView:
         """How far the files go, which only grows; entries behind are in the tail."""
         self._tail = LogTail(self._log, self._safe_start(), options.wants)
 
+    has_answered = True
+
+    def culprit(self, error: Exception) -> str:
+        return self._options.broker_name
+
     def queues(self) -> frozenset[MessageQueue]:
         self._log.refresh()
         self._tail.follow()
@@ -62,6 +68,9 @@ class StoreView:
         if options.subscribe is not None:
             self._check(options.subscribe, found)
         return frozenset(MessageQueue(topic, options.broker_name, queue_id) for topic, queue_id in found)
+
+    def check_filter(self, queues: Iterable[MessageQueue]) -> None:
+        """Tags need no check, and SQL was refused with the options."""
 
     def lows(self, queues: Iterable[MessageQueue]) -> Places:
         return {queue: self._low(queue) for queue in queues}
@@ -122,6 +131,23 @@ class StoreView:
                         f"option 'assign' names broker {queue.broker_name!r}, the option brokerName says "
                         f"{self._options.broker_name!r}"
                     )
+                if _key(queue) not in found and queue.queue_id >= self._queues_of(queue.topic):
+                    ids = sorted(queue_id for topic, queue_id in found if topic == queue.topic)
+                    raise ConfigError(
+                        f"option 'assign' names queue {queue.queue_id} of topic {queue.topic!r}, which the store "
+                        f"{self._store} does not have; it has {', '.join(map(str, ids))}"
+                    )
+
+    def _queues_of(self, topic: str) -> int:
+        """How many the broker's table of topics gives it: those without a message have no files."""
+        path = self._store / "config" / "topics.json"
+        if not path.exists():
+            return 0
+        try:
+            known = json.loads(path.read_bytes())["topicConfigTable"].get(topic, {})
+            return int(known.get("readQueueNums", 0))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise StoreError(f"{path} is no table of topics: {error}") from None
 
     def _safe_start(self) -> int:
         """A place in the log before which no message is missing in the files of the queues."""

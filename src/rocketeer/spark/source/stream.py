@@ -3,7 +3,7 @@
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -19,6 +19,7 @@ from pyspark.sql.types import StructType
 from rocketeer.errors import ClientError, ConfigError, RemotingError
 from rocketeer.model.queue import MessageQueue
 from rocketeer.spark.source import planning
+from rocketeer.spark.source.away import BrokersAway
 from rocketeer.spark.source.bounds import starting_places
 from rocketeer.spark.source.offsets import BEGAN, Places, from_json, to_json
 from rocketeer.spark.source.options import SourceOptions
@@ -28,6 +29,7 @@ from rocketeer.spark.source.retries import with_retries
 from rocketeer.spark.source.view import View
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -45,6 +47,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._began_s: float | None = None
         self._shown: dict[str, Any] | None = None
         self._initial: dict[str, Any] | None = None
+        self._away = BrokersAway(options.fetch_retry_interval_ms / 1000)
+        self._retries = 0
+        self._filter_checked = options.sql is None
 
     # --- asked by Spark, on the driver -------------------------------------------------------
 
@@ -67,7 +72,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self._refresh(force=True)
+        self._waiting(lambda: self._refresh(force=True))
         self._target = dict(self._highs)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
@@ -77,6 +82,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         self._check_checkpoint(from_json(start))
         self._show_progress(start)
+        self._check_filter(start)
         end = self._end_of_batch(start, limit)
         return {**end, BEGAN: start} if start == self._initial else end
 
@@ -94,7 +100,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             wanted = [QueueRange(queue, begin[queue], after[queue]) for queue in sorted(after)]
             return plan_tasks(self._options, view, wanted)
 
-        return with_retries(self._options, view, plan)
+        return self._waiting(plan, known=True)
 
     def commit(self, end: dict[str, Any]) -> None:
         self._show_progress(end)
@@ -113,10 +119,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _end_of_batch(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         before = from_json(start)
-        highs = self._available()
+        highs = self._available(before)
         begin = self._with_new_queues(before, highs)
         backlog = {
-            queue: highs[queue] - begin[queue] for queue in begin if highs.get(queue, -1) > begin[queue]
+            queue: highs[queue] - begin[queue]
+            for queue in begin
+            # What a broker has that is away waits for it; the batch goes on without. (A run to the end needs it all.)
+            if highs.get(queue, -1) > begin[queue]
+            and (self._target is not None or queue.broker_name not in self._away)
         }
         ends = {**begin, **{queue: highs[queue] for queue in backlog}}
         # Offsets that went back: the batch ends there, `partitions` sees it and says what is lost.
@@ -148,22 +158,41 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _starting_places(self) -> Places:
         view = self._opened()
-        return starting_places(self._options, view, view.queues(), default="latest")
+        return self._waiting(lambda: starting_places(self._options, view, view.queues(), default="latest"))
+
+    def _waiting(self, ask: Callable[[], T], *, known: bool = False) -> T:
+        """The answer; servers that are away are waited for, as long as the options say."""
+
+        def failed() -> None:
+            self._retries += 1
+
+        return with_retries(self._options, self._opened(), ask, known=known, failed=failed)
+
+    def _check_filter(self, start: dict[str, Any]) -> None:
+        """Once, before the first batch: what executors are refused fails the query with a trace of theirs."""
+        if self._filter_checked:
+            return
+        view = self._opened()
+        self._waiting(lambda: view.check_filter(from_json(start)), known=True)
+        self._filter_checked = True
 
     def _opened(self) -> View:
         if self._view is None:
             self._view = open_view(self._options)
         return self._view
 
-    def _available(self) -> Places:
+    def _available(self, before: Places) -> Places:
         """How far queues go: as of now, or of when a run to `AvailableNow` began."""
         if self._target is not None:
             return self._target
-        self._refresh(force=False)
+        self._refresh(force=False, before=before)
         return self._highs
 
-    def _refresh(self, *, force: bool) -> None:
-        """Spark asks again and again while nothing happens: brokers are asked only every now and then."""
+    def _refresh(self, *, force: bool, before: Iterable[MessageQueue] = ()) -> None:
+        """Spark asks again and again while nothing happens: brokers are asked only every now and then.
+
+        `before`: queues the checkpoint knows, which are there even if nobody serves them at the moment.
+        """
         now_s = time.monotonic()
         view = self._opened()
         if force or now_s - self._queues_s >= self._options.discovery_interval_ms / 1000:
@@ -171,32 +200,33 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._queues = view.queues()
             except (RemotingError, ClientError) as error:
                 # A name server that is away, a topic nobody serves for a moment: go on with what is known.
-                if not self._queues:
+                self._queues = self._queues or frozenset(filter(self._is_wanted, before))
+                if force or not self._queues:
                     raise
                 log.warning("queues not looked up error=%s", error)
             self._queues_s = now_s
         if force or now_s - self._highs_s >= self._options.poll_interval_ms / 1000:
             # A run to what is there now must know all of it; any other takes what it can get.
-            found = view.highs(self._queues) if force else self._reachable_highs(view)
+            found = view.highs(self._queues) if force else self._away.ask(view.highs, self._queues)
             self._highs = {**self._highs, **found}
             self._highs_s = now_s
 
-    def _reachable_highs(self, view: View) -> Places:
-        """A broker that is away does not answer: its queues wait, those of the others go on."""
-        return _of_each_broker(view.highs, self._queues, must_answer=not self._highs)
+    def _is_wanted(self, queue: MessageQueue) -> bool:
+        assigned = self._options.assign
+        return self._options.wants(queue.topic) if assigned is None else queue in assigned
 
     def _with_new_queues(self, before: Places, highs: Places) -> Places:
         """Queues that came into being since are read from their first message."""
         new = [queue for queue in highs if queue not in before]
-        return {**before, **_of_each_broker(self._opened().lows, new)} if new else before
+        return {**before, **self._away.ask(self._opened().lows, new)} if new else before
 
     def _shares(self, begin: Places, backlog: Places) -> dict[MessageQueue, int]:
         options = self._options
         shares: dict[MessageQueue, int] = backlog
         if options.max_bytes_per_trigger is not None:
             view = self._opened()
-            means = with_retries(
-                options, view, lambda: {queue: view.mean_bytes(queue, begin[queue]) for queue in backlog}
+            means = self._waiting(
+                lambda: {queue: view.mean_bytes(queue, begin[queue]) for queue in backlog}, known=True
             )
             shares = planning.share_bytes(shares, means, options.max_bytes_per_trigger)
         if options.max_offsets_per_trigger is not None:
@@ -209,23 +239,3 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return
         self._shown = done
         self._opened().commit(self._options.group, from_json(done))
-
-
-def _of_each_broker(
-    ask: Callable[[list[MessageQueue]], Places], queues: Iterable[MessageQueue], *, must_answer: bool = False
-) -> Places:
-    """What the brokers say about their queues, without those that do not answer; one must, if so wanted."""
-    by_broker: dict[str, list[MessageQueue]] = {}
-    for queue in queues:
-        by_broker.setdefault(queue.broker_name, []).append(queue)
-    found: Places = {}
-    failure: Exception | None = None
-    for name, some in sorted(by_broker.items()):
-        try:
-            found |= ask(some)
-        except (RemotingError, ClientError) as error:
-            log.warning("broker not asked broker=%s error=%s", name, error)
-            failure = error
-    if must_answer and failure is not None and not found:
-        raise failure
-    return found

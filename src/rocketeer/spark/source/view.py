@@ -17,8 +17,18 @@ if TYPE_CHECKING:
 class View(Protocol):
     """The driver's view; every call may block and raise RocketeerError."""
 
+    @property
+    def has_answered(self) -> bool:
+        """Whether the queues were ever found."""
+
+    def culprit(self, error: Exception) -> str:
+        """The broker an error is about, by its name where that is known."""
+
     def queues(self) -> frozenset[MessageQueue]:
         """Every queue the options choose, as of now."""
+
+    def check_filter(self, queues: Iterable[MessageQueue]) -> None:
+        """Raise what brokers refuse the options' filter with."""
 
     def lows(self, queues: Iterable[MessageQueue]) -> Places:
         """The oldest offset still there, for each queue that can be asked."""

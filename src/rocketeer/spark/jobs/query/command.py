@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rocketeer.errors import ConfigError, RocketeerError
-from rocketeer.spark.jobs.failures import BY_OPTION, explain, interruption, quiet_errors
+from rocketeer.spark.failures import BY_OPTION, explain, interruption, quiet_errors
 from rocketeer.spark.jobs.moments import HELP as MOMENTS
 from rocketeer.spark.jobs.moments import parse_span
 from rocketeer.spark.jobs.progress import Progress

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketeer.errors import RocketeerError
-from rocketeer.spark.jobs.failures import quiet_errors
+from rocketeer.spark.failures import quiet_errors
 from rocketeer.spark.jobs.query.sql_text import unquoted_parts
 from rocketeer.spark.source.columns import COLUMNS, SCHEMA
 

@@ -1,0 +1,60 @@
+"""How long a server that does not answer is waited for: pauses that grow, until the time of `fetchTimeout` is over.
+
+Tasks and planning use the same: a broker that restarts, or a group that changes its leader, costs time and no query.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from rocketeer.client.core.transient import backoffs, is_transient
+from rocketeer.errors import BrokerRefused
+from rocketeer.protocol.codes import ResponseCode
+
+log = logging.getLogger(__name__)
+
+PAUSE_S_MAX: Final = 5.0
+"""The longest pause between two tries."""
+
+
+def passes(error: BaseException) -> bool:
+    """Whether the same question may be answered later; a broker that has just started may not know its topics yet."""
+    if isinstance(error, BrokerRefused) and error.code == ResponseCode.TOPIC_NOT_EXIST:
+        return True
+    return is_transient(error)
+
+
+class Outage:
+    """Tries of one thing since it last went well. `clock_s` is asked for the time."""
+
+    def __init__(
+        self, limit_s: float, first_pause_s: float, clock_s: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._limit_s = limit_s
+        self._first_pause_s = first_pause_s
+        self._clock_s = clock_s
+        self._began_s: float | None = None
+        self._pauses: Iterator[float] = iter(())
+        self.tries = 0
+        """Failures since it last went well."""
+
+    @property
+    def seconds(self) -> float:
+        """Since the first failure."""
+        return 0.0 if self._began_s is None else self._clock_s() - self._began_s
+
+    def over(self) -> None:
+        """It went well."""
+        self._began_s = None
+        self.tries = 0
+
+    def pause_s(self, limit_s: float | None = None) -> float | None:
+        """It failed: how long to wait before the next try; None when there is no time left for one."""
+        limit_s = self._limit_s if limit_s is None else min(limit_s, self._limit_s)
+        if self._began_s is None:
+            self._began_s = self._clock_s()
+            self._pauses = backoffs(self._first_pause_s, max(PAUSE_S_MAX, self._first_pause_s))
+        self.tries += 1
+        left_s = limit_s - self.seconds
+        return min(next(self._pauses), left_s) if left_s > 0 else None
