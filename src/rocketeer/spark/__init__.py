@@ -13,7 +13,21 @@ try:
 except ImportError as error:  # pragma: no cover - the extra is there in all our environments
     raise ImportError(f"{error.name} is missing: pip install 'rocketeer[spark]'", name=error.name) from error
 
-from rocketeer.spark.sessions import register, session
-from rocketeer.spark.sink.identity import identify_rows
+from rocketeer.spark.python_of_workers import choose_python
 
-__all__ = ["identify_rows", "register", "session"]
+choose_python()
+
+from rocketeer.spark.reads import SparkFailed, clear_errors, read, read_stream, reason  # noqa: E402
+from rocketeer.spark.sessions import register, session  # noqa: E402
+from rocketeer.spark.sink.identity import identify_rows  # noqa: E402
+
+__all__ = [
+    "SparkFailed",
+    "clear_errors",
+    "identify_rows",
+    "read",
+    "read_stream",
+    "reason",
+    "register",
+    "session",
+]

@@ -13,6 +13,7 @@ import pyspark
 from rocketeer.record.java_hash import java_hash
 from rocketeer.spark.datasource import RocketmqDataSource
 from rocketeer.spark.java import use_java
+from rocketeer.spark.python_of_workers import fit_python
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,7 +52,8 @@ def session(
 
 
 def register(spark: "SparkSession") -> "SparkSession":
-    """Add the format `rocketmq` to a session, also one of Spark Connect."""
+    """Add the format `rocketmq` to a session, also one of Spark Connect. WrongPython if its workers cannot run it."""
+    fit_python(spark)
     spark.dataSource.register(RocketmqDataSource)
     return spark
 
