@@ -43,7 +43,7 @@ def fit_python(spark: "SparkSession") -> None:
     )  # Spark Connect has none: the server's Python counts
     if context is None or _has_package(context.pythonExec):
         return
-    if not context.master.startswith("local"):
+    if not str(context.master).startswith("local"):
         if context.pythonExec == _SPARKS_DEFAULT:
             return  # another machine's python3: nobody here can tell what it has
         raise WrongPython(_sentence(context.pythonExec))
