@@ -369,6 +369,7 @@ def _replication(state: BrokerState, store: StoreConfig, server: ServerConfig) -
         state.store.on_grown.append(master.grown)
         return [master_feature(master, store.broker_role)]
     receiver = Receiver(store, state.store, state.clock, state.peers)
+    state.topics.on_change.append(lambda change: state.store.forget_copied_queues())
     followed = FollowedTables(
         state.remoting,
         topics=state.topics,

@@ -35,7 +35,7 @@ class MessagePath:
         self._writable = bool(broker.permission & Perm.WRITE)
         self._message_bytes_max = store.message_bytes_max
         dispatchers = [each for feature in features for each in feature.dispatchers]
-        self._all_followed = any(each.everything for each in dispatchers)
+        self._all_followed = any(each.each_queue for each in dispatchers)
         self._followed_topics = {topic for each in dispatchers for topic in each.topics}
         followed = [name for each in dispatchers for name in each.properties]
         claims = [name for feature in features for name in feature.claims]

@@ -57,8 +57,8 @@ cdef object topic_text(const char *at, Py_ssize_t size):
     return text
 
 
-def plain_entries(object buf not None, Py_ssize_t start, int64_t base):
-    """Entries of the plain records of `buf` from `start` on, and where the first that is none begins.
+def plain_entries(object buf not None, Py_ssize_t start, int64_t base, int64_t count=1 << 62):
+    """Entries of up to `count` plain records of `buf` from `start` on, and where the first that is none begins.
 
     `base` is the log offset of the buffer's first byte; a record must stand where it says.
     """
@@ -68,7 +68,7 @@ def plain_entries(object buf not None, Py_ssize_t start, int64_t base):
     cdef object entry
     PyObject_GetBuffer(buf, &view, PyBUF_SIMPLE)
     try:
-        while view.len - at >= HEAD_BYTES + TAIL_BYTES:
+        while count > len(entries) and view.len - at >= HEAD_BYTES + TAIL_BYTES:
             entry = plain_entry(<const char *> view.buf + at, view.len - at, base + at, &size)
             if entry is None:
                 break

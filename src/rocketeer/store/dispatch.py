@@ -1,9 +1,9 @@
-"""From a stored message to everything derived from it: its consume queue, the index, features, held pulls.
+"""From a stored message to each_queue derived from it: its consume queue, the index, features, held pulls.
 
 Whichever way a message comes into the log, it ends here, and what is derived from it is the same:
 
     general append      apply(entries)     made by append from the messages
-    copied log bytes    apply(entries)     made from the bytes
+    copied log bytes    apply(entries)     made from the bytes; apply_run(...) for plain ones (`copied.py`)
     recovery            redo(entry)        made from the bytes; nobody waits for old messages
     compiled sends      apply_run(...)     columns instead of entries: no dispatcher wants one of these messages
 """
@@ -50,12 +50,12 @@ class Dispatcher:
     """Every message that has one of these properties."""
     pointing: bool = False
     """Every message that points to another one (its prepared offset is not 0): it commits or ends that one."""
-    everything: bool = False
-    """Every message: for brokers that take no sends themselves, because there is no compiled path then."""
+    each_queue: bool = False
+    """Messages of every queue, at least one each since topics changed: for slaves, which take no sends themselves."""
 
     def wants(self, entry: DispatchEntry) -> bool:
         return (
-            self.everything
+            self.each_queue
             or entry.topic in self.topics
             or (self.pointing and entry.prepared_offset != 0)
             or any(find_property(entry.properties, name.encode()) for name in self.properties)
@@ -63,7 +63,7 @@ class Dispatcher:
 
     def wanted(self, entries: Sequence[DispatchEntry]) -> Sequence[DispatchEntry]:
         """Those of many that are; a slave asks this of all it copies."""
-        if self.everything:
+        if self.each_queue:
             return entries
         topics, pointing = self.topics, self.pointing
         if not self.properties:

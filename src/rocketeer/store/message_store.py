@@ -136,6 +136,7 @@ class MessageStore:
         self.append = self._appender.append
         self.append_batch = self._appender.append_batch
         self.append_raw = self._replica.append_raw
+        self.forget_copied_queues = self._replica.forget_queues
         self.when_durable = self._flusher.wait
         self.get = self._reader.get
         self.message_at = self._lookup.message_at

@@ -26,6 +26,8 @@ class QueueTable:
         self.file_bytes = rounded_file_bytes(file_bytes)
         self.entries_per_file = self.file_bytes // ENTRY_BYTES
         self.by_key: dict[tuple[str, int], ConsumeQueue] = {}
+        self.removals = 0
+        """Grows when queues go: whoever holds on to some asks for them again then."""
 
     def load(self) -> list[str]:
         """Open what is on disk; says in words what was wrong with it."""
@@ -108,6 +110,7 @@ class QueueTable:
             queue = self.by_key.get(key)
             if queue is not None and 0 < queue.max_log_offset <= log_min:
                 before_each()
+                self.removals += 1
                 del self.by_key[key]
                 queue.remove()
                 removed.append(key)
@@ -116,6 +119,7 @@ class QueueTable:
 
     def remove_topic(self, topic: str) -> int:
         """Delete a topic's queues; how many there were."""
+        self.removals += 1
         keys = [key for key in self.by_key if key[0] == topic]
         for key in keys:
             self.by_key.pop(key).remove()

@@ -1,11 +1,12 @@
 """The writer of a slave: copies the master's log bytes, and dispatches from them as a master does from messages."""
 
+from collections import deque
+
 from rocketeer.errors import BadRecord, StoreError
 from rocketeer.record.delay_levels import DelayLevels
-from rocketeer.record.dispatch_entry import DispatchEntry
-from rocketeer.record.entries import entries_in
 from rocketeer.record.layout import BLANK
 from rocketeer.store.commit_log import CommitLog
+from rocketeer.store.copied import Copied, CopiedPart
 from rocketeer.store.dispatch import Dispatch
 
 
@@ -14,22 +15,22 @@ class Replica:
 
     def __init__(self, log: CommitLog, dispatch: Dispatch, levels: DelayLevels) -> None:
         self._log = log
-        self._dispatch = dispatch
-        self._levels = levels
+        self._copied = Copied(dispatch, levels)
         self._part = bytearray()
         self._wanted_bytes = BLANK.size
         """When the part has so many, there is something to look at."""
         self._end = 0  # where the log ended after the last piece
         self._skip_to = 0  # inside a blank record: where the next segment starts
-        self._found: list[DispatchEntry] = []
+        self._found: deque[CopiedPart] = deque()
         """Copied and not dispatched yet: empty but when dispatching has failed."""
+        self.forget_queues = self._copied.forget_queues
 
     @property
     def part_bytes(self) -> int:
         """At the end of the log, of what is not dispatched: a record that is not whole yet."""
         if self._end != self._log.max_offset:
             return 0
-        return self._end - self._found[0].log_offset if self._found else len(self._part)
+        return self._end - self._found[0].first if self._found else len(self._part)
 
     def append_raw(self, offset: int, data: bytes | memoryview) -> None:
         """Add bytes that follow the log, within one segment; an empty log may start at any segment's base.
@@ -69,25 +70,30 @@ class Replica:
     def _copy(self, data: memoryview, new: memoryview, at: int) -> None:
         """Store `data`; what is to be looked at of it is `new`, from the log offset `at` on."""
         base = at - len(self._part)
-        whole = bytes(self._part + new) if self._part else new
+        whole = b"".join((self._part, new)) if self._part else new
         try:
-            entries = entries_in(whole, 0, base, self._log.next_segment_offset(base), self._levels)
+            found, rest = self._copied.read(whole, base, self._log.next_segment_offset(base))
+            self._log.put_raw(data)
         except BadRecord as error:
+            self._copied.clear()
             raise StoreError(f"bytes for offset {at} are not the log's: {error}") from error
-        self._log.put_raw(data)
-        if entries.blank_bytes:
-            self._skip_to = base + entries.end + entries.blank_bytes
+        except BaseException:
+            self._copied.clear()
+            raise
+        if rest.blank_bytes:
+            self._skip_to = base + rest.end + rest.blank_bytes
             self._part.clear()
             self._wanted_bytes = BLANK.size
         else:
-            self._part = bytearray(whole[entries.end :])
-            self._wanted_bytes = entries.wanted_bytes
-        self._found = entries.found
+            self._part = bytearray(whole[rest.end :])
+            self._wanted_bytes = rest.wanted_bytes
+        self._found = found
         self._end = self._log.max_offset
         self._dispatch_found()
 
     def _dispatch_found(self) -> None:
         """Whoever fails here is asked again with the next bytes: nothing that was copied is passed over."""
-        if self._found:
-            self._dispatch.apply(self._found)
-            self._found = []
+        while self._found:
+            self._copied.apply(self._found[0])
+            self._found.popleft()
+        self._copied.clear()

@@ -99,7 +99,7 @@ def test_the_bytes_are_those_of_the_record_codec(folder: Path, store_host: bytes
 def test_append_hands_over_the_entry_that_the_log_bytes_give(folder: Path) -> None:
     store, _ = open_store(folder, delay_levels="1s 5s 10s")
     entries: list[DispatchEntry] = []
-    store.dispatchers.append(Dispatcher(entries.append, everything=True))
+    store.dispatchers.append(Dispatcher(entries.append, each_queue=True))
     for pending in VARIED:
         store.append(pending)
     store.append_batch(VARIED[:3])

@@ -58,7 +58,7 @@ def test_redone_messages_reach_the_dispatchers(tmp_path: Path) -> None:
     folder = stopped(tmp_path, "died")
     store = make_store(folder)
     seen: list[DispatchEntry] = []
-    store.dispatchers.append(Dispatcher(seen.append, everything=True))
+    store.dispatchers.append(Dispatcher(seen.append, each_queue=True))
     report = store.open()
     assert len(seen) == report.redone_messages == COUNT
     assert [each.keys for each in seen] == [f"k{number}" for number in range(COUNT)]

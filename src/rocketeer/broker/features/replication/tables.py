@@ -155,7 +155,7 @@ class FollowedTables:
     def feature(self) -> Feature:
         return Feature(
             "followed tables",
-            dispatchers=(Dispatcher(self._met, everything=True),),
+            dispatchers=(Dispatcher(self._met, each_queue=True),),
             services=(Periodic("tables of the master", LOOK_S, self.look),),
         )
 

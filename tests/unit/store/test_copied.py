@@ -1,0 +1,166 @@
+"""A slave derives from copied bytes what its master derived from the messages, read in runs or one by one."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from rocketeer.compiled import COMPILED
+from rocketeer.config import BrokerRole
+from rocketeer.record.entry import DispatchEntry
+from rocketeer.record.flags import TX_PREPARED, TX_ROLLBACK
+from rocketeer.record.hosts import encode_host
+from rocketeer.record.layout import PendingMessage
+from rocketeer.store.dispatch import Dispatch, Dispatcher
+from rocketeer.store.message_store import MessageStore
+from support.stores import bodies, derived_files, make_store, message, open_store, read_queue
+
+KEYS = [f"k{number}" for number in range(40)]
+
+
+def any_message(chance: random.Random) -> PendingMessage:
+    """Mostly plain; each reason not to be plain comes up."""
+    body = chance.randbytes(chance.choice([0, 10, 200, 3000]))
+    topic = chance.choice(["A", "A", "B", "C", "Followed"])
+    queue_id = chance.randrange(3)
+    words = chance.sample(KEYS, chance.randrange(4))
+    kind = chance.randrange(12)
+    if kind == 0:
+        return message(body, topic, queue_id, properties={"claimed": "x"}, keys=" ".join(words))
+    if kind == 1:
+        return message(body, topic, queue_id, tags="六", keys=f"  {' '.join(words)}  k7")
+    if kind == 2:
+        return message(body, topic, queue_id, keys="中文 k7")
+    if kind == 3:
+        return message(
+            body, topic, queue_id, sys_flag=chance.choice([TX_PREPARED, TX_ROLLBACK]), uniq_key=KEYS[3]
+        )
+    if kind == 4:
+        return message(body, topic, queue_id, born_host=encode_host("2001:db8::1", 4000))
+    if kind == 5:
+        return message(body, "SCHEDULE_TOPIC_XXXX", 1, properties={"DELAY": "2"})
+    tags = chance.choice([None, "", "t", "a much longer tag"])
+    return message(body, topic, queue_id, tags=tags, keys=" ".join(words), uniq_key=chance.choice(KEYS))
+
+
+def found_by_key(store: MessageStore) -> list[list[int]]:
+    return [
+        [each.log_offset for each in store.query(topic, key, 0, 1 << 62, 64).messages]
+        for topic in ("A", "B", "C", "Followed")
+        for key in KEYS
+    ]
+
+
+def dispatchers(seen: list[DispatchEntry], queues: set[tuple[str, int]]) -> list[Dispatcher]:
+    return [
+        Dispatcher(seen.append, topics=frozenset({"Followed"}), properties=("claimed",)),
+        Dispatcher(lambda entry: queues.add((entry.topic, entry.queue_id)), each_queue=True),
+    ]
+
+
+@pytest.mark.parametrize("piece_bytes", [61, 5_000, 50_000])
+@pytest.mark.parametrize("seed", range(3))
+def test_queues_index_and_dispatchers_have_what_the_masters_have(
+    tmp_path: Path, seed: int, piece_bytes: int
+) -> None:
+    chance = random.Random(seed)
+    of_master: list[DispatchEntry] = []
+    of_slave: list[DispatchEntry] = []
+    queues: set[tuple[str, int]] = set()
+    master, _ = open_store(tmp_path / "master", delay_levels="1s 5s 10s")
+    slave, _ = open_store(tmp_path / "slave", delay_levels="1s 5s 10s", broker_role=BrokerRole.SLAVE)
+    master.dispatchers.extend(dispatchers(of_master, set()))
+    slave.dispatchers.extend(dispatchers(of_slave, queues))
+    for number in range(400):
+        master.append(any_message(chance))
+        if number % 90 == 89:
+            master.delete_topic(chance.choice("AB"))  # its queues begin again, in the middle of a piece
+    end = master.log.max_offset
+    while slave.log.max_offset < end:
+        at = slave.log.max_offset
+        size = min(piece_bytes, end - at, master.log.next_segment_offset(at) - at)
+        data = master.log.read(at, size)
+        assert data is not None
+        slave.append_raw(at, data)
+    assert of_slave == of_master
+    assert queues >= set(master.queue_table.by_key)
+    assert found_by_key(slave) == found_by_key(master)
+    master.close()
+    slave.close()
+    assert derived_files(tmp_path / "slave") == derived_files(tmp_path / "master")
+
+
+def test_most_messages_are_dispatched_in_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not COMPILED:
+        pytest.skip("without compiled modules there are no runs")
+    master, slave = a_pair(tmp_path, 200)
+    one_by_one: list[int] = []
+    apply = Dispatch.apply
+    monkeypatch.setattr(
+        Dispatch, "apply", lambda self, entries: (one_by_one.append(len(entries)), apply(self, entries))[1]
+    )
+    copied = log_of(master)
+    slave.append_raw(0, copied[: len(copied) // 4])
+    slave.append_raw(len(copied) // 4, copied[len(copied) // 4 :])
+    assert read_queue(slave) == read_queue(master)
+    assert sum(one_by_one) < 60, "the first piece makes the queue known"
+    slave.forget_copied_queues()
+    master.append(message(b"a topic changed"))
+    slave.append_raw(len(copied), log_of(master)[len(copied) :])
+    assert one_by_one[-1] == 1, "whoever follows queues is told once more"
+    master.close()
+    slave.close()
+
+
+def test_a_queue_that_was_removed_is_not_written_to(tmp_path: Path) -> None:
+    """A master of 4.9.8 says nothing in the log when a topic goes: the slave learns it from the table."""
+    master, slave = a_pair(tmp_path, 50)
+    copied = log_of(master)
+    slave.append_raw(0, copied)
+    gone = slave.queue_table.by_key["TopicTest", 0]
+    slave.delete_topic("TopicTest")
+    master.append(message(b"later"))
+    slave.append_raw(len(copied), log_of(master)[len(copied) :])
+    again = slave.queue_table.by_key["TopicTest", 0]
+    assert again is not gone
+    assert (gone.max_offset, again.max_offset) == (0, 51)
+    master.close()
+    slave.close()
+
+
+def test_what_could_not_be_dispatched_is_dispatched_with_the_next_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    master, slave = a_pair(tmp_path, 1_500)
+    copied = log_of(master)
+    slave.append_raw(0, copied[:2_000])
+
+    def fail() -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Dispatch, "_tell", lambda self, grown: fail())
+    with pytest.raises(OSError, match="No space"):
+        slave.append_raw(2_000, copied[2_000:30_000])
+    assert slave.log.max_offset == 30_000
+    monkeypatch.undo()
+    slave.append_raw(30_000, copied[30_000:])
+    assert bodies(slave) == bodies(master)
+    assert [len(slave.query("TopicTest", f"k{number}", 0, 1 << 62, 9).messages) for number in (5, 50, 1_400)] == [
+        1, 1, 1,
+    ]  # fmt: skip
+    master.close()
+    slave.close()
+
+
+def a_pair(tmp_path: Path, count: int) -> tuple[MessageStore, MessageStore]:
+    master = make_store(tmp_path / "master", segment_bytes=1 << 20)
+    master.open()
+    for number in range(count):
+        master.append(message(b"%d" % number, keys=f"k{number}"))
+    slave = make_store(tmp_path / "slave", segment_bytes=1 << 20, broker_role=BrokerRole.SLAVE)
+    slave.open()
+    return master, slave
+
+
+def log_of(store: MessageStore) -> bytes:
+    return bytes(store.log.read(0, store.log.max_offset) or b"")
