@@ -115,15 +115,20 @@ def test_a_topic_is_made_and_a_dangerous_action_is_confirmed(chrome: webdriver.C
     chrome.find_element(By.CSS_SELECTOR, "details.action summary").click()
     chrome.find_element(By.NAME, "topic").send_keys("by-browser")
     chrome.find_element(By.CSS_SELECTOR, "details.action button").click()
-    assert "by-browser" in chrome.find_element(By.CSS_SELECTOR, ".flash").text
+    until(
+        chrome, lambda driver: any("by-browser" in said.text for said in driver.find_elements(By.ID, "said"))
+    )
     chrome.get(f"{address}/c/shop/topics/by-browser")
     (danger,) = chrome.find_elements(By.CSS_SELECTOR, "details.dangerous")
     danger.find_element(By.TAG_NAME, "summary").click()
     danger.find_element(By.TAG_NAME, "button").click()
-    chrome.switch_to.alert.dismiss()
-    assert "by-browser" in chrome.current_url, "nothing was done"
-    danger.find_element(By.TAG_NAME, "button").click()
-    chrome.switch_to.alert.accept()
+    until(chrome, lambda driver: driver.find_elements(By.CSS_SELECTOR, ".will"))
+    assert "0 messages are in it." in chrome.find_element(By.CSS_SELECTOR, ".will").text
+    chrome.find_element(By.LINK_TEXT, "Cancel").click()
+    until(chrome, lambda driver: driver.current_url.endswith("/topics/by-browser"))
+    chrome.find_element(By.CSS_SELECTOR, "details.dangerous summary").click()
+    chrome.find_element(By.CSS_SELECTOR, "details.dangerous button").click()
+    chrome.find_element(By.CSS_SELECTOR, "button.danger").click()
     until(chrome, lambda driver: "is deleted" in driver.find_element(By.TAG_NAME, "main").text)
 
 

@@ -136,6 +136,7 @@ class Admin(StartedAsync):
     put_order_conf = Awaited(topic_plans.put_order_conf)
     delete_order_conf = Awaited(topic_plans.delete_order_conf)
     activity = Awaited(stats_plans.activity)
+    topic_rates = Awaited(stats_plans.topic_rates)
 
     # --- consumer groups -------------------------------------------------------------------------
 

@@ -128,6 +128,7 @@ class Admin(Started):
     put_order_conf = Blocking(topic_plans.put_order_conf)
     delete_order_conf = Blocking(topic_plans.delete_order_conf)
     activity = Blocking(stats_plans.activity)
+    topic_rates = Blocking(stats_plans.topic_rates)
 
     # --- consumer groups -------------------------------------------------------------------------
 

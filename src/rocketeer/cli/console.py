@@ -14,6 +14,8 @@ from rocketeer.errors import ConfigError
 if TYPE_CHECKING:
     import uvicorn
 
+    from rocketeer.console.config import ConsoleConfig
+
 NEEDS = "the console needs more packages: pip install 'rocketeer[console]'"
 
 
@@ -29,7 +31,16 @@ def console(
     users: Annotated[
         Path | None, typer.Option(help="Who may sign in; `rocketeer console-user` adds one.")
     ] = None,
+    certificate: Annotated[
+        Path | None,
+        typer.Option(help="Serve HTTPS with this certificate (PEM); `rocketeer certs` makes one."),
+    ] = None,
+    key: Annotated[Path | None, typer.Option(help="The certificate's key (PEM).")] = None,
     audit_log: Annotated[Path | None, typer.Option(help="Who changed what is appended here.")] = None,
+    report: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="The page that `rocketeer spark stats` made, or its URL."),
+    ] = None,
     until_stdin_ends: Annotated[bool, typer.Option(hidden=True)] = False,
 ) -> None:
     """Show clusters in a browser."""
@@ -40,18 +51,48 @@ def console(
         from rocketeer.console.config import ClusterConfig, ConsoleConfig, read_clusters
     except ImportError:
         raise ConfigError(NEEDS) from None
+    if clusters is not None and report is not None:
+        raise ConfigError("with --clusters each cluster names its own report, in the file")
     shown = read_clusters(clusters) if clusters is not None else ()
     if not shown:
-        shown = (ClusterConfig(name="default", nameserver=find_source(namesrv)),)
-    config = ConsoleConfig(clusters=shown, host=host, port=port, users=users, audit_log=audit_log)
-    app = make_app(config)
-    typer.echo(f"console  http://{host}:{port}/")
-    server = uvicorn.Server(
-        uvicorn.Config(app, host=host, port=port, log_level="warning", server_header=False)
+        shown = (ClusterConfig(name="default", nameserver=find_source(namesrv), report=report),)
+    config = ConsoleConfig(
+        clusters=shown,
+        host=host,
+        port=port,
+        users=users,
+        certificate=certificate,
+        key=key,
+        audit_log=audit_log,
     )
+    app = make_app(config)
+    settings = uvicorn.Config(app, host=host, port=port, log_level="warning", server_header=False)
+    _use_tls(config, settings)
+    typer.echo(f"console  {'https' if config.is_secure else 'http'}://{host}:{port}/")
+    if not config.is_loopback and not config.is_secure:
+        typer.echo(
+            "passwords travel unencrypted: give --certificate and --key, or put a proxy with TLS in front"
+        )
+    server = uvicorn.Server(settings)
     if until_stdin_ends:
         threading.Thread(target=_stop_at_end_of_stdin, args=(server,), daemon=True).start()
     server.run()
+
+
+def _use_tls(config: "ConsoleConfig", settings: "uvicorn.Config") -> None:
+    """Raises ConfigError when the files cannot be used: before anybody connects."""
+    if config.certificate is None or config.key is None:
+        return
+    import ssl
+
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(config.certificate, config.key)
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigError(f"{config.certificate} and {config.key} cannot be used: {error}") from None
+    settings.load()
+    settings.ssl = context
 
 
 def _stop_at_end_of_stdin(server: "uvicorn.Server") -> None:

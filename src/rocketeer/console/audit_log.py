@@ -1,7 +1,8 @@
-"""Who changed what: a line of JSON for every action, before and after it is done."""
+"""Who changed what, signed in or was refused: lines of JSON; an action has one before it is done and one after."""
 
 import json
 import logging
+import os
 import time
 from pathlib import Path
 
@@ -9,27 +10,45 @@ log = logging.getLogger(__name__)
 
 
 class AuditLog:
-    """Appends to a file, or to the program's log. Values of fields that hold secrets are left out."""
+    """Appends to a file that only its owner reads, or to the program's log. What cannot be noted is not done."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
 
-    def record(self, *, user: str, cluster: str, action: str, fields: dict[str, str], outcome: str) -> None:
-        shown = {
-            name: "***" if "secret" in name.lower() or "password" in name.lower() else value[:200]
-            for name, value in fields.items()
-        }
-        entry = {
+    def record(
+        self,
+        event: str,
+        *,
+        user: str,
+        address: str,
+        cluster: str = "",
+        action: str = "",
+        fields: dict[str, str] | None = None,
+        outcome: str = "",
+    ) -> None:
+        """Raises OSError when the line could not be written."""
+        entry: dict[str, object] = {
             "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-            "user": user,
-            "cluster": cluster,
-            "action": action,
-            "fields": shown,
-            "outcome": outcome[:500],
+            "event": event,
+            "user": user[:200],
+            "address": address,
         }
+        if action:
+            entry |= {"cluster": cluster, "action": action, "fields": _shown(fields or {})}
+        if outcome:
+            entry["outcome"] = outcome[:500]
         line = json.dumps(entry, ensure_ascii=False)
         if self._path is None:
-            log.info("console action %s", line)
+            log.info("console %s", line)
             return
-        with self._path.open("a", encoding="utf-8") as file:
-            file.write(line + "\n")
+        fd = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            data = line.encode(errors="backslashreplace") + b"\n"
+            if os.write(fd, data) != len(data):  # one write: lines of two threads never mix
+                raise OSError(f"{self._path}: only a part of a line could be written")
+        finally:
+            os.close(fd)
+
+
+def _shown(fields: dict[str, str]) -> dict[str, str]:
+    return {name: value[:200] for name, value in fields.items()}

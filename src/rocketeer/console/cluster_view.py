@@ -5,11 +5,12 @@ is no longer fresh is shown at once while a new one is under way, so pages never
 """
 
 import asyncio
+import contextlib
 import time
-from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections import OrderedDict, deque
+from collections.abc import Awaitable, Callable, Hashable, Iterable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from rocketeer.aio import Admin, Producer
 from rocketeer.console.config import ClusterConfig
@@ -22,28 +23,43 @@ FRESH_S = 2.0
 STALE_S = 30.0
 """Older answers are not shown: the page waits for a new one."""
 SAMPLE_S = 5.0
+LOOK_S = 1.0
+COLLECTING_SHARE = 0.02
+"""Of the time: what asks brokers thousands of things pauses fifty times as long as it took."""
 HISTORY = 720
 """Points of the dashboard's charts: an hour."""
 
 
 class Kept(Generic[T]):
-    """The last answer to one question."""
+    """The last answer to one question.
+
+    With `share` asking takes at most that part of the time: what takes 3 s is not asked every 5.
+    """
 
     def __init__(
-        self, ask: Callable[[], Awaitable[T]], *, fresh_s: float = FRESH_S, stale_s: float = STALE_S
+        self,
+        ask: Callable[[], Awaitable[T]],
+        *,
+        fresh_s: float = FRESH_S,
+        stale_s: float = STALE_S,
+        share: float = 1.0,
     ) -> None:
         self._ask = ask
         self._fresh_s = fresh_s
         self._stale_s = stale_s
+        self._share = share
         self._value: T | None = None
         self._taken_s = float("-inf")
+        self._took_s = 0.0
+        self._is_old = False
+        """Something was changed since it was asked."""
         self._asking: asyncio.Task[T] | None = None
 
     async def get(self) -> T:
         """An answer that is not stale; waits for one if need be."""
         known = self._refresh()
         age_s = time.monotonic() - self._taken_s
-        if known is None or age_s > self._stale_s:
+        if known is None or self._is_old or age_s > self._stale_s:
             assert self._asking is not None
             return await asyncio.shield(self._asking)
         return known
@@ -51,33 +67,71 @@ class Kept(Generic[T]):
     async def soon(self, wait_s: float = 0.2) -> T | None:
         """The last answer whatever its age; None if there is none and none comes at once. For what takes seconds."""
         known = self._refresh()
-        if known is None and self._asking is not None:
-            done, _ = await asyncio.wait((self._asking,), timeout=wait_s)
+        asking = self._asking
+        if asking is not None and (known is None or self._is_old):
+            done, _ = await asyncio.wait((asking,), timeout=wait_s)
             if done:
-                return self._asking.result() if self._asking is not None else self._value
+                return asking.result()
         return known
 
     def _refresh(self) -> T | None:
         """What is known; an answer that is not fresh is asked for anew."""
-        if self._asking is None and time.monotonic() - self._taken_s > self._fresh_s:
+        fresh_s = max(self._fresh_s, self._took_s / self._share)
+        if self._asking is None and (self._is_old or time.monotonic() - self._taken_s > fresh_s):
             self._asking = asyncio.create_task(self._take())
             self._asking.add_done_callback(self._asked)
         return self._value
 
     def forget(self) -> None:
-        """After a change: the next page must show it."""
-        self._taken_s = float("-inf")
-        self._value = None
+        """After a change: the next page must show it, so an answer that is under way counts no more."""
+        self._is_old = True
+        self._asking = None
 
     async def _take(self) -> T:
+        began_s = time.monotonic()
         value = await self._ask()
-        self._value, self._taken_s = value, time.monotonic()
+        if self._asking is asyncio.current_task():
+            self._value, self._taken_s, self._is_old = value, time.monotonic(), False
+            self._took_s = self._taken_s - began_s
         return value
 
     def _asked(self, task: "asyncio.Task[T]") -> None:
-        self._asking = None
+        if self._asking is task:
+            self._asking = None
         if not task.cancelled():
             task.exception()  # whoever waits has it; for a refresh behind a page nobody does
+
+
+class Looks:
+    """What pages were made from, for a moment: browsers that look at one page at one time cost one look."""
+
+    def __init__(self, *, keep_s: float = LOOK_S, most: int = 200) -> None:
+        self._keep_s = keep_s
+        self._most = most
+        self._looks: OrderedDict[Hashable, tuple[float, asyncio.Task[Any]]] = OrderedDict()
+
+    async def get(self, key: Hashable, load: Callable[[], Awaitable[T]]) -> T:
+        known = self._looks.get(key)
+        if known is None or (known[1].done() and time.monotonic() - known[0] > self._keep_s):
+            known = time.monotonic(), asyncio.ensure_future(_awaited(load()))
+            self._looks[key] = known
+            self._looks.move_to_end(key)
+            while len(self._looks) > self._most:
+                self._looks.popitem(last=False)
+        try:
+            found: T = await asyncio.shield(known[1])
+        except Exception:
+            if self._looks.get(key) is known:
+                del self._looks[key]  # the next one tries anew
+            raise
+        return found
+
+    def forget(self) -> None:
+        self._looks.clear()
+
+
+async def _awaited(load: Awaitable[T]) -> T:
+    return await load
 
 
 @dataclass(frozen=True)
@@ -100,20 +154,29 @@ class ClusterView:
 
     def __init__(self, config: ClusterConfig) -> None:
         self.name = config.name
-        self._config = config
+        self.config = config
         self.admin = Admin(config.nameserver, access_key=config.access_key, secret_key=config.secret_key)
         self.brokers = Kept(self.admin.cluster_map)
         self.runtime = Kept(self.admin.cluster_runtime)
         self.topics = Kept(self.admin.topics)
         self.topic_configs = Kept(self.admin.topic_configs, fresh_s=5.0)
-        self.groups = Kept(self.admin.groups, fresh_s=5.0)
+        self.groups = Kept(self.admin.groups, fresh_s=5.0, share=COLLECTING_SHARE)
+        self.topic_rates = Kept(self.admin.topic_rates, fresh_s=5.0, share=COLLECTING_SHARE)
+        self.looks = Looks()
         self.jobs = Jobs()
         self._sampler: asyncio.Task[None] | None = None
         self.history: deque[Point] = deque(maxlen=HISTORY)
 
     async def start(self) -> None:
-        await self.admin.start()
-        self._sampler = asyncio.create_task(self._sample_forever())
+        """Name servers that cannot be found now are looked for again by whoever comes."""
+        with contextlib.suppress(RocketeerError):
+            await self.ensure_started()
+
+    async def ensure_started(self) -> None:
+        """Raises RocketeerError."""
+        if self._sampler is None:
+            await self.admin.start()
+            self._sampler = self._sampler or asyncio.create_task(self._sample_forever())
 
     async def close(self) -> None:
         if self._sampler is not None:
@@ -125,6 +188,7 @@ class ClusterView:
         """Something was changed here: show it."""
         for kept in (self.brokers, self.runtime, self.topics, self.topic_configs, self.groups):
             kept.forget()
+        self.looks.forget()
 
     async def _sample_forever(self) -> None:
         """So that charts have a past when somebody opens them; one small question to each broker."""
@@ -146,7 +210,7 @@ class ClusterView:
 
     def producer(self, group: str) -> Producer:
         """For a test message; start it, send, close it."""
-        config = self._config
+        config = self.config
         return Producer(
             group, nameserver=config.nameserver, access_key=config.access_key, secret_key=config.secret_key
         )

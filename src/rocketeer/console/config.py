@@ -19,6 +19,8 @@ class ClusterConfig:
     nameserver: str
     access_key: str | None = None
     secret_key: str | None = field(default=None, repr=False)
+    report: str | None = None
+    """The page that `rocketeer spark stats` made: a file here, or its address."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,17 +30,29 @@ class ConsoleConfig:
     port: int = CONSOLE_PORT
     users: Path | None = None
     """A file of users (see users.py). Without one everybody on this machine is an admin; beyond it nobody gets in."""
+    certificate: Path | None = None
+    """PEM files: with them the console speaks HTTPS."""
+    key: Path | None = None
     audit_log: Path | None = None
     """Who changed what is appended here, a line of JSON each; without it, to the program's log."""
 
     @property
     def is_loopback(self) -> bool:
-        return ip_address(self.host).is_loopback
+        try:
+            return ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"
+
+    @property
+    def is_secure(self) -> bool:
+        return self.certificate is not None
 
     def check(self) -> None:
         """Raises ConfigError."""
         if not self.clusters:
             raise ConfigError("the console needs a cluster: -n HOST:PORT, or a file with --clusters")
+        if (self.certificate is None) != (self.key is None):
+            raise ConfigError("HTTPS needs both --certificate and --key")
         names = [cluster.name for cluster in self.clusters]
         if len(set(names)) != len(names):
             raise ConfigError(f"two clusters have one name: {', '.join(names)}")
@@ -50,7 +64,7 @@ class ConsoleConfig:
 
 
 def read_clusters(path: Path) -> tuple[ClusterConfig, ...]:
-    """From YAML: `name: host:port`, or `name: {nameserver:, accessKey:, secretKey:}`. Raises ConfigError."""
+    """From YAML: `name: host:port`, or `name: {nameserver:, accessKey:, secretKey:, report:}`. Raises ConfigError."""
     try:
         content = yaml.safe_load(path.read_bytes())
     except OSError as error:
@@ -70,6 +84,7 @@ def read_clusters(path: Path) -> tuple[ClusterConfig, ...]:
                 nameserver=fields["nameserver"],
                 access_key=_text(fields.get("accessKey")),
                 secret_key=_text(fields.get("secretKey")),
+                report=_text(fields.get("report")),
             )
         )
     return tuple(clusters)

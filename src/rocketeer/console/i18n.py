@@ -1,7 +1,11 @@
-"""Chinese and English. The English text is the key; a test finds texts of templates that have no translation."""
+"""Chinese and English. The English text is the key; a test finds texts that have no translation.
+
+Pages and actions say things as a `Text`: an English sentence with `{names}`, and the values. Which language
+it is shown in is decided where it is shown.
+"""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
 
@@ -9,14 +13,35 @@ LANGUAGES = ("en", "zh")
 
 
 @dataclass(frozen=True)
+class Text:
+    """A sentence to be translated; values (names, numbers, a broker's own words) are shown as they are."""
+
+    template: str
+    values: Mapping[str, object] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        """In English."""
+        return self.template.format(**self.values) if self.values else self.template
+
+
+def text(template: str, **values: object) -> Text:
+    """A sentence in English; `{name}` stands for a value. Give the template as a literal: the test reads it."""
+    return Text(template, values)
+
+
+@dataclass(frozen=True)
 class Language:
     code: str
     texts: Mapping[str, str]
 
-    def __call__(self, text: str, **values: object) -> str:
+    def __call__(self, template: str, **values: object) -> str:
         """The text in this language; `{name}` stands for a value."""
-        translated = self.texts.get(text, text)
+        translated = self.texts.get(template, template)
         return translated.format(**values) if values else translated
+
+    def say(self, said: object) -> str:
+        """A Text in this language; anything else has its own words."""
+        return self(said.template, **said.values) if isinstance(said, Text) else str(said)
 
 
 @cache

@@ -5,16 +5,20 @@ import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 
+from rocketeer.console.errors import Refused
+from rocketeer.console.i18n import Text, text
 from rocketeer.errors import RocketeerError
 
 
 @dataclass
 class Job:
-    """`done` of `total`; `error` is what ended it early."""
+    """`done` of `total` (None: not known before its end); `error` is what ended it early."""
 
     name: str
-    total: int
+    title: Text
+    total: int | None
     done: int = 0
+    skipped: int = 0
     started_s: float = field(default_factory=time.time)
     ended_s: float | None = None
     error: str = ""
@@ -38,18 +42,30 @@ class Jobs:
         return sorted(self._jobs.values(), key=lambda job: -job.started_s)
 
     def start(
-        self, name: str, total: int, steps: Callable[[Job], AsyncIterator[None]], *, per_second: int
+        self,
+        name: str,
+        title: Text,
+        total: int | None,
+        steps: Callable[[Job], AsyncIterator[None]],
+        *,
+        per_second: int,
     ) -> Job:
-        """Run `steps`, each one unit, at most so many a second. Raises RocketeerError if the job runs already."""
+        """Run `steps`, each one unit, at most so many a second. Raises Refused if the job runs, or too many do."""
         known = self._jobs.get(name)
         if known is not None and known.running:
-            raise RocketeerError(f"{name} is under way: {known.done} of {known.total}")
-        while len(self._jobs) >= self.KEPT:
-            oldest = min(
-                (job for job in self._jobs.values() if not job.running), key=lambda job: job.started_s
+            raise Refused(
+                409,
+                text("{name} is under way: {done} of {total}", name=name, done=known.done, total=known.total),
             )
-            del self._jobs[oldest.name]
-        job = self._jobs[name] = Job(name, total)
+        while len(self._jobs) >= self.KEPT:
+            ended = [job for job in self._jobs.values() if not job.running]
+            if not ended:
+                raise Refused(
+                    409, text("{count} jobs are under way: wait for one, or stop one", count=self.KEPT)
+                )
+            oldest = min(ended, key=lambda job: job.started_s)
+            del self._jobs[oldest.name], self._tasks[oldest.name]
+        job = self._jobs[name] = Job(name, title, total)
         self._tasks[name] = asyncio.create_task(self._run(job, steps(job), per_second))
         return job
 

@@ -6,7 +6,11 @@ from typing import Any
 from rocketeer import __version__
 from rocketeer.console.registry import Param, Registry
 
-_KINDS = {"number": {"type": "integer"}, "flag": {"type": "boolean"}, "time": {"type": "string"}}
+_KINDS: dict[str, dict[str, Any]] = {
+    "number": {"type": "integer"},
+    "flag": {"type": "boolean"},
+    "many": {"type": "array", "items": {"type": "string"}},
+}
 
 
 def openapi(registry: Registry) -> dict[str, Any]:
@@ -23,9 +27,22 @@ def openapi(registry: Registry) -> dict[str, Any]:
                 "responses": {"200": {"description": "what the page shows"}},
             }
         }
+    for download in registry.downloads:
+        path = "/api/{cluster}" + download.path
+        parameters = [_in_path(name) for name in re.findall(r"{(\w+)", path)]
+        parameters += [_described(param) | {"in": "query"} for param in download.query]
+        paths[_plain(path)] = {
+            "get": {
+                "operationId": download.name,
+                "summary": download.summary,
+                "parameters": parameters,
+                "responses": {"200": {"description": "a file"}},
+            }
+        }
     for action in registry.actions:
         path = "/api/{cluster}" + action.path
         fields = {param.name: _schema(param) for param in action.fields}
+        fields["dry_run"] = {"type": "boolean", "description": "only say what it would do"}
         paths.setdefault(_plain(path), {})["post"] = {
             "operationId": action.name,
             "summary": f"{action.summary} (needs the role {action.role.name.lower()})",
@@ -44,6 +61,10 @@ def openapi(registry: Registry) -> dict[str, Any]:
             },
             "responses": {"200": {"description": "what was done, and what failed"}},
         }
+    failed = {"description": "one sentence in `error`: the broker's own words where it refused"}
+    for path in paths.values():
+        for operation in path.values():
+            operation["responses"]["default"] = failed
     return {
         "openapi": "3.1.0",
         "info": {"title": "Rocketeer console", "version": __version__},

@@ -1,13 +1,14 @@
-"""Pages and actions as values: each is one declaration that serves HTML under /c/CLUSTER and JSON under /api/CLUSTER.
+"""Pages, downloads and actions as values: each is one declaration that serves /c/CLUSTER and JSON under /api/CLUSTER.
 
-A view loads data and a template shows it; an action changes something and says what it did. The OpenAPI page is
-made from the same declarations.
+A view loads data and a template shows it; a download is a file; an action changes something and says what it did.
+The navigation and the description of the API are made from the same declarations.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from rocketeer.console.i18n import Text
 from rocketeer.console.users import Role
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Param:
-    """A field of a query or a form; `kind` is text, number, flag, time or choice."""
+    """A field of a query or a form; `kind` is text, long, secret, number, flag, time, choice or many."""
 
     name: str
     label: str
@@ -24,7 +25,6 @@ class Param:
     default: str = ""
     required: bool = False
     choices: Sequence[str] = ()
-    help: str = ""
 
 
 @dataclass(frozen=True)
@@ -43,17 +43,42 @@ class View:
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What an action did, in one sentence; where the browser goes then; failures of single brokers."""
+class Attachment:
+    """A file to save: its name and its pieces. `shown_under`: not saved but shown, under this policy."""
 
-    text: str
+    filename: str
+    media_type: str
+    pieces: AsyncIterator[bytes]
+    shown_under: str = ""
+
+
+@dataclass(frozen=True)
+class Download:
+    """`open` finds out whether there is such a file; its pieces come while they are sent."""
+
+    path: str
+    name: str
+    summary: str
+    open: Callable[["Visit"], Awaitable[Attachment]]
+    query: Sequence[Param] = ()
+    role: Role = Role.VIEWER
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What an action did, in one sentence; where in the cluster the browser goes then; what brokers refused."""
+
+    text: Text
     goto: str = ""
-    failures: Sequence[str] = ()
+    failures: Sequence[object] = ()
 
 
 @dataclass(frozen=True)
 class Action:
-    """`warning` says what it will do before it is done; a dangerous one is confirmed."""
+    """`warning` says what it will do before it is done, with the names in its path.
+
+    A dangerous one is confirmed on a page of its own, where `preview` tells what it means here and now.
+    """
 
     path: str
     name: str
@@ -63,6 +88,11 @@ class Action:
     role: Role = Role.OPERATOR
     warning: str = ""
     dangerous: bool = False
+    preview: Callable[["Visit"], Awaitable[Sequence[Text]]] | None = None
+
+    def hides(self, name: str) -> bool:
+        """Whether a field's value must not be written down: secrets, bodies of messages."""
+        return any(param.name == name and param.kind in ("secret", "long") for param in self.fields)
 
 
 @dataclass
@@ -70,7 +100,16 @@ class Registry:
     """All of a console; modules under pages/ add themselves."""
 
     views: list[View] = field(default_factory=list)
+    downloads: list[Download] = field(default_factory=list)
     actions: list[Action] = field(default_factory=list)
 
     def action(self, name: str) -> Action:
         return next(action for action in self.actions if action.name == name)
+
+    def nav(self, role: Role) -> list[tuple[str, str]]:
+        """(entry, path) in the order of the pages, without those the role may not see."""
+        entries: dict[str, str] = {}
+        for view in self.views:
+            if view.nav and "{" not in view.path and view.role <= role:
+                entries.setdefault(view.nav, view.path)
+        return list(entries.items())

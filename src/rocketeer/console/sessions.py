@@ -1,7 +1,9 @@
 """Signed cookies: who is signed in, the token every form carries, and one line to say after an action."""
 
 import hmac
+import json
 import secrets
+import time
 from dataclasses import dataclass
 from typing import Final
 
@@ -9,9 +11,12 @@ from itsdangerous import BadSignature, URLSafeTimedSerializer
 from starlette.requests import Request
 from starlette.responses import Response
 
+from rocketeer.console.i18n import Text
+
 SESSION_COOKIE: Final = "rocketeer_session"
 FLASH_COOKIE: Final = "rocketeer_flash"
 SESSION_S: Final = 12 * 3600
+FLASH_CHARS_MAX: Final = 1500
 TOKEN_FIELD: Final = "csrf_token"
 TOKEN_HEADER: Final = "x-csrf-token"
 
@@ -25,27 +30,45 @@ class Session:
 
 
 class Sessions:
-    """The key lives as long as the process: a restart signs everybody out."""
+    """The key lives as long as the process: a restart signs everybody out.
+
+    Of those who signed in the ids are kept, so that signing out ends a session whoever has its cookie.
+    """
 
     def __init__(self, *, is_secure: bool) -> None:
         self._key = secrets.token_bytes(32)
-        self._cookies = URLSafeTimedSerializer(self._key, salt="cookie")
+        self._cookies = URLSafeTimedSerializer(self._key, salt="session")
+        self._flashes = URLSafeTimedSerializer(self._key, salt="flash")
         self._is_secure = is_secure
+        # A browser takes a __Host- cookie only from this very host, over TLS: no neighbour can plant one.
+        self._cookie = f"__Host-{SESSION_COOKIE}" if is_secure else SESSION_COOKIE
+        self._ends_s: dict[str, float] = {}
 
     def of(self, request: Request) -> Session | None:
         try:
-            name, identity = self._cookies.loads(request.cookies.get(SESSION_COOKIE, ""), max_age=SESSION_S)
+            name, identity = self._cookies.loads(request.cookies.get(self._cookie, ""), max_age=SESSION_S)
         except (BadSignature, ValueError, TypeError):
+            return None
+        if name and identity not in self._ends_s:
             return None
         return Session(str(name), str(identity))
 
     def begin(self, response: Response, name: str) -> Session:
+        """A new one, with an id nobody has seen: what was in the browser before counts no more."""
         session = Session(name, secrets.token_urlsafe(16))
-        self._set(response, SESSION_COOKIE, self._cookies.dumps([name, session.id]), SESSION_S)
+        if name:
+            now_s = time.monotonic()
+            self._ends_s = {each: end_s for each, end_s in self._ends_s.items() if end_s > now_s}
+            self._ends_s[session.id] = now_s + SESSION_S
+        self._set(response, self._cookie, self._cookies.dumps([name, session.id]), SESSION_S)
         return session
 
-    def end(self, response: Response) -> None:
-        response.delete_cookie(SESSION_COOKIE)
+    def end(self, session: Session | None, response: Response) -> None:
+        if session is not None:
+            self._ends_s.pop(session.id, None)
+        response.delete_cookie(
+            self._cookie, httponly=True, samesite="strict", secure=self._is_secure, path="/"
+        )
 
     def token(self, session: Session) -> str:
         return hmac.new(self._key, session.id.encode(), "sha256").hexdigest()
@@ -55,17 +78,32 @@ class Sessions:
 
     # --- one line for the next page ----------------------------------------------------------
 
-    def say(self, response: Response, text: str, *, failed: bool) -> None:
-        self._set(response, FLASH_COOKIE, self._cookies.dumps([text[:1500], failed]), 60)
+    def say(self, response: Response, said: list[object], *, failed: bool) -> None:
+        """Sentences: each a Text, to be shown in the reader's language, or somebody's own words."""
+        left = FLASH_CHARS_MAX
+        parts: list[object] = []
+        for each in said:
+            if isinstance(each, Text):
+                values = {name: str(value)[:left] for name, value in each.values.items()}
+                part: object = [each.template, values]
+            else:
+                part = str(each)[:left]
+            parts.append(part)
+            left -= len(json.dumps(part))
+            if left <= 0:
+                break
+        self._set(response, FLASH_COOKIE, self._flashes.dumps([parts, failed]), 60)
 
-    def said(self, request: Request) -> tuple[str, bool] | None:
+    def said(self, request: Request) -> tuple[list[object], bool] | None:
+        """What `say` said on the page before, and whether it is a failure."""
         try:
-            text, failed = self._cookies.loads(request.cookies.get(FLASH_COOKIE, ""), max_age=60)
+            parts, failed = self._flashes.loads(request.cookies.get(FLASH_COOKIE, ""), max_age=60)
         except (BadSignature, ValueError, TypeError):
             return None
-        return str(text), bool(failed)
+        said = [Text(part[0], part[1]) if isinstance(part, list) else part for part in parts]
+        return said, bool(failed)
 
     def _set(self, response: Response, name: str, value: str, seconds: int) -> None:
         response.set_cookie(
-            name, value, max_age=seconds, httponly=True, samesite="strict", secure=self._is_secure
+            name, value, max_age=seconds, httponly=True, samesite="strict", secure=self._is_secure, path="/"
         )

@@ -1,10 +1,14 @@
 """Templates and how they show values: numbers, times, sizes; what was not answered is a dash, never 0."""
 
 import datetime
+import re
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+
+from rocketeer.protocol.versions import version_name
 
 UNKNOWN = "\u2013"
 
@@ -18,8 +22,9 @@ def make_templates() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters.update(
-        number=number, size=size, time=time, ago=ago, percent=percent, rate=rate, segment=segment
-    )
+        number=number, size=size, time=time, ago=ago, percent=percent, rate=rate, segment=segment,
+        fill=fill, field_time=field_time, version=version_name,
+    )  # fmt: skip
     environment.globals["query"] = query
     return environment
 
@@ -74,6 +79,18 @@ def ago(seconds: float | None) -> str:
 def segment(value: str) -> str:
     """A name as one part of a URL's path."""
     return quote(value, safe="")
+
+
+def fill(path: str, values: Mapping[str, str]) -> str:
+    """The path of an action with its names: `/topics/{topic}/send`."""
+    return re.sub(r"{(\w+)(:\w+)?}", lambda found: segment(str(values[found[1]])), path)
+
+
+def field_time(ms: int | None) -> str:
+    """As a browser's field for dates has it; UTC."""
+    if ms is None or not 0 < ms < 253_402_300_800_000:
+        return ""
+    return datetime.datetime.fromtimestamp(ms // 1000, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def query(current: str, **changes: Any) -> str:

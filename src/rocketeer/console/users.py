@@ -1,5 +1,6 @@
 """Who may sign in: a YAML file, `name: {password: <argon2 hash>, role: viewer|operator|admin}`."""
 
+import logging
 import os
 from dataclasses import dataclass
 from enum import IntEnum
@@ -10,6 +11,8 @@ from argon2 import PasswordHasher
 from argon2.exceptions import Argon2Error, InvalidHashError
 
 from rocketeer.errors import ConfigError
+
+log = logging.getLogger(__name__)
 
 
 class Role(IntEnum):
@@ -31,26 +34,47 @@ NOBODY_ASKED = User("local", Role.ADMIN)
 
 
 class Users:
-    """Read once at start; passwords are kept hashed only."""
+    """Read again when the file changes, so that who is taken out of it is out; passwords are kept hashed only."""
 
     def __init__(self, path: Path) -> None:
         """Raises ConfigError."""
+        self._path = path
         self._hasher = PasswordHasher()
         self._hashes: dict[str, str] = {}
         self._roles: dict[str, Role] = {}
         # Checked for names that do not exist, so that the time an answer takes tells no names.
         self._dummy = self._hasher.hash("nobody has this password")
-        for name, fields in _read(path).items():
+        self._seen = _state(path)
+        self._load()
+
+    def _load(self) -> None:
+        hashes: dict[str, str] = {}
+        roles: dict[str, Role] = {}
+        for name, fields in _read(self._path).items():
             try:
-                self._hashes[name] = str(fields["password"])
-                self._roles[name] = Role[str(fields["role"]).upper()]
+                hashes[name] = str(fields["password"])
+                roles[name] = Role[str(fields["role"]).upper()]
             except (KeyError, TypeError):
                 raise ConfigError(
-                    f"{path}: the user {name} needs password and role (viewer, operator, admin)"
+                    f"{self._path}: the user {name} needs password and role (viewer, operator, admin)"
                 ) from None
+        self._hashes, self._roles = hashes, roles
+
+    def _refresh(self) -> None:
+        """A file that cannot be used any more lets nobody in."""
+        state = _state(self._path)
+        if state == self._seen:
+            return
+        self._seen = state
+        try:
+            self._load()
+        except ConfigError as error:
+            log.error("console users not read error=%s", error)
+            self._hashes, self._roles = {}, {}
 
     def sign_in(self, name: str, password: str) -> User | None:
         """Takes some 50 ms on purpose: call it in a thread."""
+        self._refresh()
         known = name in self._roles
         try:
             self._hasher.verify(self._hashes.get(name, self._dummy), password)
@@ -59,8 +83,17 @@ class Users:
         return User(name, self._roles[name]) if known else None
 
     def find(self, name: str) -> User | None:
+        self._refresh()
         role = self._roles.get(name)
         return None if role is None else User(name, role)
+
+
+def _state(path: Path) -> tuple[int, int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 def add_user(path: Path, name: str, password: str, role: Role) -> None:

@@ -1,4 +1,4 @@
-"""One request as pages see it: the cluster, the fields that were given, who asks, in which language."""
+"""One request as pages see it: the cluster, the fields that were given, who asks."""
 
 import datetime
 from collections.abc import Mapping
@@ -6,13 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from rocketeer.console.cluster_view import ClusterView
-from rocketeer.console.i18n import Language
+from rocketeer.console.errors import BadField
+from rocketeer.console.i18n import text
 from rocketeer.console.users import User
-from rocketeer.errors import RocketeerError
-
-
-class BadField(RocketeerError):
-    """A field of a form or a query that cannot be used."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +17,6 @@ class Visit:
     path: Mapping[str, str]
     fields: Mapping[str, str]
     user: User
-    language: Language
 
     def text(self, name: str, default: str = "") -> str:
         return self.fields.get(name, default).strip()
@@ -29,35 +24,52 @@ class Visit:
     def needed(self, name: str) -> str:
         value = self.text(name)
         if not value:
-            raise BadField(f"{name} is missing")
+            raise BadField(text("{field} is missing", field=name))
         return value
 
     def number(self, name: str, default: int, *, least: int = 0, most: int = 2**63 - 1) -> int:
-        text = self.text(name)
-        if not text:
+        given = self.text(name)
+        if not given:
             return default
         try:
-            value = int(text)
+            value = int(given)
         except ValueError:
-            raise BadField(f"{name} is {text[:40]!r}, not a whole number") from None
+            raise BadField(
+                text("{field} is {value}, not a whole number", field=name, value=repr(given[:40]))
+            ) from None
         if not least <= value <= most:
-            raise BadField(f"{name} is {value}: it must be from {least} to {most}")
+            raise BadField(
+                text(
+                    "{field} is {value}: it must be from {least} to {most}",
+                    field=name, value=value, least=least, most=most,
+                )
+            )  # fmt: skip
         return value
+
+    def many(self, name: str) -> list[str]:
+        """The values of a field that may be given more than once."""
+        return [value for value in self.text(name).split(",") if value]
 
     def flag(self, name: str) -> bool:
         return self.text(name).lower() in ("true", "on", "yes", "1")
 
     def time_ms(self, name: str, default_ms: int) -> int:
         """As a browser's date field has it (UTC), or in ms since 1970."""
-        text = self.text(name)
-        if not text:
+        given = self.text(name)
+        if not given:
             return default_ms
-        if text.isdigit():
-            return int(text)
+        if given.isascii() and given.isdigit() and len(given) <= 18:
+            return int(given)
         try:
-            moment = datetime.datetime.fromisoformat(text)
+            moment = datetime.datetime.fromisoformat(given)
         except ValueError:
-            raise BadField(f"{name} is {text[:40]!r}, not a time such as 2026-01-31T12:00") from None
+            raise BadField(
+                text(
+                    "{field} is {value}, not a time such as 2026-01-31T12:00",
+                    field=name,
+                    value=repr(given[:40]),
+                )
+            ) from None
         if moment.tzinfo is None:
             moment = moment.replace(tzinfo=datetime.UTC)
         return int(moment.timestamp() * 1000)

@@ -1,11 +1,11 @@
 """How busy topics are: messages in and out a second and in 24 hours (315), and what groups have left to do (208)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rocketeer.admin.context import AdminContext
 from rocketeer.admin.plans.asking import Reachable, in_parallel, route_brokers, topic_route
 from rocketeer.admin.plans.progress import progress_at
-from rocketeer.admin.plans.topics import groups_of_topic, topics
+from rocketeer.admin.plans.topics import groups_of_topic, is_user_topic, topic_configs, topics
 from rocketeer.admin.results import Broker, Failure, TopicActivity
 from rocketeer.client.plans.effects import Plan
 from rocketeer.errors import BrokerRefused, RocketeerError
@@ -34,6 +34,23 @@ def activity(context: AdminContext, topic: str | None = None) -> Plan[tuple[Topi
         else:
             lines += found
     return tuple(lines)
+
+
+def topic_rates(context: AdminContext) -> Plan[Mapping[str, float | None]]:
+    """Messages stored a second of every topic people send to; None when one of its brokers did not say."""
+    tables = yield from topic_configs(context)
+    brokers: dict[str, list[Broker]] = {}
+    for broker, table in tables:
+        for name in table:
+            if is_user_topic(name):
+                brokers.setdefault(name, []).append(broker)
+    reach = Reachable(context)
+    plans = [_sum(reach, having, TOPIC_PUT_NUMS, name) for name, having in brokers.items()]
+    outcomes = yield from in_parallel(plans)
+    return {
+        name: None if isinstance(found, RocketeerError) or found[0] is None else found[0][0]
+        for name, found in zip(brokers, outcomes, strict=True)
+    }
 
 
 def _topic_activity(context: AdminContext, reach: Reachable, topic: str) -> Plan[list[TopicActivity]]:

@@ -8,6 +8,7 @@ from rocketeer.console.pages import (
     groups,
     messages,
     operations,
+    pipeline,
     producers,
     topics,
     trace,
@@ -30,7 +31,9 @@ def all_pages() -> Registry:
         trace,
         access,
         operations,
+        pipeline,
     ):
         registry.views.extend(module.VIEWS)
+        registry.downloads.extend(getattr(module, "DOWNLOADS", ()))
         registry.actions.extend(module.ACTIONS)
     return registry

@@ -3,21 +3,29 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rocketeer.console.i18n import text
 from rocketeer.console.registry import Action, Outcome, Param, View
 from rocketeer.console.users import Role
 from rocketeer.console.visit import Visit
+from rocketeer.errors import BrokerRefused
 from rocketeer.protocol.headers import UpdateAclConfigHeader
 
 
 async def access(visit: Visit) -> Mapping[str, Any]:
+    """RocketMQ 4.9.8 tells the versions of the files, not the accounts in them."""
     known = await visit.cluster.brokers.get()
     rows: list[Any] = []
     failures: list[Any] = []
+    without: list[str] = []
     for cluster in known.clusters:
         answer = await visit.cluster.admin.acl_versions(cluster=cluster)
         rows += list(answer.answers.items())
-        failures += answer.failures
-    return {"rows": rows, "failures": failures}
+        for failure in answer.failures:
+            if isinstance(failure.error, BrokerRefused):  # it has no access control, and says so
+                without.append(str(failure))
+            else:
+                failures.append(failure)
+    return {"rows": rows, "without": without, "failures": failures}
 
 
 async def put_account(visit: Visit) -> Outcome:
@@ -34,7 +42,7 @@ async def put_account(visit: Visit) -> Outcome:
     failures: list[object] = []
     for cluster in (await visit.cluster.brokers.get()).clusters:
         failures += (await visit.cluster.admin.update_acl_account(account, cluster=cluster)).failures
-    return Outcome(f"account {account.access_key} is saved", failures=[str(failure) for failure in failures])
+    return Outcome(text("account {account} is saved", account=account.access_key), failures=failures)
 
 
 async def delete_account(visit: Visit) -> Outcome:
@@ -42,7 +50,16 @@ async def delete_account(visit: Visit) -> Outcome:
     failures: list[object] = []
     for cluster in (await visit.cluster.brokers.get()).clusters:
         failures += (await visit.cluster.admin.delete_acl_account(key, cluster=cluster)).failures
-    return Outcome(f"account {key} is deleted", failures=[str(failure) for failure in failures])
+    return Outcome(text("account {account} is deleted", account=key), failures=failures)
+
+
+async def set_white_addresses(visit: Visit) -> Outcome:
+    addresses = visit.needed("addresses")
+    failures: list[object] = []
+    for cluster in (await visit.cluster.brokers.get()).clusters:
+        done = await visit.cluster.admin.update_white_addresses(addresses, cluster=cluster)
+        failures += done.failures
+    return Outcome(text("{addresses} need no account now", addresses=addresses), failures=failures)
 
 
 _PERMS = ("", "DENY", "PUB", "SUB", "PUB|SUB")
@@ -68,4 +85,7 @@ ACTIONS: Sequence[Action] = (
     Action("/access/delete", "delete_account", "Delete an account", delete_account,
            (Param("access_key", "access key", required=True),), role=Role.ADMIN, dangerous=True,
            warning="Programs that use the account are refused at once."),
+    Action("/access/white", "white_addresses", "Addresses that need no account", set_white_addresses,
+           (Param("addresses", "addresses, with commas", required=True),), role=Role.ADMIN, dangerous=True,
+           warning="Whoever comes from these addresses may do everything. The list is replaced."),
 )  # fmt: skip

@@ -1,62 +1,126 @@
-"""Brokers: their roles, what they do now, their settings."""
+"""Brokers: their roles, how far replicas are behind, what they do now, their settings."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rocketeer.admin.results import Broker, BrokerRuntime
+from rocketeer.console.i18n import Text, text
 from rocketeer.console.registry import Action, Outcome, Param, View
 from rocketeer.console.users import Role
 from rocketeer.console.visit import Visit
+
+LOG_END = "commitLogMaxOffset"
 
 
 async def brokers(visit: Visit) -> Mapping[str, Any]:
     known, runtime = await asyncio.gather(visit.cluster.brokers.get(), visit.cluster.runtime.get())
     rows = sorted(known.brokers, key=lambda broker: (broker.cluster, broker.name, broker.broker_id))
     return {
-        "brokers": [(broker, runtime.answers.get(broker)) for broker in rows],
+        "brokers": [
+            {
+                "broker": broker,
+                "runtime": runtime.answers.get(broker),
+                "behind": bytes_behind(broker, runtime.answers),
+            }
+            for broker in rows
+        ],
         "failures": runtime.failures,
     }
 
 
+def bytes_behind(broker: Broker, runtimes: Mapping[Broker, BrokerRuntime]) -> int | None:
+    """How much of its master's log a replica has not; None for a master, and where one of the two did not say.
+
+    The two are asked one after the other: a replica that was asked later may seem ahead, and is not behind then.
+    """
+    own = runtimes.get(broker)
+    master = next(
+        (each for other, each in runtimes.items() if other.is_master and other.name == broker.name), None
+    )
+    if broker.is_master or own is None or master is None:
+        return None
+    end, own_end = master.number(LOG_END), own.number(LOG_END)
+    return None if end is None or own_end is None else max(end - own_end, 0)
+
+
 async def broker(visit: Visit) -> Mapping[str, Any]:
     address = visit.path["address"]
-    runtime, settings = await asyncio.gather(
-        visit.cluster.admin.broker_runtime(address), visit.cluster.admin.broker_settings(address)
+    known, runtime, settings = await asyncio.gather(
+        visit.cluster.brokers.get(),
+        visit.cluster.admin.broker_runtime(address),
+        visit.cluster.admin.broker_settings(address),
     )
     search = visit.text("q").lower()
-    values = sorted(settings.items())
+    edited = visit.text("edit")
     return {
         "address": address,
-        "runtime": runtime,
-        "settings": [(key, value) for key, value in values if search in key.lower()],
+        "broker": known.at(address),
+        "runtime": runtime.values,
+        "settings": [(key, value) for key, value in sorted(settings.items()) if search in key.lower()],
+        "edited": edited if edited in settings else "",
+        "edited_value": settings.get(edited, ""),
     }
 
 
 async def change_setting(visit: Visit) -> Outcome:
     key, value, address = visit.needed("key"), visit.text("value"), visit.path["address"]
     done = await visit.cluster.admin.update_broker_settings({key: value}, broker=address)
-    return Outcome(f"{key} is {value} on {address} now", failures=[str(failure) for failure in done.failures])
+    now = (await visit.cluster.admin.broker_settings(address)).get(key, "")
+    return Outcome(
+        text("{key} is {value} on {address} now", key=key, value=repr(now), address=address),
+        failures=done.failures,
+    )
+
+
+async def setting_before(visit: Visit) -> list[Text]:
+    key = visit.needed("key")
+    before = (await visit.cluster.admin.broker_settings(visit.path["address"])).get(key)
+    if before is None:
+        return [text("{key} is a setting this broker does not tell", key=key)]
+    return [
+        text(
+            "{key} is {before}, it will be {after}",
+            key=key,
+            before=repr(before),
+            after=repr(visit.text("value")),
+        )
+    ]
 
 
 async def writable(visit: Visit) -> Outcome:
     name = visit.path["name"]
     if visit.flag("writable"):
         counts = await visit.cluster.admin.add_write_perm(name)
-        return Outcome(f"{name} takes messages again: {counts}")
+        return Outcome(
+            text(
+                "producers are led to {name} again, for {count} topics", name=name, count=max(counts.values())
+            )
+        )
     counts = await visit.cluster.admin.wipe_write_perm(name)
-    return Outcome(f"producers are led away from {name}: {counts}")
+    return Outcome(
+        text("producers are led away from {name}, for {count} topics", name=name, count=max(counts.values()))
+    )
+
+
+async def writable_before(visit: Visit) -> list[Text]:
+    if visit.flag("writable"):
+        return [text("Producers will send to it again.")]
+    return [text("Producers will send to other brokers; topics that are on this one only cannot be sent to.")]
 
 
 VIEWS: Sequence[View] = (
     View("/cluster", "brokers", "All brokers", brokers, "cluster.html", nav="Cluster"),
     View("/cluster/{address}", "broker", "One broker: figures and settings", broker, "broker.html", nav="Cluster",
-         query=(Param("q", "search in the settings"),)),
+         query=(Param("q", "search in the settings"), Param("edit", "setting to change"))),
 )  # fmt: skip
 ACTIONS: Sequence[Action] = (
     Action("/cluster/{address}/setting", "change_setting", "Change a setting", change_setting, role=Role.ADMIN,
            fields=(Param("key", "key", required=True), Param("value", "value")),
-           warning="The setting is changed at once, and in the broker's file.", dangerous=True),
+           warning="The setting is changed at once, and in the broker's file.", dangerous=True,
+           preview=setting_before),
     Action("/brokers/{name}/writable", "set_writable", "Lead producers to or away from a broker", writable,
            role=Role.ADMIN, fields=(Param("writable", "takes messages", "flag"),),
-           warning="Name servers tell producers; messages that are there stay readable.", dangerous=True),
+           warning="Name servers tell producers; messages that are there stay readable.", dangerous=True,
+           preview=writable_before),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The first page: messages in and out, lag, the largest topics, who does not answer."""
+"""The first page: messages in and out, lag, the busiest topics, who is furthest behind, who does not answer."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -13,23 +13,25 @@ TOP: Final = 10
 
 async def load(visit: Visit) -> Mapping[str, Any]:
     cluster = visit.cluster
-    runtime, groups, topics = await asyncio.gather(
-        cluster.runtime.get(), cluster.groups.soon(), cluster.topics.get()
+    runtime, groups, topics, rates = await asyncio.gather(
+        cluster.runtime.get(), cluster.groups.soon(), cluster.topics.get(), cluster.topic_rates.soon()
     )
     brokers = sorted(runtime.answers.items(), key=lambda item: (item[0].name, item[0].broker_id))
-    in_tps = total(each.put_tps for _, each in brokers)
-    out_tps = total(each.get_tps for _, each in brokers)
+    masters = [each for broker, each in brokers if broker.is_master]  # a slave's messages are its master's
     lag = None if groups is None else total(group.lag for group in groups) if groups else 0
     behind = sorted((group for group in groups or () if group.lag), key=lambda group: -(group.lag or 0))
+    busy = sorted(((rate, name) for name, rate in (rates or {}).items() if rate), reverse=True)
     return {
         "brokers": brokers,
         "failures": runtime.failures,
-        "in_tps": in_tps,
-        "out_tps": out_tps,
+        "in_tps": total(each.put_tps for each in masters),
+        "out_tps": total(each.get_tps for _, each in brokers),
         "lag": lag,
         "topic_count": len(topics),
         "group_count": None if groups is None else len(groups),
         "behind": behind[:TOP],
+        "busy": [{"topic": name, "rate": rate} for rate, name in busy[:TOP]],
+        "collecting": rates is None,
         "history": list(cluster.history),
     }
 

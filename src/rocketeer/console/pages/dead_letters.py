@@ -1,96 +1,276 @@
-"""Dead letters: which groups have some; send one, or all, to where they came from, with a limit and progress."""
+"""Dead letters and retries: which groups have some, what is in them; search, export, send one, some or all again."""
 
+import asyncio
+import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Final
 
 from rocketeer import Message, ReceivedMessage
 from rocketeer.aio import Producer
+from rocketeer.console.errors import BadField, Refused
+from rocketeer.console.i18n import Text, text
 from rocketeer.console.jobs import Job
+from rocketeer.console.pages.message_forms import as_object, matches, shown
+from rocketeer.console.pages.message_list import END_MS, Wanted, page_of_messages
 from rocketeer.console.pages.topics import CONSOLE_GROUP
-from rocketeer.console.registry import Action, Outcome, Param, View
+from rocketeer.console.registry import Action, Attachment, Download, Outcome, Param, View
 from rocketeer.console.visit import Visit, listing
-from rocketeer.errors import ClientError
-from rocketeer.model.property_names import RESERVED
-from rocketeer.model.topic import DLQ_PREFIX
+from rocketeer.errors import RocketeerError
+from rocketeer.model.property_names import RESERVED, RETRY_TOPIC
+from rocketeer.model.topic import DLQ_PREFIX, RETRY_PREFIX
 
-ORIGIN: Final = "RETRY_TOPIC"
 RATE: Final = 200
+SOME_MAX: Final = 500
+KINDS: Final = ("dead letters", "retry")
+PREFIXES: Final = {"dead letters": DLQ_PREFIX, "retry": RETRY_PREFIX}
 
 
 async def dead_letters(visit: Visit) -> Mapping[str, Any]:
-    names = [name for name in await visit.cluster.topics.get() if name.startswith(DLQ_PREFIX)]
+    kind = _kind(visit)
+    prefix = PREFIXES[kind]
+    names = [name for name in await visit.cluster.topics.get() if name.startswith(prefix)]
     page = listing(
         visit,
-        [{"topic": name, "group": name.removeprefix(DLQ_PREFIX)} for name in names],
+        [{"topic": name, "group": name.removeprefix(prefix)} for name in names],
         search_in=lambda row: row["group"],
         sorts={"group": lambda row: row["group"]},
         default_sort="group",
     )
-    for row in page.rows:
-        try:
+    await asyncio.gather(*(_count(visit, row, kind) for row in page.rows))
+    return {"page": page, "kind": kind, "kinds": KINDS, "jobs": visit.cluster.jobs.all()}
+
+
+def _kind(visit: Visit) -> str:
+    kind = visit.text("kind", KINDS[0])
+    if kind not in KINDS:
+        raise BadField(text("kind is {value}: it must be one of {choices}", value=repr(kind[:40]),
+                            choices=", ".join(KINDS)))  # fmt: skip
+    return kind
+
+
+async def _count(visit: Visit, row: dict[str, Any], kind: str) -> None:
+    """Dead letters: all that are stored. Retries: those that wait for the group."""
+    row["count"] = None
+    try:
+        if kind == "retry":
+            progress = await visit.cluster.admin.group_progress(row["group"], row["topic"])
+            if not progress.failures:
+                row["count"] = sum(
+                    at.lag for queue, at in progress.stats.queues.items() if queue.topic == row["topic"]
+                )
+        else:
             status = await visit.cluster.admin.topic_status(row["topic"])
-            row["count"] = sum(bounds.max_offset - bounds.min_offset for bounds in status.queues.values())
-        except ClientError:
-            row["count"] = None
-    return {"page": page, "jobs": visit.cluster.jobs.all()}
+            if not status.failures:
+                row["count"] = sum(each.max_offset - each.min_offset for each in status.queues.values())
+    except RocketeerError as error:
+        row["problem"] = str(error)
+
+
+# --- the letters of one group -------------------------------------------------------------------
+
+
+async def letters(visit: Visit) -> Mapping[str, Any]:
+    kind, group = _kind(visit), visit.path["group"]
+    begin_ms, end_ms, wanted = _chosen(visit)
+    page = await page_of_messages(
+        visit.cluster.admin, PREFIXES[kind] + group,
+        begin_ms=begin_ms, end_ms=end_ms, after=visit.text("after"), wanted=wanted, rows=50,
+    )  # fmt: skip
+    return {
+        "group": group,
+        "kind": kind,
+        "topic": PREFIXES[kind] + group,
+        "found": [
+            {
+                "message": shown(each),
+                "origin": _origin(each),
+                "peek": each.body[:200].decode(errors="replace"),
+            }
+            for each in page.messages
+        ],
+        "failures": page.failures,
+        "next": page.next,
+        "is_first": not visit.text("after"),
+        "jobs": visit.cluster.jobs.all(),
+    }
+
+
+def _chosen(visit: Visit) -> tuple[int, int, Wanted]:
+    """What the fields q, origin, begin and end choose: the same for the page, the file and sending again."""
+    search, origin = visit.text("q"), visit.text("origin")
+
+    def wanted(message: ReceivedMessage) -> bool:
+        return (not origin or _origin(message) == origin) and (not search or matches(message, search))
+
+    return visit.time_ms("begin", 0), visit.time_ms("end", END_MS), wanted
+
+
+def _origin(message: ReceivedMessage) -> str:
+    """The topic it was first sent to; empty when it does not say."""
+    topic = message.properties.get(RETRY_TOPIC) or message.topic
+    return "" if topic.startswith((DLQ_PREFIX, RETRY_PREFIX)) else topic
+
+
+async def _all_chosen(visit: Visit, topic: str) -> AsyncIterator[ReceivedMessage]:
+    """Every letter the fields choose that is there now: what comes meanwhile is left for the next time."""
+    begin_ms, end_ms, wanted = _chosen(visit)
+    status = await visit.cluster.admin.topic_status(topic)
+    if status.failures:
+        raise status.failures[0].error
+    ends = {(queue.broker_name, queue.queue_id): bounds.max_offset for queue, bounds in status.queues.items()}
+    after, going = "", True
+    while going:
+        page = await page_of_messages(
+            visit.cluster.admin, topic, begin_ms=begin_ms, end_ms=end_ms, after=after, wanted=wanted, rows=100
+        )
+        if page.failures:
+            raise page.failures[0].error
+        there = [each for each in page.messages if each.queue_offset < ends.get(_place(each), 0)]
+        for each in there:
+            yield each
+        after = page.next
+        going = bool(after) and bool(there or not page.messages)
+
+
+def _place(message: ReceivedMessage) -> tuple[str, int]:
+    return message.queue.broker_name, message.queue.queue_id
+
+
+async def export(visit: Visit) -> Attachment:
+    topic = PREFIXES[_kind(visit)] + visit.path["group"]
+    await visit.cluster.admin.topic_route(topic)  # before the answer begins: an error can still be one
+
+    async def lines() -> AsyncIterator[bytes]:
+        async for letter in _all_chosen(visit, topic):
+            yield json.dumps(as_object(letter), ensure_ascii=False).encode(errors="replace") + b"\n"
+
+    return Attachment(f"{topic}.jsonl", "application/x-ndjson", lines())
+
+
+# --- sending again ------------------------------------------------------------------------------
 
 
 async def resend_one(visit: Visit) -> Outcome:
     found = await visit.cluster.admin.view_message(visit.path["id"], visit.path["topic"])
     async with visit.cluster.producer(CONSOLE_GROUP) as producer:
         topic = await _send_again(producer, found)
-    return Outcome(f"sent to {topic} again, as a new message")
+    return Outcome(text("sent to {topic} again, as a new message", topic=topic))
+
+
+async def resend_some(visit: Visit) -> Outcome:
+    group, ids = visit.path["group"], visit.many("ids")
+    if not ids:
+        raise BadField(text("choose some dead letters first"))
+    if len(ids) > SOME_MAX:
+        raise BadField(text("{count} are too many at once: at most {most}", count=len(ids), most=SOME_MAX))
+    topic = DLQ_PREFIX + group
+    letters = await asyncio.gather(*(visit.cluster.admin.view_message(each, topic) for each in ids))
+
+    async def chosen() -> AsyncIterator[ReceivedMessage]:
+        for letter in letters:
+            yield letter
+
+    return _start(visit, len(letters), chosen())
 
 
 async def resend_all(visit: Visit) -> Outcome:
     topic = DLQ_PREFIX + visit.path["group"]
-    rate = visit.number("rate", RATE, least=1, most=10_000)
-    status = await visit.cluster.admin.topic_status(topic)
-    total = sum(bounds.max_offset - bounds.min_offset for bounds in status.queues.values())
+    _chosen(visit)
+    whole = not any(visit.text(name) for name in ("q", "origin", "begin", "end"))
+    return _start(visit, await _stored(visit, topic) if whole else None, _all_chosen(visit, topic))
+
+
+def _start(visit: Visit, total: int | None, letters: AsyncIterator[ReceivedMessage]) -> Outcome:
+    group, rate = visit.path["group"], visit.number("rate", RATE, least=1, most=10_000)
     cluster = visit.cluster
 
     async def steps(job: Job) -> AsyncIterator[None]:
         async with cluster.producer(CONSOLE_GROUP) as producer:
-            for queue, bounds in status.queues.items():
-                at = bounds.min_offset
-                while at < bounds.max_offset:
-                    pulled = await cluster.admin.pull_messages(queue, at)
-                    for message in pulled.messages:
-                        if message.queue_offset < bounds.max_offset:
-                            await _send_again(producer, message)
-                            yield
-                    at = max(pulled.next_offset, at + 1)
+            async for letter in letters:
+                if not _origin(letter):
+                    job.skipped += 1  # named on the page; the others go on
+                    continue
+                await _send_again(producer, letter)
+                yield
+        job.total = job.done + job.skipped
 
-    cluster.jobs.start(f"resend {topic}", total, steps, per_second=rate)
-    return Outcome(f"{total} dead letters of {visit.path['group']} are being sent again, {rate} a second")
+    title = text("dead letters of {group}", group=group)
+    cluster.jobs.start(f"resend {group}", title, total, steps, per_second=rate)
+    if total is None:
+        said = text(
+            "dead letters of {group} that fit are being sent again, {rate} a second", group=group, rate=rate
+        )
+    else:
+        said = text("{count} dead letters of {group} are being sent again, {rate} a second",
+                    count=f"{total:,}", group=group, rate=rate)  # fmt: skip
+    return Outcome(said)
+
+
+async def _stored(visit: Visit, topic: str) -> int:
+    status = await visit.cluster.admin.topic_status(topic)
+    return sum(bounds.max_offset - bounds.min_offset for bounds in status.queues.values())
+
+
+async def how_many(visit: Visit) -> list[Text]:
+    count = await _stored(visit, DLQ_PREFIX + visit.path["group"])
+    rate = visit.number("rate", RATE, least=1, most=10_000)
+    will = [text("{count} dead letters are there; at {rate} a second that takes {seconds} s at least.",
+                 count=f"{count:,}", rate=rate, seconds=-(-count // rate))]  # fmt: skip
+    for name in ("q", "origin", "begin", "end"):
+        if visit.text(name):
+            will.append(
+                text("Only those whose {field} is {value}.", field=name, value=visit.text(name)[:200])
+            )
+    return will
 
 
 async def stop_job(visit: Visit) -> Outcome:
     name = visit.needed("name")
-    return Outcome(f"{name} is stopped" if visit.cluster.jobs.stop(name) else f"{name} does not run")
+    if not visit.cluster.jobs.stop(name):
+        raise Refused(409, text("{name} does not run", name=name[:200]))
+    return Outcome(text("{name} is stopped", name=name))
 
 
 async def _send_again(producer: Producer, message: ReceivedMessage) -> str:
     """As a new message in the topic it was first sent to; the dead letter stays where it is."""
-    topic = message.properties.get(ORIGIN) or message.topic
-    if topic.startswith(DLQ_PREFIX):
-        raise ClientError(f"the dead letter {message.message_id} does not say where it came from")
+    topic = _origin(message)
+    if not topic:
+        raise Refused(
+            400, text("the dead letter {id} does not say where it came from", id=message.message_id)
+        )
     own = {name: value for name, value in message.properties.items() if name not in RESERVED}
     again = Message(topic, message.body, tags=message.tags, keys=list(message.keys), properties=own)
     await producer.send(again)
     return topic
 
 
+_SEARCH = (
+    Param("q", "text in it"),
+    Param("origin", "sent to"),
+    Param("begin", "from (UTC)", "time"),
+    Param("end", "until (UTC)", "time"),
+)
+_RATE = Param("rate", "messages a second", "number", str(RATE))
+_LETTERS = "Every dead letter of {group} that fits goes to the topic it came from, as a new message."
 VIEWS: Sequence[View] = (
-    View("/dead-letters", "dead_letters", "Groups with dead letters", dead_letters, "dead_letters.html",
-         nav="Dead letters", query=(Param("q", "search"), Param("page", "page", "number"))),
+    View("/dead-letters", "dead_letters", "Groups with dead letters or retries", dead_letters, "dead_letters.html",
+         nav="Dead letters",
+         query=(Param("kind", "kind", choices=KINDS), Param("q", "search"), Param("page", "page", "number"))),
+    View("/dead-letters/{group}", "letters", "The dead letters, or retries, of one group", letters, "letters.html",
+         nav="Dead letters", query=(Param("kind", "kind", choices=KINDS), *_SEARCH, Param("after", "next page"))),
+)  # fmt: skip
+DOWNLOADS: Sequence[Download] = (
+    Download("/dead-letters/{group}/export", "export_letters", "The letters that fit, a line of JSON each", export,
+             query=(Param("kind", "kind", choices=KINDS), *_SEARCH)),
 )  # fmt: skip
 ACTIONS: Sequence[Action] = (
     Action("/messages/{topic}/{id}/resend", "resend_message", "Send the message again", resend_one,
            warning="A new message with the same content goes to the topic it came from."),
-    Action("/dead-letters/{group}/resend", "resend_dead_letters", "Send all again", resend_all,
-           (Param("rate", "messages a second", "number", str(RATE)),), dangerous=True,
-           warning="Every dead letter of the group goes to the topic it came from, as a new message."),
+    Action("/dead-letters/{group}/resend-some", "resend_some", "Send the chosen again", resend_some,
+           (Param("ids", "ids", "many", required=True), _RATE),
+           warning="New messages with the same content go to the topics they came from."),
+    Action("/dead-letters/{group}/resend", "resend_dead_letters", "Send all that fit again", resend_all,
+           (_RATE, *_SEARCH), dangerous=True, preview=how_many, warning=_LETTERS),
     Action("/jobs/stop", "stop_job", "Stop", stop_job, (Param("name", "name", required=True),),
            warning="What was sent stays sent."),
 )  # fmt: skip

@@ -1,174 +1,148 @@
 """Messages: by topic and time, by key, by id; what is in one, who consumed it; consume directly; download."""
 
 import asyncio
-import contextlib
 import json
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Final
 
 from rocketeer import ReceivedMessage
-from rocketeer.console.registry import Action, Outcome, Param, View
-from rocketeer.console.visit import BadField, Visit
+from rocketeer.admin.results import MessageTrack, TrackState
+from rocketeer.console.errors import BadField
+from rocketeer.console.i18n import text
+from rocketeer.console.pages.message_forms import as_object, body_forms, shown
+from rocketeer.console.pages.message_list import END_MS, Page, page_of_messages
+from rocketeer.console.registry import Action, Attachment, Download, Outcome, Param, View
+from rocketeer.console.visit import Visit
 from rocketeer.errors import RocketeerError
 
-PAGE: Final = 20
 HOUR_MS: Final = 3_600_000
 
-
-@dataclass(frozen=True)
-class Shown:
-    """A message as pages and API show it."""
-
-    topic: str
-    id: str
-    log_id: str
-    broker: str
-    queue_id: int
-    queue_offset: int
-    born_ms: int
-    store_ms: int
-    tags: str | None
-    keys: str | None
-    size: int
-    properties: Mapping[str, str]
-
-
-def shown(message: ReceivedMessage) -> Shown:
-    return Shown(
-        topic=message.topic,
-        id=message.message_id,
-        log_id=message.offset_message_id,
-        broker=message.queue.broker_name,
-        queue_id=message.queue.queue_id,
-        queue_offset=message.queue_offset,
-        born_ms=message.born_ms,
-        store_ms=message.store_ms,
-        tags=message.tags,
-        keys=" ".join(message.keys) or None,
-        size=message.size,
-        properties=message.properties,
-    )
+WAYS: Final = ("time", "key", "id")
+STATES: Final = {
+    TrackState.CONSUMED: text("consumed"),
+    TrackState.CONSUMED_BUT_FILTERED: text("filtered out"),
+    TrackState.PULL: text("pulls by itself: not known"),
+    TrackState.NOT_CONSUME_YET: text("not consumed yet"),
+    TrackState.NOT_ONLINE: text("no member online"),
+    TrackState.CONSUME_BROADCASTING: text("broadcasting: every member has its own place"),
+    TrackState.UNKNOWN: text("not known"),
+}
 
 
 async def messages(visit: Visit) -> Mapping[str, Any]:
     topic, by = visit.text("topic"), visit.text("by", "time")
-    data: dict[str, Any] = {
+    if by not in WAYS:
+        raise BadField(text("by is {value}: it must be one of time, key, id", value=repr(by[:40])))
+    now_ms = int(time.time() * 1000)
+    begin_ms, end_ms = visit.time_ms("begin", now_ms - HOUR_MS), visit.time_ms("end", END_MS)
+    admin = visit.cluster.admin
+    page = Page([], "", ())
+    found: Sequence[ReceivedMessage] = ()
+    if topic and by == "time":
+        page = await page_of_messages(
+            admin, topic, begin_ms=begin_ms, end_ms=end_ms, after=visit.text("after")
+        )
+        found = page.messages
+    elif topic and by == "key":
+        found = await admin.messages_with_key(
+            topic, visit.needed("value"), begin_ms=visit.time_ms("begin", 0), end_ms=end_ms
+        )
+    elif topic:
+        found = await _with_id(visit, topic, visit.needed("value"))
+    return {
         "topic": topic,
         "by": by,
-        "found": [],
-        "next": "",
+        "found": [shown(message) for message in found],
+        "next": page.next,
+        "failures": page.failures,
+        "is_first": not visit.text("after"),
+        "begin_ms": begin_ms if by == "time" else None,
         "names": await visit.cluster.topics.get(),
     }
-    if not topic:
-        return data
-    admin = visit.cluster.admin
-    if by == "key":
-        data["found"] = await admin.messages_with_key(topic, visit.needed("value"))
-    elif by == "id":
-        data["found"] = [await _by_id(visit, topic, visit.needed("value"))]
-    else:
-        data["found"], data["next"] = await _by_time(visit, topic)
-    data["found"] = [shown(message) for message in data["found"]]
-    return data
 
 
-async def _by_id(visit: Visit, topic: str, identity: str) -> ReceivedMessage:
-    return await visit.cluster.admin.view_message(identity, topic)
-
-
-async def _by_time(visit: Visit, topic: str) -> tuple[list[ReceivedMessage], str]:
-    """A page of every queue in turn from a time on; `after` says how far each queue was read."""
-    admin = visit.cluster.admin
-    begin_ms = visit.time_ms("begin", int(time.time() * 1000) - HOUR_MS)
-    end_ms = visit.time_ms("end", 2**62)
-    queues = sorted(await admin.queues(topic), key=lambda queue: (queue.broker_name, queue.queue_id))
-    after = dict(_places(visit.text("after")))
-    starts = await asyncio.gather(
-        *(_start(admin, queue, after.get(_name(queue)), begin_ms) for queue in queues)
-    )
-    pulls = await asyncio.gather(
-        *(
-            admin.pull_messages(queue, start, max_count=PAGE)
-            for queue, start in zip(queues, starts, strict=True)
-        )
-    )
-    merged = sorted(
-        (message for pull in pulls for message in pull.messages if begin_ms <= message.store_ms <= end_ms),
-        key=lambda message: (message.store_ms, message.queue.queue_id),
-    )
-    shown = merged[:PAGE]
-    places = {_name(queue): start for queue, start in zip(queues, starts, strict=True)}
-    for message in shown:
-        places[_name(message.queue)] = max(places[_name(message.queue)], message.queue_offset + 1)
-    more = len(merged) > len(shown) or any(len(pull.messages) == PAGE for pull in pulls)
-    return shown, ",".join(f"{name}:{place}" for name, place in places.items()) if more else ""
-
-
-async def _start(admin: Any, queue: Any, after: int | None, begin_ms: int) -> int:
-    return after if after is not None else await admin.offset_at(queue, begin_ms)
-
-
-def _name(queue: Any) -> str:
-    return f"{queue.broker_name}/{queue.queue_id}"
-
-
-def _places(text: str) -> list[tuple[str, int]]:
-    places: list[tuple[str, int]] = []
-    for piece in filter(None, text.split(",")):
-        name, _, place = piece.rpartition(":")
-        if not place.isdigit():
-            raise BadField("after is not of the form broker/queue:offset,...")
-        places.append((name, int(place)))
-    return places
+async def _with_id(visit: Visit, topic: str, identity: str) -> Sequence[ReceivedMessage]:
+    """A sender's id may be stored more than once; a broker's id is one place."""
+    found = await visit.cluster.admin.messages_with_id(topic, identity)
+    return found or [await visit.cluster.admin.view_message(identity, topic)]
 
 
 async def message(visit: Visit) -> Mapping[str, Any]:
-    found = await visit.cluster.admin.view_message(visit.path["id"], visit.path["topic"])
-    tracks: Any = ()
+    admin = visit.cluster.admin
+    found = await admin.view_message(visit.path["id"], visit.path["topic"])
+    tracks: Sequence[MessageTrack] = ()
     problem = ""
     try:
-        tracks = await visit.cluster.admin.track_message(found)
+        tracks = await admin.track_message(found)
     except RocketeerError as error:  # who consumed it is an extra: the message itself is there
         problem = str(error)
-    return {"message": shown(found), "tracks": tracks, "problem": problem, "body": body_forms(found.body)}
-
-
-def body_forms(body: bytes) -> Mapping[str, str]:
-    """The body as text, as JSON where it is JSON, and as hex; never as HTML."""
-    forms: dict[str, str] = {}
-    try:
-        text = body.decode()
-    except UnicodeDecodeError:
-        pass
-    else:
-        forms["text"] = text
-        with contextlib.suppress(ValueError, RecursionError):
-            forms["json"] = json.dumps(json.loads(text), indent=2, ensure_ascii=False)
-    rows = [body[at : at + 16] for at in range(0, min(len(body), 4096), 16)]
-    forms["hex"] = "\n".join(
-        f"{16 * at:08x}  {row.hex(' '):<47}  {''.join(chr(c) if 32 <= c < 127 else '.' for c in row)}"
-        for at, row in enumerate(rows)
+    online = [
+        track.group for track in tracks if track.state not in (TrackState.NOT_ONLINE, TrackState.UNKNOWN)
+    ]
+    known = await asyncio.gather(
+        *(admin.group_connections(group) for group in online[:20]), return_exceptions=True
     )
-    return forms
+    members = [
+        (group, client.client_id)
+        for group, each in zip(online, known, strict=False)
+        if not isinstance(each, BaseException)
+        for client in each.connections
+    ]
+    return {
+        "message": shown(found),
+        "stored_topic": found.stored_topic,
+        "tracks": [(track, STATES[track.state]) for track in tracks],
+        "members": members,
+        "problem": problem,
+        "body": body_forms(found.body),
+        "body_bytes": len(found.body),
+    }
 
 
 async def consume_directly(visit: Visit) -> Outcome:
     admin = visit.cluster.admin
     found = await admin.view_message(visit.path["id"], visit.path["topic"])
-    result = await admin.consume_directly(visit.needed("group"), visit.needed("client"), found)
-    return Outcome(f"the member answered {result.result}: {result.remark or 'no remark'}")
+    client = visit.needed("client")
+    result = await admin.consume_directly(visit.needed("group"), client, found)
+    ms = result.spent_ms
+    said = text("{client} answered {result} after {ms} ms", client=client, result=result.result, ms=ms)
+    return Outcome(said, failures=[result.remark] if result.remark else ())
+
+
+# --- files --------------------------------------------------------------------------------------
+
+
+async def body_file(visit: Visit) -> Attachment:
+    found = await visit.cluster.admin.view_message(visit.path["id"], visit.path["topic"])
+    return Attachment(f"{found.message_id}.bin", "application/octet-stream", in_pieces(found.body))
+
+
+async def message_file(visit: Visit) -> Attachment:
+    found = await visit.cluster.admin.view_message(visit.path["id"], visit.path["topic"])
+    data = json.dumps(as_object(found), indent=2, ensure_ascii=False).encode(errors="replace")
+    return Attachment(f"{found.message_id}.json", "application/json", in_pieces(data))
+
+
+async def in_pieces(data: bytes) -> AsyncIterator[bytes]:
+    for at in range(0, len(data), 1 << 16):
+        yield data[at : at + (1 << 16)]
 
 
 VIEWS: Sequence[View] = (
     View("/messages", "messages", "Messages by topic and time, key, or id", messages, "messages.html", nav="Messages",
-         query=(Param("topic", "topic"), Param("by", "by", choices=("time", "key", "id")),
+         query=(Param("topic", "topic"), Param("by", "by", choices=WAYS),
                 Param("value", "key or id"), Param("begin", "from", "time"), Param("end", "until", "time"),
                 Param("after", "next page"))),
     View("/messages/{topic}/{id}", "message", "One message, and who consumed it", message, "message.html",
          nav="Messages"),
 )  # fmt: skip
+DOWNLOADS: Sequence[Download] = (
+    Download("/messages/{topic}/{id}/body", "message_body", "The body of a message, as it is", body_file),
+    Download(
+        "/messages/{topic}/{id}/file", "message_file", "A message with its properties, as JSON", message_file
+    ),
+)
 ACTIONS: Sequence[Action] = (
     Action("/messages/{topic}/{id}/consume", "consume_directly", "Have a member consume the message now",
            consume_directly,

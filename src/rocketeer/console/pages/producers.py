@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rocketeer.console.i18n import text
 from rocketeer.console.registry import Action, Param, View
 from rocketeer.console.visit import Visit, listing
 from rocketeer.errors import RocketeerError
@@ -16,10 +17,10 @@ async def producers(visit: Visit) -> Mapping[str, Any]:
         *(visit.cluster.admin.producers(broker.address) for broker in masters), return_exceptions=True
     )
     rows: dict[tuple[str, str], dict[str, Any]] = {}
-    failures: list[str] = []
+    failures: list[object] = []
     for broker, answer in zip(masters, answers, strict=True):
         if isinstance(answer, RocketeerError):
-            failures.append(f"{broker.name} did not answer: {answer}")
+            failures.append(text("{who} did not answer: {error}", who=broker, error=answer))
             continue
         if isinstance(answer, BaseException):
             raise answer

@@ -5,9 +5,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from rocketeer import Message, TopicConfig
+from rocketeer.console.i18n import Text, text
 from rocketeer.console.registry import Action, Outcome, Param, View
 from rocketeer.console.users import Role
 from rocketeer.console.visit import Visit, listing
+from rocketeer.errors import RocketeerError
 from rocketeer.model.topic import DLQ_PREFIX, RETRY_PREFIX, Perm, is_system_topic
 
 KINDS: Final = ("normal", "retry", "dead letters", "system", "all")
@@ -54,20 +56,36 @@ async def topics(visit: Visit) -> Mapping[str, Any]:
 async def topic(visit: Visit) -> Mapping[str, Any]:
     name = visit.path["topic"]
     admin = visit.cluster.admin
-    status, route, groups, configs = await asyncio.gather(
+    status, route, groups, configs, known = await asyncio.gather(
         admin.topic_status(name),
         admin.topic_route(name),
         admin.topic_groups(name),
         visit.cluster.topic_configs.get(),
+        visit.cluster.brokers.get(),
     )
+    progress = await asyncio.gather(
+        *(admin.group_progress(group, name) for group in groups.groups[:50]), return_exceptions=True
+    )
+    consumers = [
+        {
+            "group": group,
+            "lag": None if isinstance(each, BaseException) or each.failures else each.lag,
+            "members": None if isinstance(each, BaseException) else each.members,
+        }
+        for group, each in zip(groups.groups, progress, strict=False)
+    ]
+    for each in progress:
+        if isinstance(each, BaseException) and not isinstance(each, RocketeerError):
+            raise each
     queues = sorted(status.queues.items(), key=lambda item: (item[0].broker_name, item[0].queue_id))
+    own = frozenset([*known.clusters, *(broker.name for broker in known.brokers)])
     return {
         "topic": name,
-        "kind": kind_of(name),
+        "kind": kind_of(name, own),
         "queues": queues,
         "total": sum(bounds.max_offset - bounds.min_offset for _, bounds in queues),
         "route": route,
-        "groups": groups.groups,
+        "consumers": consumers,
         "configs": [(broker, table[name]) for broker, table in configs.answers.items() if name in table],
         "failures": (*status.failures, *groups.failures),
     }
@@ -75,46 +93,68 @@ async def topic(visit: Visit) -> Mapping[str, Any]:
 
 async def save_topic(visit: Visit) -> Outcome:
     name = visit.needed("topic")
-    perm = Perm(visit.number("perm", 6, least=0, most=7))
     config = TopicConfig(
         name,
         read_queues=visit.number("read_queues", 8, least=1, most=1024),
         write_queues=visit.number("write_queues", 8, least=1, most=1024),
-        perm=perm,
+        perm=Perm(visit.number("perm", 6, least=0, most=7)),
+        order=visit.flag("order"),
     )
     place = (
         {"broker": visit.text("broker")} if visit.text("broker") else {"cluster": await _cluster_name(visit)}
     )
     done = await visit.cluster.admin.update_topic(config, **place)
-    where = ", ".join(broker.name for broker in done.brokers)
-    return Outcome(f"topic {name} is on {where}", failures=[str(failure) for failure in done.failures])
+    where = ", ".join(broker.name or broker.address for broker in done.brokers)
+    return Outcome(text("topic {topic} is on {brokers}", topic=name, brokers=where), failures=done.failures)
 
 
 async def delete_topic(visit: Visit) -> Outcome:
     name = visit.path["topic"]
     done = await visit.cluster.admin.delete_topic(name)
+    count = len(done.brokers)
     return Outcome(
-        f"topic {name} is deleted on {len(done.brokers)} brokers",
-        goto=f"/c/{visit.cluster.name}/topics",
-        failures=[str(failure) for failure in done.failures],
+        text("topic {topic} is deleted on {count} brokers", topic=name, count=count),
+        goto="/topics",
+        failures=done.failures,
     )
+
+
+async def messages_to_lose(visit: Visit) -> list[Text]:
+    name = visit.path["topic"]
+    status, groups = await asyncio.gather(
+        visit.cluster.admin.topic_status(name), visit.cluster.admin.topic_groups(name)
+    )
+    count = sum(bounds.max_offset - bounds.min_offset for bounds in status.queues.values())
+    will = [text("{count} messages are in it.", count=f"{count:,}")]
+    if groups.groups:
+        names = ", ".join(groups.groups[:10])
+        will.append(text("{count} groups consume it: {names}", count=len(groups.groups), names=names))
+    return will
 
 
 async def send_message(visit: Visit) -> Outcome:
-    name = visit.path["topic"]
     message = Message(
-        name, visit.text("body").encode(), tags=visit.text("tags") or None, keys=visit.text("keys") or None
+        visit.path["topic"],
+        visit.fields.get("body", "").encode(),
+        tags=visit.text("tags") or None,
+        keys=visit.text("keys") or None,
     )
     async with visit.cluster.producer(CONSOLE_GROUP) as producer:
         result = await producer.send(message)
-    queue = result.queue
-    place = f"queue {queue.queue_id} of {queue.broker_name} at {result.queue_offset}"
-    return Outcome(f"stored in {place}: {result.message_id}")
+    return Outcome(
+        text(
+            "stored in queue {queue} of {broker} at {offset}: {id}",
+            queue=result.queue.queue_id,
+            broker=result.queue.broker_name,
+            offset=result.queue_offset,
+            id=result.message_id,
+        )
+    )
 
 
 async def _cluster_name(visit: Visit) -> str:
     known = await visit.cluster.brokers.get()
-    return visit.text("cluster_name") or next(iter(known.clusters))
+    return visit.text("cluster_name") or next(iter(known.clusters), "")
 
 
 _TOPIC_FIELDS = (
@@ -122,21 +162,24 @@ _TOPIC_FIELDS = (
     Param("read_queues", "queues to read", "number", "8"),
     Param("write_queues", "queues to write", "number", "8"),
     Param("perm", "permission: 2 write, 4 read, 6 both", "number", "6"),
+    Param("order", "ordered", "flag"),
     Param("broker", "only on this broker (address)"),
+    Param("cluster_name", "only in this cluster"),
 )
 
 VIEWS: Sequence[View] = (
     View("/topics", "topics", "Topics, searched, sorted and paged", topics, "topics.html", nav="Topics",
          query=(Param("q", "search"), Param("kind", "kind", choices=KINDS), Param("sort", "sort by"),
                 Param("page", "page", "number"))),
-    View("/topics/{topic}", "topic", "One topic", topic, "topic.html", nav="Topics"),
+    View("/topics/{topic}", "topic", "One topic: queues, route, consumers", topic, "topic.html", nav="Topics"),
 )  # fmt: skip
 ACTIONS: Sequence[Action] = (
     Action("/topics", "save_topic", "Create or change a topic", save_topic, _TOPIC_FIELDS,
            warning="A topic that exists is changed; fewer queues hide what is in the others."),
-    Action("/topics/{topic}/delete", "delete_topic", "Delete a topic", delete_topic, role=Role.ADMIN, dangerous=True,
-           warning="The topic and every message in it are gone, on all brokers."),
+    Action("/topics/{topic}/delete", "delete_topic", "Delete the topic", delete_topic, role=Role.ADMIN,
+           dangerous=True, preview=messages_to_lose,
+           warning="The topic {topic} and every message in it are gone, on all brokers."),
     Action("/topics/{topic}/send", "send_message", "Send a test message", send_message,
            (Param("body", "body", "long", required=True), Param("tags", "tags"), Param("keys", "keys")),
-           warning="Consumers of the topic will get it."),
+           warning="Consumers of {topic} will get it."),
 )  # fmt: skip

@@ -1,101 +1,271 @@
 """What waits inside brokers: delayed messages by level, timed ones, half messages of transactions."""
 
 import asyncio
+import re
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from rocketeer.console.pages.messages import shown
+from rocketeer import MessageQueue, ReceivedMessage
+from rocketeer.admin.results import Broker
+from rocketeer.console.cluster_view import ClusterView
+from rocketeer.console.i18n import text
+from rocketeer.console.pages.message_forms import shown
 from rocketeer.console.pages.topics import CONSOLE_GROUP
 from rocketeer.console.registry import Action, Outcome, Param, View
+from rocketeer.console.users import Role
 from rocketeer.console.visit import Visit
-from rocketeer.errors import ClientError, RocketeerError
-from rocketeer.model.property_names import REAL_TOPIC
-from rocketeer.model.topic import SCHEDULE_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
+from rocketeer.errors import NoRoute, RocketeerError
+from rocketeer.model.property_names import (
+    PGROUP,
+    REAL_TOPIC,
+    TIMER_DEL_UNIQKEY,
+    TIMER_OUT_MS,
+    TRANSACTION_CHECK_TIMES,
+)
+from rocketeer.model.topic import (
+    SCHEDULE_TOPIC,
+    TIMER_TOPIC,
+    TRANS_CHECK_MAX_TIME_TOPIC,
+    TRANS_HALF_TOPIC,
+    TRANS_OP_HALF_TOPIC,
+)
+from rocketeer.protocol.recall_handle import RecallHandle
 
-HALVES: Final = 50
+NEWEST: Final = 1_000
+"""Records of a system topic that are looked at, from its end: older ones that still wait are counted elsewhere."""
+PULL: Final = 32
+TRANSACTION_GROUP: Final = "CID_RMQ_SYS_TRANS"
+"""Under this name brokers keep how far they are with half and op messages."""
+_UNITS_S: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+async def newest(cluster: ClusterView, queue: MessageQueue, *, since: int = 0) -> list[ReceivedMessage]:
+    """The last messages of a queue from `since` on, oldest first; at most NEWEST."""
+    least, end = await cluster.admin.queue_range(queue)
+    at = max(least, since, end - NEWEST)
+    found: list[ReceivedMessage] = []
+    while at < end:
+        pulled = await cluster.admin.pull_messages(queue, at, max_count=PULL)
+        found += pulled.messages
+        at = max(pulled.next_offset, at + 1)
+    return found
+
+
+async def _queues(cluster: ClusterView, topic: str) -> tuple[MessageQueue, ...]:
+    try:
+        return await cluster.admin.queues(topic)
+    except NoRoute:  # nothing was ever stored there
+        return ()
+
+
+# --- delayed and timed --------------------------------------------------------------------------
 
 
 async def delayed(visit: Visit) -> Mapping[str, Any]:
-    known = await visit.cluster.brokers.get()
-    masters = [broker for broker in known.brokers if broker.broker_id == 0]
-    answers = await asyncio.gather(
-        *(visit.cluster.admin.delay_offsets(broker.address) for broker in masters), return_exceptions=True
+    cluster = visit.cluster
+    masters = (await cluster.brokers.get()).masters()
+    levels, timed = await asyncio.gather(
+        asyncio.gather(*(_levels(cluster, broker) for broker in masters), return_exceptions=True),
+        _timed(cluster),
     )
-    ends: dict[tuple[str, int], int] = {}
-    try:
-        status = await visit.cluster.admin.topic_status(SCHEDULE_TOPIC)
-        ends = {
-            (queue.broker_name, queue.queue_id): bounds.max_offset for queue, bounds in status.queues.items()
-        }
-    except ClientError:
-        pass  # nothing was ever delayed: the topic has no route
     rows: list[dict[str, Any]] = []
-    failures: list[str] = []
-    for broker, answer in zip(masters, answers, strict=True):
+    failures: list[object] = []
+    for broker, answer in zip(masters, levels, strict=True):
         if isinstance(answer, RocketeerError):
-            failures.append(f"{broker.name} did not answer: {answer}")
+            failures.append(text("{who} did not answer: {error}", who=broker, error=answer))
+        elif isinstance(answer, BaseException):
+            raise answer
+        else:
+            rows += answer
+    return {
+        "rows": rows,
+        "timed": timed[0],
+        "failures": [*failures, *timed[1]],
+        "newest": NEWEST,
+        "now_ms": int(time.time() * 1000),
+    }
+
+
+async def _levels(cluster: ClusterView, broker: Broker) -> list[dict[str, Any]]:
+    """Every level something waits at: how much, and when the first is due."""
+    admin = cluster.admin
+    offsets, settings = await asyncio.gather(
+        admin.delay_offsets(broker.address), admin.broker_settings(broker.address)
+    )
+    delays = delays_s(settings.get("messageDelayLevel", ""))
+    queues = {
+        queue.queue_id: queue
+        for queue in await _queues(cluster, SCHEDULE_TOPIC)
+        if queue.broker_name == broker.name
+    }
+    rows: list[dict[str, Any]] = []
+    for level in sorted({*offsets, *(queue_id + 1 for queue_id in queues)}):
+        queue, offset = queues.get(level - 1), offsets.get(level, 0)
+        waiting, due_ms = None, None
+        if queue is not None:
+            _, end = await admin.queue_range(queue)
+            if end == 0:
+                continue
+            waiting = max(end - offset, 0)
+            if waiting and level in delays:
+                pulled = await admin.pull_messages(queue, offset, max_count=1)
+                due_ms = pulled.messages[0].store_ms + delays[level] * 1000 if pulled.messages else None
+        rows.append(
+            {
+                "broker": broker.name,
+                "level": level,
+                "delay_s": delays.get(level),
+                "delivered": offset,
+                "waiting": waiting,
+                "due_ms": due_ms,
+            }
+        )
+    return rows
+
+
+def delays_s(levels: str) -> dict[int, int]:
+    """Level -> seconds, from a broker's setting `1s 5s 10s`.
+
+    >>> delays_s("1s 2m")
+    {1: 1, 2: 120}
+    """
+    found: dict[int, int] = {}
+    for level, word in enumerate(levels.split(), 1):
+        match = re.fullmatch(r"(\d{1,9})([smhd])", word)
+        if match is not None:
+            found[level] = int(match[1]) * _UNITS_S[match[2]]
+    return found
+
+
+async def _timed(cluster: ClusterView) -> tuple[list[dict[str, Any]], list[object]]:
+    """Timed messages among the newest records: those not due yet and not taken back; who did not answer."""
+    now_ms = int(time.time() * 1000)
+    queues = await _queues(cluster, TIMER_TOPIC)
+    answers = await asyncio.gather(*(newest(cluster, queue) for queue in queues), return_exceptions=True)
+    rows: dict[tuple[str, str], dict[str, Any]] = {}
+    failures: list[object] = []
+    for queue, answer in zip(queues, answers, strict=True):
+        if isinstance(answer, RocketeerError):
+            failures.append(text("{who} did not answer: {error}", who=queue.broker_name, error=answer))
             continue
         if isinstance(answer, BaseException):
             raise answer
-        for level, offset in sorted(answer.items()):
-            end = ends.get((broker.name, level - 1))
-            rows.append(
-                {
-                    "broker": broker.name,
-                    "level": level,
-                    "delivered": offset,
-                    "waiting": None if end is None else max(end - offset, 0),
+        for message in answer:
+            recalled = message.properties.get(TIMER_DEL_UNIQKEY)
+            if recalled is not None:
+                topic, _, identity = recalled.partition("+")
+                rows.pop((topic, identity), None)
+                continue
+            due = message.properties.get(TIMER_OUT_MS, "")
+            topic = message.properties.get(REAL_TOPIC, "")
+            if due.isascii() and due.isdigit() and int(due) > now_ms:
+                handle = RecallHandle(topic, queue.broker_name, int(due), message.message_id)
+                rows[topic, message.message_id] = {
+                    "message": shown(message),
+                    "topic": topic,
+                    "due_ms": int(due),
+                    "handle": handle.encode(),
                 }
-            )
-    return {"rows": rows, "failures": failures}
+    return sorted(rows.values(), key=lambda row: int(row["due_ms"])), failures
 
 
 async def recall(visit: Visit) -> Outcome:
     async with visit.cluster.producer(CONSOLE_GROUP) as producer:
         identity = await producer.recall(visit.needed("handle"))
-    return Outcome(f"the message {identity} will not be delivered")
+    return Outcome(text("the message {id} will not be delivered", id=identity))
+
+
+# --- transactions -------------------------------------------------------------------------------
 
 
 async def transactions(visit: Visit) -> Mapping[str, Any]:
-    """The newest half messages; those with an end have an op message, which says so to the broker alone."""
-    admin = visit.cluster.admin
-    halves: list[Any] = []
-    counts: dict[str, int | None] = {"halves": None, "ops": None}
-    try:
-        status, ops = await asyncio.gather(
-            admin.topic_status(TRANS_HALF_TOPIC), admin.topic_status(TRANS_OP_HALF_TOPIC)
-        )
-    except ClientError as error:
-        return {"halves": [], "counts": counts, "problem": str(error), "now_ms": int(time.time() * 1000)}
-    counts = {
-        "halves": sum(bounds.max_offset - bounds.min_offset for bounds in status.queues.values()),
-        "ops": sum(bounds.max_offset - bounds.min_offset for bounds in ops.queues.values()),
+    """Half messages without an end: of what the broker has not settled, those no op message names."""
+    cluster = visit.cluster
+    masters = (await cluster.brokers.get()).masters()
+    answers = await asyncio.gather(*(_halves(cluster, broker) for broker in masters), return_exceptions=True)
+    pending: list[dict[str, Any]] = []
+    given_up: list[dict[str, Any]] = []
+    failures: list[object] = []
+    for broker, answer in zip(masters, answers, strict=True):
+        if isinstance(answer, RocketeerError):
+            failures.append(text("{who} did not answer: {error}", who=broker, error=answer))
+        elif isinstance(answer, BaseException):
+            raise answer
+        else:
+            pending += [_half(each, broker) for each in answer[0]]
+            given_up += [_half(each, broker) for each in answer[1]]
+    pending.sort(key=lambda row: int(row["message"].born_ms))
+    return {
+        "pending": pending,
+        "given_up": given_up[::-1],
+        "failures": failures,
+        "newest": NEWEST,
+        "now_ms": int(time.time() * 1000),
     }
-    for queue, bounds in status.queues.items():
-        if bounds.max_offset > bounds.min_offset:
-            start = max(bounds.min_offset, bounds.max_offset - HALVES)
-            pulled = await admin.pull_messages(queue, start, max_count=HALVES)
-            halves += [
-                {"message": shown(each), "for_topic": each.properties.get(REAL_TOPIC, ""),
-                 "group": each.properties.get("PGROUP", "")}
-                for each in pulled.messages
-            ]  # fmt: skip
-    return {"halves": halves[::-1], "counts": counts, "problem": "", "now_ms": int(time.time() * 1000)}
+
+
+async def _halves(
+    cluster: ClusterView, broker: Broker
+) -> tuple[list[ReceivedMessage], list[ReceivedMessage]]:
+    """(halves without an end, halves the broker gave up on) of one broker."""
+    halves, ops, given_up = await asyncio.gather(
+        _of(cluster, TRANS_HALF_TOPIC, broker),
+        _of(cluster, TRANS_OP_HALF_TOPIC, broker),
+        _of(cluster, TRANS_CHECK_MAX_TIME_TOPIC, broker),
+    )
+    settled = {int(place) for op in ops for place in _offsets(op.body)}
+    # A half that is asked about again is stored again, and the op message of the first names that one only.
+    latest: dict[str, ReceivedMessage] = {}
+    for half in halves:
+        if half.queue_offset in settled:
+            latest.pop(half.message_id, None)
+        else:
+            latest[half.message_id] = half
+    return list(latest.values()), given_up
+
+
+async def _of(cluster: ClusterView, topic: str, broker: Broker) -> list[ReceivedMessage]:
+    """The newest messages a broker has in a system topic, from where it is with them."""
+    queues = [queue for queue in await _queues(cluster, topic) if queue.broker_name == broker.name]
+    if not queues:
+        return []
+    table = await cluster.admin.consumer_offsets(broker.address)
+    places = table.get(f"{topic}@{TRANSACTION_GROUP}", {})
+    found = await asyncio.gather(
+        *(newest(cluster, queue, since=places.get(queue.queue_id, 0)) for queue in queues)
+    )
+    return [message for part in found for message in part]
+
+
+def _offsets(body: bytes) -> list[bytes]:
+    """Places of settled halves: one in 4.9's op messages, several with commas in 5.x's."""
+    return [part for part in body.split(b",") if part.isdigit() and len(part) <= 18]
+
+
+def _half(message: ReceivedMessage, broker: Broker) -> dict[str, Any]:
+    properties = message.properties
+    return {
+        "message": shown(message),
+        "for_topic": properties.get(REAL_TOPIC, ""),
+        "group": properties.get(PGROUP, ""),
+        "checks": properties.get(TRANSACTION_CHECK_TIMES, "0"),
+        "broker": broker,
+    }
+
+
+async def resume(visit: Visit) -> Outcome:
+    await visit.cluster.admin.resume_half_message(visit.path["address"], visit.path["id"])
+    return Outcome(text("the producers of {id} will be asked again", id=visit.path["id"]))
 
 
 VIEWS: Sequence[View] = (
-    View("/delayed", "delayed", "Delayed messages by level", delayed, "delayed.html", nav="Delayed"),
-    View(
-        "/transactions",
-        "transactions",
-        "Half messages",
-        transactions,
-        "transactions.html",
-        nav="Transactions",
-    ),
-)
+    View("/delayed", "delayed", "Delayed and timed messages that wait", delayed, "delayed.html", nav="Delayed"),
+    View("/transactions", "transactions", "Half messages", transactions, "transactions.html", nav="Transactions"),
+)  # fmt: skip
 ACTIONS: Sequence[Action] = (
     Action("/delayed/recall", "recall", "Take a timed message back", recall,
            (Param("handle", "recall handle", required=True),), warning="It will never be delivered.", dangerous=True),
+    Action("/transactions/{address}/{id}/resume", "resume_half", "Ask its producers again", resume, role=Role.ADMIN,
+           warning="The broker gave up on {id}; its producers are asked once more how it ended."),
 )  # fmt: skip

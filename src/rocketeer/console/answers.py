@@ -1,0 +1,113 @@
+"""Pages from templates, and errors as one sentence: HTML for browsers, JSON under /api."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import quote
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+
+from rocketeer.console.errors import Refused
+from rocketeer.console.i18n import LANGUAGES, Language, choose_language
+from rocketeer.console.registry import Registry
+from rocketeer.console.sessions import FLASH_COOKIE, Sessions
+from rocketeer.console.templates_env import make_templates
+from rocketeer.console.users import Role
+from rocketeer.console.visit import Visit
+from rocketeer.errors import AccessDenied, RocketeerError
+
+LANGUAGE_COOKIE: Final = "rocketeer_language"
+
+
+def language_of(request: Request) -> Language:
+    return choose_language(request.cookies.get(LANGUAGE_COOKIE), request.headers.get("accept-language", ""))
+
+
+def prefix_of(cluster: str) -> str:
+    """Where the pages of a cluster are."""
+    return f"/c/{quote(cluster, safe='')}" if cluster else ""
+
+
+class Answers:
+    """`clusters` are the names to choose from."""
+
+    def __init__(
+        self, clusters: list[str], registry: Registry, sessions: Sessions, *, signs_in: bool
+    ) -> None:
+        self._clusters = clusters
+        self._registry = registry
+        self._sessions = sessions
+        self._signs_in = signs_in
+        self._templates = make_templates()
+
+    def page(
+        self,
+        request: Request,
+        template: str,
+        data: Mapping[str, Any],
+        *,
+        visit: Visit | None = None,
+        status: int = 200,
+    ) -> Response:
+        session = self._sessions.of(request)
+        response = HTMLResponse("", status)
+        if not self._signs_in and session is None:
+            session = self._sessions.begin(response, "")
+        language = language_of(request)
+        cluster = request.path_params.get("cluster", "")
+        if cluster not in self._clusters:
+            cluster = ""
+        shown = self._templates.get_template(template).render(
+            {
+                "t": language,
+                "language": language.code,
+                "clusters": self._clusters,
+                "cluster": cluster,
+                "prefix": prefix_of(cluster),
+                "url": request.url.path + (f"?{request.url.query}" if request.url.query else ""),
+                "user": visit.user if visit is not None else None,
+                "signs_in": self._signs_in,
+                "token": self._sessions.token(session) if session is not None else "",
+                "flash": self._sessions.said(request),
+                "registry": self._registry,
+                "Role": Role,
+                **data,
+            }
+        )
+        response.body = shown.encode(errors="replace")  # half a surrogate in a name is no reason to fail
+        response.headers["content-length"] = str(len(response.body))
+        if FLASH_COOKIE in request.cookies and "hx-request" not in request.headers:
+            response.delete_cookie(FLASH_COOKIE)
+        return response
+
+    async def set_language(self, request: Request) -> Response:
+        code = request.path_params["code"]
+        back = request.headers.get("referer", "/")
+        response = RedirectResponse(back if back.startswith(str(request.base_url)) else "/", 303)
+        if code in LANGUAGES:
+            response.set_cookie(LANGUAGE_COOKIE, code, max_age=365 * 86400, samesite="lax", httponly=True)
+        return response
+
+    # --- errors ------------------------------------------------------------------------------
+
+    def error(self, request: Request, status: int, said: object) -> Response:
+        sentence = language_of(request).say(said)
+        if request.url.path.startswith("/api/"):
+            return JSONResponse({"error": sentence}, status)
+        if status == 401:
+            if "hx-request" in request.headers:  # a part that refreshes itself: the whole page must go
+                return Response(status_code=401, headers={"hx-redirect": "/sign-in"})
+            return RedirectResponse("/sign-in", 303)
+        return self.page(request, "error.html", {"text": sentence}, status=status)
+
+    async def http_error(self, request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        return self.error(request, error.status_code, error.detail)
+
+    async def failed(self, request: Request, error: Exception) -> Response:
+        """The broker's own text, in one sentence."""
+        assert isinstance(error, RocketeerError)
+        if isinstance(error, Refused):
+            return self.error(request, error.status, error.said)
+        return self.error(request, 403 if isinstance(error, AccessDenied) else 502, error)

@@ -1,0 +1,233 @@
+"""Views, downloads and actions of the registry as HTTP endpoints, for browsers and for programs."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+from urllib.parse import quote
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, RedirectResponse, Response, StreamingResponse
+
+from rocketeer.console.answers import Answers, language_of, prefix_of
+from rocketeer.console.audit_log import AuditLog
+from rocketeer.console.cluster_view import ClusterView
+from rocketeer.console.errors import Refused
+from rocketeer.console.gate import Gate, address_of
+from rocketeer.console.i18n import Text, text
+from rocketeer.console.json_form import jsonable
+from rocketeer.console.registry import Action, Attachment, Download, Outcome, View
+from rocketeer.console.sessions import TOKEN_FIELD, TOKEN_HEADER, Sessions
+from rocketeer.console.users import Role, User
+from rocketeer.console.visit import Visit
+from rocketeer.errors import RocketeerError
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+BACK: Final = "back"
+CONFIRMED: Final = "confirmed"
+DRY_RUN: Final = "dry_run"
+FILE_CSP: Final = "default-src 'none'; sandbox"
+
+
+class Serving:
+    def __init__(
+        self,
+        clusters: Mapping[str, ClusterView],
+        gate: Gate,
+        answers: Answers,
+        sessions: Sessions,
+        audit: AuditLog,
+    ) -> None:
+        self._clusters = clusters
+        self._gate = gate
+        self._answers = answers
+        self._sessions = sessions
+        self._audit = audit
+
+    async def _visit(self, request: Request, user: User, fields: Mapping[str, str]) -> Visit:
+        name = request.path_params["cluster"]
+        cluster = self._clusters.get(name)
+        if cluster is None:
+            raise Refused(404, text("there is no cluster {name} here", name=repr(name[:80])))
+        await cluster.ensure_started()
+        path = {key: value for key, value in request.path_params.items() if key != "cluster"}
+        return Visit(cluster, path, fields, user)
+
+    # --- views and files ---------------------------------------------------------------------
+
+    def page(self, view: View) -> Endpoint:
+        async def show(request: Request) -> Response:
+            user, _ = self._gate.user(request, view.role)
+            visit = await self._visit(request, user, request.query_params)
+            data = await _load(view, visit)
+            return self._answers.page(
+                request, view.template, {"view": view, "visit": visit, **data}, visit=visit
+            )
+
+        return show
+
+    def api_view(self, view: View) -> Endpoint:
+        async def answer(request: Request) -> Response:
+            user, _ = self._gate.user(request, view.role)
+            data = await _load(view, await self._visit(request, user, request.query_params))
+            return JSONResponse(jsonable(data))
+
+        return answer
+
+    def download(self, download: Download) -> Endpoint:
+        async def send(request: Request) -> Response:
+            user, _ = self._gate.user(request, download.role)
+            visit = await self._visit(request, user, request.query_params)
+            return _file(await download.open(visit))
+
+        return send
+
+    # --- actions -----------------------------------------------------------------------------
+
+    def form(self, action: Action) -> Endpoint:
+        async def submit(request: Request) -> Response:
+            form: dict[str, str] = {}
+            for name, value in (await request.form()).multi_items():
+                form[name] = f"{form[name]},{value}" if name in form else str(value)
+            user = await self._admitted(request, action, form.pop(TOKEN_FIELD, ""))
+            back, confirmed = form.pop(BACK, ""), form.pop(CONFIRMED, "")
+            visit = await self._visit(request, user, form)
+            root = prefix_of(visit.cluster.name) + "/"
+            goto = back if back.startswith(root) else root
+            said: list[object] = []
+            failed = True
+            try:
+                if action.dangerous and not confirmed:
+                    will = await preview(action, visit)
+                    data = {"action": action, "will": will, "fields": form, "back": goto}
+                    return self._answers.page(request, "confirm.html", data, visit=visit)
+                outcome = await self._run(action, visit, request)
+                said, failed = [outcome.text, *outcome.failures], bool(outcome.failures)
+                if outcome.goto:
+                    goto = prefix_of(visit.cluster.name) + outcome.goto
+            except Refused as error:
+                said = [error.said]
+            except RocketeerError as error:
+                said = [error]
+            response = RedirectResponse(goto, 303)
+            self._sessions.say(response, said, failed=failed)
+            return response
+
+        return submit
+
+    def api_action(self, action: Action) -> Endpoint:
+        async def submit(request: Request) -> Response:
+            user = await self._admitted(request, action, request.headers.get(TOKEN_HEADER, ""))
+            fields = await _json_fields(request)
+            dry_run = fields.pop(DRY_RUN, "").lower() == "true"
+            visit = await self._visit(request, user, fields)
+            say = language_of(request).say
+            if dry_run:
+                return JSONResponse({"will": [say(each) for each in await preview(action, visit)]})
+            outcome = await self._run(action, visit, request)
+            return JSONResponse(
+                {"done": say(outcome.text), "failures": [say(each) for each in outcome.failures]}
+            )
+
+        return submit
+
+    async def _admitted(self, request: Request, action: Action, token: str) -> User:
+        """Raises Refused; who was signed in and refused is noted."""
+        try:
+            user, session = self._gate.user(request, action.role)
+            self._gate.check_token(session, token)
+        except Refused as error:
+            if error.status == 403:
+                session = self._sessions.of(request) or self._gate.user(request, Role.VIEWER)[1]
+                await asyncio.to_thread(
+                    self._audit.record, "refused", user=session.name, address=address_of(request),
+                    cluster=request.path_params["cluster"][:200], action=action.name, outcome=str(error),
+                )  # fmt: skip
+            raise
+        return user
+
+    async def _run(self, action: Action, visit: Visit, request: Request) -> Outcome:
+        """Noted before it is done and after: what cannot be noted is not done."""
+
+        async def note(event: str, outcome: str = "") -> None:
+            await asyncio.to_thread(
+                self._audit.record, event, user=visit.user.name, address=address_of(request),
+                cluster=visit.cluster.name, action=action.name, fields=_written(action, visit), outcome=outcome,
+            )  # fmt: skip
+
+        try:
+            await note("asked")
+        except OSError as error:
+            raise Refused(
+                500, text("nothing was done: the audit log cannot be written: {error}", error=error)
+            ) from error
+        said = "failed"
+        try:
+            outcome = await action.run(visit)
+            said = "; ".join(str(each) for each in (outcome.text, *outcome.failures))
+            return outcome
+        except RocketeerError as error:
+            said = f"failed: {error}"
+            raise
+        finally:
+            visit.cluster.changed()
+            await note("done", said)
+
+
+async def preview(action: Action, visit: Visit) -> list[Text]:
+    """What the action will do, before it is done: its warning, and what that means for these fields."""
+    will = [Text(action.warning, dict(visit.path))] if action.warning else []
+    if action.preview is not None:
+        will += await action.preview(visit)
+    return will
+
+
+async def _load(view: View, visit: Visit) -> Mapping[str, Any]:
+    """Many browsers that look at one page cost one look."""
+    key = (view.name, *sorted(visit.path.items()), *sorted(visit.fields.items()))
+    return await visit.cluster.looks.get(key, lambda: view.load(visit))
+
+
+async def _json_fields(request: Request) -> dict[str, str]:
+    try:
+        content = await request.json()
+    except (ValueError, RecursionError):
+        raise Refused(400, text("the body is no JSON")) from None
+    if not isinstance(content, dict):
+        raise Refused(400, text("the body is no JSON object"))
+    return {str(name): _field(value) for name, value in content.items()}
+
+
+def _field(value: object) -> str:
+    if isinstance(value, list):
+        return ",".join(_field(each) for each in value)
+    if isinstance(value, bool) or value is None:
+        return json.dumps(value) if value is not None else ""
+    return str(value)
+
+
+def _written(action: Action, visit: Visit) -> dict[str, str]:
+    """The fields as they may be written down."""
+    hidden = "secret" in visit.text("key").lower() or "password" in visit.text("key").lower()
+    shown: dict[str, str] = dict(visit.path)
+    for name, value in visit.fields.items():
+        if action.hides(name) or (hidden and name == "value"):
+            value = f"({len(value.encode(errors='replace'))} bytes)" if "secret" not in name else "***"
+        shown[name] = value
+    return shown
+
+
+def _file(attachment: Attachment) -> Response:
+    """Saved by the browser, never shown; whatever is in a name cannot end the header."""
+    plain = "".join(c if c.isascii() and (c.isalnum() or c in "-._") else "_" for c in attachment.filename)
+    named = quote(attachment.filename, safe="")
+    way = "inline" if attachment.shown_under else "attachment"
+    return StreamingResponse(
+        attachment.pieces,
+        media_type=attachment.media_type,
+        headers={
+            "content-disposition": f"{way}; filename=\"{plain[:150]}\"; filename*=UTF-8''{named}",
+            "content-security-policy": attachment.shown_under or FILE_CSP,
+        },
+    )
