@@ -17,6 +17,7 @@ from typing import Any
 
 import rocketeer
 import rocketeer.aio
+import rocketeer.middlewares
 from rocketeer.admin.calling import Blocking
 from rocketeer.client.core import config
 
@@ -24,6 +25,8 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "reference.md"
 CLIENTS = ("Producer", "TransactionProducer", "PushConsumer", "LitePullConsumer", "PullConsumer")
 HOOKS = ("SendHook", "SendContext", "ConsumeHook", "ConsumeContext", "TransactionHook", "TransactionContext")
+MIDDLEWARE = ("Middleware", "Context", "PublishContext", "Pause", "Within")
+CODECS = ("Codec", "AvroCodec")
 STRATEGIES = (
     "Averagely",
     "AveragelyByCircle",
@@ -70,7 +73,7 @@ def page() -> str:
     for name in CLIENTS:
         parts += client(name)
     parts += ["### Admin", described(rocketeer.Admin), *admin_tasks()]
-    parts += ["### App", described(rocketeer.App), "## Options", "Keyword arguments of the clients."]
+    parts += ["### App", *app_methods(), "## Options", "Keyword arguments of the clients."]
     for title, kind in (
         ("Of producers and consumers", config.ClientConfig),
         ("Of producers", config.ProducerConfig),
@@ -78,6 +81,13 @@ def page() -> str:
     ):
         parts += [f"### {title}", options(kind)]
     parts += ["## Messages and results", *entries(VALUES), "## Hooks", *entries(HOOKS)]
+    parts += ["## Middlewares and dependencies", *entries(MIDDLEWARE)]
+    parts += [f"**`{signature('Depends', rocketeer.Depends)}`**", described(rocketeer.Depends)]
+    parts += ["### In `rocketeer.middlewares`"]
+    for name in rocketeer.middlewares.__all__:
+        kind = getattr(rocketeer.middlewares, name)
+        parts += [f"**`{signature(name, kind)}`**", described(kind)]
+    parts += ["## Codecs", *entries(CODECS)]
     parts += ["## Allocation strategies", described(rocketeer.Strategy), *entries(STRATEGIES)]
     parts += ["## Errors", "All are `RocketeerError`s.", errors()]
     return "\n\n".join(parts) + "\n"
@@ -97,6 +107,21 @@ def client(name: str) -> Iterator[str]:
         yield f"**`{head}`**{waits}"
         if doc := inspect.getdoc(target):
             yield doc
+
+
+def app_methods() -> Iterator[str]:
+    """Declared in threads, run on asyncio: there is one for both."""
+    kind = rocketeer.App
+    yield f"```python\n{signature('App', kind)}\n```"
+    yield described(kind)
+    for name, value in vars(kind).items():
+        if name.startswith("_") or not (inspect.isfunction(value) or isinstance(value, property)):
+            continue
+        function = value.fget if isinstance(value, property) else value
+        waits = " *await*" if inspect.iscoroutinefunction(function) else ""
+        yield f"**`{name if isinstance(value, property) else signature(name, function)}`**{waits}"
+        if doc := inspect.getdoc(function):
+            yield examples(doc)
 
 
 def admin_tasks() -> Iterator[str]:

@@ -19,7 +19,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 CLIENT = ROOT / "src" / "rocketeer" / "client"
-INTERNAL = {"abandon", "assign_first", "heartbeat", "store", "working"}
+INTERNAL = {"abandon", "assign_first", "heartbeat", "share_listener", "store", "working"}
 """Methods of the asyncio classes that are not for users."""
 WORDS = (
     ("async with ", "with "),
@@ -65,7 +65,7 @@ FACADES = (
         },
     ),
     Facade("transaction_producer", made_when="later"),
-    Facade("push_consumer", direct=frozenset({"subscribe", "unsubscribe", "client_id"})),
+    Facade("push_consumer", direct=frozenset({"subscribe", "unsubscribe", "client_id", "reaches_brokers"})),
     Facade("lite_pull_consumer", direct=frozenset({"subscribe", "unsubscribe"})),
     Facade("pull_consumer", unasync=True),
 )

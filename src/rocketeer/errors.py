@@ -280,6 +280,15 @@ class TooManyInFlight(ClientError):
     """So many unanswered sends wait already that no place got free in time."""
 
 
+class UndecodableBody(ClientError):
+    """A body that is not what its listener's annotation says: to the dead letters at once, with the reason."""
+
+    def __init__(self, topic: str, kind: object, why: object) -> None:
+        name = getattr(kind, "__qualname__", None) or str(kind)
+        super().__init__(f"a message of topic {topic!r} is no {name}: {why}")
+        self.topic = topic
+
+
 class MessageTooLarge(ClientError, ValueError):
     """A body, a batch or properties over the limit; nothing was sent."""
 

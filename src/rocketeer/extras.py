@@ -1,6 +1,7 @@
 """Which extra brings a library that an installation may lack: `pip install rocketeer` alone is the clients."""
 
-from typing import Final
+from importlib import import_module
+from typing import Any, Final
 
 EXTRAS: Final = {
     "lz4": "compression",
@@ -21,3 +22,15 @@ def advice(what: str, error: ModuleNotFoundError) -> str | None:
     library = (error.name or "").partition(".")[0]
     extra = EXTRAS.get(library)
     return None if extra is None else f"{what} needs {library}: pip install 'rocketeer[{extra}]'"
+
+
+def needed(library: str, what: str, extra: str) -> Any:
+    """The library, which one part of an installation needs; the error names the extra that brings it."""
+    try:
+        return import_module(library)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] != library.partition(".")[0]:
+            raise
+        raise ModuleNotFoundError(
+            f"{what} needs {library}: pip install 'rocketeer[{extra}]'", name=library
+        ) from None

@@ -90,7 +90,9 @@ def test_a_listener_takes_one_argument() -> None:
     def with_default(message: object, more: object = 1) -> None: ...
 
     for wrong in (none, two):
-        with pytest.raises(ConfigError, match=r"called with one argument, a message"):
+        with pytest.raises(
+            ConfigError, match=r"called with one argument, a message|nothing says what that is"
+        ):
             consumer.subscribe("T", wrong)
     consumer.subscribe("T", with_default)
 

@@ -13,8 +13,9 @@ from rocketeer.client.core.allocate import (
     MachineRoomNearby,
     Strategy,
 )
-from rocketeer.client.core.codecs import JSON, MSGPACK, Codec, typed_message
+from rocketeer.client.core.codecs import JSON, MSGPACK, PROTOBUF, AvroCodec, Codec, typed_message
 from rocketeer.client.core.config import ConsumerConfig, ConsumerOptions, ProducerConfig, ProducerOptions
+from rocketeer.client.core.depends import Depends
 from rocketeer.client.core.encoding import split_batch
 from rocketeer.client.core.hooks import (
     ConsumeContext,
@@ -25,7 +26,16 @@ from rocketeer.client.core.hooks import (
     TransactionContext,
     TransactionHook,
 )
-from rocketeer.client.core.outcome import COMMIT, RETRY, ROLLBACK, Retry
+from rocketeer.client.core.middleware import (
+    Consuming,
+    Context,
+    Middleware,
+    Pause,
+    PublishContext,
+    Publishing,
+    Within,
+)
+from rocketeer.client.core.outcome import COMMIT, RETRY, ROLLBACK, Outcome, Retry
 from rocketeer.client.core.received import ReceivedMessage
 from rocketeer.client.core.retry_policy import RetryPolicy
 from rocketeer.client.core.selectors import Selector, by_hash, by_random
@@ -58,6 +68,7 @@ from rocketeer.errors import (
     SendFailed,
     SendTimeout,
     TooManyInFlight,
+    UndecodableBody,
     UnknownOption,
 )
 from rocketeer.model.group import SubscriptionGroup
@@ -72,12 +83,14 @@ __all__ = [
     "COMMIT",
     "JSON",
     "MSGPACK",
+    "PROTOBUF",
     "RETRY",
     "ROLLBACK",
     "UNKNOWN",
     "AccessDenied",
     "Averagely",
     "AveragelyByCircle",
+    "AvroCodec",
     "BadMessageId",
     "BadRecallHandle",
     "BadSqlExpression",
@@ -98,6 +111,9 @@ __all__ = [
     "ConsumeHook",
     "ConsumerConfig",
     "ConsumerOptions",
+    "Consuming",
+    "Context",
+    "Depends",
     "InvalidGroup",
     "InvalidMessage",
     "InvalidTopic",
@@ -107,12 +123,17 @@ __all__ = [
     "MessageNotFound",
     "MessageQueue",
     "MessageTooLarge",
+    "Middleware",
     "NoBroker",
     "NoNameServer",
     "NoRoute",
+    "Outcome",
+    "Pause",
     "ProducerConfig",
     "ProducerOptions",
     "ProtocolError",
+    "PublishContext",
+    "Publishing",
     "PullResult",
     "PullStatus",
     "ReceivedMessage",
@@ -139,7 +160,9 @@ __all__ = [
     "TransactionHook",
     "TransactionResult",
     "TransactionState",
+    "UndecodableBody",
     "UnknownOption",
+    "Within",
     "by_hash",
     "by_random",
     "split_batch",

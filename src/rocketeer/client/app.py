@@ -1,12 +1,15 @@
 """Listeners as an application: declared with decorators, started and stopped together.
 
-    app = App(nameserver="127.0.0.1:9876")
+    app = App(nameserver="127.0.0.1:9876", group="shop")
 
-    @app.listener(topic="orders", group="billing", tags="created || paid", concurrency=8)
-    def bill(message): ...
+    @app.listener("orders", group="billing", tags="created || paid", concurrency=8)
+    def bill(order: Order): ...
 
-    @app.listener(topic="payments", group="ledger", orderly=True)
-    async def book(message): ...
+    @app.listener("payments", orderly=True, publish="receipts")
+    async def book(payment: Payment) -> Receipt: ...
+
+    @app.dead_letters("orders")
+    def look(message): ...
 
     app.run()                       # or, from a shell: rocketeer run module:app
 
@@ -17,15 +20,35 @@ web application's lifespan for example.
 import asyncio
 import inspect
 import logging
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import fields
 from typing import Any, TypeVar, Unpack
 
-from rocketeer.client.aio.consuming import ListenerFunction, check_listener
+from rocketeer.client.aio.consuming import ListenerFunction
+from rocketeer.client.aio.listening import check_listener
 from rocketeer.client.aio.push_consumer import PushConsumer
+from rocketeer.client.apps.dead_letters import dead_letter_consumer
+from rocketeer.client.apps.declared import (
+    APP_GROUP,
+    DeadLetters,
+    Declared,
+    Group,
+    add_listener,
+    groups_of,
+    named_groups,
+)
+from rocketeer.client.apps.publishing import as_listener, publishes, publishing_to
+from rocketeer.client.apps.settings import AppSettings, parse_settings
 from rocketeer.client.core.allocate import AVERAGELY, Strategy
 from rocketeer.client.core.codecs import JSON, Codec
-from rocketeer.client.core.config import ConsumerConfig, ConsumerOptions
+from rocketeer.client.core.config import (
+    ClientConfig,
+    ConsumerConfig,
+    ConsumerOptions,
+    ProducerConfig,
+    ProducerOptions,
+)
+from rocketeer.client.core.middleware import Middleware
 from rocketeer.client.core.option_types import known_options
 from rocketeer.client.core.retry_policy import DEFAULT_RETRY, RetryPolicy
 from rocketeer.client.lifetime import StartedAsync, stop_signals
@@ -40,84 +63,122 @@ F = TypeVar("F", bound=ListenerFunction)
 H = TypeVar("H", bound=Callable[[], Any])
 Hook = Callable[[], Awaitable[Any] | Any]
 
-
-@dataclass(slots=True)
-class _Group:
-    """One consumer: the listeners of a group on several topics share it, and so must its settings."""
-
-    settings: dict[str, Any]
-    listeners: dict[str, tuple[ListenerFunction, str, str | None, RetryPolicy]] = field(default_factory=dict)
+_SHARED = frozenset(each.name for each in fields(ClientConfig)) - {"group", "instance_name"}
+"""Options of consumers that its producer has, too."""
 
 
 class App(StartedAsync):
-    """`producer_group` is the group `app.producer` sends as; `codec` and the options are for all listeners."""
+    """`group` is the consumer group of listeners that name none, `producer_group` the one `app.producer` sends as.
+
+    The options are a consumer's, for all listeners; those that producers have as well (`nameserver`, `tls` ...)
+    count for `app.producer`, whose own are given as `producer={"send_timeout_s": 5}`. `middlewares` are around
+    every listener and every send, the first one outermost; `codec` is for both, too. `dependency_overrides` says, for
+    tests, which function to call instead of another one in `Depends`.
+    """
 
     def __init__(
         self,
         *,
+        group: str | None = None,
         producer_group: str = "rocketeer-app",
+        producer: ProducerOptions | None = None,
         codec: Codec = JSON,
+        middlewares: Sequence[Middleware] = (),
         **options: Unpack[ConsumerOptions],
     ) -> None:
-        self._codec = codec
-        known_options(ConsumerConfig, options)
-        self._nameserver = options.pop("nameserver", None)
-        self._producer_group = producer_group
-        self._options: dict[str, Any] = dict(options)
-        self._groups: dict[str, _Group] = {}
+        self.codec = codec
+        self.dependency_overrides: dict[Callable[..., Any], Callable[..., Any]] = {}
+        """Read when the app starts."""
+        self._middlewares = tuple(middlewares)
+        self._settings = AppSettings(
+            dict(known_options(ConsumerConfig, options)),
+            dict(known_options(ProducerConfig, producer or {})),
+            group=group,
+            producer_group=producer_group,
+        )
+        self._groups: dict[str, Group] = {}
+        self._dead_letters: list[DeadLetters] = []
         self._startup: list[Hook] = []
         self._shutdown: list[Hook] = []
+        self._publishes = False
         self._producer: Producer | None = None
         self._running: list[PushConsumer] = []
         self._started = False
+        self._ready = False
         self._stop: asyncio.Event | None = None
 
     # --- declaring ---------------------------------------------------------------------------
 
     def listener(
         self,
-        *,
         topic: str,
-        group: str,
+        *,
+        group: str | None = None,
         tags: str = SUB_ALL,
         sql: str | None = None,
+        publish: str | None = None,
         retry: RetryPolicy = DEFAULT_RETRY,
+        middlewares: Sequence[Middleware] = (),
         orderly: bool = False,
         strategy: Strategy = AVERAGELY,
         **options: Unpack[ConsumerOptions],
     ) -> Callable[[F], F]:
         """Give the messages of a topic to the function below, as a member of the group.
 
-        `sql` filters by properties instead of tags: `sql="price > 10 AND color = 'red'"`. `retry` says what becomes
-        of messages the function fails at.
+        `sql` filters by properties instead of tags: `sql="price > 10 AND color = 'red'"`. `publish` names a topic
+        that what the function returns is sent to, before its message counts as consumed. `retry` says what becomes of
+        messages the function fails at. `middlewares` are around this listener, inside the app's.
 
         A group may listen to several topics, with the same settings for all. Options are the fields of
         `ConsumerConfig`, and count more than the app's.
         """
         known_options(ConsumerConfig, options)
-        settings: dict[str, Any] = {
-            "orderly": orderly,
-            "strategy": strategy,
-            "codec": self._codec,
-            **self._options,
-            **options,
-        }
 
         def declare(function: F) -> F:
-            if self._started:
-                raise ClientError("the app is running: declare listeners before")
-            check_listener(topic, function)
-            known = self._groups.setdefault(group, _Group(settings))
-            if known.settings != settings:
-                raise ConfigError(
-                    f"group {group!r} has listeners with different settings: {known.settings}, {settings}"
-                )
-            if topic in known.listeners:
-                raise ConfigError(
-                    f"group {group!r} has two listeners for topic {topic!r}: one group, one listener"
-                )
+            self._check_declaring(topic, function)
             subscription_of(topic, tags, sql)  # a wrong expression is told here, where it is written
-            known.listeners[topic] = (function, tags, sql, retry)
+            called: Callable[..., Any] = function
+            if publish is not None:
+                called = self.publish(publish)(function)
+            if publishes(called):
+                called = as_listener(called)
+            declared = Declared(topic, called, retry, tuple(middlewares), tags, sql)
+            add_listener(self._groups, group or APP_GROUP, Group(orderly, strategy, dict(options)), declared)
+            return function
+
+        return declare
+
+    def publish(self, topic: str) -> Callable[[F], F]:
+        """Send what the function below returns to the topic, whoever calls it: a value, or a `Message` as it is.
+
+        Below `@app.listener(...)` it makes a listener answer; several may stand one below the other.
+        """
+
+        def declare(function: F) -> F:
+            self._publishes = True
+            return publishing_to(self, topic, function)
+
+        return declare
+
+    def dead_letters(
+        self,
+        topic: str,
+        *,
+        group: str | None = None,
+        retry: RetryPolicy = DEFAULT_RETRY,
+        middlewares: Sequence[Middleware] = (),
+    ) -> Callable[[F], F]:
+        """Give the function below the messages of the topic that a group gave up, as a listener gets them.
+
+        Of `group`, or of all groups of this app that listen to the topic. Members of the group `GROUP-dead-letters`
+        share them. `message.failure` says why the last try failed.
+        """
+
+        def declare(function: F) -> F:
+            self._check_declaring(topic, function)
+            self._dead_letters.append(
+                DeadLetters(Declared(topic, function, retry, tuple(middlewares)), group)
+            )
             return function
 
         return declare
@@ -132,11 +193,34 @@ class App(StartedAsync):
         self._shutdown.append(hook)
         return hook
 
+    def configure(self, settings: Mapping[str, Any] | AppSettings) -> None:
+        """Set options from elsewhere; they count more than the code's. Before the start, in the form of the file.
+
+        `app.configure({"nameserver": "mq:9876", "groups": {"billing": {"concurrency": 2}}})`
+        """
+        if self._started:
+            raise ClientError("the app is running: configure it before")
+        self._settings.update(settings if isinstance(settings, AppSettings) else parse_settings(settings))
+
+    def _check_declaring(self, topic: str, function: object) -> None:
+        if self._started:
+            raise ClientError("the app is running: declare listeners before")
+        check_listener(topic, function)
+
+    # --- to look at --------------------------------------------------------------------------
+
     @property
     def producer(self) -> Producer:
         """For listeners and hooks that send; started when first used, closed with the app."""
         if self._producer is None:
-            self._producer = Producer(self._producer_group, nameserver=self._nameserver, codec=self._codec)
+            settings = self._settings
+            shared = {name: value for name, value in settings.options.items() if name in _SHARED}
+            self._producer = Producer(
+                settings.producer_group or "rocketeer-app",
+                codec=self.codec,
+                middlewares=self._middlewares,
+                **{**shared, **settings.producer},
+            )
         return self._producer
 
     @property
@@ -144,31 +228,89 @@ class App(StartedAsync):
         """Those running now."""
         return tuple(self._running)
 
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """Those it listens to."""
+        return tuple(dict.fromkeys(topic for group in self._groups.values() for topic in group.listeners))
+
+    @property
+    def ready(self) -> bool:
+        """Whether it consumes: it has started, does not stop, and each consumer reaches a broker, if there is one."""
+        return self._ready and all(consumer.reaches_brokers for consumer in self._running)
+
     # --- running -----------------------------------------------------------------------------
 
     async def start(self) -> None:
         """Hooks first, then all consumers; when one cannot start, none stays."""
         if self._started:
             return
-        if not self._groups:
-            raise ClientError("the app has no listener: declare one with @app.listener(topic=, group=)")
+        if not self._groups and not self._dead_letters:
+            raise ClientError("the app has no listener: declare one with @app.listener(topic, group=)")
+        consumers = self._consumers()
         self._started = True
         try:
             for hook in self._startup:
                 await _call(hook)
-            for name, group in self._groups.items():
-                consumer = PushConsumer(name, **{"nameserver": self._nameserver, **group.settings})
-                for topic, (function, tags, sql, retry) in group.listeners.items():
-                    consumer.subscribe(topic, function, tags=tags, sql=sql, retry=retry)
+            if self._publishes:
+                await asyncio.to_thread(self.producer.start)
+            for consumer in consumers:
                 await consumer.start()
                 self._running.append(consumer)
         except BaseException:
             await self.close()
             raise
-        log.info("app started groups=%s", ",".join(self._groups))
+        self._ready = True
+        log.info("app started groups=%s", ",".join(consumer.config.group for consumer in consumers))
+
+    def _consumers(self) -> list[PushConsumer]:
+        """Made of what was declared and configured; raises ConfigError for what cannot work."""
+        settings = self._settings
+        groups = named_groups(self._groups, settings.group)
+        dead = groups_of(self._dead_letters, groups)
+        for name in settings.groups:
+            if name not in groups and name not in dead:
+                there = ", ".join(groups)
+                raise ConfigError(
+                    f"the settings name the group {name!r}, which the app does not have: it has {there}"
+                )
+        made = []
+        for name, group in groups.items():
+            options = {**settings.options, **group.options, **settings.groups.get(name, {})}
+            consumer = PushConsumer(
+                name,
+                orderly=group.orderly,
+                strategy=group.strategy,
+                codec=self.codec,
+                middlewares=self._middlewares,
+                dependency_overrides=self.dependency_overrides,
+                **options,
+            )
+            for each in group.listeners.values():
+                consumer.subscribe(
+                    each.topic,
+                    each.function,
+                    tags=each.tags,
+                    sql=each.sql,
+                    retry=each.retry,
+                    middlewares=each.middlewares,
+                )
+            made.append(consumer)
+        for name, handlers in dead.items():
+            made.append(
+                dead_letter_consumer(
+                    name,
+                    handlers,
+                    {**settings.options, **settings.groups.get(name, {})},
+                    codec=self.codec,
+                    middlewares=self._middlewares,
+                    overrides=self.dependency_overrides,
+                )
+            )
+        return made
 
     async def close(self) -> None:
         """Consumers finish what they have in hand and leave, then the hooks; an error in one hook skips no other."""
+        self._ready = False
         if self._stop is not None:
             self._stop.set()
         if not self._started:
@@ -200,7 +342,8 @@ class App(StartedAsync):
 
     def run(self, *, nameserver: str | None = None) -> None:
         """`serve` on a loop of its own; `nameserver` counts more than the one the app was made with."""
-        self._nameserver = nameserver or self._nameserver
+        if nameserver:
+            self.configure({"nameserver": nameserver})
         asyncio.run(self.serve())
 
 

@@ -66,3 +66,14 @@ def test_the_shell_finds_the_app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         load_app("shop_d:app")
     with pytest.raises(ConfigError, match="names no module"):
         load_app(":app")
+
+
+async def test_a_listener_without_a_group_has_the_apps_also_when_it_is_configured_later() -> None:
+    app = App(nameserver="127.0.0.1:1", start_timeout_s=0, call_timeout_s=0.2)
+    app.listener("a")(listen)
+    with pytest.raises(ConfigError, match="listener of topic 'a' has no group"):
+        await app.start()
+    app.configure({"group": "later"})
+    app.listener("a", group="later")(listen)
+    with pytest.raises(ConfigError, match="group 'later' has two listeners for topic 'a'"):
+        await app.start()

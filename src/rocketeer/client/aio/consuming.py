@@ -1,7 +1,6 @@
 """What concurrent and ordered consumption share: listeners, their workers, and how a failed message goes back."""
 
 import asyncio
-import inspect
 import logging
 import os
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
@@ -13,6 +12,7 @@ from rocketeer.client.aio.instance import ClientInstance
 from rocketeer.client.aio.offset_keeper import OffsetKeeper
 from rocketeer.client.aio.workers import Job, TaskWorkers, ThreadWorkers, Workers
 from rocketeer.client.core.config import ConsumerConfig, ProducerConfig
+from rocketeer.client.core.depends import is_coroutine_function
 from rocketeer.client.core.encoding import Encoder
 from rocketeer.client.core.outcome import RETRY, Outcome
 from rocketeer.client.core.process_queue import ProcessQueue
@@ -23,7 +23,7 @@ from rocketeer.client.core.transient import OVERLOADED_CODES
 from rocketeer.client.plans.brokers import Cluster
 from rocketeer.client.plans.groups import send_back
 from rocketeer.client.plans.send import Sender
-from rocketeer.errors import BrokerRefused, ConfigError, ConnectFailed, RemotingError, RocketeerError
+from rocketeer.errors import BrokerRefused, ConnectFailed, RemotingError, RocketeerError
 from rocketeer.model.queue import MessageQueue
 from rocketeer.model.topic import RETRY_PREFIX
 from rocketeer.record.ids import UniqKeys
@@ -31,8 +31,8 @@ from rocketeer.record.ids import UniqKeys
 log = logging.getLogger(__name__)
 
 Returned: TypeAlias = Any
-ListenerFunction: TypeAlias = Callable[[Any], Returned] | Callable[[Any], Awaitable[Returned]]
-"""Takes a message, or a list of them when `consume_batch` is over 1."""
+ListenerFunction: TypeAlias = Callable[..., Returned] | Callable[..., Awaitable[Returned]]
+"""Takes a message, or a list of them when `consume_batch` is over 1, and what it asks for beside it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,28 +45,7 @@ class Listener:
 
     @classmethod
     def of(cls, function: ListenerFunction) -> "Listener":
-        asks = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-            getattr(function, "__call__", None)  # noqa: B004 the method itself is wanted
-        )
-        return cls(function, asks)
-
-
-def check_listener(topic: str, function: object) -> None:
-    """Raise ConfigError for what cannot be called with a message."""
-    if not callable(function):
-        raise ConfigError(f"the listener of topic {topic!r} is {function!r}: it must be a function")
-    try:
-        signature = inspect.signature(function)
-    except ValueError:  # some functions written in C do not tell
-        return
-    try:
-        signature.bind(None)
-    except TypeError:
-        name = getattr(function, "__qualname__", repr(function))
-        raise ConfigError(
-            f"the listener of topic {topic!r} is {name}{signature}: it is called with one argument, a message "
-            "(with consume_batch over 1 a list of them)"
-        ) from None
+        return cls(function, is_coroutine_function(function))
 
 
 def _nobody(message: object) -> Outcome:

@@ -246,6 +246,11 @@ class ClientInstance:
         )
         self._registered_at = answered
 
+    @property
+    def reaches_brokers(self) -> bool:
+        """Whether one of the brokers of our topics answered the last heartbeat; True while there is none."""
+        return bool(self._registered_at) or not self._addresses(masters_only=True)
+
     async def ensure_registered(self) -> None:
         """Return when every broker of the known routes has heard of us: it can reach us from now on."""
         if not self._registered_at.issuperset(self._addresses(masters_only=True)):

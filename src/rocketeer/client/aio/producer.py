@@ -21,7 +21,9 @@ from rocketeer.client.core.config import ProducerConfig, ProducerOptions
 from rocketeer.client.core.encoding import Encoder, Outgoing, body_bytes
 from rocketeer.client.core.hooks import SendHook, SendMode
 from rocketeer.client.core.in_flight import InFlight, oneway_in_flight, stalled_s
+from rocketeer.client.core.middleware import Middleware, publishing
 from rocketeer.client.core.option_types import known_options
+from rocketeer.client.core.publishing import published_async
 from rocketeer.client.core.received import ReceivedMessage
 from rocketeer.client.core.selectors import Selector
 from rocketeer.client.core.send_result import SendResult
@@ -51,7 +53,8 @@ class Producer(StartedAsync):
     """Sends messages; one is enough for a whole application.
 
     Options are the fields of `ProducerConfig`. Sends may run side by side: those of one moment share their
-    writes, and above `in_flight_max` unanswered ones the next waits for its turn.
+    writes, and above `in_flight_max` unanswered ones the next waits for its turn. `hooks` see every attempt,
+    `middlewares` are around every send, the first one outermost.
     """
 
     def __init__(
@@ -59,12 +62,14 @@ class Producer(StartedAsync):
         group: str,
         *,
         hooks: Sequence[SendHook] = (),
+        middlewares: Sequence[Middleware] = (),
         codec: Codec = JSON,
         clock: Clock | None = None,
         **options: Unpack[ProducerOptions],
     ) -> None:
         self.config = ProducerConfig(group, **known_options(ProducerConfig, options))
         self._hooks = tuple(hooks)
+        self.around = publishing(middlewares)
         self.codec = codec
         self._clock = clock or SystemClock()
         self._instance: ClientInstance | None = None
@@ -150,7 +155,18 @@ class Producer(StartedAsync):
         if self._instance is None or asyncio.get_running_loop() is not self._loop:
             await self._ready()
         message = as_message(message, value, self.codec)
-        choose = chooser(message, queue, selector, arg)
+        if self.around:
+            return await published_async(
+                self.around,
+                self.config.group,
+                message,
+                lambda ready: self._send(ready, chooser(ready, queue, selector, arg), timeout_s),
+            )
+        return await self._send(message, chooser(message, queue, selector, arg), timeout_s)
+
+    async def _send(
+        self, message: Message | Sequence[Message], choose: Choose | None, timeout_s: float | None
+    ) -> SendResult:
         limit = self._send_limit
         size = body_bytes(message)
         if not limit.try_enter(size):
@@ -197,10 +213,17 @@ class Producer(StartedAsync):
         if self._idempotent is not None:
             raise ClientError("an idempotent producer waits for every answer: use send")
         message = as_message(message, value, self.codec)
-        choose = chooser(message, queue, selector, arg)
-        async with self._oneway_limit.place(body_bytes(message)):
-            outgoing = self.encoder.encode(message)
-            await self.run_plan(self.sender.send(outgoing, SendMode.ONEWAY, choose=choose))
+
+        async def leave(message: Message | Sequence[Message]) -> None:
+            choose = chooser(message, queue, selector, arg)
+            async with self._oneway_limit.place(body_bytes(message)):
+                outgoing = self.encoder.encode(message)
+                await self.run_plan(self.sender.send(outgoing, SendMode.ONEWAY, choose=choose))
+
+        if self.around:
+            await published_async(self.around, self.config.group, message, leave, SendMode.ONEWAY)
+        else:
+            await leave(message)
 
     async def request(
         self,
@@ -216,14 +239,21 @@ class Producer(StartedAsync):
         Raises RequestTimeout when none came in `timeout_s` (`send_timeout_s` unless given), or what `send` does.
         """
         instance = await self._ready()
-        return await request_reply.request(
-            instance,
-            self.encoder,
-            self.sender,
-            message,
-            choose=chooser(message, queue, selector, arg),
-            timeout_s=self.config.send_timeout_s if timeout_s is None else timeout_s,
-        )
+
+        async def ask(ready: Message | Sequence[Message]) -> ReceivedMessage:
+            assert isinstance(ready, Message), "a question is one message"
+            return await request_reply.request(
+                instance,
+                self.encoder,
+                self.sender,
+                ready,
+                choose=chooser(ready, queue, selector, arg),
+                timeout_s=self.config.send_timeout_s if timeout_s is None else timeout_s,
+            )
+
+        if self.around:
+            return await published_async(self.around, self.config.group, message, ask)
+        return await ask(message)
 
     async def reply(
         self, request: ReceivedMessage, body: bytes, *, timeout_s: float | None = None

@@ -9,22 +9,23 @@ await consumer.run()          # until Ctrl-C: finishes what is in hand, commits,
 """
 
 import asyncio
-import dataclasses
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar, Unpack, overload
 
-from rocketeer.client.aio.consuming import Listener, ListenerFunction, check_listener
+from rocketeer.client.aio.consuming import Listener, ListenerFunction
 from rocketeer.client.aio.hooked import hooked
 from rocketeer.client.aio.instance import ClientInstance, Membership
+from rocketeer.client.aio.listening import NO_OVERRIDES, listening
 from rocketeer.client.aio.push_work import PushWork
 from rocketeer.client.aio.subscriptions import Subscriptions
-from rocketeer.client.aio.typed import typed
 from rocketeer.client.core.allocate import AVERAGELY, Strategy
-from rocketeer.client.core.codecs import JSON, Codec, decoder_of
+from rocketeer.client.core.codecs import JSON, Codec
 from rocketeer.client.core.config import ConsumerConfig, ConsumerOptions
 from rocketeer.client.core.consumer_rules import checked
+from rocketeer.client.core.depends import Overrides
 from rocketeer.client.core.hooks import ConsumeHook
+from rocketeer.client.core.middleware import Middleware
 from rocketeer.client.core.option_types import known_options
 from rocketeer.client.core.retry_policy import DEFAULT_RETRY, RetryPolicy
 from rocketeer.client.lifetime import StartedAsync, stop_signals
@@ -42,11 +43,14 @@ class PushConsumer(StartedAsync):
 
     `orderly=True` consumes each queue in order, one message at a time; with `auto_commit=False` a listener says
     COMMIT or ROLLBACK itself. `strategy` deals out the queues: all members of a group must have the same.
-    `offset_folder` is where a broadcasting consumer keeps its offsets. `hooks` see every call of a listener.
+    `offset_folder` is where a broadcasting consumer keeps its offsets. `hooks` see every call of a listener;
+    `middlewares` are around it, the first one outermost; `dependency_overrides` says which function to call instead
+    of another one in `Depends`.
 
     A listener is given what its parameter's annotation asks for: the message (also without annotation), `bytes`,
     `str`, or a value that `codec` decodes (a dataclass, msgspec Struct, TypedDict, pydantic model, dict ...). A body
-    that does not decode goes to the dead letters at once.
+    that does not decode goes to the dead letters at once. Further parameters are `ReceivedMessage`, `Context` or what
+    `Depends` stands for.
 
     A listener that returns nothing has consumed the message; one that raises or returns RETRY gets it again
     later. With `consume_batch` over 1 it is given lists.
@@ -61,11 +65,15 @@ class PushConsumer(StartedAsync):
         strategy: Strategy = AVERAGELY,
         offset_folder: Path | None = None,
         hooks: Sequence[ConsumeHook] = (),
+        middlewares: Sequence[Middleware] = (),
+        dependency_overrides: Overrides = NO_OVERRIDES,
         codec: Codec = JSON,
         clock: Clock | None = None,
         **options: Unpack[ConsumerOptions],
     ) -> None:
         self._hooks = list(hooks)
+        self._middlewares = tuple(middlewares)
+        self._overrides = dependency_overrides
         self._codec = codec
         self.config = checked(ConsumerConfig(group, **known_options(ConsumerConfig, options)))
         self.orderly = orderly
@@ -93,6 +101,7 @@ class PushConsumer(StartedAsync):
         tags: str = SUB_ALL,
         sql: str | None = None,
         retry: RetryPolicy = DEFAULT_RETRY,
+        middlewares: Sequence[Middleware] = (),
         replace: bool = False,
     ) -> Callable[[F], F]: ...
 
@@ -105,6 +114,7 @@ class PushConsumer(StartedAsync):
         tags: str = SUB_ALL,
         sql: str | None = None,
         retry: RetryPolicy = DEFAULT_RETRY,
+        middlewares: Sequence[Middleware] = (),
         replace: bool = False,
     ) -> F: ...
 
@@ -116,25 +126,28 @@ class PushConsumer(StartedAsync):
         tags: str = SUB_ALL,
         sql: str | None = None,
         retry: RetryPolicy = DEFAULT_RETRY,
+        middlewares: Sequence[Middleware] = (),
         replace: bool = False,
     ) -> F | Callable[[F], F]:
         """Give the topic's messages to a function; with other tags, change them. Any time.
 
         A topic has one listener: another one takes its place only with `replace=True`. `retry` says what becomes of
-        messages it fails at, by what it raises.
+        messages it fails at, by what it raises. `middlewares` are around this listener, inside the consumer's.
 
         `sql` filters by properties instead of tags: `sql="price > 10 AND color = 'red'"`. BadSqlExpression says
         where an expression is wrong.
         """
 
         def put(function: F) -> F:
-            check_listener(topic, function)
-            decode = decoder_of(topic, function, self._codec)
-            if decode is not None and self.config.consume_batch > 1:
-                raise ConfigError(
-                    f"the listener of topic {topic!r} asks for decoded values, which come one by one: "
-                    f"consume_batch is {self.config.consume_batch}, it must be 1"
-                )
+            taken = listening(
+                topic,
+                function,
+                self.config,
+                codec=self._codec,
+                retry=retry,
+                middlewares=(*self._middlewares, *middlewares),
+                overrides=self._overrides,
+            )
             before = self._functions.get(self.config.full_topic(topic), function)
             if before != function and not replace:
                 raise ConfigError(
@@ -143,9 +156,6 @@ class PushConsumer(StartedAsync):
                 )
             full = self._subscriptions.add(topic, tags, sql)
             self._functions[full] = function
-            taken = dataclasses.replace(Listener.of(function), policy=retry)
-            if decode is not None:
-                taken = typed(taken, decode)
             if self._hooks or self.config.trace:
                 taken = hooked(taken, self.config, self._hooks)
             self._listeners[full] = taken
@@ -159,6 +169,11 @@ class PushConsumer(StartedAsync):
         full = self._subscriptions.remove(topic)
         self._functions.pop(full, None)
         self._subscription_changed(full)
+
+    def share_listener(self, topic: str, other: str) -> None:
+        """Give the topic's listener also retries that name another topic as their first one. (Internal.)"""
+        listeners = self._listeners
+        listeners[self.config.full_topic(other)] = listeners[self.config.full_topic(topic)]
 
     def _subscription_changed(self, full_topic: str) -> None:
         """Also called from other threads: the sync consumer hosts this one."""
@@ -236,6 +251,11 @@ class PushConsumer(StartedAsync):
     def queues(self) -> list[MessageQueue]:
         """The queues in this member's hands now, the retry topic's included."""
         return sorted(self._running.assigned.queues()) if self._running is not None else []
+
+    @property
+    def reaches_brokers(self) -> bool:
+        """Whether it runs and a broker has answered the last heartbeat, unless its topics have no broker yet."""
+        return self._running is not None and self._running.instance.reaches_brokers
 
     @property
     def client_id(self) -> str:

@@ -24,6 +24,8 @@ from rocketeer.client.core.codecs import JSON, Codec
 from rocketeer.client.core.config import ProducerOptions
 from rocketeer.client.core.encoding import Outgoing
 from rocketeer.client.core.hooks import SendHook
+from rocketeer.client.core.middleware import Middleware
+from rocketeer.client.core.publishing import published_async
 from rocketeer.client.core.selectors import Selector
 from rocketeer.client.core.send_result import SendResult
 from rocketeer.client.core.transactions import (
@@ -36,7 +38,7 @@ from rocketeer.client.core.transactions import (
     encode_half,
     required,
 )
-from rocketeer.client.plans.send import chooser
+from rocketeer.client.plans.send import Choose, chooser
 from rocketeer.client.plans.transactions import finish
 from rocketeer.clock import Clock
 from rocketeer.errors import RocketeerError
@@ -63,11 +65,12 @@ class TransactionProducer(Producer):
         check_concurrency: int = CHECK_CONCURRENCY,
         topics: Sequence[str] = (),
         hooks: Sequence[SendHook] = (),
+        middlewares: Sequence[Middleware] = (),
         codec: Codec = JSON,
         clock: Clock | None = None,
         **options: Unpack[ProducerOptions],
     ) -> None:
-        super().__init__(group, hooks=hooks, codec=codec, clock=clock, **options)
+        super().__init__(group, hooks=hooks, middlewares=middlewares, codec=codec, clock=clock, **options)
         self._check = required(check, self.config, check_concurrency)
         self._check_concurrency = check_concurrency
         self._topics = tuple(topics)
@@ -115,8 +118,26 @@ class TransactionProducer(Producer):
         nobody is asked. Raises what `send` raises.
         """
         await self._ready()
-        outgoing = encode_half(self.encoder, message, self.config.full_group, immune_s)
         choose = chooser(message, queue, selector, arg)
+
+        async def send(ready: Message | Sequence[Message]) -> TransactionResult:
+            assert isinstance(ready, Message), "a transaction has one message"
+            return await self._in_transaction(ready, local, choose, arg, timeout_s, immune_s)
+
+        if self.around:
+            return await published_async(self.around, self.config.group, message, send)
+        return await send(message)
+
+    async def _in_transaction(
+        self,
+        message: Message,
+        local: Local,
+        choose: Choose | None,
+        arg: Any,
+        timeout_s: float | None,
+        immune_s: int | None,
+    ) -> TransactionResult:
+        outgoing = encode_half(self.encoder, message, self.config.full_group, immune_s)
         async with self._send_limit.place(outgoing.size):
             sent = await self.store(outgoing, choose, timeout_s)
             if not sent.ok:

@@ -5,19 +5,26 @@
 
     producer.send("orders", Order(...))
 
-JSON unless another codec is given (`codec=MSGPACK`, or anything with `encode` and `decoder`). `bytes` and `str` are
-the body itself; a listener without an annotation, or with `ReceivedMessage`, gets the message.
+JSON unless another codec is given: `MSGPACK`, `PROTOBUF`, `AvroCodec`, or anything with `encode` and `decoder`.
+`bytes` and `str` are the body itself; a listener without an annotation, or with `ReceivedMessage`, gets the message.
 """
 
+import datetime
+import decimal
 import inspect
 import typing
-from collections.abc import Callable, Sequence
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from io import BytesIO
 from typing import Any, Final, Protocol
 
 import msgspec
 
+from rocketeer.client.core.depends import annotation_of, parameters_of
 from rocketeer.client.core.received import ReceivedMessage
-from rocketeer.errors import ConfigError
+from rocketeer.errors import ConfigError, UndecodableBody
+from rocketeer.extras import needed
 from rocketeer.model.message import InvalidMessage, Message
 
 Decode = Callable[[bytes], Any]
@@ -34,37 +41,111 @@ class Codec(Protocol):
 
 
 class JsonCodec:
-    """JSON by msgspec; pydantic models by their own methods, so that their validators run."""
+    """JSON by msgspec; what pydantic models are in by pydantic, so that their validators run."""
 
     def __repr__(self) -> str:
         return "JSON"
 
     def encode(self, value: Any) -> bytes:
         to_json = getattr(value, "model_dump_json", None)
-        return to_json().encode() if callable(to_json) else msgspec.json.encode(value)
+        return to_json().encode() if callable(to_json) else msgspec.json.encode(value, enc_hook=_plain)
 
     def decoder(self, kind: Any) -> Decode:
-        of_pydantic = getattr(kind, "model_validate_json", None)
-        if callable(of_pydantic):
-            return typing.cast(Decode, of_pydantic)
+        if is_pydantic(kind):
+            return typing.cast(Decode, _adapter(kind).validate_json)
         return msgspec.json.Decoder(kind).decode
 
 
 class MsgpackCodec:
-    """MessagePack by msgspec."""
+    """MessagePack by msgspec; pydantic models as JSON codecs do."""
 
     def __repr__(self) -> str:
         return "MSGPACK"
 
     def encode(self, value: Any) -> bytes:
-        return msgspec.msgpack.encode(value)
+        return msgspec.msgpack.encode(value, enc_hook=_plain)
 
     def decoder(self, kind: Any) -> Decode:
+        if is_pydantic(kind):
+            validate = _adapter(kind).validate_python
+            return lambda body: validate(msgspec.msgpack.decode(body))
         return msgspec.msgpack.Decoder(kind).decode
+
+
+class ProtobufCodec:
+    """Messages of classes that protoc made: they bring their own encoding."""
+
+    def __repr__(self) -> str:
+        return "PROTOBUF"
+
+    def encode(self, value: Any) -> bytes:
+        return typing.cast(bytes, value.SerializeToString())
+
+    def decoder(self, kind: Any) -> Decode:
+        decode = getattr(kind, "FromString", None)
+        if decode is None:
+            raise TypeError("it is no class that protoc made")
+        return typing.cast(Decode, decode)
+
+
+class AvroCodec:
+    """Avro records without a container, by fastavro (`pip install 'rocketeer[avro]'`): a schema for each class.
+
+    `AvroCodec({Order: {"type": "record", "name": "Order", "fields": [...]}})`; the classes are dataclasses, msgspec
+    Structs, TypedDicts or pydantic models.
+    """
+
+    def __init__(self, schemas: Mapping[type, Any]) -> None:
+        fastavro = needed("fastavro", "AvroCodec", "avro")
+        self._write, self._read = fastavro.schemaless_writer, fastavro.schemaless_reader
+        self._schemas = {kind: fastavro.parse_schema(schema) for kind, schema in schemas.items()}
+
+    def __repr__(self) -> str:
+        return f"AvroCodec({', '.join(kind.__name__ for kind in self._schemas)})"
+
+    def encode(self, value: Any) -> bytes:
+        schema = self._schemas.get(type(value))
+        if schema is None:
+            raise TypeError(f"AvroCodec has no schema of {type(value).__name__}")
+        body = BytesIO()
+        self._write(body, schema, msgspec.to_builtins(value, builtin_types=_AVRO_TYPES, enc_hook=_plain))
+        return body.getvalue()
+
+    def decoder(self, kind: Any) -> Decode:
+        schema = self._schemas.get(kind)
+        if schema is None:
+            raise TypeError("AvroCodec has no schema of it")
+        if is_pydantic(kind):
+            return lambda body: _adapter(kind).validate_python(self._read(BytesIO(body), schema))
+        return lambda body: msgspec.convert(self._read(BytesIO(body), schema), kind)
+
+
+_AVRO_TYPES: Final = (bytes, datetime.datetime, datetime.date, datetime.time, decimal.Decimal, uuid.UUID)
+"""Values that fastavro takes as they are."""
+
+
+def is_pydantic(kind: Any) -> bool:
+    """Whether pydantic has to look at it: a model, or something with one in it, as `list[Model]`."""
+    if hasattr(kind, "__pydantic_validator__"):
+        return True
+    return any(is_pydantic(each) for each in typing.get_args(kind))
+
+
+def _adapter(kind: Any) -> Any:
+    return import_module("pydantic").TypeAdapter(kind)
+
+
+def _plain(value: Any) -> Any:
+    """What msgspec does not know: a pydantic model among other things."""
+    dump = getattr(value, "model_dump", None)
+    if not callable(dump):
+        raise TypeError(f"{type(value).__name__} has no form in this codec")
+    return dump(mode="json")
 
 
 JSON: Final = JsonCodec()
 MSGPACK: Final = MsgpackCodec()
+PROTOBUF: Final = ProtobufCodec()
 
 
 class _Nothing:
@@ -114,43 +195,52 @@ def decoder_of(
     topic: str, function: Callable[..., Any], codec: Codec
 ) -> Callable[[ReceivedMessage], Any] | None:
     """From a message to what the listener's annotation asks for; None when that is the message itself."""
-    kind = _annotation(topic, function)
+    kind = _annotation(function)
     if kind in (inspect.Parameter.empty, Any, object, ReceivedMessage) or _is_list_of_messages(kind):
         return None
     if kind is bytes:
         return lambda message: message.body
     if kind is str:
-        return lambda message: message.text
+        return lambda message: _text(topic, message)
     try:
         decode = codec.decoder(kind)
     except TypeError as error:
         raise ConfigError(
             f"the listener of topic {topic!r} asks for {kind!r}, which has no decoder: {error}"
         ) from error
-    return lambda message: decode(message.body)
+
+    def decoded(message: ReceivedMessage) -> Any:
+        try:
+            return decode(message.body)
+        except Exception as error:  # whatever a codec raises for bytes it cannot read
+            raise UndecodableBody(topic, kind, _why(error)) from error
+
+    return decoded
 
 
-def _annotation(topic: str, function: Callable[..., Any]) -> Any:
-    """What the first parameter is annotated with."""
+def _why(error: Exception) -> str:
+    """In one line; of pydantic's errors without the values, which are not for logs."""
+    details = getattr(error, "errors", None)
+    if not callable(details):
+        return f"{error}"
+    found = details(include_url=False, include_input=False, include_context=False)
+    return "; ".join(f"{'.'.join(str(part) for part in each['loc'])}: {each['msg']}" for each in found)
+
+
+def _text(topic: str, message: ReceivedMessage) -> str:
     try:
-        parameters = list(inspect.signature(function).parameters.values())
-    except ValueError:  # some functions written in C do not tell
+        return message.text
+    except UnicodeDecodeError as error:
+        raise UndecodableBody(topic, str, error) from error
+
+
+def _annotation(function: Callable[..., Any]) -> Any:
+    """What the first parameter is annotated with; `Annotated[Order, ...]` is an Order."""
+    first = next(iter(parameters_of(function)), None)
+    if first is None:
         return inspect.Parameter.empty
-    if not parameters or parameters[0].annotation is inspect.Parameter.empty:
-        return inspect.Parameter.empty
-    first = parameters[0]
-    if not isinstance(first.annotation, str):
-        return first.annotation
-    if first.annotation.rpartition(".")[2].rstrip("]") == ReceivedMessage.__name__:
-        return ReceivedMessage  # often imported for type checkers only
-    try:
-        called = function if inspect.isroutine(function) else type(function).__call__
-        return typing.get_type_hints(called)[first.name]
-    except (NameError, TypeError, KeyError, AttributeError) as error:
-        raise ConfigError(
-            f"the listener of topic {topic!r} asks for {first.annotation!r}, which is not known where it is "
-            f"defined: {error}"
-        ) from None
+    kind = annotation_of(function, first)
+    return typing.get_args(kind)[0] if typing.get_origin(kind) is typing.Annotated else kind
 
 
 def _is_list_of_messages(kind: Any) -> bool:

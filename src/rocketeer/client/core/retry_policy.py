@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from rocketeer.client.core.outcome import TO_DEAD_LETTERS, Outcome, Retry
-from rocketeer.errors import ConfigError
+from rocketeer.errors import ConfigError, UndecodableBody
 from rocketeer.record.delay_levels import DEFAULT_DELAY_LEVELS, DelayLevels
 
 Errors: TypeAlias = tuple[type[BaseException], ...]
@@ -58,7 +58,9 @@ class RetryPolicy:
         """What the error means after so many tries, this one included."""
         if isinstance(error, self.ignore):
             return None
-        if isinstance(error, self.dead_letter) or (self.tries_max is not None and tries >= self.tries_max):
+        if isinstance(error, (*self.dead_letter, UndecodableBody)) or (
+            self.tries_max is not None and tries >= self.tries_max
+        ):
             return Retry(delay_level=TO_DEAD_LETTERS)
         if self.backoff is None:
             return Retry()

@@ -14,6 +14,7 @@ from rocketeer.client.aio import producer as aio
 from rocketeer.client.core.codecs import JSON, NOTHING, Codec
 from rocketeer.client.core.config import ProducerOptions
 from rocketeer.client.core.hooks import SendHook
+from rocketeer.client.core.middleware import Middleware
 from rocketeer.client.core.received import ReceivedMessage
 from rocketeer.client.core.selectors import Selector
 from rocketeer.client.core.send_result import SendResult
@@ -29,7 +30,8 @@ class Producer(ProducerBase):
     """Sends messages; one is enough for a whole application.
 
     Options are the fields of `ProducerConfig`. Sends may run side by side: those of one moment share their
-    writes, and above `in_flight_max` unanswered ones the next waits for its turn.
+    writes, and above `in_flight_max` unanswered ones the next waits for its turn. `hooks` see every attempt,
+    `middlewares` are around every send, the first one outermost.
     """
 
     def __init__(
@@ -37,11 +39,16 @@ class Producer(ProducerBase):
         group: str,
         *,
         hooks: Sequence[SendHook] = (),
+        middlewares: Sequence[Middleware] = (),
         codec: Codec = JSON,
         clock: Clock | None = None,
         **options: Unpack[ProducerOptions],
     ) -> None:
-        self._set_up(partial(aio.Producer, group, hooks=hooks, codec=codec, clock=clock, **options))
+        self._set_up(
+            partial(
+                aio.Producer, group, hooks=hooks, middlewares=middlewares, codec=codec, clock=clock, **options
+            )
+        )
 
     def start(self) -> None:
         """Get ready to send; raises NoNameServer when no address is known. The first send does it too."""

@@ -19,6 +19,7 @@ from rocketeer.client.core.config import ProducerConfig
 from rocketeer.client.core.encoding import Outgoing
 from rocketeer.client.core.hooks import SendMode
 from rocketeer.client.core.in_flight import InFlight, oneway_in_flight, stalled_s
+from rocketeer.client.core.publishing import published
 from rocketeer.client.core.received import ReceivedMessage
 from rocketeer.client.core.send_result import SendResult
 from rocketeer.client.lifetime import Started
@@ -47,7 +48,7 @@ class ProducerBase(Started):
         """`make` gives the producer to host; called at each start."""
         self.config = make().config
         self._make = make
-        self._link: _Link | None = None
+        self._link: Link | None = None
         self._guard = threading.Lock()
         self._closed = False
         forking.register(self)
@@ -77,15 +78,19 @@ class ProducerBase(Started):
         message = as_message(message, value, link.hosted.codec)
         if self.config.idempotent:  # the sequences of numbers are kept on the loop
             return link.thread.call(link.hosted.send(message, timeout_s=timeout_s, **target))
-        choose = chooser(message, **target)
-        return link.send(link.encoder.encode(message), choose, timeout_s)
+
+        def send(ready: Message | Sequence[Message]) -> SendResult:
+            return link.send(link.encoder.encode(ready), chooser(ready, **target), timeout_s)
+
+        around = link.hosted.around
+        return published(around, self.config.group, message, send) if around else send(message)
 
     def _send_async(
         self, message: Sent, value: Any = NOTHING, *, timeout_s: float | None, **target: Unpack[Target]
     ) -> Future[SendResult]:
         link = self._link or self._started()
         message = as_message(message, value, link.hosted.codec)
-        if self.config.idempotent:
+        if self.config.idempotent or link.hosted.around:
             sent = link.hosted.send(message, timeout_s=timeout_s, **target)
             return asyncio.run_coroutine_threadsafe(sent, link.thread.loop)
         choose = chooser(message, **target)
@@ -99,17 +104,24 @@ class ProducerBase(Started):
         message = as_message(message, value, link.hosted.codec)
         if self.config.idempotent:
             raise ClientError("an idempotent producer waits for every answer: use send")
-        choose = chooser(message, **target)
-        outgoing = link.encoder.encode(message)
-        link.oneway_limit.enter(outgoing.size)
-        answered = True
-        try:
-            link.driver.run(link.sender.send(outgoing, SendMode.ONEWAY, choose=choose))
-        except SendFailed:
-            answered = False
-            raise
-        finally:
-            link.oneway_limit.leave(outgoing.size, answered=answered)
+
+        def leave(ready: Message | Sequence[Message]) -> None:
+            choose = chooser(ready, **target)
+            outgoing = link.encoder.encode(ready)
+            link.oneway_limit.enter(outgoing.size)
+            answered = True
+            try:
+                link.driver.run(link.sender.send(outgoing, SendMode.ONEWAY, choose=choose))
+            except SendFailed:
+                answered = False
+                raise
+            finally:
+                link.oneway_limit.leave(outgoing.size, answered=answered)
+
+        if link.hosted.around:
+            published(link.hosted.around, self.config.group, message, leave, SendMode.ONEWAY)
+        else:
+            leave(message)
 
     def _request_async(
         self, message: Message, *, timeout_s: float | None, **target: Unpack[Target]
@@ -132,16 +144,16 @@ class ProducerBase(Started):
             warnings.warn(text, ResourceWarning, stacklevel=2, source=self)
             link.abandon()
 
-    def _started(self) -> "_Link":
+    def _started(self) -> "Link":
         with self._guard:
             if self._link is None:
                 if self._closed:
                     raise ClientClosed(f"producer {self.config.group!r} is closed: start() it again to send")
-                self._link = _Link(self._make(), self.config)
+                self._link = Link(self._make(), self.config)
             return self._link
 
 
-class _Link:
+class Link:
     """What a started producer holds: its host, the hosted producer, and the sockets of the threads."""
 
     def __init__(self, hosted: aio.Producer, config: ProducerConfig) -> None:

@@ -14,11 +14,14 @@ from pathlib import Path
 from typing import Unpack, overload
 
 from rocketeer.client.aio import push_consumer as aio
+from rocketeer.client.aio.listening import NO_OVERRIDES
 from rocketeer.client.aio.push_consumer import F
 from rocketeer.client.core.allocate import AVERAGELY, Strategy
 from rocketeer.client.core.codecs import JSON, Codec
 from rocketeer.client.core.config import ConsumerOptions
+from rocketeer.client.core.depends import Overrides
 from rocketeer.client.core.hooks import ConsumeHook
+from rocketeer.client.core.middleware import Middleware
 from rocketeer.client.core.retry_policy import DEFAULT_RETRY, RetryPolicy
 from rocketeer.client.sync.push_consumer_base import PushConsumerBase
 from rocketeer.clock import Clock
@@ -31,11 +34,14 @@ class PushConsumer(PushConsumerBase):
 
     `orderly=True` consumes each queue in order, one message at a time; with `auto_commit=False` a listener says
     COMMIT or ROLLBACK itself. `strategy` deals out the queues: all members of a group must have the same.
-    `offset_folder` is where a broadcasting consumer keeps its offsets. `hooks` see every call of a listener.
+    `offset_folder` is where a broadcasting consumer keeps its offsets. `hooks` see every call of a listener;
+    `middlewares` are around it, the first one outermost; `dependency_overrides` says which function to call instead
+    of another one in `Depends`.
 
     A listener is given what its parameter's annotation asks for: the message (also without annotation), `bytes`,
     `str`, or a value that `codec` decodes (a dataclass, msgspec Struct, TypedDict, pydantic model, dict ...). A body
-    that does not decode goes to the dead letters at once.
+    that does not decode goes to the dead letters at once. Further parameters are `ReceivedMessage`, `Context` or what
+    `Depends` stands for.
 
     A listener that returns nothing has consumed the message; one that raises or returns RETRY gets it again
     later. With `consume_batch` over 1 it is given lists.
@@ -50,6 +56,8 @@ class PushConsumer(PushConsumerBase):
         strategy: Strategy = AVERAGELY,
         offset_folder: Path | None = None,
         hooks: Sequence[ConsumeHook] = (),
+        middlewares: Sequence[Middleware] = (),
+        dependency_overrides: Overrides = NO_OVERRIDES,
         codec: Codec = JSON,
         clock: Clock | None = None,
         **options: Unpack[ConsumerOptions],
@@ -62,6 +70,8 @@ class PushConsumer(PushConsumerBase):
                 strategy=strategy,
                 offset_folder=offset_folder,
                 hooks=hooks,
+                middlewares=middlewares,
+                dependency_overrides=dependency_overrides,
                 codec=codec,
                 clock=clock,
                 **options,
@@ -77,6 +87,7 @@ class PushConsumer(PushConsumerBase):
         tags: str = SUB_ALL,
         sql: str | None = None,
         retry: RetryPolicy = DEFAULT_RETRY,
+        middlewares: Sequence[Middleware] = (),
         replace: bool = False,
     ) -> Callable[[F], F]: ...
 
@@ -89,6 +100,7 @@ class PushConsumer(PushConsumerBase):
         tags: str = SUB_ALL,
         sql: str | None = None,
         retry: RetryPolicy = DEFAULT_RETRY,
+        middlewares: Sequence[Middleware] = (),
         replace: bool = False,
     ) -> F: ...
 
@@ -100,17 +112,20 @@ class PushConsumer(PushConsumerBase):
         tags: str = SUB_ALL,
         sql: str | None = None,
         retry: RetryPolicy = DEFAULT_RETRY,
+        middlewares: Sequence[Middleware] = (),
         replace: bool = False,
     ) -> F | Callable[[F], F]:
         """Give the topic's messages to a function; with other tags, change them. Any time.
 
         A topic has one listener: another one takes its place only with `replace=True`. `retry` says what becomes of
-        messages it fails at, by what it raises.
+        messages it fails at, by what it raises. `middlewares` are around this listener, inside the consumer's.
 
         `sql` filters by properties instead of tags: `sql="price > 10 AND color = 'red'"`. BadSqlExpression says
         where an expression is wrong.
         """
-        return self._hosted.subscribe(topic, listener, tags=tags, sql=sql, retry=retry, replace=replace)
+        return self._hosted.subscribe(
+            topic, listener, tags=tags, sql=sql, retry=retry, middlewares=middlewares, replace=replace
+        )
 
     def unsubscribe(self, topic: str) -> None:
         """Consume the topic no longer."""
@@ -142,6 +157,11 @@ class PushConsumer(PushConsumerBase):
     def queues(self) -> list[MessageQueue]:
         """The queues in this member's hands now, the retry topic's included."""
         return self._queues()
+
+    @property
+    def reaches_brokers(self) -> bool:
+        """Whether it runs and a broker has answered the last heartbeat, unless its topics have no broker yet."""
+        return self._hosted.reaches_brokers
 
     @property
     def client_id(self) -> str:

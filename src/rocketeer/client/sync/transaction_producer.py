@@ -22,6 +22,7 @@ from rocketeer.client.aio.transaction_producer import CHECK_CONCURRENCY
 from rocketeer.client.core.codecs import JSON, Codec
 from rocketeer.client.core.config import ProducerOptions
 from rocketeer.client.core.hooks import SendHook
+from rocketeer.client.core.middleware import Middleware
 from rocketeer.client.core.selectors import Selector
 from rocketeer.client.core.transactions import (
     Check,
@@ -51,6 +52,7 @@ class TransactionProducer(TransactionProducerBase):
         check_concurrency: int = CHECK_CONCURRENCY,
         topics: Sequence[str] = (),
         hooks: Sequence[SendHook] = (),
+        middlewares: Sequence[Middleware] = (),
         codec: Codec = JSON,
         clock: Clock | None = None,
         **options: Unpack[ProducerOptions],
@@ -63,6 +65,7 @@ class TransactionProducer(TransactionProducerBase):
                 check_concurrency=check_concurrency,
                 topics=topics,
                 hooks=hooks,
+                middlewares=middlewares,
                 codec=codec,
                 clock=clock,
                 **options,

@@ -4,8 +4,10 @@ It hosts the producer of `rocketeer.aio` on the loop thread, which answers broke
 """
 
 import inspect
+from collections.abc import Sequence
 from typing import Any, Unpack
 
+from rocketeer.client.core.publishing import published
 from rocketeer.client.core.transactions import (
     Local,
     Transaction,
@@ -14,9 +16,10 @@ from rocketeer.client.core.transactions import (
     as_state,
     encode_half,
 )
-from rocketeer.client.plans.send import Target, chooser
+from rocketeer.client.plans.send import Choose, Target, chooser
 from rocketeer.client.plans.transactions import finish
 from rocketeer.client.sync.producer import Producer
+from rocketeer.client.sync.producer_base import Link
 from rocketeer.model.message import Message
 
 
@@ -33,8 +36,27 @@ class TransactionProducerBase(Producer):
         **target: Unpack[Target],
     ) -> TransactionResult:
         link = self._link or self._started()
-        outgoing = encode_half(link.encoder, message, self.config.full_group, immune_s)
         choose = chooser(message, **target)
+
+        def send(ready: Message | Sequence[Message]) -> TransactionResult:
+            assert isinstance(ready, Message), "a transaction has one message"
+            return self._in_transaction(link, ready, local, choose, target.get("arg"), timeout_s, immune_s)
+
+        if link.hosted.around:
+            return published(link.hosted.around, self.config.group, message, send)
+        return send(message)
+
+    def _in_transaction(
+        self,
+        link: Link,
+        message: Message,
+        local: Local,
+        choose: Choose | None,
+        arg: Any,
+        timeout_s: float | None,
+        immune_s: int | None,
+    ) -> TransactionResult:
+        outgoing = encode_half(link.encoder, message, self.config.full_group, immune_s)
         if self.config.idempotent:  # the sequences of numbers are kept on the loop
             sent = link.thread.call(link.hosted.store(outgoing, choose, timeout_s))
         else:
@@ -42,7 +64,7 @@ class TransactionProducerBase(Producer):
         if not sent.ok:
             return link.driver.run(finish(link.sender, sent, TransactionState.ROLLBACK, outgoing=outgoing))
         try:
-            state = as_state(self._run_local(local, Transaction(sent.message_id, message, target.get("arg"))))
+            state = as_state(self._run_local(local, Transaction(sent.message_id, message, arg)))
         except BaseException as error:
             link.driver.run(finish(link.sender, sent, TransactionState.UNKNOWN, error, outgoing=outgoing))
             raise

@@ -1,0 +1,57 @@
+"""A send with middlewares around it, for threads and for asyncio."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeAlias, TypeVar
+
+from rocketeer.client.core.hooks import SendMode
+from rocketeer.client.core.middleware import Around, PublishContext, run_through, run_through_async
+from rocketeer.errors import ClientError
+from rocketeer.model.message import Message
+
+R = TypeVar("R")
+Sent: TypeAlias = Message | Sequence[Message]
+
+
+def published(
+    around: Sequence[Around],
+    group: str,
+    message: Sent,
+    send: Callable[[Sent], R],
+    mode: SendMode = SendMode.SYNC,
+) -> R:
+    """What `send` brings; it is given the messages as the middlewares leave them."""
+    context = _context(group, message, mode)
+    result = run_through(around, context, lambda: send(_ready(context, message)))
+    return _checked(result, mode)
+
+
+async def published_async(
+    around: Sequence[Around],
+    group: str,
+    message: Sent,
+    send: Callable[[Sent], Awaitable[R]],
+    mode: SendMode = SendMode.ASYNC,
+) -> R:
+    """The same, awaited."""
+    context = _context(group, message, mode)
+    result = await run_through_async(around, context, lambda: send(_ready(context, message)))
+    return _checked(result, mode)
+
+
+def _context(group: str, message: Sent, mode: SendMode) -> PublishContext:
+    return PublishContext(group, mode, [message] if isinstance(message, Message) else list(message))
+
+
+def _ready(context: PublishContext, first: Sent) -> Sent:
+    """One message stays one: a batch of one has other rules."""
+    return (
+        context.messages[0] if isinstance(first, Message) and len(context.messages) == 1 else context.messages
+    )
+
+
+def _checked(result: R, mode: SendMode) -> R:
+    if result is None and mode is not SendMode.ONEWAY:
+        raise ClientError(
+            "a middleware neither sent the message nor raised: its publish must yield, raise, or return a SendResult"
+        )
+    return result

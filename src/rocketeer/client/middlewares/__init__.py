@@ -1,0 +1,1 @@
+"""Middlewares that come along; each follows `core.middleware`. Public in `rocketeer.middlewares`."""
