@@ -7,7 +7,7 @@ async with Producer("shop", nameserver="127.0.0.1:9876") as producer:
 import asyncio
 import os
 from collections.abc import Sequence
-from typing import Any, Protocol, TypeVar, Unpack
+from typing import Any, Protocol, TypeVar, Unpack, cast
 
 from rocketeer.client import discovery
 from rocketeer.client.aio import request_reply
@@ -241,12 +241,11 @@ class Producer(StartedAsync):
         instance = await self._ready()
 
         async def ask(ready: Message | Sequence[Message]) -> ReceivedMessage:
-            assert isinstance(ready, Message), "a question is one message"
             return await request_reply.request(
                 instance,
                 self.encoder,
                 self.sender,
-                ready,
+                cast(Message, ready),
                 choose=chooser(ready, queue, selector, arg),
                 timeout_s=self.config.send_timeout_s if timeout_s is None else timeout_s,
             )

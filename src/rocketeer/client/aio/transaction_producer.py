@@ -16,7 +16,7 @@ import asyncio
 import contextlib
 import inspect
 from collections.abc import Sequence
-from typing import Any, Final, Unpack
+from typing import Any, Final, Unpack, cast
 
 from rocketeer.client.aio.check_backs import CheckBacks
 from rocketeer.client.aio.producer import Producer
@@ -121,8 +121,7 @@ class TransactionProducer(Producer):
         choose = chooser(message, queue, selector, arg)
 
         async def send(ready: Message | Sequence[Message]) -> TransactionResult:
-            assert isinstance(ready, Message), "a transaction has one message"
-            return await self._in_transaction(ready, local, choose, arg, timeout_s, immune_s)
+            return await self._in_transaction(cast(Message, ready), local, choose, arg, timeout_s, immune_s)
 
         if self.around:
             return await published_async(self.around, self.config.group, message, send)

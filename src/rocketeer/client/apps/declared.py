@@ -9,7 +9,6 @@ from rocketeer.client.core.middleware import Middleware
 from rocketeer.client.core.retry_policy import RetryPolicy
 from rocketeer.errors import ConfigError
 
-
 APP_GROUP: Final = ""
 """Stands for the app's group, which may be configured later."""
 

@@ -5,7 +5,7 @@ It hosts the producer of `rocketeer.aio` on the loop thread, which answers broke
 
 import inspect
 from collections.abc import Sequence
-from typing import Any, Unpack
+from typing import Any, Unpack, cast
 
 from rocketeer.client.core.publishing import published
 from rocketeer.client.core.transactions import (
@@ -39,8 +39,9 @@ class TransactionProducerBase(Producer):
         choose = chooser(message, **target)
 
         def send(ready: Message | Sequence[Message]) -> TransactionResult:
-            assert isinstance(ready, Message), "a transaction has one message"
-            return self._in_transaction(link, ready, local, choose, target.get("arg"), timeout_s, immune_s)
+            return self._in_transaction(
+                link, cast(Message, ready), local, choose, target.get("arg"), timeout_s, immune_s
+            )
 
         if link.hosted.around:
             return published(link.hosted.around, self.config.group, message, send)
