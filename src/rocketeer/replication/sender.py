@@ -2,7 +2,7 @@
 
 The bytes go from the log's mapping to the socket, in turns of the loop so short that nobody notices; nothing is
 buffered here, so a slave that does not read costs nothing. What lies far back in the log may have to come from the
-disk, and is sent from a thread.
+disk, and is sent from a thread; `pacing.py` says how fast.
 
     first report -> [the log, piece by piece] <-> reports        `next_offset`: of the next piece
                                                                  `acknowledged`: what the slave has
@@ -15,6 +15,7 @@ from typing import Final, Protocol
 
 from rocketeer.clock import Clock
 from rocketeer.errors import ReplicationError
+from rocketeer.replication.pacing import Pace, loop_busy_s
 from rocketeer.replication.stream import HEADER, HELLO, Note, ReportReader, note
 from rocketeer.security.peer_socket import PeerSocket
 
@@ -24,6 +25,8 @@ TURN_BYTES: Final = 256 << 10
 """Of one turn of the loop: a tenth of a millisecond."""
 THREAD_BYTES: Final = 4 << 20
 """Of one trip into a thread."""
+OURS_PIECE_BYTES: Final = 256 << 10
+"""A slave of ours reads larger pieces than RocketMQ's, which have a buffer of 32 KiB."""
 PIECES_MAX: Final = 256
 """The kernel takes no more than 1024 parts in one call; a piece is two."""
 HOT_BYTES: Final = 64 << 20
@@ -110,8 +113,9 @@ class SlaveLink:
         self._loop = asyncio.get_running_loop()
         self._reports = ReportReader()
         self._unsent = Outgoing()
-        self._busy = False  # a turn is scheduled, the socket is full, or a thread sends
+        self._busy = False  # a turn is scheduled, the socket is full, a thread sends, or the link rests
         self._in_thread = False
+        self._pace = Pace()
         self.last_read_s = self.last_write_s = clock.monotonic_s()
         self._loop.add_reader(sock.fileno(), self._readable)
         self._loop.call_soon(self._readable)  # something may have been read before
@@ -194,7 +198,7 @@ class SlaveLink:
         if self.closed:
             return
         try:
-            if self._log.max_offset - self.next_offset > HOT_BYTES:
+            if self._is_far_behind():
                 self._add_pieces(THREAD_BYTES)
                 self._send_in_thread()
             else:
@@ -206,15 +210,19 @@ class SlaveLink:
             return
         self.wake()
 
+    def _is_far_behind(self) -> bool:
+        return self._log.max_offset - self.next_offset > HOT_BYTES
+
     def _add_pieces(self, limit: int) -> None:
         """Headers and slices of the log, next to each other."""
         end = self._log.max_offset
+        piece_bytes = max(self._piece_bytes, OURS_PIECE_BYTES) if self.is_ours else self._piece_bytes
         for _ in range(PIECES_MAX):
             at = self.next_offset
             if at >= end or limit <= 0:
                 break
             in_file = self._log.segment_bytes - at % self._log.segment_bytes
-            size = min(self._piece_bytes, in_file, end - at)
+            size = min(piece_bytes, in_file, end - at)
             data = self._log.read(at, size)
             if data is None:
                 raise ReplicationError(
@@ -234,17 +242,23 @@ class SlaveLink:
             self.close(str(error))
             return
         self._took(sent)
+        self._wait_if_full()
 
     def _took(self, sent: int) -> None:
         if sent:
             self.last_write_s = self._clock.monotonic_s()
         self._unsent.took(sent)
+
+    def _wait_if_full(self) -> None:
         if self._unsent:
             self._busy = True
             self._loop.add_writer(self._sock.fileno(), self._writable)
 
     def _writable(self) -> None:
         self._loop.remove_writer(self._sock.fileno())
+        if self._is_far_behind():
+            self._send_in_thread()
+            return
         self._busy = False
         self._send()
         self.wake()
@@ -263,8 +277,22 @@ class SlaveLink:
         if error is not None:
             self.close(str(error))
             return
-        self._took(sending.result())
-        self.wake()
+        sent = sending.result()
+        self._took(sent)
+        now_s = self._clock.monotonic_s()
+        self._pace.look(now_s, loop_busy_s())
+        rest_s = self._pace.rest_s(now_s, sent)
+        if rest_s > 0:
+            self._busy = True
+            self._loop.call_later(rest_s, self._go_on)
+        else:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        self._busy = False
+        if not self.closed:
+            self._wait_if_full()
+            self.wake()
 
     # --- the end -----------------------------------------------------------------------------
 

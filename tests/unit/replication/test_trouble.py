@@ -6,12 +6,14 @@ import logging
 import random
 import shutil
 import socket
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from rocketeer.config import FlushMode
+from rocketeer.config import BrokerRole, FlushMode
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.replication import receiver, sender
 from rocketeer.replication.master import SLAVES_MAX
@@ -119,7 +121,7 @@ async def test_a_slave_of_4_9_8_gets_the_last_file_and_one_of_ours_the_whole_log
             assert end > 2 << 20
             ours.sendall(REPORT.pack(0))
             assert HEADER.unpack(await read(ours, 12)) == (0, 0)
-            assert HEADER.unpack(await read(ours, 12)) == (0, 32_768)
+            assert HEADER.unpack(await read(ours, 12)) == (0, sender.OURS_PIECE_BYTES)
 
 
 async def test_no_piece_crosses_a_file_and_pieces_have_the_size_that_is_configured(tmp_path: Path) -> None:
@@ -136,6 +138,45 @@ async def test_no_piece_crosses_a_file_and_pieces_have_the_size_that_is_configur
                 sizes.append(size)
                 at += len(await read(java, size))
             assert max(sizes) == 100_000
+
+
+async def take_and_report(slave: socket.socket) -> None:
+    """Read one piece of the log, and say that it is there."""
+    offset, size = HEADER.unpack(await read(slave, 12))
+    assert len(await read(slave, size)) == size > 0
+    slave.sendall(REPORT.pack(offset + size))
+
+
+async def test_a_report_that_overtakes_the_sending_threads_result_is_no_report_beyond_what_was_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sender, "HOT_BYTES", 0)
+    may_return = threading.Event()
+    send_now = sender._send_now
+
+    def sent_and_held_up(*args: Any) -> int:
+        count = send_now(*args)
+        assert may_return.wait(30)
+        return count
+
+    async with broker_at(tmp_path, store={"broker_role": BrokerRole.SYNC_MASTER}) as master:
+        await master.send("T", b"stored, with no slave to confirm it")
+        with at_ha_port(master) as slave:
+            slave.sendall(REPORT.pack(HELLO))
+            await read(slave, 24)  # where the log begins and ends
+            slave.sendall(REPORT.pack(0))
+            await read(slave, 12)  # a heartbeat
+            await take_and_report(slave)
+            monkeypatch.setattr(sender, "_send_now", sent_and_held_up)
+            sending = asyncio.create_task(master.send("T", b"confirmed"))
+            await take_and_report(slave)  # the thread has not come back yet
+            try:
+                assert (await sending).code == ResponseCode.SUCCESS
+            finally:
+                may_return.set()
+            sending = asyncio.create_task(master.send("T", b"and it goes on"))
+            await take_and_report(slave)
+            assert (await sending).code == ResponseCode.SUCCESS
 
 
 async def test_strangers_cost_little(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
