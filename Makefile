@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 READY := $(VENV)/.ready
 READY_DEV := $(VENV)/.ready-dev
 # What is compiled when the checkout is installed: a change in it installs again.
-COMPILED := $(wildcard src/rocketeer/*/*.pyx src/rocketeer/*/*.pxd src/rocketeer/*/*.pxi src/rocketeer/*/*.h)
+COMPILED := $(wildcard src/rocketeer/*/*.pyx src/rocketeer/*/*/*.pyx src/rocketeer/*/*.pxd src/rocketeer/*/*.pxi src/rocketeer/*/*.h)
 
 .DEFAULT_GOAL := help
 .PHONY: browser help setup up demo test test-spark check sync reference format interop interop-smoke apache fuzz worst-requests memory crash-states sanitize bench wheel lock clean

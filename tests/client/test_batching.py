@@ -5,13 +5,15 @@ from collections import defaultdict
 
 import pytest
 
+from rocketeer import ClientError
+from rocketeer import Producer as SyncProducer
 from rocketeer.aio import Message, MessageTooLarge, Producer, PullConsumer, ReceivedMessage, SendFailed
-from rocketeer.client.aio.batching import split_result
-from rocketeer.client.core.send_result import SendResult, SendStatus
+from rocketeer.client.core.hooks import SendContext
+from rocketeer.client.core.send_result import SendResult, SendStatus, split_result
 from rocketeer.model.queue import MessageQueue
 from rocketeer.protocol.codes import RequestCode
 from rocketeer.protocol.command import Command, reply
-from support.cluster import Cluster
+from support.cluster import Cluster, chosen_make
 from support.consuming import make_topic
 from support.stage import stage
 
@@ -155,3 +157,134 @@ def test_a_result_is_split_by_ids_and_offsets(places: str) -> None:
         ("3", 9, queue),
     ]
     assert [one.offset_message_id for one in each] == (["a", "b", "c"] if len(places) > 1 else ["a"] * 3)
+
+
+class Notes:
+    """A hook that writes down what it sees, adds a property, and forbids what it is told to."""
+
+    def __init__(self, forbidden: bytes = b"") -> None:
+        self.forbidden = forbidden
+        self.seen: list[tuple[str, bytes]] = []
+        self.results: dict[bytes, SendResult | None] = {}
+
+    def before_send(self, context: SendContext) -> None:
+        if context.outgoing.body == self.forbidden:
+            raise ValueError("not this one")
+        self.seen.append(("before", context.outgoing.body))
+        context.outgoing.properties["seen"] = context.outgoing.body.decode()
+
+    def after_send(self, context: SendContext) -> None:
+        self.seen.append(("after", context.outgoing.body))
+        self.results[context.outgoing.body] = context.result
+
+
+async def test_hooks_see_each_message_of_a_shared_request_by_itself(cluster: Cluster, topic: str) -> None:
+    make_topic(cluster, topic)
+    notes = Notes()
+    async with Producer("P", nameserver=cluster.namesrv, hooks=[notes]) as producer:
+        results = await asyncio.gather(*(producer.send(Message(topic, b"%d" % n)) for n in range(20)))
+    assert {result.queue for result in results} == {results[0].queue}, "they share one request"
+    assert notes.seen == [(when, b"%d" % n) for when in ("before", "after") for n in range(20)]
+    assert [notes.results[b"%d" % n] for n in range(20)] == results
+    found = await stored(cluster, topic)
+    for result in results:
+        assert found[result.message_id].properties["seen"] == found[result.message_id].text
+
+
+async def test_a_hook_that_forbids_one_message_forbids_no_other(cluster: Cluster, topic: str) -> None:
+    make_topic(cluster, topic)
+    async with Producer("P", nameserver=cluster.namesrv, hooks=[Notes(forbidden=b"3")]) as producer:
+        outcomes = await asyncio.gather(
+            *(producer.send(Message(topic, b"%d" % n)) for n in range(6)), return_exceptions=True
+        )
+    refused = outcomes.pop(3)
+    assert isinstance(refused, ValueError)
+    assert str(refused) == "not this one"
+    assert all(isinstance(outcome, SendResult) for outcome in outcomes)
+    assert {message.body for message in (await stored(cluster, topic)).values()} == {
+        b"%d" % n for n in range(6) if n != 3
+    }
+
+
+@pytest.mark.skipif(chosen_make() == "apache", reason="idempotent producers are ours")
+@pytest.mark.parametrize("hooked", [False, True])
+async def test_idempotent_sends_of_one_moment_share_requests_and_keep_their_numbers(
+    cluster: Cluster, topic: str, hooked: bool
+) -> None:
+    make_topic(cluster, topic, queues=2)
+    hooks = [Notes(forbidden=b"7")] if hooked else []
+    async with Producer("P", nameserver=cluster.namesrv, idempotent=True, hooks=hooks) as producer:
+        outcomes = await asyncio.gather(
+            *(producer.send(Message(topic, b"%d" % n, sharding_key=f"k{n % 2}")) for n in range(200)),
+            return_exceptions=True,
+        )
+    wrong = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
+    assert [str(error) for error in wrong] == (["not this one"] if hooked else [])
+    by_queue: dict[int, list[ReceivedMessage]] = defaultdict(list)
+    for message in (await stored(cluster, topic)).values():
+        by_queue[message.queue_id].append(message)
+    assert sum(map(len, by_queue.values())) == 200 - len(wrong)
+    for messages in by_queue.values():
+        messages.sort(key=lambda message: message.queue_offset)
+        numbers = [int(message.properties["PRODUCER_SEQ"]) for message in messages]
+        assert numbers == list(range(len(messages)))
+        bodies = [int(message.body) for message in messages]
+        assert hooked or bodies == sorted(bodies)
+
+
+def test_async_sends_of_threads_share_requests_too() -> None:
+    with stage() as broker:
+        with SyncProducer("P", nameserver=broker.address, linger_ms=100) as producer:
+            futures = [producer.send_async(Message("T", b"%d" % n)) for n in range(50)]
+            results = [future.result(10) for future in futures]
+        assert (len(broker.asked(BATCH)), broker.asked(SINGLE)) == (1, [])
+        assert len({result.message_id for result in results}) == 50
+
+
+def test_async_sends_of_threads_are_stored_each_with_its_result_and_in_the_order_of_their_keys(
+    cluster: Cluster, topic: str
+) -> None:
+    make_topic(cluster, topic)
+    large = b"z" * 9000  # is compressed, so it cannot share a request
+    with SyncProducer("P", nameserver=cluster.namesrv) as producer:
+        producer.send(Message(topic, b"000000"))
+        futures = [
+            producer.send_async(
+                Message(topic, (large if n % 50 == 7 else b"") + b"%06d" % n, sharding_key=f"key-{n % 5}")
+            )
+            for n in range(1, 300)
+        ]
+        results = [future.result(10) for future in futures]
+    found = asyncio.run(stored(cluster, topic))
+    assert {result.message_id for result in results} < set(found)
+    for number, result in enumerate(results, 1):
+        assert found[result.message_id].body.endswith(b"%06d" % number)
+    seen: dict[str, list[int]] = defaultdict(list)
+    for message in sorted(found.values(), key=lambda each: each.queue_offset):
+        seen[message.properties.get("__SHARDINGKEY", "")].append(int(message.body[-6:]))
+    assert all(numbers == sorted(numbers) for numbers in seen.values())
+
+
+def test_an_async_send_of_a_thread_that_is_wrong_raises_at_once_or_harms_no_other(
+    cluster: Cluster, topic: str
+) -> None:
+    make_topic(cluster, topic)
+    wrong = Message(topic, b"x", properties={"long": "x" * 40_000})
+    with SyncProducer("P", nameserver=cluster.namesrv, message_bytes_max=1000, linger_ms=50) as producer:
+        with pytest.raises(MessageTooLarge):
+            producer.send_async(Message(topic, b"x" * 1001))
+        futures = [producer.send_async(wrong if n == 5 else Message(topic, b"%d" % n)) for n in range(10)]
+        errors = [future.exception(10) for future in futures]
+    assert isinstance(errors.pop(5), MessageTooLarge)
+    assert errors == [None] * 9
+
+
+def test_closing_ends_async_sends_of_threads_that_nobody_answers() -> None:
+    with stage({BATCH: lambda command: None, SINGLE: lambda command: None}) as broker:
+        producer = SyncProducer(
+            "P", nameserver=broker.address, send_timeout_s=30, close_timeout_s=0.2, linger_ms=50
+        )
+        futures = [producer.send_async(Message("T", b"x")) for _ in range(5)]
+        broker.wait_for(BATCH)
+        producer.close()
+        assert all(isinstance(future.exception(10), ClientError) for future in futures)

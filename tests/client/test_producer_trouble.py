@@ -23,6 +23,7 @@ from support.consuming import until_sync
 from support.stage import Stage, silence, stage
 
 SEND = int(RequestCode.SEND_MESSAGE_V2)
+SEND_BATCH = int(RequestCode.SEND_BATCH_MESSAGE)
 
 
 def test_a_silent_broker_costs_the_time_limit_and_no_more() -> None:
@@ -89,7 +90,7 @@ async def test_closing_on_asyncio_returns_too() -> None:
 
 
 def test_unanswered_sends_are_limited() -> None:
-    with stage({SEND: silence}) as quiet:
+    with stage({SEND: silence, SEND_BATCH: silence}) as quiet:
         producer = Producer(
             "g", nameserver=quiet.address, in_flight_max=3, place_timeout_s=0.1, close_timeout_s=0.2
         )

@@ -1,9 +1,11 @@
 """What a user sends: the first value in a message's flow. The client turns it into a send request."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
+
+import msgspec
+from msgspec.structs import force_setattr
 
 from rocketeer.errors import RocketeerError
 from rocketeer.model import property_names as names
@@ -28,8 +30,14 @@ class InvalidMessage(RocketeerError, ValueError):
     """A message that no broker would take; the text names the argument."""
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class _TopicAndBody(msgspec.Struct, frozen=True, gc=False):
+    """What may be given by position."""
+
+    topic: str
+    body: bytes
+
+
+class Message(_TopicAndBody, frozen=True, kw_only=True, gc=False):
     """A message to send. Checked when made, so a wrong one never reaches the network.
 
     >>> order = Message("Orders", b"{}", tags="new", keys=["order-7", "user-3"], properties={"colour": "red"})
@@ -51,12 +59,9 @@ class Message:
     `sharding_key` travels with the message; ordered sends choose the queue by it.
     """
 
-    topic: str
-    body: bytes
-    _: KW_ONLY
     tags: str | None = None
     keys: str | Sequence[str] | None = None
-    properties: Mapping[str, str] = field(default_factory=dict)
+    properties: Mapping[str, str] = {}
     flag: int = 0
     delay_level: int = 0
     wait_stored: bool = True
@@ -71,26 +76,32 @@ class Message:
         if not isinstance(self.body, bytes):
             if not isinstance(self.body, bytearray | memoryview):
                 raise InvalidMessage(f"body must be bytes, not {type(self.body).__name__}: encode it first")
-            object.__setattr__(self, "body", bytes(self.body))
+            force_setattr(self, "body", bytes(self.body))
+        # One is made for every send: what was not given is not looked at.
+        if self.delay_level or self.deliver_at is not None or self.delay is not None:
+            self._check_timing()
+        if self.flag and not -_I32_MAX - 1 <= self.flag <= _I32_MAX:
+            raise InvalidMessage(f"flag {self.flag} does not fit in 32 bits")
+        if self.tags is not None:
+            _check_text("tags", self.tags)
+        if self.keys is not None:
+            if not isinstance(self.keys, str):
+                force_setattr(self, "keys", _joined_keys(self.keys))
+            _check_text("keys", self.keys)
+        if self.sharding_key is not None:
+            _check_text("sharding_key", self.sharding_key)
+        # A copy: the message stays as it was checked, whatever the caller does to his dict.
+        properties = dict(self.properties)
+        force_setattr(self, "properties", properties)
+        for name, value in properties.items():
+            _check_property(name, value)
+
+    def _check_timing(self) -> None:
         if not 0 <= self.delay_level <= _DELAY_LEVEL_MAX:
             raise InvalidMessage(
                 f"delay_level {self.delay_level} is not a level: they are 1 .. {_DELAY_LEVEL_MAX} (0: none); "
                 "for any other time use delay= or deliver_at="
             )
-        self._check_timing()
-        if not -_I32_MAX - 1 <= self.flag <= _I32_MAX:
-            raise InvalidMessage(f"flag {self.flag} does not fit in 32 bits")
-        if self.keys is not None:
-            object.__setattr__(self, "keys", _joined_keys(self.keys))
-        for argument in ("tags", "keys", "sharding_key"):
-            if (value := getattr(self, argument)) is not None:
-                _check_text(argument, value)
-        # A copy: the message stays as it was checked, whatever the caller does to his dict.
-        object.__setattr__(self, "properties", dict(self.properties))
-        for name, value in self.properties.items():
-            _check_property(name, value)
-
-    def _check_timing(self) -> None:
         ways = {"delay_level": self.delay_level or None, "deliver_at": self.deliver_at, "delay": self.delay}
         given = [name for name, value in ways.items() if value is not None]
         if len(given) > 1:
@@ -155,6 +166,8 @@ def _check_property(name: object, value: object) -> None:
 
 
 def _check_text(what: str, value: object) -> None:
+    if type(value) is str and value.isprintable() and not value.isspace() and value:
+        return  # nearly all of them
     if not isinstance(value, str):
         raise InvalidMessage(f"{what} must be text, not {type(value).__name__}")
     if not value.strip():

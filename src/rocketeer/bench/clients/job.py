@@ -14,7 +14,7 @@ import msgspec
 from rocketeer.bench.histogram import Counts, Latencies
 
 Library = Literal["ours", "cpp"]
-Mode = Literal["sync", "threads", "async", "oneway", "batch", "push"]
+Mode = Literal["sync", "threads", "async", "gather", "oneway", "batch", "push"]
 
 BATCH: Final = 32
 QUEUES: Final = 4
@@ -34,6 +34,9 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     at_once: int = 1
     """Sends under way at a time: threads, tasks or callbacks."""
     count: int = 0
+    """Messages to consume, or to gather."""
+    listener_batch: int = 1
+    """Ours only: how many messages a listener is given at a time."""
     aio: bool = False
     """Ours only: consume with coroutines instead of threads."""
 

@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import threading
 import time
+from collections.abc import Sequence
 
 from rocketeer import Message, Producer, PushConsumer, aio
 from rocketeer.bench.clients.job import BATCH, Figures, Job, Stopwatch, repeat, repeat_in_threads
@@ -50,6 +51,30 @@ async def _concurrent(job: Job) -> Figures:
         return watch.figures(sent)
 
 
+def gather(job: Job) -> Figures:
+    """All messages given to one `asyncio.gather`: as many tasks, and every one its own result."""
+    return asyncio.run(_gather(job))
+
+
+async def _gather(job: Job) -> Figures:
+    body = b"x" * job.body_bytes
+    async with aio.Producer(job.group, nameserver=job.namesrv) as producer:
+        await producer.send(Message(job.topic, body))
+        cpu_s, began_s = time.process_time(), time.perf_counter()
+        results = await asyncio.gather(
+            *(producer.send(Message(job.topic, body, keys=f"k{number}")) for number in range(job.count))
+        )
+        ended_s = time.perf_counter()
+        assert len(results) == job.count, "each has its own result"
+        return Figures(
+            messages=job.count,
+            seconds=ended_s - began_s,
+            cpu_s=time.process_time() - cpu_s,
+            sent=job.count + 1,
+            ended_ns=time.monotonic_ns(),
+        )
+
+
 def oneway(job: Job) -> Figures:
     """One thread; nobody answers, so the broker's queues tell what arrived."""
     body = b"x" * job.body_bytes
@@ -77,6 +102,10 @@ class Arrivals:
         self._began_s = self._cpu_s = 0.0
         self._figures: Figures | None = None
         self._over = threading.Event()
+
+    def batch(self, messages: Sequence[object]) -> None:
+        for message in messages:
+            self(message)
 
     def __call__(self, message: object) -> None:
         number = next(self._numbers)
@@ -108,9 +137,12 @@ def push(job: Job, timeout_s: float = 120) -> Figures:
     if job.aio:
         return asyncio.run(_push(job, arrivals, timeout_s))
     consumer = PushConsumer(
-        job.group, nameserver=job.namesrv, consume_from=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
+        job.group,
+        nameserver=job.namesrv,
+        consume_from=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
+        consume_batch=job.listener_batch,
     )
-    consumer.subscribe(job.topic, arrivals)
+    consumer.subscribe(job.topic, arrivals if job.listener_batch == 1 else arrivals.batch)
     with consumer:
         return arrivals.figures(timeout_s)
 

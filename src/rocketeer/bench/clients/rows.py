@@ -27,6 +27,9 @@ _PUSH_S: Final = 120.0
 SMALL_BYTES: Final = 32
 TOPIC: Final = "bench_clients"
 PUSH_TOPIC: Final = "bench_clients_push"
+GATHERED: Final = "async send, 100,000 gathered"
+GATHERED_COUNT: Final = 100_000
+PUSH_BATCHES: Final = "push, empty listener of lists of 32"
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -41,12 +44,15 @@ class Row(msgspec.Struct, frozen=True):
     """Instead of what the run is asked for."""
     acknowledged: bool = False
     """A candidate for the library's fastest acknowledged send."""
+    listener_batch: int = 1
+    """How many messages a listener is given at a time."""
 
 
 ROWS: Final[tuple[Row, ...]] = (
     Row("sync send", "ours", "sync", acknowledged=True),
     Row("sync send", "cpp", "sync", acknowledged=True),
     Row("async send x 64", "ours", "async", 64, acknowledged=True),
+    Row(GATHERED, "ours", "gather", 0),
     Row("async send x 64 (callbacks)", "cpp", "async", 64, acknowledged=True),
     Row("sync send, 4 threads", "cpp", "threads", 4, acknowledged=True),
     Row("sync send, 16 threads", "cpp", "threads", 16, acknowledged=True),
@@ -59,6 +65,7 @@ ROWS: Final[tuple[Row, ...]] = (
     Row(f"batch of {BATCH}, {SMALL_BYTES} B", "cpp", "batch", body_bytes=SMALL_BYTES),
     Row("push, empty listener", "ours", "push", 0),
     Row("push, empty listener", "cpp", "push", 0),
+    Row(PUSH_BATCHES, "ours", "push", 0, listener_batch=32),
     Row("push, empty coroutine", "ours", "push", 0, aio=True),
     Row("push, one thread", "cpp", "push", 1),
 )
@@ -154,13 +161,14 @@ class Rounds:
             warmup_s=self._warmup_s,
             body_bytes=row.body_bytes or self._body_bytes,
             at_once=row.at_once,
-            count=self._consumed,
+            count=GATHERED_COUNT if row.mode == "gather" else self._consumed,
+            listener_batch=row.listener_batch,
             aio=row.aio,
         )
 
     def _measure(self, job: Job) -> Figures:
         command = [sys.executable, "-m", "rocketeer.bench.clients.worker", msgspec.json.encode(job).decode()]
-        limit_s = _STARTUP_S + (_PUSH_S if job.mode == "push" else job.warmup_s + job.seconds)
+        limit_s = _STARTUP_S + (_PUSH_S if job.mode in ("push", "gather") else job.warmup_s + job.seconds)
         # They write logs into their home; standard error goes to a file of its own.
         errors = self._home / f"{job.group}.err"
         with errors.open("wb") as sink:

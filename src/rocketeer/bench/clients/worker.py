@@ -15,6 +15,7 @@ MEASURES: Final[dict[Library, dict[Mode, Callable[[Job], Figures]]]] = {
         "sync": ours.sync,
         "threads": ours.threads,
         "async": ours.concurrent,
+        "gather": ours.gather,
         "oneway": ours.oneway,
         "batch": ours.batch,
         "push": ours.push,

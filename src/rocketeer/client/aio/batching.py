@@ -6,15 +6,18 @@ queue.
 """
 
 import asyncio
-from typing import Any, Final, NamedTuple
+from collections.abc import Sequence
+from typing import Final, Protocol
 
 from rocketeer.client.core.config import ProducerConfig
 from rocketeer.client.core.encoding import Encoder, Outgoing
-from rocketeer.client.core.send_result import SendResult
+from rocketeer.client.core.hooks import SendMode
+from rocketeer.client.core.send_result import SendResult, split_result
 from rocketeer.client.plans.effects import Plan
-from rocketeer.client.plans.send import Choose, Sender
-from rocketeer.errors import BrokerRefused, RocketeerError
+from rocketeer.client.plans.send import Choose, SendApart, Sender, fixed
+from rocketeer.errors import BrokerRefused, ClientClosed, RocketeerError
 from rocketeer.model.message import InvalidMessage, Message
+from rocketeer.model.property_names import DEDUP_ID
 from rocketeer.model.queue import MessageQueue
 from rocketeer.model.topic import RETRY_PREFIX
 
@@ -24,22 +27,38 @@ _ITEM_BYTES: Final = 200
 """About what a message's properties take beside its body."""
 
 
-class _Key(NamedTuple):
-    """What the messages of a batch have in common. Without `queue` any will do."""
+class Waiter(Protocol):
+    """Who waits for a send's result: a future of the loop, or one that a thread waits for."""
 
-    topic: str
-    queue: MessageQueue | None
-    wait_stored: bool
-    timeout_s: float | None
+    def done(self) -> bool: ...
+
+    def set_result(self, result: SendResult, /) -> None: ...
+
+    def set_exception(self, error: Exception, /) -> None: ...
+
+
+class Store(Protocol):
+    """Brings a request to a broker: numbered when the producer is idempotent."""
+
+    async def __call__(
+        self, outgoing: Outgoing, choose: Choose | None, timeout_s: float | None, mode: SendMode
+    ) -> SendResult: ...
 
 
 class _Batch:
-    __slots__ = ("bytes", "key", "messages", "timer", "waiters")
+    """Messages on their way together. Without `queue` any will do."""
 
-    def __init__(self, key: _Key) -> None:
+    __slots__ = ("bytes", "key", "messages", "mode", "queue", "timeout_s", "timer", "waiters")
+
+    def __init__(
+        self, key: tuple[object, ...], queue: MessageQueue | None, timeout_s: float | None, mode: SendMode
+    ) -> None:
         self.key = key
+        self.queue = queue
+        self.timeout_s = timeout_s
+        self.mode = mode
         self.messages: list[Message] = []
-        self.waiters: list[asyncio.Future[SendResult]] = []
+        self.waiters: list[Waiter] = []
         self.bytes = 0
         self.timer: asyncio.Handle | None = None
 
@@ -47,65 +66,85 @@ class _Batch:
 class Batcher:
     """One per started producer."""
 
-    def __init__(self, config: ProducerConfig, sender: Sender, encoder: Encoder, run_plan: Any) -> None:
+    def __init__(self, config: ProducerConfig, sender: Sender, encoder: Encoder, store: Store) -> None:
         self._config = config
         self._sender = sender
         self._encoder = encoder
-        self._run = run_plan
+        self._store = store
         self._linger_s = config.linger_ms / 1000
+        self._bytes_max = min(config.batch_bytes, config.message_bytes_max)
+        self._body_bytes_max = min(config.compress_over_bytes - 1, self._bytes_max)
         self._loop = asyncio.get_running_loop()
-        self._open: dict[_Key, _Batch] = {}
+        self._open: dict[tuple[object, ...], _Batch] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     def takes(self, message: object) -> bool:
         """Whether the message can be in a batch, and looks the same to consumers as if it came alone."""
         return (
             type(message) is Message
+            and 0 < len(message.body) <= self._body_bytes_max
             and not message.is_timed
-            and 0 < len(message.body) < min(self._config.compress_over_bytes, self._config.batch_bytes)
             and not message.topic.startswith(RETRY_PREFIX)
+            and not (self._config.idempotent and DEDUP_ID in message.properties)
         )
 
-    async def send(self, message: Message, choose: Choose | None, timeout_s: float | None) -> SendResult:
-        """Raises what a send alone would."""
-        queue = None
-        if choose is not None:
-            queue = await self._chosen(message, choose, timeout_s)
-        key = _Key(message.topic, queue, message.wait_stored, timeout_s)
+    def add(
+        self,
+        message: Message,
+        queue: MessageQueue | None,
+        timeout_s: float | None,
+        waiter: Waiter,
+        mode: SendMode = SendMode.SYNC,
+    ) -> None:
+        """Have it sent; the waiter gets what a send alone would return or raise."""
+        key = (message.topic, queue, message.wait_stored, timeout_s, mode is SendMode.SYNC)
         batch = self._open.get(key)
         if batch is None:
-            batch = self._open[key] = _Batch(key)
+            batch = self._open[key] = _Batch(key, queue, timeout_s, mode)
             if self._linger_s > 0:
                 batch.timer = self._loop.call_later(self._linger_s, self._flush, batch)
             else:
                 batch.timer = self._loop.call_soon(self._flush, batch)
-        waiter: asyncio.Future[SendResult] = self._loop.create_future()
         batch.messages.append(message)
         batch.waiters.append(waiter)
         batch.bytes += len(message.body) + _ITEM_BYTES
-        if batch.bytes >= self._config.batch_bytes or len(batch.messages) >= MESSAGES_MAX:
+        if batch.bytes >= self._bytes_max or len(batch.messages) >= MESSAGES_MAX:
             self._flush(batch)
-        return await waiter
 
-    async def flush_before(self, message: object, choose: Choose | None) -> None:
-        """A message that goes alone to a chosen queue does so behind those that wait for it."""
-        if choose is not None and isinstance(message, Message):
-            queue = await self._chosen(message, choose, None)
-            waiting = [batch for key, batch in self._open.items() if key.queue == queue]
-            for batch in waiting:
-                self._flush(batch)
-            if waiting:
-                await asyncio.sleep(0)  # they leave in the turn of the loop that comes first
-
-    async def _chosen(self, message: Message, choose: Choose, timeout_s: float | None) -> MessageQueue:
+    def known_queue(self, message: Message, choose: Choose) -> MessageQueue | None:
+        """The queue that was chosen; None when its topic's route is not known yet (`queue_plan` asks for it)."""
         topic = self._config.full_topic(message.topic)
         known = self._sender.routes.get(topic)
         if known is None or not known.publish:
-            limit_s = self._config.send_timeout_s if timeout_s is None else timeout_s
-            known = await self._run(
-                self._sender.publish_route(topic, min(limit_s, self._config.call_timeout_s))
-            )
+            return None
         return self._sender.chosen(topic, known, choose)
+
+    def queue_plan(self, message: Message, choose: Choose, timeout_s: float | None) -> Plan[MessageQueue]:
+        """The queue that was chosen; asks for the route first."""
+        topic = self._config.full_topic(message.topic)
+        limit_s = self._config.send_timeout_s if timeout_s is None else timeout_s
+        known = yield from self._sender.publish_route(topic, min(limit_s, self._config.call_timeout_s))
+        return self._sender.chosen(topic, known, choose)
+
+    def flush_queue(self, queue: MessageQueue) -> bool:
+        """Have what waits for the queue leave in the loop's next turn: a message that goes alone comes behind it.
+
+        False when nothing waits.
+        """
+        waiting = [batch for batch in self._open.values() if batch.queue == queue]
+        for batch in waiting:
+            self._flush(batch)
+        return bool(waiting)
+
+    def close(self) -> None:
+        """Give up what is under way: those who wait get ClientClosed."""
+        for batch in list(self._open.values()):
+            if batch.timer is not None:
+                batch.timer.cancel()
+            _fail(batch.waiters, asyncio.CancelledError())
+        self._open.clear()
+        for task in self._tasks:
+            task.cancel()
 
     def _flush(self, batch: _Batch) -> None:
         if self._open.get(batch.key) is not batch:
@@ -118,79 +157,62 @@ class Batcher:
         task.add_done_callback(self._tasks.discard)
 
     async def _deliver(self, batch: _Batch) -> None:
-        alive = [each for each in zip(batch.messages, batch.waiters, strict=True) if not each[1].done()]
-        messages, waiters = [message for message, _ in alive], [waiter for _, waiter in alive]
+        messages, waiters = batch.messages, batch.waiters
+        if any(waiter.done() for waiter in waiters):  # given up before it left
+            alive = [at for at, waiter in enumerate(waiters) if not waiter.done()]
+            messages, waiters = [messages[at] for at in alive], [waiters[at] for at in alive]
         if not messages:
             return
+        whole: Outgoing | None = None
         try:
-            whole = self._encoder.joined(messages)
-            result = await self._run(self._plan(whole, batch.key))
-        except (BrokerRefused, InvalidMessage, ValueError) as error:
+            # Hooks see every message by itself, so each is encoded by itself.
+            whole = self._encoder.joined(messages, apart=bool(self._sender.hooks))
+            result = await self._send(whole, batch)
+        except (BrokerRefused, InvalidMessage, ValueError, SendApart) as error:
             if len(messages) == 1:
                 _fail(waiters, error)
-            else:  # of which message it is true nobody has said: each is asked for by itself, in their order
-                for message, waiter in alive:
-                    await self._alone(message, waiter, batch.key)
+                return
+            # Of which message it is true nobody has said: each is sent by itself, in their order.
+            parts: Sequence[Outgoing | Message] = (
+                messages if whole is None or not whole.parts else whole.parts
+            )
+            for part, waiter in zip(parts, waiters, strict=True):
+                await self._alone(part, waiter, batch)
         except BaseException as error:
             _fail(waiters, error)
             if not isinstance(error, RocketeerError):
                 raise
         else:
-            assert result is not None, "only oneway sends have no result"
             for waiter, each in zip(waiters, split_result(result, len(waiters)), strict=True):
                 if not waiter.done():
                     waiter.set_result(each)
 
-    async def _alone(self, message: Message, waiter: asyncio.Future[SendResult], key: _Key) -> None:
+    async def _alone(self, part: Outgoing | Message, waiter: Waiter, batch: _Batch) -> None:
         try:
-            result = await self._run(self._plan(self._encoder.encode(message), key))
+            outgoing = self._encoder.encode(part) if isinstance(part, Message) else part
+            result = await self._send(outgoing, batch)
         except Exception as error:
             _fail([waiter], error)
         else:
-            assert result is not None, "only oneway sends have no result"
             if not waiter.done():
                 waiter.set_result(result)
 
-    def _plan(self, outgoing: Outgoing, key: _Key) -> Plan[SendResult | None]:
-        queue = key.queue
-        choose: Choose | None = None if queue is None else lambda queues: queue
-        return self._sender.send(outgoing, choose=choose, timeout_s=key.timeout_s)
+    async def _send(self, outgoing: Outgoing, batch: _Batch) -> SendResult:
+        choose = None if batch.queue is None else fixed(batch.queue)
+        return await self._store(outgoing, choose, batch.timeout_s, batch.mode)
 
 
-def split_result(result: SendResult, count: int) -> list[SendResult]:
-    """A batch's result as those of its messages: ids are joined with commas, offsets count up from the first."""
-    if count == 1:
-        return [result]
-    ids = result.message_id.split(",")
-    places = result.offset_message_id.split(",")
-    if len(places) != count:
-        places = [result.offset_message_id] * count
-    return [
-        SendResult(
-            result.status,
-            ids[at],
-            places[at],
-            result.queue,
-            result.queue_offset + at,
-            result.transaction_id,
-            result.region,
-            result.trace_on,
-        )
-        for at in range(count)
-    ]
-
-
-def _fail(waiters: list[asyncio.Future[SendResult]], error: BaseException) -> None:
+def _fail(waiters: Sequence[Waiter], error: BaseException) -> None:
     """Each its own error: one that is raised in many places collects all their tracebacks."""
     for waiter in waiters:
         if not waiter.done():
-            if isinstance(error, asyncio.CancelledError):
-                waiter.cancel()
-            else:
+            if isinstance(error, Exception):
                 waiter.set_exception(_copied(error))
+            else:
+                waiter.set_exception(ClientClosed("the producer was closed before the broker answered"))
 
 
-def _copied(error: BaseException) -> BaseException:
+def _copied(error: Exception) -> Exception:
     copy = error.__class__.__new__(error.__class__)
     copy.args = error.args
     copy.__dict__.update(error.__dict__)

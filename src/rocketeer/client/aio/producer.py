@@ -33,7 +33,7 @@ from rocketeer.client.plans.effects import Plan
 from rocketeer.client.plans.lookups import COUNT_MAX, Lookups
 from rocketeer.client.plans.queries import FOREVER_MS
 from rocketeer.client.plans.recall import recall_plan
-from rocketeer.client.plans.send import Choose, Sender, chooser
+from rocketeer.client.plans.send import Choose, Sender, chooser, fixed
 from rocketeer.client.secure import ConnectionSecurity
 from rocketeer.clock import Clock, SystemClock
 from rocketeer.errors import ClientClosed, ClientError, SendFailed
@@ -81,6 +81,7 @@ class Producer(StartedAsync):
         self.run_plan: PlanRunner
         self.security: ConnectionSecurity
         self.lookups: Lookups
+        self.batcher: Batcher | None
         """These exist once started; the sync producer, which hosts this one, uses them too."""
 
     async def start(self) -> None:
@@ -99,10 +100,9 @@ class Producer(StartedAsync):
             self._idempotent: IdempotentSender | None = None
             if self.config.idempotent:
                 self._idempotent = IdempotentSender(self.sender, instance.driver.run, self.config.producer_id)
-            self._batcher: Batcher | None = None
-            # Hooks see every message on its way, and idempotent ones are numbered: those go alone.
-            if self.config.batch_bytes and not hooks and self._idempotent is None:
-                self._batcher = Batcher(self.config, self.sender, self.encoder, instance.driver.run)
+            self.batcher = None
+            if self.config.batch_bytes:
+                self.batcher = Batcher(self.config, self.sender, self.encoder, self.store)
             wait_s = stalled_s(self.config)
             self._send_limit = AsyncSendLimit(
                 InFlight(self.config.in_flight_max, self.config.in_flight_bytes_max), wait_s
@@ -132,6 +132,8 @@ class Producer(StartedAsync):
             await instance.leave(self)
         finally:
             await instance.release()
+            if self.batcher is not None:  # others may still use the connections
+                self.batcher.close()
 
     async def send(
         self,
@@ -174,12 +176,22 @@ class Producer(StartedAsync):
         answered = True
         try:
             # Encoded when there is a place for it: those who wait hold their message and nothing else.
-            batcher = self._batcher
+            batcher = self.batcher
             if batcher is not None:
+                chosen: MessageQueue | None = None
+                if choose is not None and isinstance(message, Message):
+                    chosen = batcher.known_queue(message, choose) or await self.run_plan(
+                        batcher.queue_plan(message, choose, timeout_s)
+                    )
                 if batcher.takes(message):
                     assert isinstance(message, Message), "the batcher takes nothing else"
-                    return await batcher.send(message, choose, timeout_s)
-                await batcher.flush_before(message, choose)
+                    waiter: asyncio.Future[SendResult] = self._loop.create_future()
+                    batcher.add(message, chosen, timeout_s, waiter)
+                    return await waiter
+                if chosen is not None:
+                    if batcher.flush_queue(chosen):
+                        await asyncio.sleep(0)
+                    choose = fixed(chosen)  # whoever chose is not asked twice
             return await self.store(self.encoder.encode(message), choose, timeout_s)
         except (SendFailed, asyncio.CancelledError):
             answered = False
@@ -187,12 +199,18 @@ class Producer(StartedAsync):
         finally:
             limit.leave(size, answered=answered)
 
-    async def store(self, outgoing: Outgoing, choose: Choose | None, timeout_s: float | None) -> SendResult:
+    async def store(
+        self,
+        outgoing: Outgoing,
+        choose: Choose | None,
+        timeout_s: float | None,
+        mode: SendMode = SendMode.SYNC,
+    ) -> SendResult:
         """Bring a request to a broker, numbered when idempotent. (Internal: `send` makes the request.)"""
         if self._idempotent is not None:
             limit_s = self.config.send_timeout_s if timeout_s is None else timeout_s
             return await self._idempotent.send(outgoing, choose, limit_s)
-        result = await self.run_plan(self.sender.send(outgoing, choose=choose, timeout_s=timeout_s))
+        result = await self.run_plan(self.sender.send(outgoing, mode, choose=choose, timeout_s=timeout_s))
         assert result is not None, "only oneway sends have no result"
         return result
 

@@ -100,7 +100,7 @@ class ProducerConfig(ClientConfig):
     producer_id: str | None = None
     """The name under which the messages are numbered: the same after a restart. None: a new one for each start."""
     linger_ms: float = 0.0
-    """How long a send of `rocketeer.aio` waits for others to share a request with; 0 joins those of one moment."""
+    """How long an async send waits for others to share a request with; 0 joins those of one moment."""
     batch_bytes: int = 128 << 10
     """A shared request is sent when it has this many bytes; 0: every message has a request of its own."""
     compress_over_bytes: int = _java(4096, "compressMsgBodyOverHowmuch")

@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from rocketeer.client.core.batch_items import check_properties, pack_items
 from rocketeer.client.core.config import ProducerConfig
 from rocketeer.errors import InvalidTopic, MessageTooLarge
 from rocketeer.model import property_names as names
@@ -38,6 +39,8 @@ class Outgoing(msgspec.Struct, gc=False):
     reply: bool = False
     reconsume_times: int = 0
     max_reconsume_times: int | None = None
+    parts: tuple["Outgoing", ...] = ()
+    """The messages of a batch one by one, for a producer with hooks; `body` is made anew after these have run."""
 
     @property
     def size(self) -> int:
@@ -59,9 +62,33 @@ class Encoder:
             return self._batch(list(message))
         raise InvalidMessage(f"a Message or a list of them can be sent, not {type(message).__name__}")
 
-    def joined(self, messages: list[Message]) -> Outgoing:
-        """One request for messages that were sent one by one: stored as if they had come so."""
-        return self.encode(messages[0]) if len(messages) == 1 else self._batch(messages, whole=False)
+    def check(self, message: Message) -> None:
+        """Raise for what no broker would take, as far as it shows without encoding it."""
+        self._check(message.topic, message.body)
+
+    def joined(self, messages: list[Message], *, apart: bool = False) -> Outgoing:
+        """One request for messages that were sent one by one: stored as if they had come so.
+
+        They were looked at one by one, too, but for the topic they share. `apart`: with each one's own request in
+        `parts`.
+        """
+        if len(messages) == 1:
+            return self.encode(messages[0])
+        first = messages[0]
+        self._check(first.topic, first.body)
+        if apart:
+            parts = tuple(self.encode(message) for message in messages)
+            body = joined_body(parts)
+            identities = [part.message_ids for part in parts]
+        else:
+            parts = ()
+            identities = self._uniq_keys.take(len(messages))
+            body = pack_items(messages, identities, self._config.namespace, False)
+        outgoing = self._joined(first, body, identities)
+        if first.wait_stored:
+            outgoing.properties = {}  # the default need not be said, and would be stored with each message
+        outgoing.parts = parts
+        return outgoing
 
     def raw(self, topic: str, body: bytes, properties: dict[str, str], flag: int = 0) -> Outgoing:
         """The request for a message given as parts; reserved properties pass (retries, transactions)."""
@@ -94,32 +121,21 @@ class Encoder:
             outgoing.max_reconsume_times = None if limit is None else int(limit)
         return outgoing
 
-    def _batch(self, messages: list[Message], *, whole: bool = True) -> Outgoing:
-        """`whole`: a batch of the user's making, whose messages keep WAIT, as those of Java's batches do."""
-        config = self._config
+    def _batch(self, messages: list[Message]) -> Outgoing:
+        """A batch of the user's making, whose messages keep WAIT, as those of Java's batches do."""
         check_batch(messages)
-        first = messages[0]
-        items: list[BatchItem] = []
-        identities: list[str] = []
         for message in messages:
             self._check(message.topic, message.body)
-            properties = message.all_properties()
-            if not whole:
-                del properties[names.WAIT]
-            identities.append(self._uniq_keys.next())
-            properties[names.UNIQ_KEY] = identities[-1]
-            if config.namespace:
-                properties[names.INSTANCE_ID] = config.namespace
-            encoded = encode_properties(properties)
-            check_properties(len(encoded))
-            items.append(BatchItem(message.flag, message.body, encoded))
-        body = encode_batch(items)
+        identities = self._uniq_keys.take(len(messages))
+        body = pack_items(messages, identities, self._config.namespace, True)
+        return self._joined(messages[0], body, identities)
+
+    def _joined(self, first: Message, body: bytes, identities: list[str]) -> Outgoing:
+        config = self._config
         if len(body) > config.message_bytes_max:
             advice = "send it in parts, with split_batch(messages)"
             raise MessageTooLarge("batch", size=len(body), limit=config.message_bytes_max, advice=advice)
         wait = {names.WAIT: "true" if first.wait_stored else "false"}
-        if not whole and first.wait_stored:
-            wait = {}  # what is the default need not be said, and would be stored with each message
         topic = config.full_topic(first.topic)
         return Outgoing(topic, body, wait, ",".join(identities), batch=True)
 
@@ -131,6 +147,18 @@ class Encoder:
             raise InvalidMessage(f"message for topic {topic!r} has an empty body: brokers take none")
         if may_not_be_sent_to(topic):
             raise InvalidTopic(f"Sending message to topic[{topic}] is forbidden.")
+
+
+def joined_body(parts: Iterable[Outgoing]) -> bytes:
+    """The body of one request for messages that were encoded one by one."""
+    items: list[BatchItem] = []
+    for part in parts:
+        properties = encode_properties(
+            {name: value for name, value in part.properties.items() if name != names.WAIT}
+        )
+        check_properties(len(properties))
+        items.append(BatchItem(part.flag, part.body, properties))
+    return encode_batch(items)
 
 
 def body_bytes(message: Message | Sequence[Message]) -> int:
@@ -150,11 +178,6 @@ def properties_text(properties: Mapping[str, str]) -> str:
     if len(text) > PROPERTIES_BYTES_MAX // 4:  # no character takes more than 4 bytes
         check_properties(len(text.encode("utf-8", "replace")))
     return text
-
-
-def check_properties(size: int) -> None:
-    if size > PROPERTIES_BYTES_MAX:
-        raise MessageTooLarge("all properties together", size=size, limit=PROPERTIES_BYTES_MAX)
 
 
 def check_batch(messages: Sequence[Message]) -> None:

@@ -9,7 +9,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from rocketeer.client.core.encoding import Outgoing, check_properties
+from rocketeer.client.core.batch_items import check_properties
+from rocketeer.client.core.encoding import Outgoing, joined_body
 from rocketeer.client.core.send_result import SendResult
 from rocketeer.errors import ClientError
 from rocketeer.model.property_names import DEDUP_ID, PRODUCER_ID, PRODUCER_SEQ
@@ -120,6 +121,12 @@ def numbered(outgoing: Outgoing, producer_id: str, first: int) -> Outgoing:
 def _marked(outgoing: Outgoing, mark: Callable[[int], dict[str, str]]) -> Outgoing:
     if not outgoing.batch:
         return msgspec.structs.replace(outgoing, properties={**outgoing.properties, **mark(0)})
+    if outgoing.parts:
+        parts = tuple(
+            msgspec.structs.replace(part, properties={**part.properties, **mark(place)})
+            for place, part in enumerate(outgoing.parts)
+        )
+        return msgspec.structs.replace(outgoing, parts=parts, body=joined_body(parts))
     items = []
     for place, (flag, body, properties) in enumerate(iter_batch(outgoing.body)):
         whole = properties + b"\x02" + encode_properties(mark(place))

@@ -35,3 +35,26 @@ class SendResult(msgspec.Struct, frozen=True, gc=False):
     @property
     def ok(self) -> bool:
         return self.status is SendStatus.SEND_OK
+
+
+def split_result(result: SendResult, count: int) -> list[SendResult]:
+    """A batch's result as those of its messages: ids are joined with commas, offsets count up from the first."""
+    if count == 1:
+        return [result]
+    ids = result.message_id.split(",")
+    places = result.offset_message_id.split(",")
+    if len(places) != count:
+        places = [result.offset_message_id] * count
+    return [
+        SendResult(
+            result.status,
+            ids[at],
+            places[at],
+            result.queue,
+            result.queue_offset + at,
+            result.transaction_id,
+            result.region,
+            result.trace_on,
+        )
+        for at in range(count)
+    ]

@@ -10,15 +10,17 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, TypedDict
 
+import msgspec
+
 from rocketeer.client.core.attempts import Attempts
 from rocketeer.client.core.config import ProducerConfig
-from rocketeer.client.core.encoding import Outgoing, properties_text
+from rocketeer.client.core.encoding import Outgoing, joined_body, properties_text
 from rocketeer.client.core.fault import FaultTable
 from rocketeer.client.core.hooks import SendContext, SendHook, SendMode
 from rocketeer.client.core.nameservers import NameServers
 from rocketeer.client.core.routes import RouteCache, TopicRoutes, vip_address
 from rocketeer.client.core.selectors import Selector, hash_index, next_queue
-from rocketeer.client.core.send_result import SendResult, SendStatus
+from rocketeer.client.core.send_result import SendResult, SendStatus, split_result
 from rocketeer.client.plans.effects import Call, Oneway, Plan, Sleep
 from rocketeer.client.plans.replies import refused
 from rocketeer.client.plans.routes import find_route_or_default
@@ -74,6 +76,10 @@ ANOTHER_MAY_TAKE_IT: Final = frozenset(
 _SEND: Final = int(RequestCode.SEND_MESSAGE_V2)
 _SEND_BATCH: Final = int(RequestCode.SEND_BATCH_MESSAGE)
 _SEND_REPLY: Final = int(RequestCode.SEND_REPLY_MESSAGE_V2)
+
+
+class SendApart(ClientError):
+    """A hook forbids one of the messages that share a request: each has to be sent by itself."""
 
 
 class SendTerms(NamedTuple):
@@ -234,18 +240,40 @@ class Sender:
     def _ask_with_hooks(
         self, outgoing: Outgoing, mode: SendMode, queue: MessageQueue, address: str, left_s: float
     ) -> Plan[SendResult | None]:
-        context = SendContext(self._group, mode, outgoing, queue, address)
-        for hook in self.hooks:
-            hook.before_send(context)
+        """Hooks see messages that share a request one by one, as if each had its own."""
+        contexts = [
+            SendContext(self._group, mode, part, queue, address) for part in outgoing.parts or (outgoing,)
+        ]
+        ready: list[SendContext] = []
         try:
-            context.result = yield from self._ask(outgoing, mode, queue, address, left_s)
+            for context in contexts:
+                self._before(context, alone=len(contexts) == 1)
+                ready.append(context)
+            if outgoing.parts:
+                outgoing = msgspec.structs.replace(outgoing, body=joined_body(outgoing.parts))
+            result = yield from self._ask(outgoing, mode, queue, address, left_s)
         except Exception as error:
-            context.error = error
+            for context in ready:
+                context.error = error
             raise
+        else:
+            results = [result] if result is None else split_result(result, len(contexts))
+            for context, each in zip(contexts, results, strict=True):
+                context.result = each
+            return result
         finally:
-            for hook in self.hooks:
-                _after(hook, context)
-        return context.result
+            for context in ready:
+                for hook in self.hooks:
+                    _after(hook, context)
+
+    def _before(self, context: SendContext, *, alone: bool) -> None:
+        for hook in self.hooks:
+            try:
+                hook.before_send(context)
+            except Exception as error:
+                if alone:
+                    raise
+                raise SendApart(str(error)) from error
 
     def _ask(
         self, outgoing: Outgoing, mode: SendMode, queue: MessageQueue, address: str, left_s: float
@@ -345,14 +373,18 @@ def chooser(
     if queue is not None:
         if selector is not None:
             raise ClientError("give queue= or selector=, not both")
-        named = queue
-        return lambda queues: named
+        return fixed(queue)
     if selector is None:
         key = _sharding_key(message)
         return None if key is None else lambda queues: queues[hash_index(key, len(queues))]
     chosen_by = selector
     first = message if isinstance(message, Message) else message[0]
     return lambda queues: chosen_by(queues, first, arg)
+
+
+def fixed(queue: MessageQueue) -> Choose:
+    """The choice of one queue, whatever queues there are."""
+    return lambda queues: queue
 
 
 def _sharding_key(message: Message | Sequence[Message]) -> str | None:

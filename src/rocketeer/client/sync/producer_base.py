@@ -14,6 +14,7 @@ from concurrent.futures import Future
 from typing import Any, Final, TypeAlias, TypeVar, Unpack
 
 from rocketeer.client.aio import producer as aio
+from rocketeer.client.aio.batching import Batcher
 from rocketeer.client.core.codecs import NOTHING, as_message
 from rocketeer.client.core.config import ProducerConfig
 from rocketeer.client.core.encoding import Outgoing
@@ -23,12 +24,12 @@ from rocketeer.client.core.publishing import published
 from rocketeer.client.core.received import ReceivedMessage
 from rocketeer.client.core.send_result import SendResult
 from rocketeer.client.lifetime import Started
-from rocketeer.client.plans.effects import Plan
-from rocketeer.client.plans.send import Choose, Target, chooser
+from rocketeer.client.plans.send import Choose, Target, chooser, fixed
 from rocketeer.client.sync import forking
 from rocketeer.client.sync.driver import BlockingDriver
 from rocketeer.client.sync.loop_thread import LoopThread
 from rocketeer.client.sync.send_limit import ThreadSendLimit
+from rocketeer.client.sync.shared_send import SharedSend
 from rocketeer.errors import ClientClosed, ClientError, SendFailed
 from rocketeer.model.message import Message
 
@@ -94,10 +95,14 @@ class ProducerBase(Started):
             sent = link.hosted.send(message, timeout_s=timeout_s, **target)
             return asyncio.run_coroutine_threadsafe(sent, link.thread.loop)
         choose = chooser(message, **target)
+        batcher = link.hosted.batcher
+        if batcher is not None and batcher.takes(message):
+            assert isinstance(message, Message), "the batcher takes nothing else"
+            link.encoder.check(message)
+            return link.join(batcher, message, choose, timeout_s)
         outgoing = link.encoder.encode(message)
-        link.send_limit.enter(outgoing.size)
-        plan = link.sender.send(outgoing, SendMode.ASYNC, choose=choose, timeout_s=timeout_s)
-        return link.begin(plan, outgoing.size)
+        alone = message if isinstance(message, Message) else None
+        return link.begin(outgoing, choose, timeout_s, alone)
 
     def _send_oneway(self, message: Sent, value: Any = NOTHING, **target: Unpack[Target]) -> None:
         link = self._link or self._started()
@@ -179,37 +184,88 @@ class Link:
         assert result is not None, "only oneway sends have no result"
         return result
 
-    def begin(self, plan: Plan[SendResult | None], size: int) -> Future[SendResult]:
-        """Run the plan on the loop; its place in flight is given back when it ends."""
-        future: Future[SendResult] = Future()
-        try:
-            self.thread.post(lambda: self._create_task(plan, size, future))
-        except RuntimeError:
-            self.send_limit.leave(size)
-            raise ClientClosed("the producer is closed") from None
-        return future
+    def join(
+        self, batcher: Batcher, message: Message, choose: Choose | None, timeout_s: float | None
+    ) -> Future[SendResult]:
+        """Send it on the loop, in one request with others of the same moment."""
+        sent = SharedSend(self.send_limit, len(message.body))
+        self._post(sent, lambda: self._join(batcher, message, choose, timeout_s, sent))
+        return sent.future
 
-    def _create_task(self, plan: Plan[SendResult | None], size: int, future: Future[SendResult]) -> None:
-        if not future.set_running_or_notify_cancel():
-            self.send_limit.leave(size)
+    def begin(
+        self, outgoing: Outgoing, choose: Choose | None, timeout_s: float | None, alone: Message | None
+    ) -> Future[SendResult]:
+        """Send a request on the loop; one message `alone` leaves behind those that wait for its queue."""
+        sent = SharedSend(self.send_limit, outgoing.size)
+
+        async def finish(choose: Choose | None) -> None:
+            plan = self.sender.send(outgoing, SendMode.ASYNC, choose=choose, timeout_s=timeout_s)
+            result = await self.hosted.run_plan(plan)
+            assert result is not None, "only oneway sends have no result"
+            sent.set_result(result)
+
+        def begin() -> None:
+            batcher, chosen = self.hosted.batcher, choose
+            if batcher is not None and choose is not None and alone is not None:
+                try:
+                    queue = batcher.known_queue(alone, choose)
+                except Exception as error:
+                    sent.set_exception(error)
+                    return
+                if queue is not None:
+                    batcher.flush_queue(queue)
+                    chosen = fixed(queue)  # whoever chose is not asked twice
+            self._run(sent, finish(chosen))
+
+        self._post(sent, begin)
+        return sent.future
+
+    def _post(self, sent: SharedSend, begin: Callable[[], None]) -> None:
+        self.send_limit.enter(sent.size)
+        try:
+            self.thread.post(lambda: begin() if sent.begins() else None)
+        except RuntimeError:
+            self.send_limit.leave(sent.size)
+            raise ClientClosed("the producer is closed") from None
+
+    def _join(
+        self,
+        batcher: Batcher,
+        message: Message,
+        choose: Choose | None,
+        timeout_s: float | None,
+        sent: SharedSend,
+    ) -> None:
+        if choose is None:
+            batcher.add(message, None, timeout_s, sent, SendMode.ASYNC)
             return
-        task = self.thread.loop.create_task(self._finish(plan, size, future))
+        try:
+            queue = batcher.known_queue(message, choose)
+        except Exception as error:
+            sent.set_exception(error)
+            return
+        if queue is not None:
+            batcher.add(message, queue, timeout_s, sent, SendMode.ASYNC)
+            return
+
+        async def choose_and_add() -> None:
+            found = await self.hosted.run_plan(batcher.queue_plan(message, choose, timeout_s))
+            batcher.add(message, found, timeout_s, sent, SendMode.ASYNC)
+
+        self._run(sent, choose_and_add())
+
+    def _run(self, sent: SharedSend, work: Coroutine[Any, Any, None]) -> None:
+        async def run() -> None:
+            try:
+                await work
+            except asyncio.CancelledError:
+                sent.set_exception(ClientClosed("the producer was closed before the broker answered"))
+            except Exception as error:
+                sent.set_exception(error)
+
+        task = self.thread.loop.create_task(run())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-    async def _finish(self, plan: Plan[SendResult | None], size: int, future: Future[SendResult]) -> None:
-        try:
-            result = await self.hosted.run_plan(plan)
-        except asyncio.CancelledError:
-            self.send_limit.leave(size, answered=False)
-            future.set_exception(ClientClosed("the producer was closed before the broker answered"))
-        except BaseException as error:
-            self.send_limit.leave(size, answered=not isinstance(error, SendFailed))
-            future.set_exception(error)
-        else:
-            assert result is not None, "only oneway sends have no result"
-            self.send_limit.leave(size)
-            future.set_result(result)
 
     def close(self, timeout_s: float) -> None:
         deadline_s = time.monotonic() + timeout_s
@@ -238,4 +294,6 @@ class Link:
         for task in tuple(self._tasks):
             if task is not asyncio.current_task():
                 task.cancel()
+        if self.hosted.batcher is not None:
+            self.hosted.batcher.close()
         await self.hosted.close()
