@@ -60,8 +60,8 @@ def extensions() -> list[Extension]:
         Extension(
             ".".join(path.relative_to(source).with_suffix("").parts),
             [str(path)],
-            depends=["src/rocketeer/record/_crc32.h"],
-            include_dirs=["src/rocketeer/record"],
+            depends=["src/rocketeer/record/_crc32.h", "src/rocketeer/security/_hmac_sha1.h"],
+            include_dirs=["src/rocketeer/record", "src/rocketeer/security"],
             extra_compile_args=COMPILE_ARGS,
         )
         for path in sorted(source.rglob("*.pyx"))

@@ -28,6 +28,7 @@ from rocketeer.protocol.frame import JSON, FrameSplitter, pack_frame
 from rocketeer.record.batch import BatchItem, encode_batch
 from rocketeer.record.hosts import encode_host
 from rocketeer.remoting.server import Connection, Router
+from rocketeer.security.access import AccessControl
 from rocketeer.store.dispatch import Dispatcher
 from support.stores import STORE_HOST, make_store
 
@@ -64,7 +65,12 @@ class Sending:
     """The sending half of a broker over a store of its own."""
 
     def __init__(
-        self, folder: Path, durability: list[Durability], dispatchers: Sequence[Dispatcher] = (), **store: Any
+        self,
+        folder: Path,
+        durability: list[Durability],
+        dispatchers: Sequence[Dispatcher] = (),
+        access: AccessControl | None = None,
+        **store: Any,
     ) -> None:
         clock = ManualClock()
         config = BrokerConfig()
@@ -94,7 +100,10 @@ class Sending:
             trace_on=True,
             counters=counters,
         )
-        self.router = Router(sends.handlers())
+        guards = []
+        if access is not None:
+            guards.append(lambda command, connection: access.check(command, connection.remote))
+        self.router = Router(sends.handlers(), guards)
         self.plain_sends = None
         if COMPILED:
             self.plain_sends = PlainSends(
@@ -110,6 +119,7 @@ class Sending:
                 message_bytes_max=4096,
                 after_reads=self.soon.append,
                 counters=counters,
+                access=access,
             )
         self.fast = FastPath(self.router, self.plain_sends, cast(PullHandler, None))
         self.peer = Peer()

@@ -194,7 +194,8 @@ def _assemble(
     router.on_answered = state.counters.answered_by_router
     loop = asyncio.get_running_loop()
     poller = new_poller(loop)
-    fast_path = path.fast(router, loop.call_soon if poller is None else poller.after_reads)
+    after_reads = loop.call_soon if poller is None else poller.after_reads
+    fast_path = path.fast(router, after_reads, _send_access(features))
     flow = FlowControl(
         WaitLimits.of(broker),
         page_cache_busy_ms=store.os_page_cache_busy_ms,
@@ -335,6 +336,12 @@ def _features(state: BrokerState, broker: BrokerConfig, store: StoreConfig) -> l
         at_rest(delay_feature(DelayLevels.parse(store.delay_levels), state.clock, state.store, state.writer)),
         state.registration.feature(),
     ]
+
+
+def _send_access(features: list[Feature]) -> AccessControl | None:
+    """What holds plain sends to the law of the guards; None where a guard has no such form."""
+    guarded = [feature for feature in features if feature.guards]
+    return guarded[0].send_access if len(guarded) == 1 else None
 
 
 def _certificate_watch(state: BrokerState) -> list[Periodic]:

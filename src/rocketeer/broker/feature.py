@@ -10,6 +10,7 @@ from rocketeer.protocol.command import Command
 from rocketeer.record.entry import DispatchEntry
 from rocketeer.record.layout import PendingMessage
 from rocketeer.remoting.server import Connection, Handler
+from rocketeer.security.access import AccessControl
 from rocketeer.store.dispatch import Dispatcher as Dispatcher
 
 Guard = Callable[[Command, Connection], None]
@@ -125,6 +126,8 @@ class Feature:
     claims: Sequence[str] = ()
     """Names of message properties this feature must see: such messages take the general path."""
     guards: Sequence[Guard] = ()
+    send_access: AccessControl | None = None
+    """The law of the guards in a form for plain sends in bulk; without it guards end their short way."""
     handlers: Mapping[int, Handler] = field(default_factory=dict)
     resends: Sequence[Examine] = ()
     rewrites: Sequence[Rewrite] = ()

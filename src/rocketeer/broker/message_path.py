@@ -20,6 +20,7 @@ from rocketeer.config import BrokerConfig, BrokerRole, StoreConfig
 from rocketeer.model.topic import Perm
 from rocketeer.remoting.server import Router
 from rocketeer.remoting.slices import run_sliced
+from rocketeer.security.access import AccessControl
 
 HOLD_TICK_S = 0.05
 
@@ -135,12 +136,15 @@ class MessagePath:
             ),
         )
 
-    def fast(self, router: Router, after_reads: AfterReads) -> FastPath:
-        """The short way for plain sends and pulls; all else goes to the router."""
+    def fast(self, router: Router, after_reads: AfterReads, access: AccessControl | None = None) -> FastPath:
+        """The short way for plain sends and pulls; all else goes to the router.
+
+        `access` is the law of the router's guards, if sends can be held to it in bulk.
+        """
         state = self._state
         sends = None
         extended = state.store.extension is not None
-        followed = router.guarded or self._all_followed
+        followed = (router.guarded and access is None) or self._all_followed
         if not followed and can_send_in_bulk(state.store_host, extended_queues=extended):
             sends = PlainSends(
                 router,
@@ -155,5 +159,6 @@ class MessagePath:
                 message_bytes_max=self._message_bytes_max,
                 after_reads=after_reads,
                 counters=state.counters,
+                access=access,
             )
         return FastPath(router, sends, self._pulls, writable=self._writable)

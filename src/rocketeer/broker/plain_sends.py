@@ -6,7 +6,8 @@ A send is plain when all of this holds:
   - its topic exists, is no retry topic, no broker's own and none that a feature follows, may be written, keeps single
     tags, and has the queue;
   - no feature claims or follows one of its properties, and it is no prepared transaction;
-  - no guard has to see the request, and the store keeps no units beside its queues (enableConsumeQueueExt).
+  - where accounts are asked for, it is signed by one who may send there, from an address without failures;
+  - no other guard has to see the request, and the store keeps no units beside its queues (enableConsumeQueueExt).
 
 What the sockets bring in one turn of the loop is one append: one clock reading, one write to the log, one wait when
 replies wait for the disk. A request of another kind has the sends before it appended first, so that every request
@@ -21,7 +22,7 @@ from rocketeer.broker.plain_properties import PlainParser
 from rocketeer.broker.topics import TopicTable
 from rocketeer.broker.writer import Writer
 from rocketeer.clock import Clock
-from rocketeer.engine.sends import Later, PropertyRules, ReplyFormat, SendBuffer
+from rocketeer.engine.sends import Later, PropertyRules, ReplyFormat, SendAccess, SendBuffer
 from rocketeer.errors import StoreRefused
 from rocketeer.model.topic import RETRY_PREFIX, Perm, may_not_be_sent_to
 from rocketeer.observe.counters import Counters
@@ -30,6 +31,7 @@ from rocketeer.protocol.frame import FrameSplitter
 from rocketeer.protocol.reply_template import ReplyTemplate
 from rocketeer.record.hosts import V4_BYTES
 from rocketeer.remoting.server import Connection, Router
+from rocketeer.security.access import AccessControl
 from rocketeer.store.commit_log import CommitLog
 from rocketeer.store.dispatch import Dispatch
 
@@ -80,6 +82,7 @@ class PlainSends:
         message_bytes_max: int,
         after_reads: AfterReads,
         counters: Counters,
+        access: AccessControl | None = None,
     ) -> None:
         self._router = router
         self._topics = topics
@@ -98,6 +101,10 @@ class PlainSends:
             int(code): ReplyFormat(ReplyTemplate(code, fields, fixed=reply_ext).pieces, id_start)
             for code in _STORED_CODES
         }
+        checks = None
+        if access is not None:
+            checks = SendAccess(access)
+            access.on_change.append(checks.forget)
         self._buffer: SendBuffer[Connection] = SendBuffer(
             queues_of=self._queues_of,
             log=store.log,
@@ -106,6 +113,7 @@ class PlainSends:
             replies=self._replies[_SUCCESS],
             store_host=store_host,
             message_bytes_max=message_bytes_max,
+            access=checks,
         )
         self._buffer.on_first = lambda: after_reads(self.flush)
         self._buffer.on_full = self.flush
@@ -129,7 +137,7 @@ class PlainSends:
             end, answers = buffer.append(self._clock.now_ms(), self._writer.waits)
         except StoreRefused:  # the general path looks at each by itself, and words it
             for connection, data in buffer.discard():
-                self._router.process(FrameSplitter().feed(data), connection)
+                self._router.process(FrameSplitter().feed(data), connection, admitted=True)
             return
         except BaseException:
             for connection, _ in buffer.discard():  # a bug of ours, as an error while reading would end them

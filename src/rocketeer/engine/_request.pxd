@@ -14,6 +14,15 @@ cdef struct Text:
     bint quoted
 
 
+cdef enum:
+    FIELDS_MAX = 32  # that are kept; a send has 12 to 16, and 4 more of its signature
+
+
+cdef struct Field:
+    Text name
+    Text value
+
+
 cdef struct SendHeader:
     int64_t code
     int64_t opaque
@@ -25,6 +34,10 @@ cdef struct SendHeader:
     int64_t born_ms
     int64_t message_flag
     int64_t reconsume_times
+    bint keeps_fields  # asked for by who checks signatures
+    int field_count
+    Field fields[FIELDS_MAX]
+    Text access_key, signature, signed_at, nonce  # `at` is NULL for one that is not there
 
 
 cdef bint read_send_header(const char *at, const char *end, SendHeader *send) noexcept nogil

@@ -145,11 +145,16 @@ cdef inline bint read_int(Text *value, int64_t *number) noexcept nogil:
 
 
 cdef bint read_send_header(const char *at, const char *end, SendHeader *send) noexcept nogil:
-    """What the header of SEND_MESSAGE_V2, or of a batch, says; False for every header that is not plainly one."""
+    """What the header of SEND_MESSAGE_V2, or of a batch, says; False for every header that is not plainly one.
+
+    With `keeps_fields`, all fields that may be signed as well: their texts, as they stand there.
+    """
     cdef Text key, value
     cdef int seen = 0
     cdef bint in_ext = False, batch = False
     send.code = send.opaque = send.flag = send.reconsume_times = 0
+    send.field_count = 0
+    send.access_key.at = send.signature.at = send.signed_at.at = send.nonce.at = NULL
     send.properties.at = at
     send.properties.size = 0
     send.properties.escaped = False
@@ -177,8 +182,11 @@ cdef bint read_send_header(const char *at, const char *end, SendHeader *send) no
         if not in_ext:
             if not read_outer_field(&key, &value, send):
                 return False
-        elif key.size == 1 and not read_ext_field(key.at[0], &value, send, &seen, &batch):
-            return False
+        else:
+            if key.size == 1 and not read_ext_field(key.at[0], &value, send, &seen, &batch):
+                return False
+            if send.keeps_fields and not keep_field(&key, &value, send):
+                return False
         at = skip_space(at, end)
         if at == end:
             return False
@@ -195,6 +203,24 @@ cdef bint read_send_header(const char *at, const char *end, SendHeader *send) no
     if skip_space(at + 1, end) != end or seen != SEEN_ALL:
         return False
     return send.code == SEND_BATCH_MESSAGE or (send.code == SEND_MESSAGE_V2 and not batch)
+
+
+cdef bint keep_field(Text *name, Text *value, SendHeader *send) noexcept nogil:
+    """False if it is no text, or one too many."""
+    if not value.quoted or send.field_count == FIELDS_MAX:
+        return False
+    send.fields[send.field_count].name = name[0]
+    send.fields[send.field_count].value = value[0]
+    send.field_count += 1
+    if is_name(name.at, name.size, b"AccessKey", 9):
+        send.access_key = value[0]
+    elif is_name(name.at, name.size, b"Signature", 9):
+        send.signature = value[0]
+    elif is_name(name.at, name.size, b"SignedAt", 8):
+        send.signed_at = value[0]
+    elif is_name(name.at, name.size, b"Nonce", 5):
+        send.nonce = value[0]
+    return True
 
 
 cdef inline bint read_outer_field(Text *key, Text *value, SendHeader *send) noexcept nogil:

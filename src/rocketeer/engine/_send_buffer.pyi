@@ -1,6 +1,7 @@
 from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
+from rocketeer.engine._access import SendAccess
 from rocketeer.engine._properties import PropertyRules
 from rocketeer.engine._replies import Later, ReplyFormat
 from rocketeer.store.commit_log import CommitLog
@@ -25,6 +26,7 @@ class SendBuffer(Generic[P]):
         replies: ReplyFormat,
         store_host: bytes,
         message_bytes_max: int,
+        access: SendAccess | None = None,
     ) -> None: ...
     def __len__(self) -> int: ...
     def forget_queues(self) -> None: ...

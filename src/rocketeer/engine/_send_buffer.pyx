@@ -13,6 +13,7 @@ from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memchr, memcmp, memcpy, memset
 from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 
+from rocketeer.engine._access cimport SendAccess
 from rocketeer.engine._properties cimport Marks, PropertyRules, override
 from rocketeer.engine._record cimport write_record
 from rocketeer.engine._replies cimport ReplyFormat
@@ -106,13 +107,14 @@ cdef class SendBuffer:
 
     `queues_of(topic)` says how many queues of a topic plain sends may go to, None if they may not; it is remembered,
     with the queues, until `forget_queues`. `on_first` is called when the buffer is no longer empty, `on_full` when it
-    has to be appended before more fits in.
+    has to be appended before more fits in. With `access`, only sends that it lets pass are plain.
     """
 
     cdef object _queues_of
     cdef object _log
     cdef object _dispatch
     cdef object _get_queue
+    cdef SendAccess _access
     cdef PropertyRules _rules
     cdef ReplyFormat _replies
     cdef bytes _store_host
@@ -166,12 +168,14 @@ cdef class SendBuffer:
         ReplyFormat replies not None,
         bytes store_host not None,
         Py_ssize_t message_bytes_max,
+        SendAccess access=None,
     ):
         assert len(store_host) == HOST_BYTES, "IPv4 only"
         self._queues_of = queues_of
         self._log = log
         self._dispatch = dispatch
         self._get_queue = dispatch.queues.get_or_make
+        self._access = access
         self._rules = rules
         self._replies = replies
         self._store_host = store_host
@@ -220,6 +224,8 @@ cdef class SendBuffer:
             return 0
         if not self._make_room(PyBytes_GET_SIZE(data)):
             return -1
+        if self._access is not None:
+            self._access.begin(born_host)
         read = self._read_frames(data)
         if self._count > before:
             self._data_bytes += PyBytes_GET_SIZE(data)
@@ -279,11 +285,12 @@ cdef class SendBuffer:
     cdef Py_ssize_t _read_frames(self, bytes data) except -1:
         """Read whole frames while they are plain sends; how many bytes they have."""
         cdef const char *start = PyBytes_AS_STRING(data)
-        cdef Py_ssize_t at = 0, end = PyBytes_GET_SIZE(data), size, header_bytes, added
+        cdef Py_ssize_t at = 0, end = PyBytes_GET_SIZE(data), size, header_bytes, added, total, hashes
         cdef SendHeader header
         cdef const char *frame
         cdef const char *body
         cdef int32_t place
+        header.keeps_fields = self._access is not None
         while end - at >= FRAME_PREFIX_BYTES and self._count < SENDS_MAX:
             frame = start + at
             size = <int32_t> get32(frame)
@@ -295,14 +302,20 @@ cdef class SendBuffer:
             body = frame + FRAME_PREFIX_BYTES + header_bytes
             if not read_send_header(frame + FRAME_PREFIX_BYTES, body, &header) or header.flag & FLAG_RESPONSE:
                 break
+            if self._access is not None and not self._access.passes(&header, body, size - 4 - header_bytes):
+                break
             place = self._find_queue(&header)
             if place < 0:
                 break
+            total, hashes = self._total, self._hashes_used
             if header.code == SEND_BATCH_MESSAGE:
                 added = self._read_batch(&header, body, size - 4 - header_bytes, place)
             else:
                 added = self._read_send(&header, body, size - 4 - header_bytes, place)
             if not added:
+                break
+            if self._access is not None and not self._access.takes_nonce(&header):
+                self._total, self._hashes_used = total, hashes  # as if it had not been read
                 break
             self._count += added
             at += size + 4

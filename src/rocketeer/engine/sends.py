@@ -5,17 +5,19 @@ from typing import TYPE_CHECKING
 from rocketeer.compiled import COMPILED
 
 if TYPE_CHECKING:
+    from rocketeer.engine._access import SendAccess
     from rocketeer.engine._properties import PropertyRules
     from rocketeer.engine._replies import Later, ReplyFormat
     from rocketeer.engine._send_buffer import SendBuffer
 
-__all__ = ["Later", "PropertyRules", "ReplyFormat", "SendBuffer"]
+__all__ = ["Later", "PropertyRules", "ReplyFormat", "SendAccess", "SendBuffer"]
 
 if not TYPE_CHECKING:
     Later = tuple
     if COMPILED:
+        from rocketeer.engine._access import SendAccess
         from rocketeer.engine._properties import PropertyRules
         from rocketeer.engine._replies import ReplyFormat
         from rocketeer.engine._send_buffer import SendBuffer
     else:
-        PropertyRules = ReplyFormat = SendBuffer = None
+        PropertyRules = ReplyFormat = SendAccess = SendBuffer = None

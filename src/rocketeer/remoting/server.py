@@ -85,14 +85,17 @@ class Router:
         """Whether every request must be seen here before it is served."""
         return bool(self._guards)
 
-    def process(self, frames: list[Frame], connection: Connection) -> None:
-        """In their order; what does not fit into the connection's turn waits for the next one."""
+    def process(self, frames: list[Frame], connection: Connection, *, admitted: bool = False) -> None:
+        """In their order; what does not fit into the connection's turn waits for the next one.
+
+        `admitted`: the guards have let these pass before, and may not do so twice; all are served now.
+        """
         for done, (kind, header, body) in enumerate(frames, 1):
             if len(header) > self.header_bytes_max:
                 self._refuse_header(kind, header, connection)
             else:
-                self.handle(decode_frame(kind, header, body), connection)
-            if done < len(frames) and time.monotonic() >= connection.turn_ends_s:
+                self.handle(decode_frame(kind, header, body), connection, admitted=admitted)
+            if not admitted and done < len(frames) and time.monotonic() >= connection.turn_ends_s:
                 connection.postpone(frames[done:])
                 return
 
@@ -108,7 +111,7 @@ class Router:
                 connection, command, reply(command, refusal.code, refusal.remark), time.perf_counter()
             )
 
-    def handle(self, command: Command, connection: Connection) -> None:
+    def handle(self, command: Command, connection: Connection, *, admitted: bool = False) -> None:
         if command.is_response:
             connection.answer_arrived(command)
             return
@@ -116,7 +119,7 @@ class Router:
         try:
             if self.brake is not None:
                 self.brake(command, connection)
-            for guard in self._guards:
+            for guard in () if admitted else self._guards:
                 guard(command, connection)
             handler = self._handlers.get(command.code)
             if handler is None:

@@ -5,15 +5,15 @@ white address -> known key -> the account's white address -> signature (and repl
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from rocketeer.errors import RequestRefused
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command
-from rocketeer.security.accounts import Account, Accounts
+from rocketeer.security.accounts import Account, Accounts, Permission
 from rocketeer.security.addresses import plain_ip
 from rocketeer.security.replay import ReplayGuard
-from rocketeer.security.rules import OPEN, Needs, Rule, Scope, StoredTopics
+from rocketeer.security.rules import OPEN, Needs, Rule, Scope, StoredTopics, topic_need
 from rocketeer.security.signature import (
     ACCESS_KEY,
     NONCE,
@@ -27,6 +27,19 @@ from rocketeer.security.throttle import FailureThrottle
 log = logging.getLogger(__name__)
 
 _SENDS: Final[Mapping[int, str]] = {RequestCode.SEND_MESSAGE: "topic", RequestCode.SEND_MESSAGE_V2: "b"}
+
+
+class SendAdmission(NamedTuple):
+    """What plain sends of one key need, from one address; holds until accounts change."""
+
+    signs: bool
+    """Else the address is enough, for everything."""
+    secrets: tuple[bytes, ...]
+    may_send: Callable[[str], bool]
+    """To a topic."""
+
+    def __repr__(self) -> str:
+        return f"SendAdmission(signs={self.signs})"  # never the secrets
 
 
 class AccessControl:
@@ -48,7 +61,19 @@ class AccessControl:
         self._require_nonce = require_nonce
         self._replays: dict[str, ReplayGuard] = {}
         self._throttle = FailureThrottle()
-        self.accounts = Accounts()
+        self._accounts = Accounts()
+        self.on_change: list[Callable[[], None]] = []
+        """Called when there are other accounts than before."""
+
+    @property
+    def accounts(self) -> Accounts:
+        return self._accounts
+
+    @accounts.setter
+    def accounts(self, accounts: Accounts) -> None:
+        self._accounts = accounts
+        for tell in self.on_change:
+            tell()
 
     @property
     def failures_total(self) -> int:
@@ -64,7 +89,7 @@ class AccessControl:
             return
         now_ms = self._now_ms()
         # By key as well: who guesses at one account does not lock others out behind the same address.
-        who = f"{address} {command.ext.get(ACCESS_KEY, '')[:64]}"
+        who = _who(address, command.ext.get(ACCESS_KEY, ""))
         waits_ms = self._throttle.refused_for_ms(who, now_ms)
         if waits_ms:
             raise _refused(f"too many failures from this address; try again in {waits_ms} ms")
@@ -88,6 +113,50 @@ class AccessControl:
             return
         # Only now: what a request needs may take a look at its body or at the log.
         _check_needs(rule(command, self._stored), account, command.code)
+
+    # --- for plain sends in bulk: the same law, asked in pieces ---------------------------------
+
+    @property
+    def requires_nonce(self) -> bool:
+        return self._require_nonce
+
+    @property
+    def has_failures(self) -> bool:
+        """Whether anybody failed to sign in lately."""
+        return bool(self._throttle)
+
+    def has_failed(self, address: str, key: str) -> bool:
+        return self._throttle.knows(_who(address, key))
+
+    def is_white(self, address: str) -> bool:
+        return self.accounts.is_white(address)
+
+    def admission(self, address: str, key: str) -> SendAdmission | None:
+        """None for a key that no account has."""
+        account = self.accounts.by_key.get(key)
+        if account is None:
+            return None
+
+        def may_send(topic: str) -> bool:
+            try:
+                _check_needs((topic_need(topic, Permission.PUB),), account, RequestCode.SEND_MESSAGE_V2)
+            except RequestRefused:
+                return False
+            return True
+
+        secrets = tuple(secret.encode() for secret in account.secrets)
+        return SendAdmission(not account.is_white(address), secrets, may_send)
+
+    def takes(self, key: str, signed_at: bytes, nonce: bytes) -> bool:
+        """Whether a request with a good signature is no replay; it is one from now on."""
+        guard = self._guard_of(key)
+        return guard.refusal(signed_at.decode(), nonce.decode(), self._now_ms()) is None
+
+    def _guard_of(self, key: str) -> ReplayGuard:
+        guard = self._replays.get(key)
+        if guard is None:
+            guard = self._replays[key] = ReplayGuard()
+        return guard
 
     def _signed_in(self, command: Command, address: str, now_ms: int) -> Account | None:
         """The account that signed; None if its address is enough."""
@@ -115,12 +184,13 @@ class AccessControl:
             if self._require_nonce:
                 raise _refused("the request has no nonce, and aclRequireNonce is set: use TLS or our clients")
             return
-        guard = self._replays.get(key)
-        if guard is None:
-            guard = self._replays[key] = ReplayGuard()
-        why = guard.refusal(command.ext.get(SIGNED_AT, ""), nonce, now_ms)
+        why = self._guard_of(key).refusal(command.ext.get(SIGNED_AT, ""), nonce, now_ms)
         if why is not None:
             raise _refused(f"the request of accessKey={key} is not taken: {why}")
+
+
+def _who(address: str, key: str) -> str:
+    return f"{address} {key[:64]}"
 
 
 def _check_needs(needs: Needs, account: Account, code: int) -> None:

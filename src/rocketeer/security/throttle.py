@@ -17,6 +17,13 @@ class FailureThrottle:
         self._failures: OrderedDict[str, tuple[int, int]] = OrderedDict()  # count, refused until
         self.failures_total = 0
 
+    def __len__(self) -> int:
+        return len(self._failures)
+
+    def knows(self, peer: str) -> bool:
+        """Whether its last try failed."""
+        return peer in self._failures
+
     def refused_for_ms(self, peer: str, now_ms: int) -> int:
         """0 when the peer may try."""
         entry = self._failures.get(peer)

@@ -76,6 +76,7 @@ class AccessFeature:
         return Feature(
             "access control",
             guards=(lambda command, connection: self._control.check(command, connection.remote),),
+            send_access=self._control,
             handlers={
                 RequestCode.UPDATE_AND_CREATE_ACL_CONFIG: self._put_account,
                 RequestCode.DELETE_ACL_CONFIG: self._delete_account,
