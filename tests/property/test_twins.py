@@ -1,5 +1,6 @@
 """Compiled functions and their plain twins give the same answers, whatever they are fed."""
 
+import struct
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from rocketeer.protocol.frame import FRAME_BYTES_MAX, pack_frame, split_frames_p
 from rocketeer.protocol.reply_template import ReplyTemplate
 from rocketeer.record import marks_plain
 from rocketeer.record.entry import DispatchEntry
-from rocketeer.record.layout import FIELDS, HEAD
+from rocketeer.record.layout import FIELDS, HEAD, MAGIC
 from rocketeer.record.properties import decode_properties
 from rocketeer.store import queue_entries_plain
 from rocketeer.store.index_slice import PrefixHashes, plain_key_columns
@@ -67,21 +68,51 @@ def test_frames(data: bytes, cut: int, limit: int) -> None:
     assert _frames.split_frames(data, limit) == split_frames_plain(data, limit)
 
 
-entries_of_queues = st.lists(st.tuples(st.integers(0, 300), st.integers(-3, 60), i64), max_size=8)
+sizes_and_gaps = st.lists(st.tuples(st.integers(-3, 150), st.integers(0, 20), i64), max_size=8)
+damage = st.sampled_from([None, None, "size", "magic", "queue offset", "log offset", "window"])
 
 
 @settings(deadline=None, max_examples=300)
-@given(rows=entries_of_queues, first=st.integers(0, 40), size=st.integers(0, 400), extra=st.integers(0, 2))
+@given(
+    rows=sizes_and_gaps,
+    first=st.integers(0, 40),
+    queue_offset=st.integers(0, 9),
+    damage=damage,
+    extra=st.integers(0, 1),
+)
 def test_records_that_entries_point_to(
-    rows: list[tuple[int, int, int]], first: int, size: int, extra: int
+    rows: list[tuple[int, int, int]], first: int, queue_offset: int, damage: str | None, extra: int
 ) -> None:
-    entries = b"".join(queue_entries_plain._pack_entry(*row) for row in rows)
-    window = memoryview(bytes(at % 251 for at in range(size)))
-    total = max(0, sum(row[1] for row in rows)) + extra
-    answers = [
-        twin.gather_records(window, entries, first, total) for twin in (_queue_entries, queue_entries_plain)
-    ]
-    assert answers[0] == answers[1]
+    log, entries, records = bytearray(), b"", b""
+    for place, (size, gap, tag_code) in enumerate(rows):
+        log += bytes(gap)
+        at = first + len(log)
+        entries += queue_entries_plain._pack_entry(at, size, tag_code)
+        wrong = {damage: 1} if place == len(rows) // 2 else {}
+        record = bytearray(max(size, HEAD.size))
+        record[:36] = struct.pack(
+            ">ii12xqq",
+            size + wrong.get("size", 0),
+            MAGIC - wrong.get("magic", 0),
+            queue_offset + place + wrong.get("queue offset", 0),
+            at + wrong.get("log offset", 0),
+        )
+        log += record
+        records += record
+    window = memoryview(log)[: len(log) - (damage == "window")]
+    for total in (len(records), len(records) + extra, -1):
+        answers = [
+            twin.gather_records(window, entries, first, total, queue_offset)
+            for twin in (_queue_entries, queue_entries_plain)
+        ]
+        assert answers[0] == answers[1]
+        holds = {
+            twin.entries_hold(window, entries, first, queue_offset)
+            for twin in (_queue_entries, queue_entries_plain)
+        }
+        assert holds == {not rows or (damage is None and min(size for size, _, _ in rows) >= HEAD.size)}
+        if holds == {True}:
+            assert answers[0] == (records if total == len(records) else None)
     if rows:
         assert _queue_entries.run_bounds(entries) == queue_entries_plain.run_bounds(entries)
 

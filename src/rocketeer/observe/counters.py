@@ -17,6 +17,7 @@ PUT_BUCKETS_MS: Final = (0, 10, 50, 100, 200, 500, 1_000, 2_000, 3_000, 4_000, 5
 """RocketMQ's: up to so many milliseconds each; what is slower than the last is in one more."""
 
 
+_PULL: Final = 11
 _US_PLACES: Final = 40
 _US_MAX: Final = 1 << (_US_PLACES - 1)
 
@@ -86,23 +87,33 @@ class Counters:
         self.rpc: dict[tuple[int, int, bool], Histogram] = {}
         """Milliseconds from a request to its reply, by request code, response code and whether it was held."""
 
-    def pulled(
+    def pull_answered(
         self,
-        topic: str,
-        group: str,
+        pair: tuple[str, str],
         queue_id: int,
         next_offset: int,
         messages: int,
         size: int,
         from_disk: bool,
+        code: int,
+        took_ms: float,
+        held: bool,
     ) -> None:
-        """A pull was answered; the next one asks for `next_offset`."""
+        """A pull of (topic, group) was answered with `code`; the next one asks for `next_offset`."""
+        rpc = self.rpc.get((_PULL, code, held))
+        if rpc is None:
+            rpc = self.rpc[_PULL, code, held] = Histogram(RPC_BUCKETS_MS)
+        rpc.sum += took_ms
+        if took_ms <= 1:  # nearly always
+            rpc.counts[0] += 1
+        else:
+            rpc.counts[bisect_left(RPC_BUCKETS_MS, took_ms)] += 1
+            if not held and took_ms > self.get_ms_max:
+                self.get_ms_max = int(took_ms)
         if not messages:
             self.pulls_missed += 1
             return
-        gets = self.gets.get((topic, group))
-        if gets is None:
-            gets = self._new_gets(topic, group)
+        gets = self.gets.get(pair) or self._new_gets(pair)
         gets.pulls += 1
         gets.messages += messages
         gets.bytes += size
@@ -168,8 +179,8 @@ class Counters:
             for topic in [topic for topic in topics if is_gone(topic, "")]:
                 del topics[topic]
 
-    def _new_gets(self, topic: str, group: str) -> GroupGets:
+    def _new_gets(self, pair: tuple[str, str]) -> GroupGets:
         if len(self.gets) >= GROUPS_MAX:
             return self._other_gets
-        gets = self.gets[topic, group] = GroupGets()
+        gets = self.gets[pair] = GroupGets()
         return gets

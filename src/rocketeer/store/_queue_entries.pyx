@@ -52,22 +52,42 @@ def run_bounds(bytes entries not None):
     )
 
 
-def gather_records(window, bytes entries not None, int64_t first, int64_t total):
-    """The records that entries point to, joined; None if one is not within `window`, which begins at `first`."""
+cdef inline bint leads_to_record(
+    const char *entry, const char *window, Py_ssize_t size, int64_t first, int64_t queue_offset
+) noexcept nogil:
+    """Whether an entry leads to a record within the window: of its size, at its place, with that queue offset."""
+    cdef int64_t log_offset = <int64_t> get64(entry)
+    cdef int64_t record_bytes = <int32_t> get32(entry + 8)
+    cdef const char *record
+    if log_offset < first or record_bytes < HEAD_BYTES or log_offset - first > size - record_bytes:
+        return False
+    record = window + (log_offset - first)
+    return (
+        <int32_t> get32(record + SIZE_AT) == record_bytes
+        and get32(record + MAGIC_AT) == <uint32_t> MAGIC
+        and <int64_t> get64(record + QUEUE_OFFSET_AT) == queue_offset
+        and <int64_t> get64(record + LOG_OFFSET_AT) == log_offset
+    )
+
+
+def gather_records(window, bytes entries not None, int64_t first, int64_t total, int64_t queue_offset):
     cdef const char *at = PyBytes_AS_STRING(entries)
     cdef Py_ssize_t count = PyBytes_GET_SIZE(entries) // QUEUE_ENTRY_BYTES, i
-    cdef int64_t offset, size
+    cdef int64_t size
     cdef Py_buffer source
-    cdef bytes records = PyBytes_FromStringAndSize(NULL, total)
-    cdef char *to = PyBytes_AS_STRING(records)
+    cdef bytes records
+    cdef char *to
+    if total < 0:  # a size in an entry was damaged
+        return None
+    records = PyBytes_FromStringAndSize(NULL, total)
+    to = PyBytes_AS_STRING(records)
     PyObject_GetBuffer(window, &source, PyBUF_SIMPLE)
     try:
         for i in range(count):
-            offset = <int64_t> get64(at) - first
             size = <int32_t> get32(at + 8)
-            if offset < 0 or size < 0 or offset + size > source.len or size > total:
+            if size > total or not leads_to_record(at, <const char *> source.buf, source.len, first, queue_offset + i):
                 return None
-            memcpy(to, <const char *> source.buf + offset, size)
+            memcpy(to, <const char *> source.buf + (<int64_t> get64(at) - first), size)
             to += size
             total -= size
             at += QUEUE_ENTRY_BYTES
@@ -77,28 +97,16 @@ def gather_records(window, bytes entries not None, int64_t first, int64_t total)
 
 
 def entries_hold(window, bytes entries not None, int64_t first, int64_t queue_offset):
-    """Whether each entry leads to its record: of its size, at its place, with its queue offset, which count up."""
     cdef const char *at = PyBytes_AS_STRING(entries)
     cdef Py_ssize_t count = PyBytes_GET_SIZE(entries) // QUEUE_ENTRY_BYTES, i
-    cdef int64_t log_offset, size
-    cdef const char *record
     cdef Py_buffer source
     PyObject_GetBuffer(window, &source, PyBUF_SIMPLE)
     try:
         for i in range(count):
-            log_offset = <int64_t> get64(at)
-            size = <int32_t> get32(at + 8)
-            if log_offset < first or size < HEAD_BYTES or log_offset - first > source.len - size:
-                return False
-            record = <const char *> source.buf + (log_offset - first)
-            if (
-                <int32_t> get32(record + SIZE_AT) != size
-                or get32(record + MAGIC_AT) != <uint32_t> MAGIC
-                or <int64_t> get64(record + QUEUE_OFFSET_AT) != queue_offset + i
-                or <int64_t> get64(record + LOG_OFFSET_AT) != log_offset
+            if not leads_to_record(
+                at + i * QUEUE_ENTRY_BYTES, <const char *> source.buf, source.len, first, queue_offset + i
             ):
                 return False
-            at += QUEUE_ENTRY_BYTES
     finally:
         PyBuffer_Release(&source)
     return True

@@ -25,6 +25,8 @@ log = logging.getLogger(__name__)
 MAGIC_BYTES = MAGIC.to_bytes(4, "big", signed=True)
 MAPPED_MAX = files_share(8, 128)  # segments mapped at a time, each with a descriptor
 _INLINE_BYTES = 1 << 20  # what the writer reserves itself when the preparer lags
+LOOK_AGAIN_S = 10.0
+"""A page that was read so recently is taken to be in memory still."""
 _REFUSING = -1
 
 
@@ -44,6 +46,7 @@ class CommitLog:
     __slots__ = (
         "_active",
         "_append_longest_s",
+        "_look_again_s",
         "_mapped",
         "_preparer",
         "_refusal",
@@ -72,6 +75,7 @@ class CommitLog:
         self.min_offset = 0
         self.max_offset = 0
         self.epoch = 1
+        self._look_again_s = 0.0
         """Changes every second (1 to 255): what was looked at in this one is in memory."""
         self.fd = -1
         self.base = 0
@@ -279,6 +283,16 @@ class CommitLog:
         if segment.seen.count(self.epoch, first, last + 1) <= last - first:
             self._look_at(segment, at, size)
         return view[at : at + size]
+
+    def tick(self, now_s: float) -> None:
+        """Once in a while all pages are looked at anew before they are read: memory may have been taken from them."""
+        if now_s < self._look_again_s:
+            return
+        self._look_again_s = now_s + LOOK_AGAIN_S
+        self.epoch = self.epoch % 255 + 1
+        if self.epoch == 1:  # none of the round before may pass for one of this
+            for segment in self.segments:
+                segment.seen[:] = bytes(len(segment.seen))
 
     def _look_at(self, segment: Segment, at: int, size: int) -> None:
         """Have the pages read before anybody looks at them, whole blocks of them; LogUnreadable if that fails."""

@@ -146,15 +146,17 @@ class Reader:
             window = log.read(first, end - first)
         except LogUnreadable:
             return None
-        if window is None or not entries_hold(window, raw, first, offset):
+        if window is None:
             return None
         if end - first == total:  # records do not overlap, so they are one run
-            parts: list[bytes | memoryview] = [window]
-        else:
-            records = gather_records(window, raw, first, total)
-            if records is None:
+            if not entries_hold(window, raw, first, offset):
                 return None
-            parts = [records]
+            records: bytes | memoryview | None = window
+        else:
+            records = gather_records(window, raw, first, total, offset)
+        if records is None:
+            return None
+        parts = [records]
         return Fetched(
             GetStatus.FOUND, offset + count, queue.min_offset, queue.max_offset, parts, count, total, False
         )

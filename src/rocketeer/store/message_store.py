@@ -268,7 +268,7 @@ class MessageStore:
 
     def tick(self) -> None:
         """A slice of everything that is not appending and pulling: some milliseconds at most."""
-        self.log.epoch = int(self._clock.monotonic_s()) % 255 + 1
+        self.log.tick(self._clock.monotonic_s())
         self._flusher.tick()
         self._index_along()
         self._checkpointer.tick()

@@ -52,14 +52,13 @@ def run_bounds(entries: bytes) -> tuple[int, int, int]:
     return first, last + sizes[-1], sum(sizes)
 
 
-def gather_records(window: memoryview, entries: bytes, first: int, total: int) -> bytes | None:
-    """The records that entries point to, joined; None if one is not within `window`, which begins at `first`."""
-    parts = []
-    for log_offset, size, _ in _unpack_entries(entries):
-        at = log_offset - first
-        if at < 0 or size < 0 or at + size > len(window):
-            return None
-        parts.append(window[at : at + size])
+def gather_records(
+    window: memoryview, entries: bytes, first: int, total: int, queue_offset: int
+) -> bytes | None:
+    """The records that entries point to, joined; None if `entries_hold` is false, or their bytes are not `total`."""
+    if not entries_hold(window, entries, first, queue_offset):
+        return None
+    parts = [window[at - first : at - first + size] for at, size, _ in _unpack_entries(entries)]
     records = b"".join(parts)
     return records if len(records) == total else None
 

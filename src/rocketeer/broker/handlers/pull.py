@@ -128,15 +128,11 @@ class PullHandler:
         *,
         held: bool = False,
     ) -> None:
-        fetched, counters = pulled.fetched, self._counters
-        counters.pulled(
-            pull.topic, pull.group, pull.queue_id, fetched.next_offset, fetched.count, fetched.bytes,
-            fetched.suggest_slave,
+        fetched = pulled.fetched
+        self._counters.pull_answered(
+            (pull.topic, pull.group), pull.queue_id, fetched.next_offset, fetched.count, fetched.bytes,
+            fetched.suggest_slave, pulled.code, (perf_counter() - began_s) * 1000, held,
         )  # fmt: skip
-        took_ms = (perf_counter() - began_s) * 1000
-        counters.answered(command.code, pulled.code, held, took_ms)
-        if not held and took_ms > counters.get_ms_max:
-            counters.get_ms_max = int(took_ms)
         if pulled.code == ResponseCode.PULL_OFFSET_MOVED:
             self._offset_moved(pull, pulled.fetched.next_offset)
         if command.is_oneway:
