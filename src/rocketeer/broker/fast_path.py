@@ -7,6 +7,8 @@ is in `plain_sends.py`. Everything else goes to the router. Both ways give the s
 from time import monotonic
 from typing import Final
 
+import msgspec
+
 from rocketeer.broker.feature import Guard
 from rocketeer.broker.handlers.pull import PullHandler
 from rocketeer.broker.plain_sends import PlainSends
@@ -16,11 +18,21 @@ from rocketeer.protocol.command import FLAG_RESPONSE, Command
 from rocketeer.protocol.frame import JSON, Frame
 from rocketeer.protocol.headers import PullMessageHeader
 from rocketeer.protocol.headers.base import raw_decoder
-from rocketeer.protocol.json_header import NOT_THE_JSON, decode_outer
+from rocketeer.protocol.java_types import I32
+from rocketeer.protocol.json_header import NOT_THE_JSON
 from rocketeer.remoting.server import Connection, Router
 
 _PULL: Final = int(RequestCode.PULL_MESSAGE)
 _PULL_START: Final = b'{"code":%d,' % _PULL
+
+
+class _PullRequest(msgspec.Struct, gc=False):
+    """Header and fields of a pull, decoded together."""
+
+    code: I32
+    ext: PullMessageHeader = msgspec.field(name="extFields")
+    opaque: I32 = 0
+    flag: I32 = 0
 
 
 class FastPath:
@@ -34,7 +46,7 @@ class FastPath:
         self._pulls = pulls
         self._guarded = router.guarded
         self._header_bytes_max = router.header_bytes_max
-        self._decode_pull = raw_decoder(PullMessageHeader).decode
+        self._decode_pull = raw_decoder(_PullRequest).decode
         self._writable = writable
         if sends is not None:
             sends.enable(writable)
@@ -78,11 +90,10 @@ class FastPath:
     def _pull(self, header: bytes, connection: Connection) -> bool:
         """Serve one pull; False when it is not for this path or was refused (the general path words that)."""
         try:
-            outer = decode_outer(header)
-            if outer.code != _PULL or outer.flag & FLAG_RESPONSE:
+            pull = self._decode_pull(header)
+            if pull.code != _PULL or pull.flag & FLAG_RESPONSE:
                 return False
-            request = self._decode_pull(outer.ext_raw)
-            self._pulls.serve(request, Command(code=_PULL, opaque=outer.opaque, flag=outer.flag), connection)
+            self._pulls.serve(pull.ext, Command(code=_PULL, opaque=pull.opaque, flag=pull.flag), connection)
         except (*NOT_THE_JSON, RequestRefused, OSError):
             return False
         return True

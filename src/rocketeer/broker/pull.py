@@ -240,6 +240,8 @@ class PullService:
 
 def accepts_of(topic: str, expression: str, tags_max: int = TAGS_MAX) -> Accepts | None:
     """Which tag codes a subscription wants; None for all. Few and short ones come with every pull."""
+    if expression == "*":
+        return None
     if len(expression) > REMEMBERED_CHARS_MAX:
         if expression.count("|") // 2 >= tags_max:
             code = ResponseCode.SUBSCRIPTION_PARSE_FAILED

@@ -195,7 +195,10 @@ class ConsumeQueue(QueueTail):
         """Up to `count` entries from `offset`; b"" below `min_offset` and at or beyond `max_offset`."""
         if offset < self.min_offset:
             return b""
-        return self._bytes(offset, min(offset + count, self.max_offset))
+        end = offset + count
+        if end <= self._written:  # for nearly every pull
+            return self._files.read(offset, end)
+        return self._bytes(offset, min(end, self.max_offset))
 
     def unit(self, code: int) -> ExtUnit | None:
         """What stands beside an entry with this tag code, in queues that keep such units (`ExtendedQueue`)."""

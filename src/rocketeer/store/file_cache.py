@@ -9,6 +9,7 @@ import logging
 import os
 import resource
 from collections.abc import Iterable
+from os import pread
 from pathlib import Path
 
 from rocketeer.store.kernel import sync_fd
@@ -41,11 +42,14 @@ class FileCache:
 
     def read(self, path: str, size: int, at: int) -> bytes:
         """Up to `size` bytes; a file that is missing or shorter gives fewer."""
-        try:
-            fd = self._fd(path)
-        except FileNotFoundError:
-            return b""
-        return os.pread(fd, size, at)
+        fd = self._fds.pop(path, None)
+        if fd is None:
+            try:
+                fd = self._fd(path)
+            except FileNotFoundError:
+                return b""
+        self._fds[path] = fd  # used last
+        return pread(fd, size, at)
 
     def write(self, path: str, data: bytes | bytearray | memoryview, at: int, file_bytes: int) -> None:
         """Write all of `data`; a file that is missing is made, sparse and of its full size."""

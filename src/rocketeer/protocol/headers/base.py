@@ -46,7 +46,7 @@ def decode_raw(kind: type[H], raw: msgspec.Raw | bytes) -> H:
 
 @cache
 def raw_decoder(kind: type[H]) -> msgspec.json.Decoder[H]:
-    """The decoder of one kind's `extFields`, for hot paths that keep it at hand."""
+    """The decoder of one kind, for hot paths that keep it at hand."""
     return msgspec.json.Decoder(kind, strict=False)
 
 
