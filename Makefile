@@ -19,6 +19,7 @@ help:
 	@echo "make test-plain  the tests of broker, store and remoting without compiled modules"
 	@echo "make test-spark  all tests of the data pipeline, also those that kill drivers and start clusters"
 	@echo "make browser installs Chromium for the console's tests (Debian, root)"
+	@echo "make etcd    installs etcd for groups of brokers (Debian, root)"
 	@echo "make check   ruff, mypy --strict, import-linter, imports of compiled sources"
 	@echo "make interop clients of other languages against our broker; needs Java and Node"
 	@echo "make apache  our clients against Apache's own broker; needs Java"
@@ -68,6 +69,11 @@ test-plain: $(READY_DEV)
 # A browser for the console's tests, from Debian's packages; only root can install it.
 browser:
 	@command -v chromium chromedriver > /dev/null || { apt-get update -q && apt-get install -y -q --no-install-recommends chromium chromium-driver; }
+
+# An etcd for the tests of groups and for `rocketeer up --replicas`, from Debian's packages; only root can install it.
+.PHONY: etcd
+etcd:
+	@command -v etcd > /dev/null || { apt-get update -q && apt-get install -y -q --no-install-recommends etcd-server; }
 
 # With the tests that start JVMs of their own: killed drivers and executors, clusters, commands.
 test-spark: $(READY_DEV)
@@ -135,8 +141,8 @@ wheel: $(READY_DEV)
 
 lock: $(READY)
 	@$(PIP) install --quiet pip-tools
-	@$(BIN)/pip-compile --upgrade --extra build --extra server --extra console -o requirements.lock pyproject.toml
-	@$(BIN)/pip-compile --upgrade --extra build --extra server --extra console --extra spark --extra tls -o requirements-dev.lock pyproject.toml requirements-dev.in
+	@$(BIN)/pip-compile --upgrade --extra build --extra server --extra console --extra groups -o requirements.lock pyproject.toml
+	@$(BIN)/pip-compile --upgrade --extra build --extra server --extra console --extra groups --extra spark --extra tls -o requirements-dev.lock pyproject.toml requirements-dev.in
 	@! grep -nE 'https?://' requirements.lock requirements-dev.lock
 
 clean:

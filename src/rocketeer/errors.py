@@ -304,5 +304,13 @@ class PeerRefused(RocketeerError):
     """A server that should be one of ours could not prove it, or we could not; the text says which."""
 
 
+class GroupError(RocketeerError):
+    """A group of brokers, or its etcd, is not as it must be; the text says what was found and what to do."""
+
+
+class EtcdAway(GroupError):
+    """No etcd answered, or not in time: what was asked may have been done or not."""
+
+
 class ReplicationError(RocketeerError):
     """Master and slave cannot go on with each other; the text says what one has and the other lacks."""

@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Protocol
 
 from rocketeer.broker.fast_path import FastPath
 from rocketeer.broker.feature import ConfigChange, Feature, Periodic, Rest
@@ -69,6 +70,13 @@ MESSAGE_CODES = frozenset(
 )
 """Requests whose body is a message, or several: the store says how large those may be."""
 
+
+class GroupPart(Protocol):
+    """A member of a group, as leader or as follower: what it adds to the broker in place of master or slave."""
+
+    def features(self, state: BrokerState, store: StoreConfig, server: ServerConfig) -> list[Feature]: ...
+
+
 STORE_TICK_S = 0.005
 STORE_REST_S = 0.05
 CERTIFICATES_WATCH_S = 2.0
@@ -86,11 +94,13 @@ class Broker:
         *,
         config_path: Path | None = None,
         extras: Mapping[str, str] | None = None,
+        group: GroupPart | None = None,
     ) -> None:
         """`config_path`: the file of the settings, which changes at run time go to. Without one they go to
         <store>/config/broker.properties, and what was changed there before holds again. `extras`: its keys that
-        nothing here reads.
+        nothing here reads. `group`: what this broker is in a group for as long as it runs.
         """
+        self._group = group
         self._broker = broker
         self._store_config = store
         self._server_config = server
@@ -116,7 +126,7 @@ class Broker:
         live = LiveConfig(
             broker, store, self._server_config, path=path, extras=self._extras, clock=self._clock
         )
-        return _assemble(broker, store, self._server_config, self._clock, live)
+        return _assemble(broker, store, self._server_config, self._clock, live, self._group)
 
     async def stop(self) -> None:
         if self._lifecycle is not None:
@@ -133,14 +143,23 @@ def handled_codes(
 
 
 def _assemble(
-    broker: BrokerConfig, store: StoreConfig, server: ServerConfig, clock: Clock, live: LiveConfig
+    broker: BrokerConfig,
+    store: StoreConfig,
+    server: ServerConfig,
+    clock: Clock,
+    live: LiveConfig,
+    group: GroupPart | None = None,
 ) -> Components:
     state = BrokerState(broker, store, server, clock)
+    if group is not None:
+        state.confirmed = state.store.bound_reads()
     features = [_access(state, broker, server), *_features(state, broker, store)]
-    if store.flush_mode is FlushMode.SYNC_FLUSH:
+    if store.flush_mode is FlushMode.SYNC_FLUSH and group is None:
         features.append(disk_durability(state.store))
     features.append(table_feature(state.offsets, state.tables, state.store))
-    features.extend(_replication(state, store, server))
+    features.extend(
+        _replication(state, store, server) if group is None else group.features(state, store, server)
+    )
     path = MessagePath(state, broker, store, features)
     features.extend(path.features)
     administration, runtime = administration_feature(

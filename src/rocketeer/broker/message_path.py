@@ -8,7 +8,7 @@ from rocketeer.broker.feature import ConfigChange, Feature, Periodic
 from rocketeer.broker.features.offset_moved import OffsetMovedEvents
 from rocketeer.broker.features.reply import Replies, reply_feature
 from rocketeer.broker.handlers.pull import PullHandler
-from rocketeer.broker.handlers.query import QueryHandler
+from rocketeer.broker.handlers.query import Archive, QueryHandler
 from rocketeer.broker.handlers.send import SendHandler
 from rocketeer.broker.held_pulls import HeldPulls
 from rocketeer.broker.plain_properties import PlainParser
@@ -21,6 +21,8 @@ from rocketeer.model.topic import Perm
 from rocketeer.remoting.server import Router
 from rocketeer.remoting.slices import run_sliced
 from rocketeer.security.access import AccessControl
+from rocketeer.store.confirmed import ConfirmedLookups
+from rocketeer.store.dispatch import Listener
 
 HOLD_TICK_S = 0.05
 
@@ -68,7 +70,12 @@ class MessagePath:
             fields=[field for feature in features for field in feature.reply_fields],
         )
         self.holds = HeldPulls(asyncio.get_running_loop().call_soon, run=run_sliced, limits=broker.limits)
-        state.store.listeners.append((self.holds.waiting, self.holds.arrived))
+        arrived: Listener = self.holds.arrived
+        queried: Archive = state.store
+        if state.confirmed is not None:
+            arrived = state.confirmed.listener(self.holds.waiting, arrived)
+            queried = ConfirmedLookups(state.store, state.confirmed)
+        state.store.listeners.append((self.holds.waiting, arrived))
         events = OffsetMovedEvents(
             writer=writer,
             clock=clock,
@@ -105,7 +112,7 @@ class MessagePath:
             self._pulls.set_polling(broker.long_polling_enable, broker.short_polling_ms)
 
         queries = QueryHandler(
-            state.store,
+            queried,
             unique_key_count_max=store.query_count_max,
             entries_max=broker.limits.query_entries,
         )

@@ -20,7 +20,7 @@ from typing import Final, Protocol
 
 from rocketeer.broker.plain_properties import PlainParser
 from rocketeer.broker.topics import TopicTable
-from rocketeer.broker.writer import Writer
+from rocketeer.broker.writer import OUTCOME_UNKNOWN, Writer
 from rocketeer.clock import Clock
 from rocketeer.engine.sends import Later, PropertyRules, ReplyFormat, SendAccess, SendBuffer
 from rocketeer.errors import StoreRefused
@@ -91,6 +91,7 @@ class PlainSends:
         self._writer = writer
         self._counters = counters
         self._clock = clock
+        self._reply_ext = reply_ext
         id_start = store_host.hex().upper().encode()
         fields: dict[str, type[int] | bytes] = {
             "msgId": id_start + b"%016X",
@@ -153,7 +154,14 @@ class PlainSends:
         self._counters.answered(_SEND, _SUCCESS, False, (perf_counter() - began_s) * 1000, count)
 
     def _answer_later(self, connection: Connection, later: list[Later]) -> Callable[[int], None]:
-        return lambda code: connection.answer(self._replies[code].frames(later))
+        return lambda code: connection.answer(self._frames(code, later))
+
+    def _frames(self, code: int, later: list[Later]) -> bytes:
+        replies = self._replies.get(code)
+        if replies is not None:
+            return replies.frames(later)
+        unknown = ReplyTemplate(code, {}, remark=OUTCOME_UNKNOWN, fixed=self._reply_ext)
+        return b"".join([unknown.frame(opaque) for opaque, *_ in later])
 
     def forget_topics(self) -> None:
         """Topics or queues changed: nothing that was found out about them holds any more."""

@@ -42,6 +42,7 @@ from rocketeer.security.tls import (
     load_tls_properties,
     server_tls,
 )
+from rocketeer.store.confirmed import ConfirmedBound
 from rocketeer.store.message_store import MessageStore
 
 log = logging.getLogger(__name__)
@@ -80,6 +81,8 @@ class BrokerState:
         """Where clients reach this broker."""
         self.store_host = encode_host(*_numeric(broker.advertised_address, own))
         self.store = MessageStore(store, clock=clock, store_host=self.store_host, post=post)
+        self.confirmed: ConfirmedBound | None = None
+        """In a group: up to where messages may be seen."""
         self.counters = Counters()
         self.recorder = Recorder(
             self.counters, StoredTopics(self.store.queue_table.by_key), clock, cluster=broker.cluster_name

@@ -5,7 +5,7 @@ Handlers, the delay service, retries and transactions all write through here; no
 
 from collections.abc import Callable, Sequence
 from time import perf_counter
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from rocketeer.broker.feature import Durability, Examine, Examined, Rewrite
 from rocketeer.clock import Clock
@@ -14,6 +14,11 @@ from rocketeer.observe.counters import Counters
 from rocketeer.protocol.codes import ResponseCode
 from rocketeer.record.entry import DispatchEntry
 from rocketeer.record.layout import PendingMessage
+
+OUTCOME_UNKNOWN: Final = (
+    "the message was appended, and this broker ceased to lead before it was confirmed: "
+    "it may be kept or not; send it again"
+)
 
 
 class Log(Protocol):
@@ -48,6 +53,11 @@ _NOT_ON_A_SLAVE = (ResponseCode.FLUSH_SLAVE_TIMEOUT, ResponseCode.SLAVE_NOT_AVAI
 def code_without_slaves(code: int) -> int:
     """For requests whose clients would do it again after any other answer: what is stored is done, as in RocketMQ."""
     return ResponseCode.SUCCESS if code in _NOT_ON_A_SLAVE else code
+
+
+def _put(code: int, appended: Sequence[DispatchEntry]) -> Put:
+    """How a write ended that had to wait; SYSTEM_ERROR: nobody knows whether it is kept."""
+    return Put(code, OUTCOME_UNKNOWN if code == ResponseCode.SYSTEM_ERROR else None, appended)
 
 
 class Writer:
@@ -147,7 +157,7 @@ class Writer:
             return
         # A resend may come while the original is not on disk yet: it waits for it, too.
         end = max([entry.end for entry in appended])
-        self.when_durable(end, lambda code: done(Put(code, None, appended)))
+        self.when_durable(end, lambda code: done(_put(code, appended)))
 
     def refused(self, refusal: StoreRefused | RequestRefused) -> Put:
         """RocketMQ's code and text for each reason; a feature words its own."""

@@ -150,11 +150,12 @@ def run_broker(asked: Started) -> None:
         say("no name server given (-n, namesrvAddr or NAMESRV_ADDR): clients cannot find this broker")
 
     from rocketeer.broker.assemble import Broker
+    from rocketeer.broker.group_member import GroupMember
 
     # Message ids carry the address, so a host name in brokerIP1 is looked up once, here.
     host = settings.broker.host if ":" in settings.broker.host else ipv4_of(settings.broker.host)
     settings = dataclasses.replace(settings, broker=dataclasses.replace(settings.broker, host=host))
-    broker = Broker(
+    broker = (GroupMember if settings.broker.group.enabled else Broker)(
         settings.broker,
         settings.store,
         settings.server,
@@ -168,12 +169,15 @@ def run_broker(asked: Started) -> None:
 
 def _check_places(settings: Settings) -> None:
     server = settings.server
+    group = settings.broker.group
     is_slave = settings.store.broker_role is BrokerRole.SLAVE
+    members = [Port(server.bind_host, group.port(server.listen_port), "members, groupPort")]
     check_ports(
         [
             Port(server.bind_host, server.listen_port, "broker, listenPort"),
             Port(server.bind_host, server.fast_port, "second port of the broker, listenPort minus 2"),
             *([] if is_slave else [Port(server.bind_host, settings.store.ha_port, "slaves, haListenPort")]),
+            *(members if group.enabled else []),
         ]
     )
     check_folder(settings.store.store_path)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from rocketeer.config.command_line import ON_COMMAND_LINE
+from rocketeer.config.group import GroupConfig
 from rocketeer.config.keys import OLD_SPELLINGS, find_key, nearest_key
 from rocketeer.config.limits import BrokerLimits, NamesrvLimits, ServerLimits
 from rocketeer.config.properties import Property, load_properties
@@ -24,7 +25,15 @@ from rocketeer.config.values import BrokerConfig, BrokerRole, NamesrvConfig, Ser
 from rocketeer.errors import ConfigError
 
 T = TypeVar(
-    "T", BrokerConfig, StoreConfig, ServerConfig, NamesrvConfig, BrokerLimits, ServerLimits, NamesrvLimits
+    "T",
+    BrokerConfig,
+    StoreConfig,
+    ServerConfig,
+    NamesrvConfig,
+    BrokerLimits,
+    ServerLimits,
+    NamesrvLimits,
+    GroupConfig,
 )
 
 _KEYS_WE_READ = frozenset(
@@ -37,6 +46,7 @@ _KEYS_WE_READ = frozenset(
         BrokerLimits,
         ServerLimits,
         NamesrvLimits,
+        GroupConfig,
     )
     for item in dataclasses.fields(config)
     if "java" in item.metadata
@@ -92,7 +102,11 @@ class _Reader:
         )
         store = self._fill(StoreConfig(ha_port=server.listen_port + 1))
         addresses = self._addresses_of(environment)
-        broker = self._fill(BrokerConfig(namesrv_addresses=addresses, limits=self._fill(BrokerLimits())))
+        broker = self._fill(
+            BrokerConfig(
+                namesrv_addresses=addresses, limits=self._fill(BrokerLimits()), group=self._group(store)
+            )
+        )
         namesrv = self._fill(NamesrvConfig(limits=self._fill(NamesrvLimits())))
         home = broker.rocketmq_home if self._role is Role.BROKER else namesrv.rocketmq_home
         server = dataclasses.replace(server, home=home)
@@ -176,6 +190,22 @@ class _Reader:
         if "pattern" in metadata and not re.fullmatch(metadata["pattern"], text):
             raise self._bad(entry, metadata["expected"])
         return hint(text)
+
+    def _group(self, store: StoreConfig) -> GroupConfig:
+        group = self._fill(GroupConfig())
+        if not group.enabled:
+            return group
+        if group.member_id <= 0:
+            raise ConfigError(f"{self._source}: groupEtcd is set: expected groupMemberId as well, from 1 on")
+        if group.min_in_sync > group.members:
+            raise ConfigError(
+                f"{self._source}: groupMinInSync={group.min_in_sync}: expected no more than groupMembers, "
+                f"which is {group.members}"
+            )
+        if "brokerRole" in self._entries:
+            entry = self._entries["brokerRole"]
+            self._warn(entry, "brokerRole has no effect in a group: its members elect their leader")
+        return group
 
     def _identified(self, broker: BrokerConfig, store: StoreConfig) -> BrokerConfig:
         """RocketMQ's rule: a master's id is 0, a slave's is not."""

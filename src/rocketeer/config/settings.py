@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
+from rocketeer.config.group import GroupConfig
 from rocketeer.config.keys import BROKER_CLASSES, NAMESRV_CLASSES, Key, known_keys
 from rocketeer.config.limits import BrokerLimits, NamesrvLimits, ServerLimits
 from rocketeer.config.values import (
@@ -18,7 +19,14 @@ from rocketeer.config.values import (
 )
 
 AnyConfig = (
-    BrokerConfig | StoreConfig | ServerConfig | NamesrvConfig | BrokerLimits | ServerLimits | NamesrvLimits
+    BrokerConfig
+    | StoreConfig
+    | ServerConfig
+    | NamesrvConfig
+    | BrokerLimits
+    | ServerLimits
+    | NamesrvLimits
+    | GroupConfig
 )
 
 
@@ -84,6 +92,8 @@ def _with_nested(config: AnyConfig) -> Iterator[AnyConfig]:
         yield from _with_nested(config.server)
     if isinstance(config, BrokerConfig | ServerConfig | NamesrvConfig):
         yield config.limits
+    if isinstance(config, BrokerConfig):
+        yield config.group
 
 
 def _default_text(key: Key) -> str | None:

@@ -10,6 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from rocketeer.config.group import GroupConfig
 from rocketeer.config.limits import BrokerLimits, NamesrvLimits, ServerLimits
 
 
@@ -276,6 +277,7 @@ class BrokerConfig:
     heartbeat_wait_ms_max: int = field(default=31_000, metadata=_java("waitTimeMillsInHeartbeatQueue"))
     transaction_wait_ms_max: int = field(default=3_000, metadata=_java("waitTimeMillsInTransactionQueue"))
     limits: BrokerLimits = field(default_factory=BrokerLimits)
+    group: GroupConfig = field(default_factory=GroupConfig)
 
 
 @dataclass(frozen=True, kw_only=True)

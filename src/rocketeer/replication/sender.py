@@ -265,7 +265,7 @@ class SlaveLink:
 
     def _send_in_thread(self) -> None:
         self._busy = self._in_thread = True
-        sending = self._loop.run_in_executor(None, _send_now, self._sock, self._unsent.parts)
+        sending = self._loop.run_in_executor(None, send_now, self._sock, self._unsent.parts)
         sending.add_done_callback(self._sent_in_thread)
 
     def _sent_in_thread(self, sending: "asyncio.Future[int]") -> None:
@@ -309,7 +309,7 @@ class SlaveLink:
         self._on_close(self)
 
 
-def _send_now(sock: PeerSocket, parts: list[memoryview]) -> int:
+def send_now(sock: PeerSocket, parts: list[memoryview]) -> int:
     try:
         return sock.sendmsg(parts)
     except BlockingIOError:

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from rocketeer.clock import Clock
 from rocketeer.config import BrokerRole, FlushMode, StoreConfig
@@ -18,6 +18,7 @@ from rocketeer.store.boundaries import Boundaries
 from rocketeer.store.checkpointing import Checkpointer
 from rocketeer.store.cleaning import Cleaner
 from rocketeer.store.commit_log import CommitLog
+from rocketeer.store.confirmed import BoundedReader, ConfirmedBound
 from rocketeer.store.disk_trust import DiskTrust
 from rocketeer.store.dispatch import Dispatch, Dispatcher, Listening
 from rocketeer.store.expiry_clock import ExpiryClock
@@ -93,6 +94,7 @@ class MessageStore:
         """The end of the log at the last tick with messages to index."""
         self._ticked_end = -1
         self._is_open = False
+        self._bound: ConfirmedBound | None = None
 
         self._trust = DiskTrust(post)
         self._trust.listeners.append(self._sync_failed)
@@ -173,7 +175,8 @@ class MessageStore:
             raise
         self._is_open = True
         if self.config.broker_role is BrokerRole.SLAVE:
-            self._refuse("slave", StoreRefused(StoreRefused.NOT_WRITABLE, "messages are put to the slave"))
+            self.refuse("slave", StoreRefused(StoreRefused.NOT_WRITABLE, "messages are put to the slave"))
+        self.log.refuse(self.refusal)
         return report
 
     def _recover(self, clean: bool) -> RecoveryReport:
@@ -339,6 +342,28 @@ class MessageStore:
         self._flusher.set_times(config.flush_interval_ms, config.sync_flush_timeout_ms)
         self._reader.set_limits(config)
 
+    def refuse(self, cause: str, refusal: StoreRefused | None) -> None:
+        """Appends are refused while any cause stands; also one that was there before the store was opened."""
+        if refusal is None:
+            self._refusals.pop(cause, None)
+        else:
+            self._refusals[cause] = refusal
+        if self._is_open:
+            self.log.refuse(self.refusal)
+
+    def bound_reads(self) -> ConfirmedBound:
+        """From now on consumers read no further than the bound, which starts without one; before `open`."""
+        bound = ConfirmedBound(self.queue_table)
+        queues: Any = bound  # stands in for the table, for those who read
+        reader = BoundedReader(self.config, self.log, queues, self._levels)
+        self._reader = reader
+        self.get, self.entries = reader.get, reader.entries
+        lookup = Lookup(self.log, queues, self.index)
+        self.offset_by_time, self.earliest_ms = lookup.offset_by_time, lookup.earliest_ms
+        self.store_ms_at = lookup.store_ms_at
+        self._bound = bound
+        return bound
+
     # --- asking ------------------------------------------------------------------------------
 
     def scan(self, start: int) -> Iterator[DispatchEntry]:
@@ -420,8 +445,11 @@ class MessageStore:
         return 0 if queue is None else queue.min_offset
 
     def max_queue_offset(self, topic: str, queue_id: int) -> int:
+        """Of what may be read."""
         queue = self.queue_table.get(topic, queue_id)
-        return 0 if queue is None else queue.max_offset
+        if queue is None:
+            return 0
+        return queue.max_offset if self._bound is None else self._bound.end(queue)
 
     # --- inside ------------------------------------------------------------------------------
 
@@ -429,16 +457,8 @@ class MessageStore:
         return self.dispatch.last_store_ms
 
     def _disk_full(self, used: str | None) -> None:
-        self._refuse("disk", None if used is None else StoreRefused(StoreRefused.DISK_FULL, used))
+        self.refuse("disk", None if used is None else StoreRefused(StoreRefused.DISK_FULL, used))
 
     def _sync_failed(self, error: OSError) -> None:
         text = f"the disk did not take what was written: {error}"
-        self._refuse("flush", StoreRefused(StoreRefused.NOT_WRITABLE, text))
-
-    def _refuse(self, cause: str, refusal: StoreRefused | None) -> None:
-        """Appends are refused while any cause stands."""
-        if refusal is None:
-            self._refusals.pop(cause, None)
-        else:
-            self._refusals[cause] = refusal
-        self.log.refuse(self.refusal)
+        self.refuse("flush", StoreRefused(StoreRefused.NOT_WRITABLE, text))

@@ -14,6 +14,7 @@ from rocketeer.config import (
     StoreConfig,
     effective_properties,
 )
+from rocketeer.config.group import GroupConfig
 from rocketeer.config.keys import BROKER_CLASSES, NAMESRV_CLASSES, find_key, known_keys, nearest_key
 
 CLASS_OF = {
@@ -22,6 +23,7 @@ CLASS_OF = {
     ServerConfig: "NettyServerConfig",
     NamesrvConfig: "NamesrvConfig",
     BrokerLimits: "BrokerConfig",
+    GroupConfig: "BrokerConfig",
     ServerLimits: "NettyServerConfig",
     NamesrvLimits: "NamesrvConfig",
 }

@@ -73,7 +73,7 @@ class SendHandler:
         return None
 
     def answer(self, command: Command, topic: str, queue_id: int, put: Put) -> Command:
-        if not put.stored:
+        if not put.stored or put.code == ResponseCode.SYSTEM_ERROR:
             return reply(command, put.code, put.remark, self.ext)
         ids = [f"{self._id_start}{appended.log_offset:016X}" for appended in put.appended]
         ext = {

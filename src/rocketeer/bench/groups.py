@@ -1,0 +1,216 @@
+"""A group of brokers as real processes: etcd, a name server, members to kill, stop and start again."""
+
+import contextlib
+import os
+import signal
+import sys
+import time
+import urllib.request
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from rocketeer.bench.control import Control
+from rocketeer.bench.processes import ServerFailed, ServerProcess
+from rocketeer.bench.servers import HOST
+from rocketeer.config.ports import free_ports
+from rocketeer.errors import RemotingError
+from rocketeer.group.etcd_program import etcd_command, find_etcd
+from rocketeer.protocol.bodies.route import decode_cluster_info
+from rocketeer.protocol.codes import RequestCode, ResponseCode
+
+READY_S = 60.0
+NAME = "broker-a"
+
+
+class EtcdProcess:
+    """An etcd by itself; killed and started again it has what it had."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.port, self._peer_port = free_ports()
+        self.process: ServerProcess | None = None
+
+    @property
+    def endpoint(self) -> str:
+        return f"http://{HOST}:{self.port}"
+
+    def start(self) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        command = etcd_command(find_etcd(), self._folder / "data", port=self.port, peer_port=self._peer_port)
+        self.process = ServerProcess(command, log=self._folder / "etcd.out")
+        self.process.wait_until(self._is_healthy, timeout_s=READY_S, what="etcd")
+
+    def _is_healthy(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"{self.endpoint}/health", timeout=1) as answer:
+                return b'"true"' in answer.read()
+        except OSError:
+            return False
+
+    def kill(self) -> None:
+        if self.process is not None:
+            self.process.kill()
+
+
+class Member:
+    """One member's process and folder."""
+
+    def __init__(self, number: int, folder: Path, conf: Mapping[str, object]) -> None:
+        self.number = number
+        self.folder = folder
+        self.conf = dict(conf)
+        _, self.port = free_ports()
+        self.process: ServerProcess | None = None
+        self.paused = False
+
+    @property
+    def address(self) -> str:
+        return f"{HOST}:{self.port}"
+
+    @property
+    def store(self) -> Path:
+        return self.folder / "store"
+
+    @property
+    def running(self) -> bool:
+        return self.process is not None and self.process.running
+
+    def start(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        path = self.folder / "broker.conf"
+        values = {
+            "brokerClusterName": "DefaultCluster",
+            "brokerName": NAME,
+            "listenPort": self.port,
+            "brokerIP1": HOST,
+            "brokerIP2": HOST,
+            "storePathRootDir": self.store,
+            "groupMemberId": self.number,
+            **self.conf,
+        }
+        path.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
+        command = [sys.executable, "-m", "rocketeer.cli.main", "broker", "-c", str(path)]
+        self.process = ServerProcess(command, log=self.folder / "broker.out", env={"PYTHONUNBUFFERED": "1"})
+        self.paused = False
+
+    def kill(self) -> None:
+        if self.process is not None:
+            self.process.kill()
+        self.paused = False
+
+    def stop(self) -> int:
+        assert self.process is not None
+        return self.process.stop()
+
+    def pause(self) -> None:
+        assert self.process is not None
+        os.kill(self.process.pid, signal.SIGSTOP)
+        self.paused = True
+
+    def resume(self) -> None:
+        assert self.process is not None
+        os.kill(self.process.pid, signal.SIGCONT)
+        self.paused = False
+
+    def last_lines(self) -> str:
+        return "" if self.process is None else self.process.last_lines(40)
+
+
+class GroupCluster:
+    """`members[0]` to `members[n - 1]` of one group, with an etcd and a name server of their own."""
+
+    def __init__(self, folder: Path, *, members: int = 3, conf: Mapping[str, object] | None = None) -> None:
+        self.folder = folder
+        self.etcd = EtcdProcess(folder / "etcd")
+        self.namesrv_port, _ = free_ports()
+        self._namesrv: ServerProcess | None = None
+        settings = {
+            "groupEtcd": self.etcd.endpoint,
+            "groupMembers": members,
+            "groupLeaseSeconds": 2,
+            "namesrvAddr": self.namesrv,
+            **(conf or {}),
+        }
+        self.members = [Member(number, folder / f"m{number}", settings) for number in range(1, members + 1)]
+
+    @property
+    def namesrv(self) -> str:
+        return f"{HOST}:{self.namesrv_port}"
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.kill()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None:
+            for member in self.members:
+                print(f"--- member {member.number}\n{member.last_lines()}")
+        self.kill()
+
+    def start(self) -> None:
+        """Returns when there is a leader and all members are in sync."""
+        self.etcd.start()
+        self.start_namesrv()
+        for member in self.members:
+            member.start()
+        self.wait_for_leader()
+
+    def start_namesrv(self) -> None:
+        path = self.folder / "namesrv.conf"
+        values = {
+            "listenPort": self.namesrv_port,
+            "kvConfigPath": self.folder / "kvConfig.json",
+            "configStorePath": self.folder / "namesrv.properties",
+        }
+        path.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
+        command = [sys.executable, "-m", "rocketeer.cli.main", "namesrv", "-c", str(path)]
+        self._namesrv = ServerProcess(command, log=self.folder / "namesrv.out")
+        self._namesrv.wait_until(
+            lambda: self._masters() is not None, timeout_s=READY_S, what="the name server"
+        )
+
+    def kill_namesrv(self) -> None:
+        if self._namesrv is not None:
+            self._namesrv.kill()
+
+    def kill(self) -> None:
+        for member in self.members:
+            member.kill()
+        self.kill_namesrv()
+        self.etcd.kill()
+
+    # --- who leads ---------------------------------------------------------------------------
+
+    def _masters(self) -> dict[str, dict[int, str]] | None:
+        """Broker name -> id -> address, as the name server knows them."""
+        with contextlib.suppress(RemotingError, OSError), Control(self.namesrv, timeout_s=2) as server:
+            answer = server.call(RequestCode.GET_BROKER_CLUSTER_INFO)
+            if answer.code == ResponseCode.SUCCESS:
+                return {
+                    name: dict(data.addresses)
+                    for name, data in decode_cluster_info(answer.body).brokers.items()
+                }
+        return None
+
+    def leader(self) -> Member | None:
+        """Whom the name server calls the master, if it runs."""
+        address = (self._masters() or {}).get(NAME, {}).get(0)
+        return next((each for each in self.members if each.address == address and each.running), None)
+
+    def wait_for_leader(self, *, other_than: Member | None = None, timeout_s: float = READY_S) -> Member:
+        give_up_s = time.monotonic() + timeout_s
+        while time.monotonic() < give_up_s:
+            leader = self.leader()
+            if leader is not None and leader is not other_than and not leader.paused:
+                return leader
+            time.sleep(0.05)
+        lines = "\n".join(f"--- member {each.number}\n{each.last_lines()}" for each in self.members)
+        raise ServerFailed(f"no leader within {timeout_s:g} s\n{lines}")

@@ -1,0 +1,34 @@
+"""A follower's part: reads no further than the leader has confirmed."""
+
+from typing import Protocol
+
+from rocketeer.broker.feature import Feature, Replay
+from rocketeer.store.confirmed import ConfirmedBound
+
+
+class FollowerStore(Protocol):
+    @property
+    def max_log_offset(self) -> int: ...
+
+
+class FollowerPart:
+    def __init__(self, store: FollowerStore, bound: ConfirmedBound, *, confirmed: int) -> None:
+        self._store = store
+        self._bound = bound
+        self._confirmed = confirmed
+
+    def feature(self) -> Feature:
+        replay = Replay(lambda: self._store.max_log_offset, lambda entry: None, self._bind)
+        return Feature("follower in a group", replays=(replay,))
+
+    @property
+    def confirmed(self) -> int:
+        return self._confirmed
+
+    def confirm(self, confirmed: int) -> None:
+        """The leader says how far all is confirmed; what we do not have yet we cannot show."""
+        self._confirmed = max(self._confirmed, confirmed)
+        self._bound.advance(min(self._confirmed, self._store.max_log_offset))
+
+    def _bind(self) -> None:
+        self._bound.limit = min(self._confirmed, self._store.max_log_offset)

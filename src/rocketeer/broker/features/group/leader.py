@@ -1,0 +1,130 @@
+"""A leader's part: sends wait for every in-sync member; what could not be kept is refused before the append."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from rocketeer.broker.feature import Feature, Periodic, Replay
+from rocketeer.errors import StoreRefused
+from rocketeer.group.in_sync import Outcome
+from rocketeer.group.leadership import TICK_S, Leadership
+from rocketeer.protocol.codes import ResponseCode
+from rocketeer.store.confirmed import ConfirmedBound
+
+AGAIN_S: Final = 0.1
+NOT_YET: Final = StoreRefused(StoreRefused.NOT_WRITABLE, "this member does not lead its group yet")
+
+_CODES: Final = {
+    Outcome.CONFIRMED: ResponseCode.SUCCESS,
+    Outcome.UNKNOWN: ResponseCode.SYSTEM_ERROR,
+}
+
+
+class LeaderStore(Protocol):
+    """What leading asks of the store."""
+
+    on_grown: list[Callable[[], None]]
+
+    def refuse(self, cause: str, refusal: StoreRefused | None) -> None: ...
+
+    def when_durable(self, log_offset: int, callback: Callable[[bool], None]) -> None: ...
+
+    @property
+    def max_log_offset(self) -> int: ...
+
+    @property
+    def failure(self) -> StoreRefused | None: ...
+
+
+class LeaderPart:
+    """Between the store and the leadership, which begins when the store is open."""
+
+    def __init__(self, store: LeaderStore, bound: ConfirmedBound, *, flushes: bool, confirmed: int) -> None:
+        self._store = store
+        self._bound = bound
+        self._flushes = flushes
+        self._known_confirmed = confirmed
+        self._leadership: Leadership | None = None
+        store.refuse("group", NOT_YET)
+        store.on_grown.append(self._grew)
+
+    def feature(self) -> Feature:
+        return Feature(
+            "leader of a group",
+            durability=(self._durable,),
+            replays=(Replay(lambda: self._store.max_log_offset, lambda entry: None, self._bind),),
+            services=(Periodic("group", TICK_S, self._tick),),
+        )
+
+    def lead(self, leadership: Leadership) -> None:
+        """From now on sends may be taken, if enough members are in sync."""
+        self._leadership = leadership
+        leadership.count.on_advanced.append(self._bound.advance)
+        leadership.on_enough.append(self._admit)
+        self._bound.advance(leadership.count.confirmed)
+        self._grew()
+        self._admit()
+
+    @property
+    def confirmed(self) -> int:
+        return self._known_confirmed if self._leadership is None else self._leadership.count.confirmed
+
+    def end(self) -> None:
+        """Nothing more is taken."""
+        self._store.refuse(
+            "group", StoreRefused(StoreRefused.NOT_WRITABLE, "this member leads its group no longer")
+        )
+
+    # --- inside ------------------------------------------------------------------------------
+
+    def _bind(self) -> None:
+        """Before the first request: what was confirmed may be read, the rest when it is."""
+        self._bound.limit = min(self._known_confirmed, self._store.max_log_offset)
+
+    def _admit(self) -> None:
+        leadership = self._leadership
+        assert leadership is not None
+        refusal = None
+        if leadership.deposed is not None:
+            refusal = StoreRefused(
+                StoreRefused.NOT_WRITABLE, f"this member leads no longer: {leadership.deposed}"
+            )
+        elif not leadership.count.is_enough:
+            refusal = StoreRefused(
+                StoreRefused.NOT_WRITABLE,
+                f"too few members are in sync: {leadership.count.smallest}, and groupMinInSync is "
+                f"{leadership.count.min_in_sync}",
+            )
+        self._store.refuse("group", refusal)
+
+    def _tick(self) -> None:
+        leadership = self._leadership
+        if leadership is None:
+            return
+        leadership.tick()
+        if leadership.deposed is not None:
+            self._admit()
+
+    def _grew(self) -> None:
+        leadership = self._leadership
+        if leadership is None:
+            return
+        leadership.grew()
+        end = self._store.max_log_offset
+        if self._flushes:
+            self._store.when_durable(end, lambda durable: self._flushed(end, durable))
+        else:
+            leadership.has(end)
+
+    def _flushed(self, end: int, durable: bool) -> None:
+        if durable and self._leadership is not None:
+            self._leadership.has(end)
+        elif self._store.failure is None:  # slow: it is asked again until the disk has it or has failed
+            asyncio.get_running_loop().call_later(AGAIN_S, self._grew)
+
+    def _durable(self, end: int, done: Callable[[int], None]) -> None:
+        leadership = self._leadership
+        if leadership is None:
+            done(ResponseCode.SYSTEM_ERROR)
+            return
+        leadership.count.wait(end, lambda outcome: done(_CODES[outcome]))

@@ -1,0 +1,40 @@
+"""Which epoch wrote which part of the log, and where two logs part. Pure.
+
+    [(1, 0), (4, 8192), (5, 9000)]        epoch 4 wrote the bytes from 8192 up to 9000
+
+An epoch has one leader, and a leader only appends: two logs that both have an epoch from the same place on are equal
+up to where the first of them leaves that epoch.
+"""
+
+from collections.abc import Sequence
+
+Epochs = Sequence[tuple[int, int]]
+"""(epoch, log offset of its first byte), both rising."""
+
+
+def within(epochs: Epochs, log_end: int) -> list[tuple[int, int]]:
+    """Those that a log of this length can have: the others were noted for bytes that never came, or were cut."""
+    return [(epoch, start) for epoch, start in epochs if start <= log_end]
+
+
+def begun(epochs: Epochs, epoch: int, log_end: int) -> list[tuple[int, int]]:
+    """The list of a leader that begins an epoch where its log ends."""
+    kept = within(epochs, log_end)
+    assert not kept or kept[-1][0] < epoch, "an epoch begins once"
+    return [*kept, (epoch, log_end)]
+
+
+def common_end(ours: Epochs, our_end: int, theirs: Epochs, their_end: int) -> int:
+    """Up to where two logs are equal for sure; -1 when they have no epoch in common."""
+    ours, theirs = within(ours, our_end), within(theirs, their_end)
+    their_starts = dict(theirs)
+    for place in range(len(ours) - 1, -1, -1):
+        epoch, start = ours[place]
+        if their_starts.get(epoch) == start:
+            return min(_end(ours, epoch, our_end), _end(theirs, epoch, their_end))
+    return -1
+
+
+def _end(epochs: Epochs, epoch: int, log_end: int) -> int:
+    following = [start for number, start in epochs if number > epoch]
+    return min(following[0], log_end) if following else log_end

@@ -1,0 +1,123 @@
+"""The leader's count: up to where every member of the in-sync set has the log, and who waits for that. Pure.
+
+While the set is being changed both sets count, the one before and the one after: whichever of them the
+transaction left in force, nothing was confirmed that it does not have. With fewer
+members than `min_in_sync` nothing is confirmed.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from enum import Enum
+
+
+class Outcome(Enum):
+    """What became of a message that waited to be confirmed."""
+
+    CONFIRMED = "every in-sync member has it"
+    UNKNOWN = "this broker is no longer the leader: the message may be kept or not"
+
+
+Done = Callable[[Outcome], None]
+
+
+class InSyncCount:
+    """Belongs to the loop thread. `advanced` is called whenever `confirmed` grew."""
+
+    def __init__(self, me: int, in_sync: Iterable[int], *, min_in_sync: int, confirmed: int) -> None:
+        self._me = me
+        self._set = frozenset(in_sync)
+        self._changing: frozenset[int] | None = None
+        self.min_in_sync = min_in_sync
+        self._ends: dict[int, int] = {}
+        self._waiters: deque[tuple[int, Done]] = deque()
+        self.confirmed = confirmed
+        """Only grows."""
+        self.on_advanced: list[Callable[[int], None]] = []
+        self._closed = False
+        assert me in self._set
+
+    @property
+    def in_sync(self) -> frozenset[int]:
+        return self._set
+
+    @property
+    def counting(self) -> frozenset[int]:
+        """Those that must have a message: of both sets during a change."""
+        return self._set if self._changing is None else self._set | self._changing
+
+    @property
+    def smallest(self) -> int:
+        """How many members the set has for sure, whichever is in force."""
+        sets = (self._set,) if self._changing is None else (self._set, self._changing)
+        return min(map(len, sets))
+
+    @property
+    def is_enough(self) -> bool:
+        return self.smallest >= self.min_in_sync
+
+    @property
+    def is_changing(self) -> bool:
+        return self._changing is not None
+
+    @property
+    def waiting(self) -> int:
+        return len(self._waiters)
+
+    def end_of(self, member: int) -> int:
+        """What a member has acknowledged in this epoch; -1 before its first word."""
+        return self._ends.get(member, -1)
+
+    # --- the set -----------------------------------------------------------------------------
+
+    def begin_change(self, members: Iterable[int]) -> None:
+        """A transaction for this set is about to be sent."""
+        assert self._changing is None, "one change at a time"
+        self._changing = frozenset(members)
+        assert self._me in self._changing
+
+    def settle_change(self, members: Iterable[int]) -> None:
+        """The record says so: the change was made or it was not."""
+        self._set = frozenset(members)
+        self._changing = None
+        self._count()
+
+    # --- what members have -------------------------------------------------------------------
+
+    def has(self, member: int, end: int) -> None:
+        """A member (we, too) has the log below `end`, in this epoch."""
+        self._ends[member] = end
+        if member in self.counting:
+            self._count()
+
+    def gone(self, member: int) -> None:
+        """A connection is lost: what the member has is not known until it says so again."""
+        self._ends.pop(member, None)
+
+    def wait(self, end: int, done: Done) -> None:
+        """Call back once: at once, later, or when this broker ceases to lead. `end`s come in rising order."""
+        if self._closed:
+            done(Outcome.UNKNOWN)
+        elif end <= self.confirmed:
+            done(Outcome.CONFIRMED)
+        else:
+            self._waiters.append((end, done))
+
+    def close(self) -> None:
+        """This broker leads no longer."""
+        self._closed = True
+        while self._waiters:
+            self._waiters.popleft()[1](Outcome.UNKNOWN)
+
+    def _count(self) -> None:
+        if self._closed or not self.is_enough:
+            return
+        ends = self._ends
+        least = min([ends.get(member, -1) for member in self.counting])
+        if least <= self.confirmed:
+            return
+        self.confirmed = least
+        waiters = self._waiters
+        while waiters and waiters[0][0] <= least:
+            waiters.popleft()[1](Outcome.CONFIRMED)
+        for told in self.on_advanced:
+            told(least)

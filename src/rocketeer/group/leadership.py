@@ -1,0 +1,307 @@
+"""What a leader does for one epoch: counts acknowledgements, changes the in-sync set, knows how long it may lead.
+
+    log grows -> followers' links -> ACK -> InSyncCount -> sends are answered
+    a member lags or is gone -> transaction without it        while it is under way both sets count
+    a member has caught up   -> transaction with it
+
+It may lead while etcd renews its lease, or while every in-sync member has promised not to stand for election: so a
+group in which nothing but etcd is missing goes on.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from rocketeer.errors import EtcdAway, GroupError, ReplicationError
+from rocketeer.group.boot_clock import BootClock
+from rocketeer.group.epochs import common_end
+from rocketeer.group.frames import Hello, Kind, Welcome, frame
+from rocketeer.group.in_sync import InSyncCount
+from rocketeer.group.leader_link import Follower
+from rocketeer.group.registry import Registry, View
+from rocketeer.group.state import GroupState, Leader, Me, grown, shrunk
+from rocketeer.replication.sender import SentLog
+
+log = logging.getLogger(__name__)
+
+TICK_S: Final = 0.05
+BEAT_S: Final = 0.2
+AGAIN_S: Final = 0.2
+MARGIN: Final = 0.8
+"""Of a lease: no two clocks run alike, and a request takes its time."""
+
+
+class Deposed(GroupError):
+    """Somebody else leads, or may: nothing more is confirmed here."""
+
+
+class Leadership:
+    """One epoch of one leader. Belongs to the loop thread."""
+
+    def __init__(
+        self,
+        state: GroupState,
+        me: Me,
+        epochs: list[tuple[int, int]],
+        *,
+        registry: Registry,
+        sent_log: SentLog,
+        clock: BootClock,
+        lease_s: float,
+        lag_s_max: float,
+        min_in_sync: int,
+        confirmed: int,
+        remember: Callable[[GroupState], None],
+    ) -> None:
+        """`remember` makes a record durable; it blocks, and is called in a thread."""
+        self.state = state
+        self.epoch = state.epoch
+        self.me = me
+        self.epochs = epochs
+        self.count = InSyncCount(
+            me.member, state.in_sync, min_in_sync=min_in_sync, confirmed=min(confirmed, sent_log.max_offset)
+        )
+        self.followers: dict[int, Follower] = {}
+        self.on_enough: list[Callable[[], None]] = []
+        """Called when it changed whether enough members are in sync."""
+        self._registry = registry
+        self._log = sent_log
+        self._clock = clock
+        self._lease_s = lease_s
+        self._lag_s_max = lag_s_max
+        self._remember = remember
+        self._beat_number = 0
+        self._beats: dict[int, float] = {}
+        self._beat_at_s = 0.0
+        self._leased_until_s = clock() + lease_s * MARGIN
+        self._marks: dict[int, tuple[int, float]] = {}
+        self._changing: asyncio.Task[None] | None = None
+        self._closed = False
+        self.deposed: Deposed | None = None
+        self._was_enough = self.count.is_enough
+
+    # --- how long ----------------------------------------------------------------------------
+
+    @property
+    def leads_until_s(self) -> float:
+        """On the boot clock: up to then nobody else can lead."""
+        others = [member for member in self.count.counting if member != self.me.member]
+        promised = min([self._promised(member) for member in others], default=float("inf"))
+        return max(self._leased_until_s, promised)
+
+    def _promised(self, member: int) -> float:
+        follower = self.followers.get(member)
+        return 0.0 if follower is None else follower.promised_until_s
+
+    def lease_renewed(self, asked_s: float) -> None:
+        """etcd has renewed our lease; we asked at this time."""
+        self._leased_until_s = max(self._leased_until_s, asked_s + self._lease_s * MARGIN)
+
+    @property
+    def is_valid(self) -> bool:
+        return self.deposed is None and not self._closed and self._clock() < self.leads_until_s
+
+    # --- the log -----------------------------------------------------------------------------
+
+    def grew(self) -> None:
+        """The log has more than before: have it sent."""
+        for follower in self.followers.values():
+            follower.wake()
+
+    def has(self, end: int) -> None:
+        """We ourselves have the log below `end`, as safe as it has to be."""
+        self.count.has(self.me.member, end)
+
+    # --- members -----------------------------------------------------------------------------
+
+    def admit(self, follower: Follower, hello: Hello) -> tuple[int, bytes]:
+        """Where the member goes on, and our answer; ReplicationError when it cannot follow."""
+        if self._closed or self.deposed is not None:
+            raise ReplicationError("this member does not lead")
+        if hello.group != self.state.group:
+            raise ReplicationError(
+                f"member {hello.member} belongs to the group {hello.group}, this is {self.state.group}"
+            )
+        if hello.epoch != self.epoch:
+            raise ReplicationError(
+                f"member {hello.member} looks for the leader of epoch {hello.epoch}, this is {self.epoch}"
+            )
+        low, high = self._log.min_offset, self._log.max_offset
+        start = low if not hello.log_end else common_end(self.epochs, high, hello.epochs, hello.log_end)
+        if start < 0:
+            raise ReplicationError(
+                f"the log of member {hello.member} is not of this group: start it with an empty store"
+            )
+        if start < low:
+            raise ReplicationError(
+                f"member {hello.member} has the log up to {start}, and it begins at {low} here: "
+                "start it with an empty store"
+            )
+        follower.epoch = self.epoch
+        if start < hello.log_end:
+            log.info("member has to cut member=%d from=%d to=%d", hello.member, hello.log_end, start)
+        else:
+            before = self.followers.get(hello.member)
+            if before is not None:
+                before.close("it connected again")
+            self.followers[hello.member] = follower
+            self._marks[hello.member] = (high, self._clock())
+            log.info("member follows member=%d from=%d end=%d", hello.member, start, high)
+        welcome = Welcome(self.epochs, low, high)
+        return start, frame(Kind.WELCOME, self.epoch, start, msgspec.json.encode(welcome))
+
+    def acknowledged(self, follower: Follower) -> None:
+        if self.followers.get(follower.member) is follower:
+            self.count.has(follower.member, follower.acknowledged)
+
+    def promised(self, follower: Follower, number: int) -> None:
+        sent_s = self._beats.get(number)
+        if sent_s is not None:
+            follower.promised_until_s = max(follower.promised_until_s, sent_s + self._lease_s * MARGIN)
+
+    def closed(self, follower: Follower) -> None:
+        if self.followers.get(follower.member) is follower:
+            del self.followers[follower.member]
+            self.count.gone(follower.member)
+
+    # --- keeping house -----------------------------------------------------------------------
+
+    def tick(self) -> None:
+        """Beats, lagging members, members that caught up; call it every TICK_S."""
+        if self._closed or self.deposed is not None:
+            return
+        now_s = self._clock()
+        if now_s >= self._beat_at_s:
+            self._beat_at_s = now_s + BEAT_S
+            self._beat(now_s)
+        if now_s >= self.leads_until_s:
+            self._depose("neither etcd nor every in-sync member renewed the lease")
+            return
+        if self._changing is None:
+            self._change_set(now_s)
+        if self.count.is_enough != self._was_enough:
+            self._was_enough = self.count.is_enough
+            for told in self.on_enough:
+                told()
+
+    def _beat(self, now_s: float) -> None:
+        self._beat_number += 1
+        self._beats[self._beat_number] = now_s
+        for old in [number for number, sent_s in self._beats.items() if now_s - sent_s > self._lease_s]:
+            del self._beats[old]
+        for follower in self.followers.values():
+            follower.beat(self.count.confirmed, self._beat_number)
+
+    def _change_set(self, now_s: float) -> None:
+        for member in sorted(self.count.in_sync - {self.me.member}):
+            if self._lags(member, now_s):
+                self._begin(self.count.in_sync - {member})
+                return
+        for member, follower in self.followers.items():
+            assert follower.hello is not None
+            known = self.state.in_sync.get(member)
+            caught_up = max(self.count.confirmed, self._marks[member][0])
+            if known != follower.hello.incarnation and follower.acknowledged >= caught_up:
+                self._begin(self.count.in_sync | {member})
+                return
+
+    def _lags(self, member: int, now_s: float) -> bool:
+        """Whether it has not acknowledged for too long what was there then, or has not been heard of."""
+        follower = self.followers.get(member)
+        mark = self._marks.get(member)
+        if mark is None:
+            mark = self._marks[member] = (self._log.max_offset, now_s)
+        if (
+            follower is not None
+            and follower.acknowledged >= mark[0]
+            and now_s - follower.heard_s < self._lag_s_max
+        ):
+            self._marks[member] = (self._log.max_offset, now_s)
+            return False
+        return now_s - mark[1] > self._lag_s_max
+
+    # --- transactions ------------------------------------------------------------------------
+
+    def _begin(self, members: frozenset[int]) -> None:
+        self.count.begin_change(members)
+        self._changing = asyncio.get_running_loop().create_task(self._change(members))
+
+    async def _change(self, members: frozenset[int]) -> None:
+        try:
+            await self._transact(members)
+        except GroupError as error:
+            self._depose(str(error))
+        finally:
+            self._changing = None
+
+    async def _transact(self, members: frozenset[int]) -> None:
+        """Try once; then read the record until it is known which set is in force."""
+        tried = False
+        while not self._closed:
+            try:
+                view = await self._registry.read()
+                state = self._ours(view)
+                wanted = None if tried else self._wanted(state, members)
+                if wanted is None:
+                    await asyncio.to_thread(self._remember, state)
+                    self._settle(state)
+                    return
+                tried = True
+                if await self._registry.change(view, wanted):
+                    await asyncio.to_thread(self._remember, wanted)
+                    self._settle(wanted)
+                    return
+            except EtcdAway as error:
+                log.warning("in-sync set not changed yet wanted=%s reason=%s", sorted(members), error)
+                await asyncio.sleep(AGAIN_S)
+
+    def _wanted(self, state: GroupState, members: frozenset[int]) -> GroupState | None:
+        for member in state.in_sync.keys() - members:
+            return shrunk(state, member)
+        for member in sorted(members):
+            follower = self.followers.get(member)
+            if follower is not None and follower.hello is not None:
+                incarnation = follower.hello.incarnation
+                if not state.has(member, incarnation):
+                    return grown(state, member, incarnation)
+        return None
+
+    def _ours(self, view: View) -> GroupState:
+        state = view.state
+        if state is None:
+            raise Deposed("the group's record is gone from etcd: it was emptied. Restore it")
+        if state.epoch != self.epoch or state.leader != Leader(self.me.member, self.me.session):
+            raise Deposed(f"member {state.leader.member} leads epoch {state.epoch}")
+        return state
+
+    def seen(self, view: View) -> None:
+        """What etcd says now; raises nothing, `deposed` tells."""
+        try:
+            self._ours(view)
+        except Deposed as error:
+            self._depose(str(error))
+
+    def _settle(self, state: GroupState) -> None:
+        log.warning(
+            "in-sync set epoch=%d version=%d members=%s", state.epoch, state.version, sorted(state.in_sync)
+        )
+        self.state = state
+        self.count.settle_change(state.in_sync)
+
+    def _depose(self, why: str) -> None:
+        if self.deposed is None and not self._closed:
+            log.warning("leads no longer epoch=%d reason=%s", self.epoch, why)
+            self.deposed = Deposed(why)
+            self.count.close()
+
+    async def close(self) -> None:
+        self._closed = True
+        if self._changing is not None:
+            self._changing.cancel()
+            await asyncio.gather(self._changing, return_exceptions=True)
+        self.count.close()
+        for follower in list(self.followers.values()):
+            follower.close("this member leads no longer")

@@ -1,0 +1,110 @@
+"""What a member remembers of its group: <store>/group/member.json, on disk before anybody acts on it.
+
+The store's id is made with the store: a folder that was emptied or replaced is another incarnation. Under ASYNC_FLUSH
+the kernel's boot belongs to it as well: what a machine had in memory only is gone when it comes back.
+"""
+
+import secrets
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from rocketeer.config import FlushMode
+from rocketeer.errors import GroupError
+from rocketeer.group.state import GroupState
+from rocketeer.store.table_file import load_table, save_table
+
+FOLDER: Final = "group"
+FILE_NAME: Final = "member.json"
+CONFIRMED_NAME: Final = "confirmed"
+BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+
+
+class Remembered(msgspec.Struct, frozen=True):
+    store: str
+    """The store's id."""
+    group: str = ""
+    """Of the record in etcd; "" before the first."""
+    epoch: int = 0
+    """The highest seen: nobody of a lower one is obeyed."""
+    version: int = 0
+    epochs: list[tuple[int, int]] = []
+
+
+class MemberFile:
+    """Every method that changes something returns when the disk has it; blocks, some milliseconds."""
+
+    def __init__(self, store_path: Path) -> None:
+        self._folder = store_path / FOLDER
+        self._path = self._folder / FILE_NAME
+        text = load_table(self._path)
+        if text is None:
+            if self._path.exists():
+                raise GroupError(
+                    f"{self._path} cannot be read: start this member with an empty store, or restore the file"
+                )
+            self.now = Remembered(store=secrets.token_hex(8))
+            self._save(self.now)
+        else:
+            try:
+                self.now = msgspec.json.decode(text, type=Remembered)
+            except msgspec.MsgspecError as error:
+                raise GroupError(f"{self._path} cannot be understood: {error}") from None
+
+    def incarnation(self, mode: FlushMode) -> str:
+        """Who we are as long as nothing that we acknowledged can have been lost here."""
+        if mode is FlushMode.SYNC_FLUSH:
+            return self.now.store
+        return f"{self.now.store}/{BOOT_ID.read_text().strip()}"
+
+    def check(self, state: GroupState) -> None:
+        """GroupError when the record cannot be the one we have followed so far."""
+        now = self.now
+        if now.group and state.group != now.group:
+            raise GroupError(
+                f"etcd has the group {state.group}, and this store belongs to the group {now.group}: "
+                "etcd was emptied, or is another one. Restore etcd, or start this member with an empty store"
+            )
+        if (state.epoch, state.version) < (now.epoch, now.version):
+            raise GroupError(
+                f"etcd's record is of epoch {state.epoch}, version {state.version}, and this member has seen epoch "
+                f"{now.epoch}, version {now.version}: etcd was set back. Restore its newest state"
+            )
+
+    def saw(self, state: GroupState) -> None:
+        """Make the record's epoch and version durable, if they are news."""
+        self.check(state)
+        if (state.group, state.epoch, state.version) != (self.now.group, self.now.epoch, self.now.version):
+            self._replace(group=state.group, epoch=state.epoch, version=state.version)
+
+    def set_epochs(self, epochs: list[tuple[int, int]]) -> None:
+        if epochs != self.now.epochs:
+            self._replace(epochs=epochs)
+
+    def distrust(self) -> None:
+        """The disk failed, or the log lost something: this store is not what it was, and comes back as a new one."""
+        self._replace(store=secrets.token_hex(8))
+
+    def _replace(self, **changes: object) -> None:
+        now = msgspec.structs.replace(self.now, **changes)
+        self._save(now)
+        self.now = now
+
+    def _save(self, now: Remembered) -> None:
+        save_table(self._path, msgspec.json.encode(now).decode())
+
+    # --- how far all was confirmed -----------------------------------------------------------
+
+    def load_confirmed(self) -> int:
+        """What is known to have been confirmed at the least; 0 when nothing is."""
+        try:
+            return int((self._folder / CONFIRMED_NAME).read_text())
+        except (OSError, ValueError):
+            return 0
+
+    def save_confirmed(self, confirmed: int) -> None:
+        """May be lost: then less is known, never more."""
+        temporary = self._folder / f"{CONFIRMED_NAME}.tmp"
+        temporary.write_text(str(confirmed))
+        temporary.replace(self._folder / CONFIRMED_NAME)

@@ -1,0 +1,164 @@
+"""Reading no further than what is confirmed: in a group, what lies behind may yet be cut off, and nobody may see it.
+
+Queues are in the order of the log, so a bound of the log is a bound of each queue; where it lies is looked for from
+the queue's end. The parts that read are given
+queues that end there; a store without a group has none of this.
+"""
+
+from collections.abc import Callable, Collection
+from typing import Any, Final
+
+from rocketeer.record.layout import StoredMessage
+from rocketeer.steps import Steps
+from rocketeer.store.consume_queue import ConsumeQueue
+from rocketeer.store.get import Fetched, GetStatus, Reader
+from rocketeer.store.lookup import Found
+from rocketeer.store.queue_table import QueueTable
+
+UNBOUNDED: Final = 1 << 62
+
+
+class BoundedQueue:
+    """A queue that ends at the bound; for all else it is the queue itself."""
+
+    def __init__(self, queue: ConsumeQueue, end: int) -> None:
+        self._queue = queue
+        self.max_offset = end
+
+    @property
+    def real_end(self) -> int:
+        return self._queue.max_offset
+
+    def read(self, offset: int, count: int) -> Any:
+        return self._queue.read(offset, max(0, min(count, self.max_offset - offset)))
+
+    def entry(self, offset: int) -> Any:
+        return self._queue.entry(offset) if offset < self.max_offset else None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._queue, name)
+
+
+class _ByKey:
+    def __init__(self, bound: "ConfirmedBound") -> None:
+        self._bound = bound
+
+    def get(self, key: tuple[str, int]) -> Any:
+        queue = self._bound.queues.by_key.get(key)
+        return None if queue is None else self._bound.bounded(queue)
+
+
+class ConfirmedBound:
+    """Up to where the log may be read. Belongs to the loop thread; stands in for the table of queues."""
+
+    def __init__(self, queues: QueueTable) -> None:
+        self.queues = queues
+        self.by_key = _ByKey(self)
+        self.limit = UNBOUNDED
+        self._arrived: dict[tuple[str, int], None] = {}
+        self._tell: list[tuple[Collection[tuple[str, int]], Callable[[str, int, int], None]]] = []
+
+    @property
+    def entries_per_file(self) -> int:
+        return self.queues.entries_per_file
+
+    def get(self, topic: str, queue_id: int) -> Any:
+        return self.by_key.get((topic, queue_id))
+
+    def bounded(self, queue: ConsumeQueue) -> Any:
+        end = self.end(queue)
+        return queue if end == queue.max_offset else BoundedQueue(queue, end)
+
+    def end(self, queue: ConsumeQueue) -> int:
+        """Behind the last entry whose message lies below the bound."""
+        high, limit = queue.max_offset, self.limit
+        if limit >= UNBOUNDED or high <= queue.min_offset or _is_below(queue, high - 1, limit):
+            return high
+        # The bound is near the end nearly always: steps that double, then halves.
+        step, low = 1, high - 1
+        while low > queue.min_offset and not _is_below(queue, low, limit):
+            high, low, step = low, max(queue.min_offset, low - step), 2 * step
+        if not _is_below(queue, low, limit):
+            return low
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if _is_below(queue, middle, limit) else (low, middle)
+        return high
+
+    def admits(self, message: StoredMessage) -> bool:
+        return message.log_offset + message.size <= self.limit
+
+    # --- who waits for messages --------------------------------------------------------------
+
+    def listener(
+        self, awaited: Collection[tuple[str, int]], told: Callable[[str, int, int], None]
+    ) -> Callable[[str, int, int], None]:
+        """Tells of arrivals when they are confirmed."""
+        self._tell.append((awaited, told))
+        return self._arrival
+
+    def _arrival(self, topic: str, queue_id: int, max_offset: int) -> None:
+        self._arrived[topic, queue_id] = None
+
+    def advance(self, limit: int) -> None:
+        """More is confirmed."""
+        self.limit = limit
+        if not self._arrived:
+            return
+        arrived, self._arrived = self._arrived, {}
+        for key in arrived:
+            queue = self.queues.by_key.get(key)
+            if queue is None:
+                continue
+            end = self.end(queue)
+            for awaited, told in self._tell:
+                if key in awaited:
+                    told(*key, end)
+            if end < queue.max_offset:
+                self._arrived[key] = None
+
+
+def _is_below(queue: ConsumeQueue, offset: int, limit: int) -> bool:
+    entry = queue.entry(offset)
+    return entry is None or entry.log_offset + entry.size <= limit
+
+
+class BoundedReader(Reader):
+    """Whoever stands behind the bound waits there: nobody is sent to another offset."""
+
+    def get(
+        self, topic: str, queue_id: int, offset: int, max_count: int, *more: Any, **options: Any
+    ) -> Fetched:
+        queue: Any = self._by_key.get((topic, queue_id))
+        if isinstance(queue, BoundedQueue) and queue.max_offset <= offset <= queue.real_end:
+            return Fetched(GetStatus.OFFSET_OVERFLOW_ONE, offset, queue.min_offset, queue.max_offset)
+        return super().get(topic, queue_id, offset, max_count, *more, **options)
+
+
+class ConfirmedLookups:
+    """What queries ask of a store, no further than confirmed."""
+
+    def __init__(self, store: Any, bound: ConfirmedBound) -> None:
+        self._store = store
+        self._bound = bound
+
+    def message_at(self, log_offset: int) -> StoredMessage | None:
+        message: StoredMessage | None = self._store.message_at(log_offset)
+        return message if message is not None and self._bound.admits(message) else None
+
+    def querying(
+        self,
+        topic: str,
+        key: str,
+        begin_ms: int,
+        end_ms: int,
+        max_count: int,
+        *,
+        entries_max: int | None = None,
+        bytes_max: int | None = None,
+    ) -> Steps[Found]:
+        found: Found = yield from self._store.querying(
+            topic, key, begin_ms, end_ms, max_count, entries_max=entries_max, bytes_max=bytes_max
+        )
+        found.messages = [each for each in found.messages if self._bound.admits(each)]
+        return found

@@ -1,0 +1,48 @@
+"""Cutting the end off a store that nobody has open: a member came back with what its group never confirmed.
+
+    abort, synced -> the log's end, synced -> tables that may speak of it
+
+In this order a crash at any instant is met by the next start as a crash of the broker: what is derived is made
+from the log that is left. Whoever asked for the cut asks again then.
+"""
+
+import logging
+from collections.abc import Sequence
+
+from rocketeer.config import StoreConfig
+from rocketeer.errors import StoreError
+from rocketeer.store.commit_log import CommitLog
+from rocketeer.store.kernel import sync_folder
+from rocketeer.store.lock import StoreLock
+
+log = logging.getLogger(__name__)
+
+
+def cut_store(config: StoreConfig, end: int, *, tables: Sequence[str]) -> int:
+    """Make `end`, where a record begins, the end of the log; durable on return. How many bytes were not zero.
+
+    `tables` are the files under config/ that speak of places in the log: without them their features read the log.
+    """
+    lock = StoreLock(config.store_path)
+    lock.take()
+    try:
+        abort = config.store_path / "abort"
+        abort.touch()
+        sync_folder(str(config.store_path))
+        commit_log = CommitLog(config.commit_log_path, config.segment_bytes)
+        commit_log.load()
+        if not commit_log.min_offset <= end <= commit_log.max_offset:
+            raise StoreError(
+                f"the log is to be cut at {end}, and goes from {commit_log.min_offset} to {commit_log.max_offset}"
+            )
+        gone = commit_log.cut_to(end)
+        folder = config.store_path / "config"
+        for name in tables:
+            for path in (folder / name, folder / f"{name}.bak"):
+                path.unlink(missing_ok=True)
+        if folder.exists():
+            sync_folder(str(folder))
+        log.warning("log cut end=%d bytes=%d", end, gone)
+        return gone
+    finally:
+        lock.release()

@@ -1,0 +1,63 @@
+"""Load on a group with a ledger of all that was sent and acknowledged, whoever led."""
+
+import contextlib
+from collections.abc import Iterator
+
+from rocketeer.errors import RemotingError
+from support.senders import Acked, Sender, assert_ledger_holds, read_topic, wait_for
+
+TOPIC = "Kept"
+QUEUES = 4
+
+
+class Ledger:
+    def __init__(self) -> None:
+        self.sent: set[bytes] = set()
+        self.acked: list[Acked] = []
+        self._senders = 0
+
+    @contextlib.contextmanager
+    def load(self, address: str, *, least: int = 300) -> Iterator[Sender]:
+        """A sender of which so many sends have been answered; it goes on until the block ends, or its broker."""
+        sender = self._answered(address, least)
+        try:
+            yield sender
+        finally:
+            sender.finish()
+            self._note(sender)
+
+    def _answered(self, address: str, least: int) -> Sender:
+        """Begun again while too few members are in sync."""
+
+        def is_decided() -> bool:
+            return len(sender.acked) >= least or bool(sender.refused) or not sender.is_alive()
+
+        for _ in range(200):
+            self._senders += 1
+            sender = Sender(address, TOPIC, name=f"sender{self._senders}", queues=QUEUES, window=16)
+            sender.start()
+            wait_for(is_decided, what="answers", state=sender)
+            if not sender.refused and sender.is_alive():
+                return sender
+            sender.finish()
+            self._note(sender)
+        raise AssertionError(f"{address} takes no sends: {sender}")
+
+    def _note(self, sender: Sender) -> None:
+        self.sent.update(sender.sent)
+        self.acked += sender.acked
+
+    def assert_holds(self, address: str) -> None:
+        """Everything acknowledged can be read where it was acknowledged, once, and nothing that nobody sent."""
+
+        def is_complete() -> bool:
+            with contextlib.suppress(AssertionError, RemotingError, OSError):
+                ends = [0] * QUEUES
+                for ack in self.acked:
+                    ends[ack.queue_id] = max(ends[ack.queue_id], ack.queue_offset + 1)
+                queues = read_topic(address, TOPIC, QUEUES)
+                return all(len(queue) >= end for queue, end in zip(queues, ends, strict=True))
+            return False
+
+        wait_for(is_complete, what="what was acknowledged")
+        assert_ledger_holds(read_topic(address, TOPIC, QUEUES), sent=self.sent, acked=self.acked)
