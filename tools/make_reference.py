@@ -42,6 +42,7 @@ VALUES = (
     "SendStatus",
     "Retry",
     "RetryPolicy",
+    "Failure",
     "Transaction",
     "TransactionResult",
     "PullResult",

@@ -20,19 +20,30 @@ def test_errors_decide() -> None:
     assert policy.outcome(AlreadyDone(), 1) is None
     assert policy.outcome(UnicodeError(), 1) == Retry(delay_level=-1), "a ValueError too"
     assert [policy.outcome(OSError(), tries) for tries in (1, 2, 3, 4)] == [
-        Retry(delay_level=1, suspend_s=1.0),
-        Retry(delay_level=3, suspend_s=10.0),
-        Retry(delay_level=5, suspend_s=60.0),
-        Retry(delay_level=5, suspend_s=60.0),
+        Retry(delay_level=1, suspend_s=1.0, delay_s=1.0),
+        Retry(delay_level=3, suspend_s=10.0, delay_s=10.0),
+        Retry(delay_level=5, suspend_s=60.0, delay_s=60.0),
+        Retry(delay_level=5, suspend_s=60.0, delay_s=60.0),
     ]
     assert policy.outcome(OSError(), 5) == Retry(delay_level=-1)
-    assert RetryPolicy(backoff=lambda tries: 2.0**tries).outcome(OSError(), 4) == Retry(4, 16.0)
+    assert RetryPolicy(backoff=lambda tries: 2.0**tries).outcome(OSError(), 4) == Retry(4, 16.0, delay_s=16.0)
     assert RetryPolicy().outcome(OSError(), 99) == Retry()
+    only = RetryPolicy(retry=(OSError,), ignore=(KeyError,))
+    assert only.outcome(TimeoutError(), 1) == Retry(), "an OSError too"
+    assert only.outcome(KeyError(), 1) is None
+    assert only.outcome(ZeroDivisionError(), 1) == Retry(delay_level=-1)
 
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"ignore": (3,)}, {"dead_letter": ValueError}, {"tries_max": 0}, {"backoff": []}, {"backoff": [-1]}],
+    [
+        {"ignore": (3,)},
+        {"dead_letter": ValueError},
+        {"tries_max": 0},
+        {"backoff": []},
+        {"backoff": [-1]},
+        {"retry": OSError},
+    ],
 )
 def test_policies_that_cannot_be_are_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(ConfigError, match=next(iter(wrong))):

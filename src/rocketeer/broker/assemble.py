@@ -277,6 +277,7 @@ def _features(state: BrokerState, broker: BrokerConfig, store: StoreConfig) -> l
         broker_ip=broker.host,
         broker_perm=broker.permission,
         counters=state.counters,
+        timer_ms_max=store.timer_delay_s_max * 1000 if store.timer_enable else 0,
     )
     state.offsets.on_back.append(send_back.sent.set_back)
     follows = store.broker_role is BrokerRole.SLAVE

@@ -17,6 +17,7 @@ from rocketeer.client.core.codecs import JSON, MSGPACK, PROTOBUF, AvroCodec, Cod
 from rocketeer.client.core.config import ConsumerConfig, ConsumerOptions, ProducerConfig, ProducerOptions
 from rocketeer.client.core.depends import Depends
 from rocketeer.client.core.encoding import split_batch
+from rocketeer.client.core.failure import Failure
 from rocketeer.client.core.hooks import (
     ConsumeContext,
     ConsumeHook,
@@ -114,6 +115,7 @@ __all__ = [
     "Consuming",
     "Context",
     "Depends",
+    "Failure",
     "InvalidGroup",
     "InvalidMessage",
     "InvalidTopic",

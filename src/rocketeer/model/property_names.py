@@ -52,6 +52,12 @@ PRODUCER_ID: Final = "PRODUCER_ID"  # ours, with one of the next two: stored onc
 PRODUCER_SEQ: Final = "PRODUCER_SEQ"
 DEDUP_ID: Final = "DEDUP_ID"
 
+FAILURE_REASON: Final = (
+    "FAILURE_REASON"  # ours, of dead letters: what the last try ended with, where, and whose it was
+)
+FAILURE_TRACE: Final = "FAILURE_TRACE"
+FAILURE_CLIENT: Final = "FAILURE_CLIENT"
+
 KEY_SEPARATOR: Final = " "
 
 # What a user may not set through `properties`. CHECK_IMMUNITY_TIME_IN_SECONDS and INNER_MULTI_DISPATCH are

@@ -109,6 +109,46 @@ async def test_a_message_sent_back_is_tried_again_and_then_dead(tmp_path: Path) 
             assert message.body == b"will fail"
 
 
+async def test_our_clients_choose_the_pause_to_the_millisecond_as_often_as_they_fail(tmp_path: Path) -> None:
+    clock = ManualClock()
+    timed = "UNIQ_KEY\x017F00000103334E0E2F2A49CFC5870001\x02TIMER_DELAY_MS\x01500"
+    async with broker_at(tmp_path, clock=clock) as broker:
+        await broker.send("RetryTopic", b"x", properties=timed)  # one that was timed itself
+        clock.advance(ms=500)
+        message = await _arrival(broker, "RetryTopic")
+        for tries in (1, 2):
+            assert await _send_back(broker, message, delayMs=2_750, delayLevel=3, maxReconsumeTimes=2) == 0
+            assert await broker.messages("SCHEDULE_TOPIC_XXXX", 2) == []
+            clock.advance(ms=2_740)
+            await asyncio.sleep(0.05)
+            assert len(await broker.messages("%RETRY%CG_retry")) == tries - 1
+            clock.advance(ms=10)
+            message = await _arrival(broker, "%RETRY%CG_retry", tries - 1)
+            assert (message.body, message.reconsume_times) == (b"x", tries)
+        assert await _send_back(broker, message, delayMs=2_750, delayLevel=3, maxReconsumeTimes=2) == 0
+        assert (await _arrival(broker, "%DLQ%CG_retry")).reconsume_times == 3
+
+
+async def test_a_dead_letter_says_why_and_nothing_said_can_break_it(tmp_path: Path) -> None:
+    said = {"failureReason": "ValueError: \x01no\x02", "failureTrace": "t" * 5_000, "failureClient": "c1"}
+    async with broker_at(tmp_path, clock=ManualClock()) as broker:
+        for body, properties in ((b"short", ""), (b"long", f"user\x01{'u' * 32_000}")):
+            await broker.send("RetryTopic", body, properties=properties)
+        short, long = await broker.messages("RetryTopic")
+        assert await _send_back(broker, short, delayLevel=3, **said) == 0
+        (again,) = await broker.messages("SCHEDULE_TOPIC_XXXX", 2)
+        assert "FAILURE_REASON" not in again.properties_dict(), "it may yet succeed"
+        for message in (short, long):
+            assert await _send_back(broker, message, delayLevel=-1, **said) == 0
+        dead, crowded = await broker.messages("%DLQ%CG_retry")
+        told = dead.properties_dict()
+        assert told["FAILURE_REASON"] == "ValueError:  no "
+        assert told["FAILURE_CLIENT"] == "c1"
+        assert told["FAILURE_TRACE"] == "t" * 2_048
+        assert crowded.body == b"long"
+        assert "FAILURE_TRACE" not in crowded.properties_dict(), "no place for it"
+
+
 async def test_the_client_may_choose_the_delay_or_give_up_at_once(tmp_path: Path) -> None:
     async with broker_at(tmp_path, clock=ManualClock()) as broker:
         await broker.send("RetryTopic", b"x")

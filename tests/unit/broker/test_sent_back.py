@@ -12,6 +12,7 @@ import pytest
 from rocketeer.broker.features.retry.sent_back import KEEP_MS
 from rocketeer.clock import ManualClock
 from rocketeer.errors import StoreError
+from rocketeer.model.topic import TIMER_TOPIC
 from rocketeer.protocol.codes import RequestCode
 from rocketeer.record.layout import StoredMessage
 from support.broker import BrokerUnderTest, broker_at
@@ -110,6 +111,18 @@ async def test_over_a_restart_it_is_known_what_went_back(tmp_path: Path, table_i
         await send_back(broker, second)
         await send_back(broker, message)
         assert (await count(broker, DEAD), await count(broker, WAITING)) == (1, 1)
+
+
+async def test_what_waits_for_a_time_of_its_own_went_back_too(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with running(tmp_path, clock) as broker:
+        message = await first(broker)
+        await send_back(broker, message, delayMs=60_000)
+    (tmp_path / "config" / "sentBack.json").unlink()  # so that the log has to tell
+    async with running(tmp_path, clock) as broker:
+        await send_back(broker, message, delayMs=60_000)
+        assert await count(broker, (TIMER_TOPIC, 0)) == 1
+        assert await count(broker, WAITING) == 0
 
 
 async def test_what_the_group_has_passed_is_forgotten_once_that_is_on_disk(tmp_path: Path) -> None:

@@ -13,10 +13,11 @@ from typing import Any, Final
 import msgspec
 
 from rocketeer.client.aio.consuming import ConsumerState, ListenerPools
+from rocketeer.client.core.failure import Failure
 from rocketeer.client.core.outcome import RETRY, Outcome, Retry, as_outcome
 from rocketeer.client.core.process_queue import ProcessQueue
 from rocketeer.client.core.received import ReceivedMessage
-from rocketeer.client.core.retry_policy import RetryPolicy
+from rocketeer.client.core.retry_policy import RetryPolicy, level_for
 from rocketeer.model.queue import MessageQueue
 from rocketeer.model.subscription import MessageModel
 
@@ -174,13 +175,24 @@ class ConcurrentService:
         if self._broadcasting:
             self._finish(job.held, bad)  # nobody else gets it; trying again would be this member's matter
             return
-        self._spawn(self._send_back(job.held, bad, how.delay_level, job))
+        self._spawn(self._send_back(job.held, bad, how, self._state.failure_of(job.error, how), job))
 
     async def _send_back(
-        self, held: ProcessQueue, messages: list[ReceivedMessage], level: int, job: Consume | None
+        self,
+        held: ProcessQueue,
+        messages: list[ReceivedMessage],
+        how: Retry,
+        failure: Failure,
+        job: Consume | None,
     ) -> None:
+        level, delay_s = how.delay_level, how.delay_s
+        if level == 0 and delay_s is not None:
+            level = level_for(delay_s)
         taken = await asyncio.gather(
-            *(self._state.send_back(each, level, self._retries) for each in messages)
+            *(
+                self._state.send_back(each, level, self._retries, delay_s=delay_s, failure=failure)
+                for each in messages
+            )
         )
         self._finish(held, [message for message, ok in zip(messages, taken, strict=True) if ok])
         left = [message for message, ok in zip(messages, taken, strict=True) if not ok]
@@ -208,7 +220,11 @@ class ConcurrentService:
                     "listener hangs group=%s queue=%s offsets=%s timeout_s=%g",
                     self._state.config.group, each.queue, [m.queue_offset for m in overdue], timeout_s,
                 )  # fmt: skip
-                await self._send_back(each, overdue, OVERDUE_LEVEL, None)
+                why = Failure(
+                    f"the listener ran longer than consume_timeout_s={timeout_s:g}",
+                    client=self._state.instance.client_id,
+                )
+                await self._send_back(each, overdue, Retry(delay_level=OVERDUE_LEVEL), why, None)
 
     def _spawn(self, work: Any) -> None:
         task = asyncio.create_task(work)

@@ -14,6 +14,7 @@ from rocketeer.client.aio.workers import Job, TaskWorkers, ThreadWorkers, Worker
 from rocketeer.client.core.config import ConsumerConfig, ProducerConfig
 from rocketeer.client.core.depends import is_coroutine_function
 from rocketeer.client.core.encoding import Encoder
+from rocketeer.client.core.failure import Failure
 from rocketeer.client.core.outcome import RETRY, Outcome
 from rocketeer.client.core.process_queue import ProcessQueue
 from rocketeer.client.core.received import ReceivedMessage
@@ -112,7 +113,15 @@ class ConsumerState:
             run.append(message)
         yield self.listener_of(run[0]), run
 
-    async def send_back(self, message: ReceivedMessage, delay_level: int, retries_max: int) -> bool:
+    async def send_back(
+        self,
+        message: ReceivedMessage,
+        delay_level: int,
+        retries_max: int,
+        *,
+        delay_s: float | None = None,
+        failure: Failure | None = None,
+    ) -> bool:
         """True when its broker took it, or another took a copy of it for the retry topic.
 
         Without an answer the message may have gone back: its own broker is asked again later (ours does not take it
@@ -124,6 +133,8 @@ class ConsumerState:
             message,
             delay_level=delay_level,
             retries_max=retries_max,
+            delay_ms=None if delay_s is None else round(delay_s * 1000),
+            failure=failure,
         )
         try:
             await self.instance.run(plan)
@@ -134,18 +145,30 @@ class ConsumerState:
                 self._in_doubt.add(which)
             if which in self._in_doubt and not _is_final(error):
                 return False
-            return await self._resend(message, delay_level, retries_max)
+            return await self._resend(message, delay_level, retries_max, failure)
         self._in_doubt.discard((message.broker_name, message.log_offset))
         return True
 
-    async def _resend(self, message: ReceivedMessage, delay_level: int, retries_max: int) -> bool:
+    def failure_of(self, error: BaseException | None, outcome: object) -> Failure:
+        """For the dead letters: what was raised, or else returned."""
+        client = self.instance.client_id
+        return Failure(f"returned {outcome}", client=client) if error is None else Failure.of(error, client)
+
+    async def _resend(
+        self, message: ReceivedMessage, delay_level: int, retries_max: int, failure: Failure | None
+    ) -> bool:
         instance = self.instance
         config = ProducerConfig(INNER_GROUP, vip_channel=self.config.vip_channel)
         encoder = Encoder(config, UniqKeys(discovery.local_ip(), os.getpid(), instance.clock))
         sender = Sender(config, instance.routes, instance.nameservers, instance.clock)
         try:
             outgoing = resent(
-                encoder, message, self.config.full_group, delay_level=delay_level, retries_max=retries_max
+                encoder,
+                message,
+                self.config.full_group,
+                delay_level=delay_level,
+                retries_max=retries_max,
+                failure=failure,
             )
             await instance.run(sender.send(outgoing))
         except RocketeerError as error:

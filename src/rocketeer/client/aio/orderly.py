@@ -202,7 +202,7 @@ class OrderlyService:
         bad = job.messages[job.consumed : job.consumed + job.failed]
         if outcome is ROLLBACK:
             held.rollback()
-        elif await self._buried(bad, outcome):
+        elif await self._buried(bad, outcome, job.error):
             held.take(len(bad))
             if self._auto_commit:
                 self._commit(held)
@@ -212,8 +212,9 @@ class OrderlyService:
             for message in bad:
                 message.retried += 1
         pause_s = self._state.config.suspend_s
-        if isinstance(outcome, Retry) and outcome.suspend_s is not None:
-            pause_s = outcome.suspend_s
+        if isinstance(outcome, Retry):
+            asked_s = outcome.delay_s if outcome.suspend_s is None else outcome.suspend_s
+            pause_s = pause_s if asked_s is None else asked_s
         if held.dropped or self._closing:
             self._released(held)
             return
@@ -226,7 +227,9 @@ class OrderlyService:
             timer.cancel()
             self._released(held)
 
-    async def _buried(self, messages: list[ReceivedMessage], outcome: Outcome) -> bool:
+    async def _buried(
+        self, messages: list[ReceivedMessage], outcome: Outcome, error: BaseException | None
+    ) -> bool:
         """True when all of them went to the dead letters."""
         most = self._state.config.retries
         given_up = isinstance(outcome, Retry) and outcome.delay_level == TO_DEAD_LETTERS
@@ -235,7 +238,10 @@ class OrderlyService:
         if self._locks is None:
             log.warning("message dropped after %d tries message=%r", most, messages[0])
             return True  # broadcasting knows no dead letters
-        back = (self._state.send_back(each, TO_DEAD_LETTERS, max(most, 0)) for each in messages)
+        failure = self._state.failure_of(error, outcome)
+        back = (
+            self._state.send_back(each, TO_DEAD_LETTERS, max(most, 0), failure=failure) for each in messages
+        )
         return all(await asyncio.gather(*back))
 
     def _released(self, held: ProcessQueue) -> None:

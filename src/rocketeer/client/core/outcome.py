@@ -15,16 +15,18 @@ class Retry:
     """Deliver again later; `return RETRY` is enough in most listeners, and raising an error means the same.
 
     `delay_level` 1 .. 18 says when (the broker's table); 0 lets it wait longer with every try; -1 gives up:
-    the message goes to the group's dead letters. `suspend_s` is the pause of an ordered queue.
-    `from_index` is for listeners that take lists: messages before it were consumed.
+    the message goes to the group's dead letters. `delay_s` says when in seconds: Rocketeer's brokers wait just so
+    long, Apache's for `delay_level` or the next level that is at least as long. `suspend_s` is the pause of an
+    ordered queue. `from_index` is for listeners that take lists: messages before it were consumed.
 
     >>> Retry(delay_level=3)
-    Retry(delay_level=3, suspend_s=None, from_index=0)
+    Retry(delay_level=3, suspend_s=None, from_index=0, delay_s=None)
     """
 
     delay_level: int = 0
     suspend_s: float | None = None
     from_index: int = 0
+    delay_s: float | None = None
 
     def __post_init__(self) -> None:
         if not TO_DEAD_LETTERS <= self.delay_level <= DELAY_LEVEL_MAX:
@@ -32,6 +34,8 @@ class Retry:
                 f"Retry(delay_level={self.delay_level}): levels are 1 .. {DELAY_LEVEL_MAX}, 0 for longer with every "
                 "try, -1 for the dead letters"
             )
+        if self.delay_s is not None and not 0 <= self.delay_s < float("inf"):
+            raise ConfigError(f"Retry(delay_s={self.delay_s}): seconds, 0 or more")
 
 
 class Ordered(Enum):

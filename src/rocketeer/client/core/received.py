@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
+from rocketeer.client.core.failure import Failure
 from rocketeer.errors import BadRecord
 from rocketeer.model import property_names as names
 from rocketeer.model.queue import MessageQueue
@@ -98,6 +99,11 @@ class ReceivedMessage(msgspec.Struct, gc=False, eq=False):
     def reconsume_times(self) -> int:
         before: int = self._fields()[12]
         return before + self.retried
+
+    @property
+    def failure(self) -> Failure | None:
+        """Of a dead letter: why its last try failed, if its client and its broker were Rocketeer's."""
+        return Failure.found_in(self.properties)
 
     # --- where it was stored -----------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from typing import Final
 
 from rocketeer.client.core.encoding import Encoder, Outgoing
+from rocketeer.client.core.failure import Failure
 from rocketeer.client.core.received import ReceivedMessage
 from rocketeer.model import property_names as names
 from rocketeer.model.topic import retry_topic
@@ -17,7 +18,13 @@ _ITS_OWN: Final = (
 
 
 def resent(
-    encoder: Encoder, message: ReceivedMessage, full_group: str, *, delay_level: int, retries_max: int
+    encoder: Encoder,
+    message: ReceivedMessage,
+    full_group: str,
+    *,
+    delay_level: int,
+    retries_max: int,
+    failure: Failure | None = None,
 ) -> Outgoing:
     """What the broker would have stored on send-back; past the limit, or with a level below 0, a dead letter."""
     properties = {name: value for name, value in message.properties.items() if name not in _ITS_OWN}
@@ -26,6 +33,8 @@ def resent(
     tries = message.reconsume_times + 1
     if delay_level < 0:
         tries = max(tries, retries_max)
+    if failure is not None and tries >= retries_max:
+        properties |= failure.properties()
     properties[names.RECONSUME_TIME] = str(tries)
     properties[names.MAX_RECONSUME_TIMES] = str(retries_max)
     properties[names.DELAY] = str(delay_level if delay_level > 0 else FIRST_LEVEL + message.reconsume_times)

@@ -25,24 +25,28 @@ class RetryPolicy:
     """Given to a listener as `retry=`.
 
     What is in `ignore` counts as consumed, what is in `dead_letter` goes to the dead letters at once; anything else
-    is tried again, until it has been tried `tries_max` times (None: as often as the consumer's `retries` says).
+    is tried again, until it has been tried `tries_max` times (None: as often as the consumer's `retries` says). With
+    `retry` given only those errors are tried again, and whatever is in none of the three goes to the dead letters.
     `backoff` says after how many seconds: a list, whose last number counts for all further tries, or a function of
-    the number of tries so far (1 after the first). Concurrent consumption waits for the delay level that is at least
-    as long (1 s to 2 h), ordered consumption pauses its queue for up to 30 s. None: the broker's steps, longer with
-    every try.
+    the number of tries so far (1 after the first). Concurrent consumption waits just so long where the broker is
+    Rocketeer's, else for the delay level that is at least as long (1 s to 2 h); ordered consumption pauses its queue
+    for up to 30 s. None: the broker's steps, longer with every try.
 
     >>> RetryPolicy(backoff=[1, 10, 60]).outcome(OSError(), tries=2)
-    Retry(delay_level=3, suspend_s=10.0, from_index=0)
+    Retry(delay_level=3, suspend_s=10.0, from_index=0, delay_s=10.0)
     """
 
     backoff: Backoff = None
     dead_letter: Errors = ()
     ignore: Errors = ()
     tries_max: int | None = None
+    retry: Errors | None = None
 
     def __post_init__(self) -> None:
-        for name in ("dead_letter", "ignore"):
+        for name in ("dead_letter", "ignore", "retry"):
             kinds = getattr(self, name)
+            if kinds is None and name == "retry":
+                continue
             if not isinstance(kinds, tuple) or not all(
                 isinstance(each, type) and issubclass(each, BaseException) for each in kinds
             ):
@@ -62,13 +66,15 @@ class RetryPolicy:
             self.tries_max is not None and tries >= self.tries_max
         ):
             return Retry(delay_level=TO_DEAD_LETTERS)
+        if self.retry is not None and not isinstance(error, self.retry):
+            return Retry(delay_level=TO_DEAD_LETTERS)
         if self.backoff is None:
             return Retry()
         if callable(self.backoff):
             pause_s = float(self.backoff(tries))
         else:
             pause_s = float(self.backoff[min(tries, len(self.backoff)) - 1])
-        return Retry(delay_level=level_for(pause_s), suspend_s=pause_s)
+        return Retry(delay_level=level_for(pause_s), suspend_s=pause_s, delay_s=pause_s)
 
 
 DEFAULT_RETRY: Final = RetryPolicy()

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from rocketeer.client.core.failure import Failure
 from rocketeer.client.core.received import ReceivedMessage
 from rocketeer.client.plans.brokers import Cluster, broker_of, with_broker
 from rocketeer.client.plans.effects import Plan
@@ -47,9 +48,19 @@ def unlock_queues(
 
 
 def send_back(
-    cluster: Cluster, group: str, message: ReceivedMessage, *, delay_level: int, retries_max: int
+    cluster: Cluster,
+    group: str,
+    message: ReceivedMessage,
+    *,
+    delay_level: int,
+    retries_max: int,
+    delay_ms: int | None = None,
+    failure: Failure | None = None,
 ) -> Plan[None]:
-    """Have the broker deliver the message again later, or put it with the dead letters when it had its tries."""
+    """Have the broker deliver the message again later, or put it with the dead letters when it had its tries.
+
+    Brokers of our own wait for `delay_ms`, and a dead letter there says what the `failure` was.
+    """
     where = yield from broker_of(message.queue, cluster)
     header = ConsumerSendMsgBackHeader(
         offset=message.log_offset,
@@ -59,6 +70,10 @@ def send_back(
         # With its namespace: the broker puts it into RETRY_TOPIC, and the retry is shown under it.
         origin_topic=message.origin_topic,
         max_reconsume_times=retries_max,
+        delay_ms=delay_ms,
+        failure_reason=failure.reason if failure else None,
+        failure_trace=(failure.trace or None) if failure else None,
+        failure_client=(failure.client or None) if failure else None,
     )
     command = request(RequestCode.CONSUMER_SEND_MSG_BACK, with_broker(header, message.broker_name))
     yield from ask(where.address, command, cluster.timeout_s, broker=message.broker_name)

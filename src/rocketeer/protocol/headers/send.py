@@ -65,6 +65,11 @@ class ConsumerSendMsgBackHeader(Header):
     origin_topic: str | None = None
     unit_mode: bool = False
     max_reconsume_times: I32 | None = None
+    # Ours; Apache's brokers do not look at them. The pause, instead of a level, and what a dead letter says.
+    delay_ms: I64 | None = None
+    failure_reason: str | None = None
+    failure_trace: str | None = None
+    failure_client: str | None = None
 
 
 class ReplyMessageHeader(Header):

@@ -1,11 +1,15 @@
 """CONSUMER_SEND_MSG_BACK: a message its consumer could not handle waits in the group's retry topic, then tries end.
 
 The n-th try comes after delay level 3 + n (or the level the client chose); past the limit the message goes to
-the group's dead letters. What went back once is not stored again when it is asked for again (`sent_back`).
+the group's dead letters. Our clients may also name the pause in milliseconds, which a timer keeps, and say why the
+last try failed, which a dead letter carries. What went back once is not stored again when it is asked for again
+(`sent_back`).
 """
 
 import random
-from typing import Protocol
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final, Protocol
 
 from rocketeer.broker.feature import ConfigChange, Feature, Replay
 from rocketeer.broker.features.retry.sent_back import SentBack
@@ -13,6 +17,18 @@ from rocketeer.broker.groups import GroupTable
 from rocketeer.broker.topics import TopicTable
 from rocketeer.broker.writer import Put, Writer, code_without_slaves
 from rocketeer.errors import RequestRefused
+from rocketeer.model.property_names import (
+    FAILURE_CLIENT,
+    FAILURE_REASON,
+    FAILURE_TRACE,
+    TIMER_DELAY_MS,
+    TIMER_DELAY_SEC,
+    TIMER_DELIVER_MS,
+    TIMER_DEQUEUE_MS,
+    TIMER_ENQUEUE_MS,
+    TIMER_OUT_MS,
+    TIMER_ROLL_TIMES,
+)
 from rocketeer.model.topic import Perm, TopicConfig, dlq_topic, retry_topic
 from rocketeer.observe.counters import Counters
 from rocketeer.protocol.codes import RequestCode, ResponseCode
@@ -24,6 +40,7 @@ from rocketeer.record.layout import TOPIC_BYTES_MAX, PendingMessage, StoredMessa
 from rocketeer.record.properties import (
     DELAY,
     ORIGIN_MESSAGE_ID,
+    PROPERTIES_BYTES_MAX,
     RETRY_TOPIC,
     WAIT,
     encode_properties,
@@ -33,6 +50,17 @@ from rocketeer.remoting.server import Connection
 FIRST_RETRY_LEVEL = 3
 DLQ_QUEUES = 1
 READ_WRITE = Perm.READ | Perm.WRITE
+FAILURE_CHARS_MAX: Final = 2048
+"""Of each text about a failure."""
+NO_SEPARATORS: Final = {1: " ", 2: " "}
+"""What stands between properties, and between name and value."""
+NO_FAILURE: Final[Mapping[str, str]] = MappingProxyType({})
+TIMER_MARKS: Final = frozenset(
+    {
+        TIMER_DELAY_MS, TIMER_DELAY_SEC, TIMER_DELIVER_MS, TIMER_OUT_MS, TIMER_ENQUEUE_MS, TIMER_DEQUEUE_MS,
+        TIMER_ROLL_TIMES,
+    }
+)  # fmt: skip
 NOT_ON_DISK = "the message is stored for its next try, but the disk does not have it yet"
 
 
@@ -56,6 +84,7 @@ class SendBack:
         broker_ip: str,
         broker_perm: int,
         counters: Counters,
+        timer_ms_max: int,
     ) -> None:
         self._topics = topics
         self._groups = groups
@@ -65,6 +94,8 @@ class SendBack:
         self._counters = counters
         self._broker_ip = broker_ip
         self.broker_perm = broker_perm
+        self._timer_ms_max = timer_ms_max
+        """The longest pause a timer keeps; 0 without timers."""
 
     def handle(self, command: Command, connection: Connection) -> Command | None:
         header = decode_header(ConsumerSendMsgBackHeader, command.ext)
@@ -124,17 +155,45 @@ class SendBack:
             self.sent.remember(header.group, message, end, dead=dead)
             self._writer.when_durable(end, answer)
 
-        self._writer.put(again(message, target, level), stored, wait=False)
+        delay_ms = None
+        if not dead and header.delay_ms is not None and header.delay_ms <= self._timer_ms_max:
+            delay_ms = max(header.delay_ms, 1)
+        copy = again(message, target, level, delay_ms, failure_of(header) if dead else {})
+        self._writer.put(copy, stored, wait=False)
         return None
 
 
-def again(message: StoredMessage, target: TopicConfig, level: int) -> PendingMessage:
-    """The message as it is stored for its next try."""
+def failure_of(header: ConsumerSendMsgBackHeader) -> dict[str, str]:
+    """What the client says of its last try, as properties of a dead letter; bounded, and free of separators."""
+    said = {
+        FAILURE_REASON: header.failure_reason,
+        FAILURE_CLIENT: header.failure_client,
+        FAILURE_TRACE: header.failure_trace,
+    }
+    return {name: text.translate(NO_SEPARATORS)[:FAILURE_CHARS_MAX] for name, text in said.items() if text}
+
+
+def again(
+    message: StoredMessage,
+    target: TopicConfig,
+    level: int,
+    delay_ms: int | None = None,
+    failure: Mapping[str, str] = NO_FAILURE,
+) -> PendingMessage:
+    """The message as it is stored for its next try, after the level's pause or, if given, after `delay_ms`."""
     properties = message.properties_dict()
     properties.setdefault(RETRY_TOPIC, message.topic)
     properties.setdefault(ORIGIN_MESSAGE_ID, message.offset_msg_id)
     properties[WAIT] = "false"
     properties[DELAY] = str(level)
+    if delay_ms is not None:
+        # A message that was timed before carries the marks of that: it is to be timed anew.
+        properties = {name: value for name, value in properties.items() if name not in TIMER_MARKS}
+        properties[DELAY] = "0"
+        properties[TIMER_DELAY_MS] = str(delay_ms)
+    for name, text in failure.items():  # a note must not be what makes the properties too long
+        if len(encode_properties({**properties, name: text})) <= PROPERTIES_BYTES_MAX:
+            properties[name] = text
     queue_id = random.randrange(max(1, target.write_queues))
     pending = message.pending(target.name, queue_id, encode_properties(properties))
     pending.reconsume_times += 1

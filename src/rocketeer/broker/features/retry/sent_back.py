@@ -19,7 +19,7 @@ from typing import Final, Protocol
 import msgspec
 
 from rocketeer.errors import BadBody, BadMessageId
-from rocketeer.model.topic import DLQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC, retry_topic
+from rocketeer.model.topic import DLQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC, TIMER_TOPIC, retry_topic
 from rocketeer.record.entry import DispatchEntry
 from rocketeer.record.ids import parse_offset_msg_id
 from rocketeer.record.layout import StoredMessage
@@ -213,13 +213,14 @@ class SentBack:
 
     def see(self, entry: DispatchEntry) -> None:
         """A message of the log behind the table; those that went back are the ones of interest."""
-        if entry.topic != SCHEDULE_TOPIC and not entry.topic.startswith(DLQ_PREFIX):
+        waits = entry.topic in (SCHEDULE_TOPIC, TIMER_TOPIC)
+        if not waits and not entry.topic.startswith(DLQ_PREFIX):
             return
         message = self._store.message_at(entry.log_offset)
         if message is None:
             return
         properties = message.properties_dict()
-        dead = entry.topic != SCHEDULE_TOPIC
+        dead = not waits
         topic = entry.topic if dead else properties.get(REAL_TOPIC, "")
         prefix = DLQ_PREFIX if dead else RETRY_PREFIX
         if ORIGIN_MESSAGE_ID in properties and topic.startswith(prefix):
