@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from rocketeer.bench import report
+from rocketeer.bench.bars import BarResult
 from rocketeer.bench.compare import console, finish
 from rocketeer.bench.control import Control
 from rocketeer.bench.options import Folder, Json, Queues
@@ -68,7 +69,10 @@ def metrics(
     folder: Folder = None,
     json: Json = None,
 ) -> None:
-    """Sends to one topic while Prometheus scrapes the figures of many, against sends that nobody watches."""
+    """Sends to one topic while Prometheus scrapes the figures of many, against sends that nobody watches.
+
+    Exit code 1 when being scraped costs more than it may, by the CPU time of a scrape or by the throughput.
+    """
     about = report.machine()
     port, _ = free_ports()
     conf = {"metricsExporterType": "PROM", "metricsPromExporterPort": port}
@@ -97,13 +101,27 @@ def metrics(
     except RocketeerError as why:
         console.print(f"[red]{why}[/red]")
         raise typer.Exit(1) from None
+    bars = [_share_bar("CPU time of scrapes, of a core", share)]
     if runs:
         report.print_runs(runs, console)
         figures["lost"] = lost_share(runs)
-        console.print(
-            f"  being scraped costs {figures['lost']:.1%} of the throughput (at most {LOST_MAX:.0%} may be)"
-        )
-    finish(about, runs, json, metrics=figures)
+        bars.append(_share_bar("throughput lost while being scraped", figures["lost"]))
+    console.print(report.bars_table(bars))
+    finish(about, runs, json, metrics={**figures, "passed": all(bar.passed for bar in bars)})
+    if not all(bar.passed for bar in bars):
+        raise typer.Exit(1)
+
+
+def _share_bar(name: str, share: float) -> BarResult:
+    return BarResult(
+        name=name,
+        ours=100 * share,
+        other=None,
+        value=100 * share,
+        wanted=100 * LOST_MAX,
+        at_least=False,
+        unit="%",
+    )
 
 
 def lost_share(runs: list[Measured]) -> float:

@@ -3,19 +3,21 @@
 import contextlib
 import os
 import shutil
+import statistics
 import threading
 import time
 import timeit
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal
 
+from rocketeer.bench.bars import BarResult
 from rocketeer.bench.control import Control
 from rocketeer.bench.load import LoadFailed
 from rocketeer.bench.run import Measured
 from rocketeer.bench.servers import HOST, Cluster, Make, Slave, make_label
-from rocketeer.bench.session import Plan, Server, fill, run_send
+from rocketeer.bench.session import Plan, Server, fill, rest, run_send
 from rocketeer.clock import SystemClock
 from rocketeer.config import StoreConfig
 from rocketeer.protocol.bodies.kv import decode_kv_table
@@ -29,11 +31,13 @@ FOLLOW_S: Final = 60.0
 CATCH_UP_S: Final = 300.0
 _LOOK_S: Final = 0.02
 _COPY_BYTES: Final = 8 << 20
+_LOADED_S: Final = 3.0
+"""Shorter than an empty slave needs: it must not have caught up before the sends end."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CatchUp:
-    """How fast a slave without a log came to have all of it, beside copying the files and syncing them."""
+    """How fast a slave without a log came to have all of it, beside copying the files; both synced, medians."""
 
     log_mb: float
     seconds: float
@@ -101,7 +105,7 @@ def _is_sync(master: Cluster) -> bool:
 
 
 def catch_up(folder: Path, plan: Plan, messages: int) -> CatchUp:
-    """Fill a master, copy its files, then have empty slaves copy it: once in peace, once while it is sent to."""
+    """Fill a master; in turns copy its files and have empty slaves copy it, in peace and while it is sent to."""
     with Cluster("ours", folder / "master", conf={"waitTimeMillsInSendQueue": 10_000}) as master:
         server = Server(
             label=make_label("ours"),
@@ -111,33 +115,47 @@ def catch_up(folder: Path, plan: Plan, messages: int) -> CatchUp:
             load_cores=None,
         )
         fill(server, plan, messages)
-        copied_mb_per_s = _copy_files(master.store / "commitlog", folder / "copied")
         log_mb = _log_end(master.broker) / 1e6
-        in_peace = _follow(master, folder / "first")
-        alone = run_send(server, replace(plan, warmup_s=0.5), "sends alone")
-        meanwhile, loaded_mb_per_s = _follow_under_load(server, master, folder / "second", plan)
+        copied, in_peace = [], []
+        for _ in range(plan.rounds):
+            rest([server])
+            copied.append(_copy_files(master.store / "commitlog", folder / "copied"))
+            rest([server])
+            in_peace.append(_follow(master, folder / "slave"))
+        short = replace(plan, seconds=min(plan.seconds, _LOADED_S))
+        alone, meanwhile, loaded = [], [], []
+        for _ in range(plan.rounds):
+            rest([server])
+            alone.append(run_send(server, short, "sends alone").messages_per_s)
+            rest([server])
+            sent, mb_per_s = _follow_under_load(server, master, folder / "slave", short)
+            meanwhile.append(sent.messages_per_s)
+            loaded.append(mb_per_s)
+    seconds = statistics.median(in_peace)
     return CatchUp(
         log_mb=round(log_mb, 1),
-        seconds=round(in_peace, 2),
-        mb_per_s=round(log_mb / in_peace, 1),
-        copy_mb_per_s=round(copied_mb_per_s, 1),
-        sends_alone_per_s=alone.messages_per_s,
-        sends_meanwhile_per_s=meanwhile.messages_per_s,
-        loaded_mb_per_s=round(loaded_mb_per_s, 1),
+        seconds=round(seconds, 2),
+        mb_per_s=round(log_mb / seconds, 1),
+        copy_mb_per_s=round(statistics.median(copied), 1),
+        sends_alone_per_s=statistics.median(alone),
+        sends_meanwhile_per_s=statistics.median(meanwhile),
+        loaded_mb_per_s=round(statistics.median(loaded), 1),
     )
 
 
 def _follow(master: Cluster, folder: Path) -> float:
-    """Seconds from the first copied byte until an empty slave has the log of its master."""
+    """Seconds from the first copied byte until an empty slave has the log of its master, on disk."""
     with _starting_slave(master, folder) as (slave, began_s):
         _wait_for_end(slave.broker, _log_end(master.broker))
+        for path in (slave.store / "commitlog").iterdir():
+            with path.open("rb") as file:
+                os.fsync(file.fileno())
         return time.monotonic() - began_s
 
 
 def _follow_under_load(server: Server, master: Cluster, folder: Path, plan: Plan) -> tuple[Measured, float]:
     with _starting_slave(master, folder) as (slave, began_s):
-        short = replace(plan, warmup_s=0.0, seconds=min(plan.seconds, 3.0))
-        measured = run_send(server, short, "sends meanwhile")
+        measured = run_send(server, plan, "sends meanwhile")
         return measured, _log_end(slave.broker) / 1e6 / (time.monotonic() - began_s)
 
 
@@ -215,3 +233,57 @@ def idle_cost_ns() -> float:
     master = Master(StoreConfig(), CommitLog(Path("unused"), 1 << 20), SystemClock(), host=HOST)
     timer = timeit.Timer(master.grown)
     return min(timer.repeat(5, 100_000)) / 100_000 * 1e9
+
+
+# --- the bars --------------------------------------------------------------------------------
+
+SYNC_RATIO: Final = 2.0
+SHARE_OF_COPYING: Final = 0.5
+SENDS_LOST: Final = 0.2
+IDLE_NS_MAX: Final = 1_000.0
+"""For a run of sends, which takes some hundred times as long."""
+
+
+def replication_bars(
+    rates: Mapping[tuple[Make, Copying], Sequence[float]], caught: CatchUp | None, idle_ns: float
+) -> list[BarResult]:
+    """What is wanted of replication; messages/s of each round by make and way of copying."""
+    bars: list[BarResult] = []
+    ours, apaches = rates.get(("ours", "sync")), rates.get(("apache", "sync"))
+    if ours and apaches:
+        mine, other = statistics.median(ours), statistics.median(apaches)
+        bars.append(
+            _bar("SYNC_MASTER with one slave: messages/s against Apache's", mine, other, SYNC_RATIO, "x")
+        )
+    if caught is not None:
+        bars.append(
+            _bar(
+                "an empty slave catches up: MB/s against copying the files",
+                caught.mb_per_s,
+                caught.copy_mb_per_s,
+                SHARE_OF_COPYING,
+                "x",
+            )
+        )
+        alone, meanwhile = caught.sends_alone_per_s, caught.sends_meanwhile_per_s
+        bars.append(
+            _bar("sends meanwhile against sends alone: messages/s", meanwhile, alone, 1 - SENDS_LOST, "x")
+        )
+    bars.append(
+        BarResult(
+            name="a master without slaves: for each run of sends",
+            ours=idle_ns,
+            other=None,
+            value=idle_ns,
+            wanted=IDLE_NS_MAX,
+            at_least=False,
+            unit="ns",
+        )
+    )
+    return bars
+
+
+def _bar(name: str, ours: float, other: float, wanted: float, unit: str) -> BarResult:
+    return BarResult(
+        name=name, ours=ours, other=other, value=ours / other, wanted=wanted, at_least=True, unit=unit
+    )

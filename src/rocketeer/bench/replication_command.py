@@ -10,8 +10,9 @@ import typer
 from rocketeer.bench import report
 from rocketeer.bench.compare import console, finish
 from rocketeer.bench.options import MAKES, Folder, Json, Shape, Start, StartOption
-from rocketeer.bench.replication import Copying, catch_up, idle_cost_ns, pair
+from rocketeer.bench.replication import CatchUp, Copying, catch_up, idle_cost_ns, pair, replication_bars
 from rocketeer.bench.run import Measured
+from rocketeer.bench.servers import Make
 from rocketeer.bench.session import Plan, prime, rest, run_send
 from rocketeer.errors import RocketeerError
 
@@ -27,10 +28,13 @@ def replication(
     folder: Folder = None,
     json: Json = None,
 ) -> None:
-    """Sends to a master with one slave (ASYNC_MASTER, SYNC_MASTER), all on this machine; then an empty slave."""
+    """Sends to a master with a slave (async, sync), then an empty slave; exit code 1 for a missed bar."""
     about = report.machine()
     runs: list[Measured] = []
-    figures: dict[str, Any] = {"without_a_slave_ns_per_run": round(idle_cost_ns(), 1)}
+    rates: dict[tuple[Make, Copying], list[float]] = {}
+    caught: CatchUp | None = None
+    idle_ns = round(idle_cost_ns(), 1)
+    figures: dict[str, Any] = {"without_a_slave_ns_per_run": idle_ns}
     plan = Plan(**asdict(shape))
     try:
         with TemporaryDirectory(prefix="rocketeer-bench-", dir=folder) as scratch:
@@ -42,6 +46,7 @@ def replication(
                             prime([server], plan)
                             rest([server])
                             runs.append(run_send(server, plan, f"{copying} copy"))
+                            rates.setdefault((make, copying), []).append(runs[-1].messages_per_s)
             report.print_runs(runs, console)
             if catch_up_messages:
                 caught = catch_up(Path(scratch) / "catch-up", plan, catch_up_messages)
@@ -62,5 +67,9 @@ def replication(
     except RocketeerError as why:
         console.print(f"[red]{why}[/red]")
         raise typer.Exit(1) from None
-    console.print(f"  without a slave: {figures['without_a_slave_ns_per_run']} ns for a run of sends")
+    bars = replication_bars(rates, caught, idle_ns)
+    console.print(report.bars_table(bars))
+    figures["bars"] = [{**asdict(bar), "passed": bar.passed} for bar in bars]
     finish(about, runs, json, replication=figures)
+    if not all(bar.passed for bar in bars):
+        raise typer.Exit(1)

@@ -24,6 +24,7 @@ from rocketeer.broker.features.management import management_features
 from rocketeer.broker.features.members import MemberCalls, members_feature
 from rocketeer.broker.features.metrics.feature import metrics_feature
 from rocketeer.broker.features.replication.master import master_feature
+from rocketeer.broker.features.replication.packed import packed_tables
 from rocketeer.broker.features.replication.slave import slave_feature, slave_refusals
 from rocketeer.broker.features.replication.tables import FollowedTables, table_feature
 from rocketeer.broker.features.retry.feature import SendBack, retry_feature
@@ -201,6 +202,7 @@ def _assemble(
     check_complete(handlers, BROKER_RULES)
     if store.broker_role is BrokerRole.SLAVE:
         handlers |= slave_refusals()
+    handlers |= packed_tables(handlers)
     router = Router(
         handlers,
         [guard for feature in features for guard in feature.guards],

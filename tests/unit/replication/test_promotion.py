@@ -94,6 +94,48 @@ async def test_rocketmq_issue_8539_queues_go_on_densely_and_every_kind_of_messag
         assert await bodies(promoted, "Timed") == [b"timed"]
 
 
+async def send_back(broker: BrokerUnderTest, log_offset: int) -> int:
+    header = {
+        "offset": log_offset, "group": "CG", "delayLevel": 1, "originMsgId": "x", "originTopic": "Back",
+        "unitMode": "false", "maxReconsumeTimes": 16,
+    }  # fmt: skip
+    return (await broker.ask(RequestCode.CONSUMER_SEND_MSG_BACK, header)).code
+
+
+async def test_a_delivery_that_went_back_before_the_promotion_goes_back_once(tmp_path: Path) -> None:
+    """A consumer that got no answer from the old master asks the new one again."""
+    async with pair_at(tmp_path, master=LEVELS, slave=LEVELS) as (master, _):
+        offsets = []
+        for body in (b"first", b"second"):
+            sent = await master.send("Back", body)
+            offsets.append(parse_offset_msg_id(sent.ext["msgId"])[1])
+        assert await send_back(master, offsets[0]) == ResponseCode.SUCCESS
+
+        async def tried_again() -> bool:
+            return await bodies(master, "%RETRY%CG") == [b"first"]
+
+        await eventually(tried_again)
+        assert await send_back(master, offsets[1]) == ResponseCode.SUCCESS  # its delay is not over yet
+        await until(lambda: same_logs(tmp_path / "m", tmp_path / "s"))
+    async with broker_at(tmp_path / "s", store=LEVELS) as promoted:
+        for offset in offsets:
+            assert await send_back(promoted, offset) == ResponseCode.SUCCESS
+
+        async def both_tried_again() -> bool:
+            return len(await bodies(promoted, "%RETRY%CG")) >= 2
+
+        await eventually(both_tried_again)
+        await promoted.send(
+            "Later", b"x", properties="DELAY\x011"
+        )  # what was asked for after it is over before it
+
+        async def later() -> bool:
+            return await bodies(promoted, "Later") == [b"x"]
+
+        await eventually(later)
+        assert await bodies(promoted, "%RETRY%CG") == [b"first", b"second"]
+
+
 async def test_rocketmq_issue_3473_delay_progress_is_saved_at_a_stop_and_copied(tmp_path: Path) -> None:
     async with pair_at(tmp_path, master=LEVELS, slave=LEVELS) as (master, _):
         await master.send("Delayed", b"x", properties="DELAY\x011")

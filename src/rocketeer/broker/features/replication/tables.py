@@ -8,17 +8,20 @@ Features whose services rest on a slave have their table's file copied: a slave 
 where its master was, and the log behind it tells the rest, as after a crash.
 """
 
+import asyncio
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final, NamedTuple, Protocol
 
 from rocketeer.broker.feature import Dispatcher, Feature, Periodic
+from rocketeer.broker.features.replication.packed import ASKING, unpacked
 from rocketeer.broker.groups import GroupTable
 from rocketeer.broker.offsets import ConsumerOffsets
 from rocketeer.broker.topics import TopicTable
 from rocketeer.clock import Clock
 from rocketeer.errors import BadBody, ProtocolError, RemotingError, RequestRefused
+from rocketeer.model.data_version import DataVersion
 from rocketeer.model.topic import TopicConfig
 from rocketeer.protocol.bodies.groups import decode_group_table
 from rocketeer.protocol.bodies.kv import decode_kv_table
@@ -36,7 +39,7 @@ log = logging.getLogger(__name__)
 
 SYNC_S: Final = 10.0
 LOOK_S: Final = 0.5
-ASK_S: Final = 3.0
+ASK_S: Final = 10.0
 NEW_TOPIC_S: Final = 0.2
 """A topic that is met in the log and not in the table is asked for, this often at most."""
 
@@ -191,10 +194,11 @@ class FollowedTables:
 
     async def _sync(self, address: str) -> None:
         """Each by itself: one that cannot be read does not hold up the others."""
-        self._follow_topics(await self._ask(address, RequestCode.GET_ALL_TOPIC_CONFIG))
+        topics = await self._ask(address, RequestCode.GET_ALL_TOPIC_CONFIG)
+        self._follow_topics(*await asyncio.to_thread(decode_topic_table, topics.body))
         groups = await self._ask(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
         if groups.body:
-            self._groups.follow(*decode_group_table(groups.body))
+            self._groups.follow(*await asyncio.to_thread(decode_group_table, groups.body))
         offsets = await self._ask(address, RequestCode.GET_ALL_CONSUMER_OFFSET)
         delays = await self._ask(address, RequestCode.GET_ALL_DELAY_OFFSET)
         is_ours = self._master_is_ours = LOG_OFFSET in offsets.ext
@@ -204,7 +208,7 @@ class FollowedTables:
             info = await self._ask(address, RequestCode.GET_BROKER_RUNTIME_INFO)
             facts = decode_kv_table(info.body)
             at, started = _number(facts, "commitLogMaxOffset"), facts.get("bootTimestamp", "")
-        told = decode_consumer_offsets(offsets.body)
+        told = await asyncio.to_thread(decode_consumer_offsets, offsets.body)
         self._held["offsets"] = Held(at, lambda: self._follow_offsets(told, started))
         files = {DELAY_FILE: delays}
         for name in OWN_FILES if is_ours else ():
@@ -219,9 +223,10 @@ class FollowedTables:
             self._held[name] = Held(known, lambda: self._files.save_text(name, text))
 
     async def _ask(self, address: str, code: int, ext: dict[str, str] | None = None) -> Command:
-        answer = await self._client.invoke(address, request(code, ext or {}), ASK_S)
+        answer = await self._client.invoke(address, request(code, {**ASKING, **(ext or {})}), ASK_S)
         if answer.code != ResponseCode.SUCCESS:
             raise BadBody(f"{address} answers request {code} with {answer.code}: {answer.remark}")
+        answer.body = await unpacked(answer)
         return answer
 
     async def _take_reached(self) -> None:
@@ -235,8 +240,7 @@ class FollowedTables:
 
     # --- one table ---------------------------------------------------------------------------
 
-    def _follow_topics(self, answer: Command) -> None:
-        topics, version = decode_topic_table(answer.body)
+    def _follow_topics(self, topics: Mapping[str, TopicConfig], version: DataVersion) -> None:
         if version == self._topics.version and not self._guessed:
             return
         self._guessed -= topics.keys()
