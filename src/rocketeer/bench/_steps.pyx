@@ -6,6 +6,8 @@ from libc.stdint cimport int64_t, uint32_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
+from rocketeer.security._signing cimport SigningKey
+
 cdef extern from "string.h" nogil:
     void *memmem(const void *where, size_t size, const void *what, size_t what_size)
 
@@ -28,6 +30,10 @@ cdef class Frames:
     cdef Py_ssize_t _topic_at, _queue_at, _stamp_at, _slots
     cdef Py_ssize_t *_numbers_at
     cdef list _places
+    cdef Frames _content
+    cdef SigningKey _key
+    cdef Py_ssize_t _signature_at
+    cdef char *_scratch
 
     def __cinit__(self, bytes frame, list numbers_at, Py_ssize_t topic_at, Py_ssize_t queue_at,
                   Py_ssize_t stamp_at, list places):
@@ -42,27 +48,43 @@ cdef class Frames:
 
     def __dealloc__(self):
         free(self._numbers_at)
+        free(self._scratch)
+
+    def sign(self, Frames content not None, bytes secret not None, Py_ssize_t signature_at):
+        """As the twin's."""
+        self._content, self._key, self._signature_at = content, SigningKey(secret), signature_at
+        self._scratch = <char *> malloc(PyBytes_GET_SIZE(content._frame))
+        if self._scratch == NULL:
+            raise MemoryError
 
     def make(self, int64_t first, list due_ns):
-        cdef Py_ssize_t size = PyBytes_GET_SIZE(self._frame), count = len(due_ns), i, slot
+        cdef Py_ssize_t size = PyBytes_GET_SIZE(self._frame), count = len(due_ns), i
         cdef bytes made = PyBytes_FromStringAndSize(NULL, size * count)
         cdef char *at = PyBytes_AS_STRING(made)
-        cdef const char *frame = PyBytes_AS_STRING(self._frame)
-        cdef char digits[NUMBER_WIDTH]
-        cdef bytes topic, queue
-        cdef Py_ssize_t places = len(self._places)
         for i in range(count):
-            memcpy(at, frame, size)
-            put_digits(digits, first + i, NUMBER_WIDTH)
-            for slot in range(self._slots):
-                memcpy(at + self._numbers_at[slot], digits, NUMBER_WIDTH)
-            topic, queue = self._places[(first + i) % places]
-            memcpy(at + self._topic_at, PyBytes_AS_STRING(topic), PyBytes_GET_SIZE(topic))
-            at[self._queue_at] = PyBytes_AS_STRING(queue)[0]
-            if self._stamp_at >= 0:
-                put_digits(at + self._stamp_at, due_ns[i], STAMP_WIDTH)
+            self._fill(at, first + i, due_ns[i])
+            if self._content is not None:
+                self._content._fill(self._scratch, first + i, due_ns[i])
+                self._key.sign_parts(
+                    self._scratch, PyBytes_GET_SIZE(self._content._frame), NULL, 0, at + self._signature_at
+                )
             at += size
         return made
+
+    cdef int _fill(self, char *at, int64_t number, int64_t due_ns) except -1:
+        cdef char digits[NUMBER_WIDTH]
+        cdef bytes topic, queue
+        cdef Py_ssize_t slot
+        memcpy(at, PyBytes_AS_STRING(self._frame), PyBytes_GET_SIZE(self._frame))
+        put_digits(digits, number, NUMBER_WIDTH)
+        for slot in range(self._slots):
+            memcpy(at + self._numbers_at[slot], digits, NUMBER_WIDTH)
+        topic, queue = self._places[number % len(self._places)]
+        memcpy(at + self._topic_at, PyBytes_AS_STRING(topic), PyBytes_GET_SIZE(topic))
+        at[self._queue_at] = PyBytes_AS_STRING(queue)[0]
+        if self._stamp_at >= 0:
+            put_digits(at + self._stamp_at, due_ns, STAMP_WIDTH)
+        return 0
 
 
 cdef class Flight:

@@ -25,6 +25,8 @@ def compare(
     flush: FlushChoice = FlushChoice.asynchronous,
     files_max: int | None = None,
     filled: bool = False,
+    acl: bool = False,
+    tls: bool = False,
 ) -> None:
     """Every step on every server in turn, for as many rounds as asked; then the report."""
     about = report.machine()
@@ -46,10 +48,17 @@ def compare(
 
     try:
         if where.target is not None:
+            if acl or tls:
+                raise RocketeerError("--acl and --tls are for brokers that the benchmark starts (--start)")
             rounds([existing(where.target, where.pid)])
         else:
             with started(
-                MAKES[where.start], flush=flush_mode(flush), files_max=files_max, folder=where.folder
+                MAKES[where.start],
+                flush=flush_mode(flush),
+                files_max=files_max,
+                folder=where.folder,
+                acl=acl,
+                tls=tls,
             ) as servers:
                 rounds(servers)
     except RocketeerError as why:

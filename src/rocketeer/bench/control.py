@@ -9,7 +9,9 @@ from rocketeer.client.plans.offsets import max_offset
 from rocketeer.client.plans.queries import FOREVER_MS, query_records
 from rocketeer.client.plans.replies import ask
 from rocketeer.client.plans.topics import put_topic, topic_table
+from rocketeer.client.secure import connection_security
 from rocketeer.client.sync.driver import BlockingDriver
+from rocketeer.clock import SystemClock
 from rocketeer.model.queue import MessageQueue
 from rocketeer.model.topic import TopicConfig
 from rocketeer.protocol.command import Command, request
@@ -18,13 +20,13 @@ T = TypeVar("T")
 
 
 class Control:
-    """Asks one broker or name server, whose address is all that is known."""
+    """Asks one broker or name server, whose address is all that is known; the environment may name an account."""
 
     def __init__(self, address: str, *, timeout_s: float = 10) -> None:
         self.address = address
         self._timeout_s = timeout_s
         self.cluster = cluster_of(address, timeout_s)
-        self._driver = BlockingDriver()
+        self._driver = BlockingDriver(connection_security(now_ms=SystemClock().now_ms))
 
     def __enter__(self) -> Self:
         return self

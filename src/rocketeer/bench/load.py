@@ -5,10 +5,12 @@ beforehand, and a latency counts from that time, so a server that stalls cannot 
 """
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
 from rocketeer.bench.frames import Target
 from rocketeer.errors import RocketeerError
+from rocketeer.security.credentials import Credentials
 
 Kind = Literal["send", "batch", "pull"]
 
@@ -36,6 +38,10 @@ class Load:
     cores: frozenset[int] | None = None
     queue_ends: dict[tuple[str, int], int] = field(default_factory=dict)
     """For pulls: how many messages each queue holds."""
+    account: Credentials | None = None
+    """Signs every send."""
+    trust: Path | None = None
+    """Who signed the server's certificate: the load comes with TLS."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -31,11 +31,17 @@ def send(
     warmup: Warmup = 2,
     processes: Processes = 1,
     rate: Rate = None,
+    acl: Annotated[
+        bool, typer.Option("--acl", help="The brokers ask for accounts: sends are signed.")
+    ] = False,
+    tls: Annotated[bool, typer.Option("--tls", help="The load comes with TLS.")] = False,
 ) -> None:
     """Single messages (SEND_MESSAGE_V2), each with its own KEYS and UNIQ_KEY."""
     plan = Plan(**asdict(shape), queues=queues, warmup_s=warmup, processes=processes, rate=rate)
     mode = "sync-flush send" if flush is FlushChoice.synchronous else "send"
-    compare([(lambda server, plan: run_send(server, plan, mode), plan)], where, flush=flush)
+    mode += " with accounts" * acl + " over TLS" * tls
+    step = (lambda server, plan: run_send(server, plan, mode), plan)
+    compare([step], where, flush=flush, acl=acl, tls=tls)
 
 
 def batch(where: Where, shape: Shape, processes: Processes = 1) -> None:

@@ -3,6 +3,7 @@
 import re
 import select
 import socket
+import ssl
 import struct
 import time
 from collections.abc import Callable
@@ -13,6 +14,8 @@ from rocketeer.bench.histogram import Counts
 from rocketeer.bench.load import LastSent, Load, LoadFailed, Outcome
 from rocketeer.bench.steps import Flight
 from rocketeer.remoting.address import split_address
+from rocketeer.security.peer_socket import PeerSocket, TlsSocket
+from rocketeer.security.tls import TlsConfig, client_context
 
 _RECV_BYTES: Final = 1 << 18
 _DRAIN_S: Final = 5.0
@@ -40,10 +43,16 @@ class Link:
         "unsent",
     )
 
-    def __init__(self, address: str, requests: Requests, first: int) -> None:
-        self.sock = socket.create_connection(split_address(address), 10)
-        self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.sock.setblocking(False)
+    def __init__(self, address: str, requests: Requests, first: int, tls: ssl.SSLContext | None) -> None:
+        sock = socket.create_connection(split_address(address), 10)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.sock: PeerSocket = sock
+        if tls is None:
+            sock.setblocking(False)
+        else:
+            encrypted = tls.wrap_socket(sock, server_hostname=split_address(address)[0])
+            encrypted.setblocking(False)
+            self.sock = TlsSocket(encrypted)
         self.fd = self.sock.fileno()
         self.requests = requests
         self.next_number = first
@@ -60,6 +69,7 @@ class SendLoop:
     def __init__(self, load: Load) -> None:
         self._load = load
         self._per_request = PER_BATCH if load.kind == "batch" else 1
+        tls = None if load.trust is None else client_context(TlsConfig(trust=load.trust))
         self._links = [
             Link(
                 load.address,
@@ -70,8 +80,10 @@ class SendLoop:
                     body_bytes=load.body_bytes,
                     batch=load.kind == "batch",
                     stamped=load.stamped,
+                    account=load.account,
                 ),
                 FIRST_NUMBER + number * 7919,  # connections walk through topics and queues out of step
+                tls,
             )
             for number in range(load.first_connection, load.first_connection + load.connections)
         ]
@@ -105,7 +117,7 @@ class SendLoop:
 
     def _write(self, link: Link, data: memoryview) -> None:
         try:
-            written = link.sock.send(data)
+            written = link.sock.sendmsg([data])
         except BlockingIOError:
             written = 0
         except OSError as why:

@@ -15,6 +15,7 @@ from typing import Literal, Self
 
 from rocketeer.bench.control import Control
 from rocketeer.bench.processes import ServerFailed, ServerProcess
+from rocketeer.bench.protection import OPEN, Protection
 from rocketeer.config.ports import free_ports as free_ports
 from rocketeer.errors import RemotingError
 from rocketeer.protocol.codes import RequestCode
@@ -95,7 +96,9 @@ class Cluster:
         files_max: int | None = None,
         heap: str = "2g",
         ready_s: float = 60,
+        protection: Protection = OPEN,
     ) -> None:
+        self._protection = protection
         self.make = make
         self.folder = folder
         self._conf = dict(conf or {})
@@ -162,6 +165,7 @@ class Cluster:
                 "listenPort": self.namesrv_port,
                 "kvConfigPath": self.folder / "kvConfig.json",
                 "configStorePath": self.folder / "namesrv.properties",
+                **self._protection.server_conf(),
             },
         )
         self._namesrv = self._spawn("namesrv", ["-c", str(path)], heap="256m")
@@ -186,6 +190,7 @@ class Cluster:
                 "namesrvAddr": self.namesrv,
                 "storePathRootDir": self.store,
                 "storePathCommitLog": self.store / "commitlog",
+                **self._protection.broker_conf(),
                 **self._conf,
             },
         )
@@ -266,11 +271,14 @@ class Cluster:
         home = self.folder / "home"
         (home / "conf").mkdir(parents=True, exist_ok=True)
         (home / "conf" / f"logback_{role}.xml").write_text(_LOGBACK)
+        if self._protection.acl_file is not None:
+            shutil.copy(self._protection.acl_file, home / "conf")
         main = {
             "namesrv": "org.apache.rocketmq.namesrv.NamesrvStartup",
             "broker": "org.apache.rocketmq.broker.BrokerStartup",
         }[role]
         command = ["java", f"-Xms{heap}", f"-Xmx{heap}", *_JAVA_OPTIONS, f"-Duser.home={home}"]
+        command += self._protection.java_options()
         command += ["-cp", f"{apache_lib()}/*", main, *arguments]
         return command, {"ROCKETMQ_HOME": str(home)}
 

@@ -14,6 +14,7 @@ from rocketeer.bench.control import Control
 from rocketeer.bench.frames import Target
 from rocketeer.bench.load import Load
 from rocketeer.bench.processes import cpu_seconds, unwritten_bytes
+from rocketeer.bench.protection import OPEN, Protection, protected
 from rocketeer.bench.run import Measured, measure
 from rocketeer.bench.servers import Cluster, Make, make_label
 from rocketeer.errors import RocketeerError
@@ -39,6 +40,7 @@ class Server:
     address: str
     pid: int | None
     load_cores: frozenset[int] | None
+    protection: Protection = OPEN
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,6 +73,8 @@ def started(
     files_max: int | None = None,
     folder: Path | None = None,
     conf: Mapping[str, object] | None = None,
+    acl: bool = False,
+    tls: bool = False,
 ) -> Iterator[list[Server]]:
     """Brokers of these makes with fresh stores: ours on one core, Apache's with the whole machine."""
     ours_core, load_cores = broker_cores()
@@ -79,6 +83,7 @@ def started(
     try:
         with contextlib.ExitStack() as running:
             servers = []
+            protection = running.enter_context(protected(base, acl=acl, tls=tls))
             for make in makes:
                 ours = make == "ours"
                 cluster = running.enter_context(
@@ -88,6 +93,7 @@ def started(
                         conf=settings,
                         cores=ours_core if ours else None,
                         files_max=files_max if ours else None,
+                        protection=protection,
                     )
                 )
                 servers.append(
@@ -97,6 +103,7 @@ def started(
                         address=cluster.broker,
                         pid=cluster.broker_process.pid,
                         load_cores=load_cores if ours else None,
+                        protection=protection,
                     )
                 )
             yield servers
@@ -156,6 +163,8 @@ def load_of(server: Server, plan: Plan, kind: Literal["send", "batch", "pull"]) 
         rate=plan.rate,
         cores=server.load_cores,
         queue_ends=ends,
+        account=server.protection.account,
+        trust=server.protection.trust,
     )
 
 

@@ -1,5 +1,7 @@
 """The load generator's inner steps in plain Python; `steps.py` takes the compiled twins where there are any."""
 
+import base64
+import hmac
 import re
 import struct
 from array import array
@@ -25,26 +27,40 @@ class Frames:
         places: list[tuple[bytes, bytes]],
     ) -> None:
         """`stamp_at` is -1 if the body has no stamp; `places` are topics and queue ids, visited in turn."""
+        self._signing: tuple[Frames, bytes, int] | None = None
         self._frame = frame
         self._numbers_at = numbers_at
         self._topic_at, self._queue_at, self._stamp_at = topic_at, queue_at, stamp_at
         self._places = places
 
+    def sign(self, content: "Frames", secret: bytes, signature_at: int) -> None:
+        """Have every frame carry the signature of its content, which is another template of the same numbers."""
+        self._signing = content, secret, signature_at
+
     def make(self, first: int, due_ns: list[int]) -> bytes:
         """A frame for every due time, numbered from `first`."""
         made = []
         for number, due in enumerate(due_ns, first):
-            frame = bytearray(self._frame)
-            digits = b"%010d" % number
-            for at in self._numbers_at:
-                frame[at : at + NUMBER_WIDTH] = digits
-            topic, queue = self._places[number % len(self._places)]
-            frame[self._topic_at : self._topic_at + len(topic)] = topic
-            frame[self._queue_at : self._queue_at + 1] = queue
-            if self._stamp_at >= 0:
-                frame[self._stamp_at : self._stamp_at + STAMP_WIDTH] = b"%020d" % due
+            frame = self._filled(number, due)
+            if self._signing is not None:
+                content, secret, at = self._signing
+                digest = hmac.digest(secret, content._filled(number, due), "sha1")
+                signature = base64.b64encode(digest)
+                frame[at : at + len(signature)] = signature
             made.append(frame)
         return b"".join(made)
+
+    def _filled(self, number: int, due: int) -> bytearray:
+        frame = bytearray(self._frame)
+        digits = b"%010d" % number
+        for at in self._numbers_at:
+            frame[at : at + NUMBER_WIDTH] = digits
+        topic, queue = self._places[number % len(self._places)]
+        frame[self._topic_at : self._topic_at + len(topic)] = topic
+        frame[self._queue_at : self._queue_at + 1] = queue
+        if self._stamp_at >= 0:
+            frame[self._stamp_at : self._stamp_at + STAMP_WIDTH] = b"%020d" % due
+        return frame
 
 
 class Flight:

@@ -16,6 +16,8 @@ from rocketeer.protocol.command import Command, decode_frame
 from rocketeer.protocol.frame import FrameSplitter
 from rocketeer.record.batch import iter_batch
 from rocketeer.record.properties import decode_properties
+from rocketeer.security.credentials import Credentials
+from rocketeer.security.signature import is_signed, signed_content
 
 TARGET = Target(("bench4_0000", "bench4_0001", "bench4_0002"), 4)
 
@@ -78,3 +80,15 @@ def test_a_pull_asks_for_32_messages_and_may_be_held(hold_ms: int, sys_flag: str
     assert command.ext["queueOffset"] == "123456"
     assert command.ext["maxMsgNums"] == "32"
     assert command.ext["sysFlag"] == sys_flag
+
+
+def test_signed_requests_are_signed_as_rocketmqs_clients_do_it() -> None:
+    target = Target(("bench4_0000", "bench4_0001"), 4)
+    account = Credentials("rocketeer-bench", "a-long-secret")
+    for batch in (False, True):
+        requests = Requests(run=7, connection=3, target=target, body_bytes=64, batch=batch, account=account)
+        for frame in FrameSplitter().feed(requests.make(FIRST_NUMBER, [0] * 9)):
+            command = decode_frame(*frame)
+            content = signed_content(command.ext, command.body)
+            assert is_signed(content, account.secret_key, command.ext["Signature"])
+            assert command.ext["AccessKey"] == account.access_key

@@ -1,5 +1,7 @@
 """The compiled steps of the load generator and their plain twins do the same."""
 
+import base64
+import hmac
 import os
 from array import array
 
@@ -76,3 +78,20 @@ def test_a_server_that_answers_nothing_is_noticed(kind: type[steps_plain.Flight]
     assert flight.begin(FIRST_NUMBER, [1] * 8)
     assert not flight.begin(FIRST_NUMBER + 8, [1])
     assert flight.under_way == 8
+
+
+@given(st.integers(FIRST_NUMBER, 2**31 - 50), st.integers(0, 5), st.binary(min_size=1, max_size=80))
+def test_signed_frames_carry_the_signature_of_their_content(first: int, count: int, secret: bytes) -> None:
+    content = b"key NNNNNNNNNN TTT Q and the body"
+    frame = b"<NNNNNNNNNN|TTT|Q|" + b"X" * 28 + b">"
+    made = []
+    for kind in (steps.Frames, steps_plain.Frames):
+        frames = kind(frame, [1], 12, 16, -1, PLACES)
+        frames.sign(kind(content, [4], 15, 19, -1, PLACES), secret, 18)
+        made.append(frames.make(first, [0] * count))
+    assert made[0] == made[1]
+    for number, at in enumerate(range(0, len(made[0]), len(frame)), first):
+        topic, queue = PLACES[number % 3]
+        signed = b"key %010d %b %b and the body" % (number, topic, queue)
+        signature = base64.b64encode(hmac.digest(secret, signed, "sha1"))
+        assert made[0][at + 18 : at + 46] == signature
