@@ -70,11 +70,12 @@ class Sending:
         durability: list[Durability],
         dispatchers: Sequence[Dispatcher] = (),
         access: AccessControl | None = None,
+        message_bytes_max: int = 4096,
         **store: Any,
     ) -> None:
         clock = ManualClock()
         config = BrokerConfig()
-        self.store = make_store(folder, clock, message_bytes_max=4096, **store)
+        self.store = make_store(folder, clock, message_bytes_max=message_bytes_max, **store)
         self.store.open()
         self.waiting: list[Any] = []
         self.soon: list[Callable[[], None]] = []
@@ -85,11 +86,11 @@ class Sending:
         self.store.dispatchers.extend(dispatchers)
         followed = [name for each in dispatchers for name in each.properties]
         plain = PlainParser(config.cluster_name, [CLAIMED, *followed])
-        writer = Writer(self.store, clock=clock, message_bytes_max=4096, counters=counters)
+        writer = Writer(self.store, clock=clock, message_bytes_max=message_bytes_max, counters=counters)
         writer.durability.extend(durability)
         sends = SendHandler(
             SendService(
-                SendRules(config.cluster_name, "127.0.0.1", 6, 4096),
+                SendRules(config.cluster_name, "127.0.0.1", 6, message_bytes_max),
                 topics=topics,
                 groups=GroupTable(config, clock),
                 writer=writer,
@@ -116,7 +117,8 @@ class Sending:
                 plain=plain,
                 reply_ext=sends.ext,
                 clock=clock,
-                message_bytes_max=4096,
+                message_bytes_max=message_bytes_max,
+                batch_messages_max=16_384,
                 after_reads=self.soon.append,
                 counters=counters,
                 access=access,

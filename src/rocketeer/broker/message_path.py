@@ -37,6 +37,7 @@ class MessagePath:
         self._state = state
         self._writable = bool(broker.permission & Perm.WRITE)
         self._message_bytes_max = store.message_bytes_max
+        self._batch_messages_max = broker.limits.batch_messages
         dispatchers = [each for feature in features for each in feature.dispatchers]
         self._all_followed = any(each.each_queue for each in dispatchers)
         self._followed_topics = {topic for each in dispatchers for topic in each.topics}
@@ -55,6 +56,7 @@ class MessagePath:
                 broker.permission,
                 store.message_bytes_max,
                 broker.limits.batch_messages,
+                broker.limits.other_batch_messages,
             ),
             topics=state.topics,
             groups=state.groups,
@@ -164,6 +166,7 @@ class MessagePath:
                 reply_ext=self._sends.ext,
                 clock=state.clock,
                 message_bytes_max=self._message_bytes_max,
+                batch_messages_max=self._batch_messages_max,
                 after_reads=after_reads,
                 counters=state.counters,
                 access=access,

@@ -80,6 +80,7 @@ class PlainSends:
         reply_ext: Mapping[str, str],
         clock: Clock,
         message_bytes_max: int,
+        batch_messages_max: int,
         after_reads: AfterReads,
         counters: Counters,
         access: AccessControl | None = None,
@@ -114,6 +115,7 @@ class PlainSends:
             replies=self._replies[_SUCCESS],
             store_host=store_host,
             message_bytes_max=message_bytes_max,
+            batch_messages_max=batch_messages_max,
             access=checks,
         )
         self._buffer.on_first = lambda: after_reads(self.flush)

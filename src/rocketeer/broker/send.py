@@ -74,6 +74,8 @@ class SendRules:
     broker_perm: int
     message_bytes_max: int
     batch_messages_max: int = 16_384
+    other_batch_messages_max: int = 4_096
+    """Of batches that come here: those that cannot take the compiled way."""
 
 
 class SendService:
@@ -142,9 +144,7 @@ class SendService:
             too_large = StoreRefused(StoreRefused.TOO_LARGE, f"a batch of {len(body)} bytes")
             done(model.queue_id, self._writer.refused(too_large))
             return
-        limit = self._rules.batch_messages_max
-        if _has_more_items(body, limit):  # before it is split, too
-            raise over_limit("messages in a batch", "limitBatchMessages", limit, ResponseCode.MESSAGE_ILLEGAL)
+        self._check_items(body)  # before it is split, too
         try:
             items = list(iter_batch(body))
         except BadBatch as error:
@@ -156,6 +156,19 @@ class SendService:
             self._writer.put_batch(list(making), lambda put: done(model.queue_id, put), wait=wait)
         else:
             run_sliced(self._put_large(making, model.queue_id, done, wait=wait))
+
+    def _check_items(self, body: bytes) -> None:
+        """No more messages than a batch may have, or one that cannot take the compiled way; RequestRefused."""
+        rules, code = self._rules, ResponseCode.MESSAGE_ILLEGAL
+        if not _has_more_items(body, min(rules.batch_messages_max, rules.other_batch_messages_max)):
+            return
+        if _has_more_items(body, rules.batch_messages_max):
+            raise over_limit("messages in a batch", "limitBatchMessages", rules.batch_messages_max, code)
+        limit = rules.other_batch_messages_max
+        raise over_limit(
+            "messages in a batch with properties of a feature or keys or tags beyond ASCII",
+            "limitOtherBatchMessages", limit, code,
+        )  # fmt: skip
 
     def _put_large(
         self, making: Iterator[PendingMessage], queue_id: int, done: Callable[[int, Put], None], *, wait: bool

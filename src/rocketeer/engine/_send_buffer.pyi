@@ -26,6 +26,7 @@ class SendBuffer(Generic[P]):
         replies: ReplyFormat,
         store_host: bytes,
         message_bytes_max: int,
+        batch_messages_max: int,
         access: SendAccess | None = None,
     ) -> None: ...
     def __len__(self) -> int: ...

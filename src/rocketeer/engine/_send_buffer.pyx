@@ -36,7 +36,7 @@ cdef extern from "unistd.h":
 
 cdef enum:
     FRAME_PREFIX_BYTES = 8
-    SENDS_MAX = 4096  # messages the buffer holds
+    SENDS_MAX = 4096  # messages the buffer holds, but for one batch that is larger
     RECENT_QUEUES = 65536  # places for queues by hash: thousands of them seldom share one
     ARENA_BYTES_MIN = 4 << 20  # enough for what many sockets bring at a time
     SHARED_BYTES_MAX = 256  # what a message in a batch may have on top of its own; usually enough
@@ -119,6 +119,7 @@ cdef class SendBuffer:
     cdef ReplyFormat _replies
     cdef bytes _store_host
     cdef Py_ssize_t _message_bytes_max
+    cdef Py_ssize_t _batch_messages_max
     cdef dict _topics  # the known queues of each, by id
     cdef PyObject **_recent  # some of the same, by hash
     cdef public bint enabled
@@ -126,6 +127,7 @@ cdef class SendBuffer:
     cdef public object on_full
     # What is in the buffer:
     cdef Send *_sends
+    cdef Py_ssize_t _sends_room
     cdef Py_ssize_t _count
     cdef Py_ssize_t _total  # bytes of their records
     cdef list _queues  # that they are for
@@ -142,7 +144,8 @@ cdef class SendBuffer:
     cdef Py_ssize_t _records_room
 
     def __cinit__(self):
-        self._sends = <Send *> malloc(SENDS_MAX * sizeof(Send))
+        self._sends_room = SENDS_MAX
+        self._sends = <Send *> malloc(self._sends_room * sizeof(Send))
         self._hashes_room = 2 * SENDS_MAX
         self._hashes = <uint32_t *> malloc(self._hashes_room * sizeof(uint32_t))
         self._arena_bytes = ARENA_BYTES_MIN
@@ -168,6 +171,7 @@ cdef class SendBuffer:
         ReplyFormat replies not None,
         bytes store_host not None,
         Py_ssize_t message_bytes_max,
+        Py_ssize_t batch_messages_max,
         SendAccess access=None,
     ):
         assert len(store_host) == HOST_BYTES, "IPv4 only"
@@ -180,6 +184,7 @@ cdef class SendBuffer:
         self._replies = replies
         self._store_host = store_host
         self._message_bytes_max = message_bytes_max
+        self._batch_messages_max = batch_messages_max
         self._topics = {}
         self._clear()
 
@@ -365,6 +370,8 @@ cdef class SendBuffer:
         cdef Py_ssize_t text_bytes = header.properties.size, cluster_bytes = PyBytes_GET_SIZE(self._rules.cluster)
         # What is stored is never longer than the text and the cluster behind it; the text may be unescaped there.
         stored = self._use_arena(2 * text_bytes + cluster_bytes)
+        if stored == NULL:
+            return 0
         text = <char *> header.properties.at
         if header.properties.escaped:
             text = stored + text_bytes + cluster_bytes
@@ -397,6 +404,8 @@ cdef class SendBuffer:
             return 0
         shared_bytes = header.properties.size
         shared = self._use_arena(shared_bytes + 1)
+        if shared == NULL:
+            return 0
         if header.properties.escaped:
             shared_bytes = unescape(&header.properties, shared)
         else:
@@ -410,8 +419,10 @@ cdef class SendBuffer:
             return 0
         while at < body_bytes:
             item = body + at
-            if self._count + count == SENDS_MAX or body_bytes - at < ITEM_BYTES + 2:
+            if count == self._batch_messages_max or body_bytes - at < ITEM_BYTES + 2:
                 break
+            if self._count + count == self._sends_room:
+                self._double_sends()
             item_bytes = <int32_t> get32(item + ITEM_BODY_BYTES_AT)
             properties_at = ITEM_BYTES + item_bytes + 2
             if item_bytes < 0 or properties_at > body_bytes - at:
@@ -453,10 +464,9 @@ cdef class SendBuffer:
     ) except -1:
         """What is stored for a message of a batch: its own properties, the batch's, the cluster; False without room."""
         cdef Py_ssize_t cluster_bytes = PyBytes_GET_SIZE(self._rules.cluster)
-        cdef char *to
-        if self._arena_used + own_bytes + shared_bytes + 1 + cluster_bytes > self._arena_bytes:
+        cdef char *to = self._use_arena(own_bytes + shared_bytes + 1 + cluster_bytes)
+        if to == NULL:
             return False
-        to = self._use_arena(own_bytes + shared_bytes + 1 + cluster_bytes)
         send.properties = to
         memcpy(to, own, own_bytes)
         to += own_bytes
@@ -522,14 +532,24 @@ cdef class SendBuffer:
         self._hashes_used += 1
         return 0
 
+    cdef int _double_sends(self) except -1:
+        cdef Send *more = <Send *> realloc(self._sends, 2 * self._sends_room * sizeof(Send))
+        if more == NULL:
+            raise MemoryError
+        self._sends = more
+        self._sends_room *= 2
+        return 0
+
     cdef bint _make_room(self, Py_ssize_t data_bytes) except -1:
         """Room for the stored properties of every message `data_bytes` may hold, so that none ever moves.
 
-        False if there are messages already and would have to move, or so many that a large batch may not fit.
+        False if there are messages already and would have to move, or so many that they should be appended first.
         """
-        cdef Py_ssize_t size = 2 * (self._data_bytes + data_bytes)
+        cdef Py_ssize_t size = 2 * (self._data_bytes + data_bytes), messages
         cdef char *more
-        size += SENDS_MAX * (PyBytes_GET_SIZE(self._rules.cluster) + SHARED_BYTES_MAX + 2)
+        # Of messages that are not in a batch there are SENDS_MAX at most, those of a batch have ITEM_BYTES + 2 at least.
+        messages = SENDS_MAX + min(data_bytes // (ITEM_BYTES + 2), 2 * self._batch_messages_max)
+        size += messages * (PyBytes_GET_SIZE(self._rules.cluster) + SHARED_BYTES_MAX + 2)
         if self._count and (size > self._arena_bytes or self._count > SENDS_MAX // 2):
             return False
         if size > self._arena_bytes:
@@ -540,9 +560,11 @@ cdef class SendBuffer:
             self._arena_bytes = size
         return True
 
-    cdef char *_use_arena(self, Py_ssize_t size) except NULL:
+    cdef char *_use_arena(self, Py_ssize_t size) noexcept:
+        """NULL without room: batches may have longer properties in common than was reckoned with."""
         cdef char *at = self._arena + self._arena_used
-        assert self._arena_used + size <= self._arena_bytes
+        if size > self._arena_bytes - self._arena_used:
+            return NULL
         self._arena_used += size
         return at
 

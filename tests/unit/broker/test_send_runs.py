@@ -87,6 +87,42 @@ def test_no_message_of_a_batch_is_left_out_because_it_is_not_plain(text: str, od
         same(fast, general)
 
 
+def batch_of(items: list[BatchItem], properties: str = "") -> bytes:
+    ext = {
+        "a": "group", "b": "Known", "c": "TBW102", "d": "4", "e": "1", "f": "0", "g": "1700000000000", "h": "0",
+        "i": properties, "j": "0", "k": "false", "m": "true",
+    }  # fmt: skip
+    return pack_frame(JSON, header(320, ext), encode_batch(items))
+
+
+@pytest.mark.parametrize("before", [0, 1, 3000])
+def test_a_batch_larger_than_the_buffer_is_taken_whole(before: int, tmp_path: Path) -> None:
+    sending = Sending(tmp_path, [], message_bytes_max=4 << 20, segment_bytes=16 << 20)
+    small = batch_of([BatchItem(0, b"x", b"")] * before) if before else b""
+    large = batch_of([BatchItem(0, b"%d" % at, b"KEYS\x01k%d" % at) for at in range(16_384)])
+    data = small + large + batch_of([BatchItem(0, b"last", b"TAGS\x01t")])
+    sending.serve_fast(data)
+    assert [len(command.ext["msgId"].split(",")) for command in sending.peer.commands()] == [
+        *([before] if before else []), 16_384, 1,
+    ]  # fmt: skip
+    found = sending.store.get("Known", 1, before, 32)
+    assert b"KEYS\x01k0\x02" in bytes(found.parts[0])
+    assert sending.store.max_queue_offset("Known", 1) == before + 16_385
+    at = before + 16_383
+    assert b"16383" in b"".join(map(bytes, sending.store.get("Known", 1, at, 1).parts))
+    sending.store.close()
+
+
+def test_long_properties_in_common_leave_no_room_and_lose_nothing(tmp_path: Path) -> None:
+    sending = Sending(tmp_path, [], message_bytes_max=4 << 20, segment_bytes=64 << 20)
+    wide = batch_of([BatchItem(0, b"", b"")] * 200, "p\x01" + "v" * 30_000)
+    narrow = batch_of([BatchItem(0, b"end", b"")])
+    sending.serve_fast(wide + wide + narrow)
+    assert [command.code for command in sending.peer.commands()] == [0, 0, 0]
+    assert sending.store.max_queue_offset("Known", 1) == 401
+    sending.store.close()
+
+
 def test_an_incomplete_frame_is_left(tmp_path: Path) -> None:
     ext = {
         "a": "g", "b": "Known", "c": "TBW102", "d": "4", "e": "1", "f": "0", "g": "1", "h": "0", "i": "", "j": "0",
