@@ -4,9 +4,8 @@ import asyncio
 import itertools
 import threading
 import time
-from collections.abc import Sequence
 
-from rocketeer import Message, Producer, PushConsumer, aio
+from rocketeer import Message, Producer, PushConsumer, ReceivedMessage, aio
 from rocketeer.bench.clients.job import BATCH, Figures, Job, Stopwatch, repeat, repeat_in_threads
 from rocketeer.model.subscription import ConsumeFromWhere
 
@@ -103,7 +102,7 @@ class Arrivals:
         self._figures: Figures | None = None
         self._over = threading.Event()
 
-    def batch(self, messages: Sequence[object]) -> None:
+    def batch(self, messages: list[ReceivedMessage]) -> None:
         for message in messages:
             self(message)
 

@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar, Unpack, cast
 
 from rocketeer.client import discovery
 from rocketeer.client.aio import request_reply
-from rocketeer.client.aio.batching import Batcher
+from rocketeer.client.aio.batching import Batcher, SharedSend
 from rocketeer.client.aio.idempotent import IdempotentSender
 from rocketeer.client.aio.instance import ClientInstance, Membership
 from rocketeer.client.aio.send_limit import AsyncSendLimit
@@ -36,7 +36,7 @@ from rocketeer.client.plans.recall import recall_plan
 from rocketeer.client.plans.send import Choose, Sender, chooser, fixed
 from rocketeer.client.secure import ConnectionSecurity
 from rocketeer.clock import Clock, SystemClock
-from rocketeer.errors import ClientClosed, ClientError, SendFailed
+from rocketeer.errors import ClientClosed, ClientError
 from rocketeer.model.message import Message
 from rocketeer.model.queue import MessageQueue
 from rocketeer.model.topic import without_namespace
@@ -158,46 +158,83 @@ class Producer(StartedAsync):
             await self._ready()
         message = as_message(message, value, self.codec)
         if self.around:
-            return await published_async(
-                self.around,
-                self.config.group,
-                message,
-                lambda ready: self._send(ready, chooser(ready, queue, selector, arg), timeout_s),
-            )
-        return await self._send(message, chooser(message, queue, selector, arg), timeout_s)
+            return await self._publish(message, queue, selector, arg, timeout_s)
+        choose = chooser(message, queue, selector, arg)
+        if choose is None and self.batcher is not None and self.batcher.takes(message):
+            sent = self._share(self.batcher, message, None, timeout_s)
+            try:
+                return await sent.future
+            except asyncio.CancelledError:
+                sent.give_up()
+                raise
+        return await self._send(message, choose, timeout_s)
+
+    async def _publish(
+        self,
+        message: Message | Sequence[Message],
+        queue: MessageQueue | None,
+        selector: Selector | None,
+        arg: Any,
+        timeout_s: float | None,
+    ) -> SendResult:
+        # Apart from `send`: what a lambda holds costs an object for each name, for every send.
+        return await published_async(
+            self.around,
+            self.config.group,
+            message,
+            lambda ready: self._send(ready, chooser(ready, queue, selector, arg), timeout_s),
+        )
+
+    def _share(
+        self,
+        batcher: Batcher,
+        message: Message | Sequence[Message],
+        queue: MessageQueue | None,
+        timeout_s: float | None,
+    ) -> SharedSend:
+        """Have a message sent in one request with others, as soon as there is a place for it."""
+        assert isinstance(message, Message), "the batcher takes nothing else"
+        limit = self._send_limit
+        future: asyncio.Future[SendResult] = self._loop.create_future()
+        sent = SharedSend(future, batcher, limit, message, queue, timeout_s, len(message.body))
+        limit.seek(sent)
+        return sent
 
     async def _send(
         self, message: Message | Sequence[Message], choose: Choose | None, timeout_s: float | None
     ) -> SendResult:
-        limit = self._send_limit
-        size = body_bytes(message)
-        if not limit.try_enter(size):
-            await limit.enter(size)
-        answered = True
+        batcher = self.batcher
+        if batcher is None or not isinstance(message, Message):
+            return await self._send_alone(message, choose, timeout_s)
+        chosen: MessageQueue | None = None
+        if choose is not None:
+            chosen = batcher.known_queue(message, choose) or await self.run_plan(
+                batcher.queue_plan(message, choose, timeout_s)
+            )
+            assert chosen is not None
+            choose = fixed(chosen)  # whoever chose is not asked twice
+        if not batcher.takes(message):
+            return await self._send_alone(message, choose, timeout_s, chosen)
+        sent = self._share(batcher, message, chosen, timeout_s)
         try:
-            # Encoded when there is a place for it: those who wait hold their message and nothing else.
-            batcher = self.batcher
-            if batcher is not None:
-                chosen: MessageQueue | None = None
-                if choose is not None and isinstance(message, Message):
-                    chosen = batcher.known_queue(message, choose) or await self.run_plan(
-                        batcher.queue_plan(message, choose, timeout_s)
-                    )
-                if batcher.takes(message):
-                    assert isinstance(message, Message), "the batcher takes nothing else"
-                    waiter: asyncio.Future[SendResult] = self._loop.create_future()
-                    batcher.add(message, chosen, timeout_s, waiter)
-                    return await waiter
-                if chosen is not None:
-                    if batcher.flush_queue(chosen):
-                        await asyncio.sleep(0)
-                    choose = fixed(chosen)  # whoever chose is not asked twice
-            return await self.store(self.encoder.encode(message), choose, timeout_s)
-        except (SendFailed, asyncio.CancelledError):
-            answered = False
+            return await sent.future
+        except asyncio.CancelledError:
+            sent.give_up()
             raise
-        finally:
-            limit.leave(size, answered=answered)
+
+    async def _send_alone(
+        self,
+        message: Message | Sequence[Message],
+        choose: Choose | None,
+        timeout_s: float | None,
+        behind: MessageQueue | None = None,
+    ) -> SendResult:
+        """In a request of its own, `behind` what waits for that queue."""
+        async with self._send_limit.place(body_bytes(message)):
+            if behind is not None and self.batcher is not None and self.batcher.flush_queue(behind):
+                await asyncio.sleep(0)
+            # Encoded when there is a place for it: those who wait hold their message and nothing else.
+            return await self.store(self.encoder.encode(message), choose, timeout_s)
 
     async def store(
         self,

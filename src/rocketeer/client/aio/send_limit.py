@@ -4,13 +4,47 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import AsyncIterator, Callable
-from typing import Final
+from typing import Final, Protocol
+
+import msgspec
 
 from rocketeer.client.core.in_flight import InFlight
 from rocketeer.errors import ClientClosed, SendFailed, TooManyInFlight
 
 SECOND_LOOK_S: Final = 0.5
 """A loop that was busy with other things has answers yet to read: it gets this long before waiters are sent away."""
+
+
+class Seeker(Protocol):
+    """Who waits for a place."""
+
+    @property
+    def size(self) -> int: ...
+
+    def done(self) -> bool:
+        """Given up."""
+
+    def enter(self) -> None:
+        """It has a place now."""
+
+    def set_exception(self, error: Exception, /) -> None:
+        """There will be none."""
+
+
+class _Place(msgspec.Struct, gc=False, eq=False):
+    """Somebody who awaits a place and nothing else."""
+
+    free: asyncio.Future[None]
+    size: int
+
+    def done(self) -> bool:
+        return self.free.done()
+
+    def enter(self) -> None:
+        self.free.set_result(None)
+
+    def set_exception(self, error: Exception, /) -> None:
+        self.free.set_exception(error)
 
 
 class AsyncSendLimit:
@@ -23,7 +57,7 @@ class AsyncSendLimit:
     def __init__(self, in_flight: InFlight, stalled_s: float) -> None:
         self._in_flight = in_flight
         self._stalled_s = stalled_s
-        self._waiting: deque[tuple[asyncio.Future[None], int]] = deque()
+        self._waiting: deque[Seeker] = deque()
         self._empty: asyncio.Future[None] | None = None
         self._answered = 0
         self._watch: asyncio.TimerHandle | None = None
@@ -35,30 +69,37 @@ class AsyncSendLimit:
     async def enter(self, size: int) -> None:
         if self.try_enter(size):
             return
-        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append((place, size))
-        if self._watch is None:
-            self._look_later(self._stalled_s, again=False)
+        place = _Place(asyncio.get_running_loop().create_future(), size)
+        self.seek(place)
         try:
-            await place
+            await place.free
         except asyncio.CancelledError:
-            if place.done() and not place.cancelled():
+            if place.done() and not place.free.cancelled():
                 self.leave(size)  # the place came at the same moment
             raise
+
+    def seek(self, seeker: Seeker) -> None:
+        """Give it a place, now or when its turn comes."""
+        if self.try_enter(seeker.size):
+            seeker.enter()
+            return
+        self._waiting.append(seeker)
+        if self._watch is None:
+            self._look_later(self._stalled_s, again=False)
 
     def leave(self, size: int, *, answered: bool = True) -> None:
         """`answered` False: it ended without an answer, which gives those who wait no hope."""
         self._answered += answered
         self._in_flight.leave(size)
         while self._waiting:
-            place, wanted = self._waiting[0]
-            if place.done():  # given up
+            seeker = self._waiting[0]
+            if seeker.done():  # given up
                 self._waiting.popleft()
                 continue
-            if not self._in_flight.try_enter(wanted):
+            if not self._in_flight.try_enter(seeker.size):
                 break
             self._waiting.popleft()
-            place.set_result(None)
+            seeker.enter()
         if self._empty is not None and not self._in_flight.count:
             self._empty.set_result(None)
             self._empty = None
@@ -97,7 +138,7 @@ class AsyncSendLimit:
 
     def _look(self, answered_then: int, again: bool) -> None:
         self._watch = None
-        while self._waiting and self._waiting[0][0].done():
+        while self._waiting and self._waiting[0].done():
             self._waiting.popleft()
         if not self._waiting:
             return
@@ -111,6 +152,6 @@ class AsyncSendLimit:
 
     def _fail_waiting(self, error: Callable[[], Exception]) -> None:
         waiting, self._waiting = self._waiting, deque()
-        for place, _ in waiting:
-            if not place.done():
-                place.set_exception(error())
+        for seeker in waiting:
+            if not seeker.done():
+                seeker.set_exception(error())
