@@ -10,6 +10,7 @@ import typer
 
 from rocketeer.client.discovery import find_source
 from rocketeer.errors import ConfigError
+from rocketeer.remoting.address import join_address
 
 if TYPE_CHECKING:
     import uvicorn
@@ -58,7 +59,7 @@ def console(
         shown = (ClusterConfig(name="default", nameserver=find_source(namesrv), report=report),)
     config = ConsoleConfig(
         clusters=shown,
-        host=host,
+        host=host.strip("[]"),
         port=port,
         users=users,
         certificate=certificate,
@@ -66,9 +67,9 @@ def console(
         audit_log=audit_log,
     )
     app = make_app(config)
-    settings = uvicorn.Config(app, host=host, port=port, log_level="warning", server_header=False)
+    settings = uvicorn.Config(app, host=config.host, port=port, log_level="warning", server_header=False)
     _use_tls(config, settings)
-    typer.echo(f"console  {'https' if config.is_secure else 'http'}://{host}:{port}/")
+    typer.echo(f"console  {'https' if config.is_secure else 'http'}://{join_address(host, port)}/")
     if not config.is_loopback and not config.is_secure:
         typer.echo(
             "passwords travel unencrypted: give --certificate and --key, or put a proxy with TLS in front"

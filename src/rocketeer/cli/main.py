@@ -24,7 +24,7 @@ from rocketeer.cli.console_child import CONSOLE_PORT, ConsoleChild, why_no_conso
 from rocketeer.cli.doctor.command import doctor
 from rocketeer.cli.logs import LogFormat, LogLevel, log_file, show_logs
 from rocketeer.cli.plan import BROKERS_MAX, plan_up
-from rocketeer.cli.preflight import allow_many_files, check_folder, check_ports, ipv4_of
+from rocketeer.cli.preflight import allow_many_files, check_folder, check_ports, numeric_host
 from rocketeer.cli.run import run
 from rocketeer.cli.serve import Server, run_loop, serve
 from rocketeer.cli.servers import WITH_SETTINGS, Format, Level, LogDir, broker, namesrv
@@ -69,7 +69,9 @@ def up(
     store: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Where messages are kept.  [default: ~/store]")
     ] = None,
-    host: Annotated[str, typer.Option(help="Where to listen; 0.0.0.0 for every network.")] = "127.0.0.1",
+    host: Annotated[
+        str, typer.Option(help="Where to listen; 0.0.0.0 for every network, :: also for those of IPv6.")
+    ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=3, max=65535, help="The first broker's port.")] = BROKER_PORT,
     namesrv_port: Annotated[int, typer.Option(min=1, max=65535)] = NAMESRV_PORT,
     metrics_port: Annotated[
@@ -88,12 +90,12 @@ def up(
     folder = (store or Path.home() / "store").absolute()
     show_logs(log_level, log_format=log_format, file=log_file(log_dir, folder / "logs", "broker.log"))
     allow_many_files()
-    bind_host = ipv4_of(host)
+    bind_host = numeric_host(host)
     plan = plan_up(
         brokers=brokers,
         store_path=(store or Path.home() / "store").absolute(),
         bind_host=bind_host,
-        host=local_address() if bind_host == "0.0.0.0" else bind_host,
+        host=local_address() if bind_host in ("0.0.0.0", "::") else bind_host,
         port=port,
         namesrv_port=namesrv_port,
         metrics_port=metrics_port,

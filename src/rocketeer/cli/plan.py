@@ -8,6 +8,7 @@ from typing import Any
 
 from rocketeer.cli.preflight import Port
 from rocketeer.config import BrokerConfig, MetricsExporter, NamesrvConfig, ServerConfig, StoreConfig
+from rocketeer.remoting.address import join_address
 
 PORT_STEP = 10
 BROKERS_MAX = 26
@@ -27,7 +28,7 @@ class BrokerPlan:
 
     @property
     def address(self) -> str:
-        return f"{self.host}:{self.port}"
+        return join_address(self.host, self.port)
 
     @property
     def ports(self) -> tuple[Port, ...]:
@@ -105,7 +106,7 @@ def plan_up(
     So a store that was made with one broker is still found when there are more.
     """
     assert 1 <= brokers <= BROKERS_MAX, "the command line allows no other number"
-    namesrv_address = f"{host}:{namesrv_port}"
+    namesrv_address = join_address(host, namesrv_port)
     names = [f"broker-{chr(ord('a') + index)}" for index in range(brokers)]
     namesrv_metrics: dict[str, Any] = {}
     if metrics_port is not None:

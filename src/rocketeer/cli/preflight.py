@@ -33,12 +33,13 @@ def check_ports(ports: Iterable[Port]) -> None:
         for port in ports:
             if not 0 < port.number < 65536:
                 raise ConfigError(f"port {port.number} ({port.purpose}) is not between 1 and 65535")
-            family = socket.AF_INET6 if ":" in port.host else socket.AF_INET
+            host = port.host.strip("[]")
+            family = socket.AF_INET6 if ":" in host else socket.AF_INET
             probe = held.enter_context(socket.socket(family, socket.SOCK_STREAM))
             # As the server will do: what a closed connection left behind (TIME_WAIT) is no obstacle.
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
-                probe.bind((port.host, port.number))
+                probe.bind((host, port.number))
                 probe.listen(1)
             except UnicodeError:
                 raise ConfigError(
@@ -66,10 +67,12 @@ def allow_many_files() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
-def ipv4_of(host: str) -> str:
-    """The address behind a name; message ids carry addresses, not names."""
+def numeric_host(host: str) -> str:
+    """The address behind a name: message ids carry addresses, not names. IPv4 if it has both: older clients know
+    nothing else."""
     try:
-        return socket.gethostbyname(host)
+        found = socket.getaddrinfo(host.strip("[]"), None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:  # the latter for what cannot be a host's name at all
         why = getattr(error, "strerror", None) or error
-        raise ConfigError(f"host {host} has no IPv4 address here: {why}") from None
+        raise ConfigError(f"host {host} has no address here: {why}") from None
+    return str(min(found, key=lambda entry: entry[0] is not socket.AF_INET)[4][0])

@@ -12,13 +12,14 @@ import typer
 
 from rocketeer.cli.complaint import say
 from rocketeer.cli.logs import LogFormat, LogLevel, log_file, show_logs
-from rocketeer.cli.preflight import Port, allow_many_files, check_folder, check_ports, ipv4_of
+from rocketeer.cli.preflight import Port, allow_many_files, check_folder, check_ports, numeric_host
 from rocketeer.cli.serve import run_loop, serve
 from rocketeer.clock import SystemClock
 from rocketeer.config import BrokerRole, Role, Settings, parse_addresses, read_config
 from rocketeer.config.command_line import parse_words
 from rocketeer.config.unavailable import refuse_unavailable, without_effect
 from rocketeer.errors import ConfigError
+from rocketeer.remoting.address import join_address
 
 ConfigFile = Annotated[
     Path | None,
@@ -125,7 +126,7 @@ def run_namesrv(asked: Started) -> None:
 
     from rocketeer.nameserver.server import NameServer
 
-    ready = f"name server listens on {server.bind_host}:{server.listen_port}"
+    ready = f"name server listens on {join_address(server.bind_host, server.listen_port)}"
     if asked.as_rocketmq:
         ready = "The Name Server boot success. serializeType=JSON"
     run_loop(
@@ -153,7 +154,7 @@ def run_broker(asked: Started) -> None:
     from rocketeer.broker.group_member import GroupMember
 
     # Message ids carry the address, so a host name in brokerIP1 is looked up once, here.
-    host = settings.broker.host if ":" in settings.broker.host else ipv4_of(settings.broker.host)
+    host = numeric_host(settings.broker.host)
     settings = dataclasses.replace(settings, broker=dataclasses.replace(settings.broker, host=host))
     broker = (GroupMember if settings.broker.group.enabled else Broker)(
         settings.broker,
@@ -186,7 +187,7 @@ def _check_places(settings: Settings) -> None:
 
 def _listens(settings: Settings) -> str:
     broker = settings.broker
-    where = f"{broker.host}:{settings.server.listen_port}"
+    where = join_address(broker.host, settings.server.listen_port)
     if broker.advertised_address is not None:
         where += f", advertised as {broker.advertised_address}"
     return f"broker {broker.broker_name} listens on {where}, store {settings.store.store_path.absolute()}"
@@ -195,7 +196,7 @@ def _listens(settings: Settings) -> str:
 def _boot_success(settings: Settings) -> str:
     """RocketMQ's line: scripts wait for it."""
     broker = settings.broker
-    address = broker.advertised_address or f"{broker.host}:{settings.server.listen_port}"
+    address = broker.advertised_address or join_address(broker.host, settings.server.listen_port)
     line = f"The broker[{broker.broker_name}, {address}] boot success. serializeType=JSON"
     if broker.namesrv_addresses:
         line += f" and name server is {';'.join(broker.namesrv_addresses)}"

@@ -20,7 +20,8 @@ DOMAIN_VARIABLE: Final = "ROCKETMQ_NAMESRV_DOMAIN"
 SUBGROUP_VARIABLE: Final = "ROCKETMQ_NAMESRV_SUBGROUP"
 FETCH_TIMEOUT_S: Final = 3.0
 _ANSWER_BYTES_MAX: Final = 64 << 10
-_ELSEWHERE: Final = ("192.0.2.1", 9)  # an address of documentation; connecting a UDP socket sends nothing
+# Addresses of documentation; connecting a UDP socket sends nothing.
+_ELSEWHERE: Final = ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1"))
 
 
 def discover(
@@ -76,10 +77,12 @@ def fetch_addresses(url: str, timeout_s: float = FETCH_TIMEOUT_S) -> tuple[str, 
 
 def local_ip() -> str:
     """The address other machines see: that of the interface packets leave through."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+    for family, elsewhere in _ELSEWHERE:
         try:
-            probe.connect(_ELSEWHERE)
-            ip: str = probe.getsockname()[0]
+            with socket.socket(family, socket.SOCK_DGRAM) as probe:
+                probe.connect((elsewhere, 9))
+                ip: str = probe.getsockname()[0]
+                return ip
         except OSError:
-            return "127.0.0.1"
-        return ip
+            continue  # no way there: the machine may know only the other family
+    return "127.0.0.1"

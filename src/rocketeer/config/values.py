@@ -42,14 +42,16 @@ NAMESRV_PORT = 9876
 
 
 def local_address() -> str:
-    """The address other machines reach us by; 127.0.0.1 when there is no other."""
+    """The address other machines reach us by, IPv6 when that is all there is; 127.0.0.1 when there is no other."""
     # Connecting a UDP socket sends nothing: it only asks the kernel which address it would use.
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+    for family, elsewhere in ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1")):
         try:
-            probe.connect(("192.0.2.1", 9))
-            return str(probe.getsockname()[0])
+            with socket.socket(family, socket.SOCK_DGRAM) as probe:
+                probe.connect((elsewhere, 9))
+                return str(probe.getsockname()[0])
         except OSError:
-            return "127.0.0.1"
+            continue
+    return "127.0.0.1"
 
 
 def local_name() -> str:

@@ -6,6 +6,7 @@ Whoever scrapes while a page is being made gets that one: a hundred scrapers cos
 import asyncio
 import gzip
 import logging
+import socket
 import threading
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
@@ -32,7 +33,7 @@ class MetricsServer:
     """Listens from `start` to `stop`; `pages` are made on the loop that started it."""
 
     def __init__(self, host: str, port: int, pages: Mapping[str, MakePage]) -> None:
-        self._host = host
+        self._host = host.strip("[]")
         self._port = port
         self._pages = pages
         self._server: ThreadingHTTPServer | None = None
@@ -58,7 +59,7 @@ class MetricsServer:
         except OSError as error:
             raise PortInUse(self._host, self._port) from error
         threading.Thread(target=self._server.serve_forever, name="rocketeer-metrics", daemon=True).start()
-        log.info("metrics served address=%s:%d paths=%s", self._host, self.port, " ".join(self._pages))
+        log.info("metrics served host=%s port=%d paths=%s", self._host, self.port, " ".join(self._pages))
 
     async def stop(self) -> None:
         if self._server is not None:
@@ -86,6 +87,8 @@ class _Server(ThreadingHTTPServer):
 
     def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
         self._slots = threading.BoundedSemaphore(CONNECTIONS_MAX)
+        if ":" in address[0]:
+            self.address_family = socket.AF_INET6
         super().__init__(address, handler)
 
     def process_request(self, request: Any, client_address: Any) -> None:

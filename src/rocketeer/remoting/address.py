@@ -10,6 +10,19 @@ class HostPort(NamedTuple):
     port: int
 
 
+def join_address(host: str, port: int) -> str:
+    """`host:port`, with brackets around an IPv6 address; an IPv4 address in IPv6 clothes is written as what it is.
+
+    >>> join_address("::1", 9876), join_address("::ffff:10.0.0.1", 9876)
+    ('[::1]:9876', '10.0.0.1:9876')
+    """
+    if ":" not in host:
+        return f"{host}:{port}"
+    if host.startswith("::ffff:") and "." in host:
+        return f"{host[7:]}:{port}"
+    return f"[{host.strip('[]')}]:{port}"
+
+
 def split_address(address: str) -> HostPort:
     """Split `10.0.0.1:9876`, `broker.example:10911` or `[::1]:9876`; raises ConnectFailed for anything else.
 

@@ -15,6 +15,7 @@ from rocketeer.errors import CallTimeout, ConnectionLost, ProtocolError
 from rocketeer.protocol.command import Command, encode
 from rocketeer.protocol.frame import Frame, FrameSplitter
 from rocketeer.record.hosts import encode_host
+from rocketeer.remoting.address import join_address
 
 if TYPE_CHECKING:
     from rocketeer.remoting.streams import Stream
@@ -423,6 +424,5 @@ def _drop(data: bytes) -> None:
 
 
 def address_text(name: tuple[Any, ...]) -> str:
-    """`ip:port`, with brackets around an IPv6 address."""
-    host, port = name[0], name[1]
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    """The text of what sockets call a name."""
+    return join_address(name[0], name[1])

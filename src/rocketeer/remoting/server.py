@@ -417,9 +417,12 @@ def default_connections_max() -> int:
 
 
 def _listen(host: str, port: int, sizes: SocketSizes) -> socket.socket:
+    host = host.strip("[]")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
+        if family is socket.AF_INET6:  # :: stands for every network, also those of IPv4
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, int(host != "::"))
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         # Before it listens: connections have the sizes of the socket that accepted them.
         if sizes.send_bytes:

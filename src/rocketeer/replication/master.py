@@ -62,9 +62,10 @@ class Master:
         """Raises PortInUse."""
         try:
             self._listener = socket.create_server(
-                (self._host, self._config.ha_port),
+                (self._host.strip("[]"), self._config.ha_port),
                 family=socket.AF_INET6 if ":" in self._host else socket.AF_INET,
                 backlog=BACKLOG,
+                dualstack_ipv6=self._host == "::",
             )
         except OSError as error:
             if error.errno == errno.EADDRINUSE:

@@ -7,7 +7,7 @@ import pytest
 
 from rocketeer.cli.banner import show_banner
 from rocketeer.cli.plan import BrokerPlan, UpPlan, plan_up
-from rocketeer.cli.preflight import Port, check_folder, check_ports, ipv4_of
+from rocketeer.cli.preflight import Port, check_folder, check_ports, numeric_host
 from rocketeer.errors import ConfigError
 
 
@@ -76,10 +76,11 @@ def test_an_address_of_another_machine_cannot_be_listened_on() -> None:
 
 
 def test_a_host_name_becomes_an_address() -> None:
-    assert ipv4_of("127.0.0.1") == "127.0.0.1"
-    assert ipv4_of("localhost").startswith("127.")
-    with pytest.raises(ConfigError, match=r"host no-such-host\.invalid has no IPv4 address"):
-        ipv4_of("no-such-host.invalid")
+    assert numeric_host("127.0.0.1") == "127.0.0.1"
+    assert numeric_host("localhost").startswith("127.")
+    assert numeric_host("[::1]") == numeric_host("::1") == "::1"
+    with pytest.raises(ConfigError, match=r"host no-such-host\.invalid has no address"):
+        numeric_host("no-such-host.invalid")
 
 
 def test_a_folder_is_usable_if_it_can_be_written_or_made(tmp_path: Path) -> None:
