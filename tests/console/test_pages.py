@@ -2,22 +2,19 @@
 
 import html
 import re
-import threading
 from pathlib import Path
 
 import pytest
 from starlette.testclient import TestClient
 
-from rocketeer import Admin, Message, Producer, PushConsumer, ReceivedMessage
+from rocketeer import Admin
 from rocketeer.console.app import make_app
 from rocketeer.console.config import ClusterConfig, ConsoleConfig
 from rocketeer.console.pages import all_pages
 from rocketeer.console.users import Role, add_user
 from rocketeer.errors import ConfigError
-from rocketeer.testing import Cluster
 from support.senders import wait_for
-
-HOSTILE = '<script>alert("x")</script>'
+from support.shop import HOSTILE, Shop
 
 
 def token_of(page: str) -> str:
@@ -37,7 +34,9 @@ def token_of(page: str) -> str:
         ("/groups", "Groups"),
         ("/messages", "Find by"),
         ("/producers", "Producers"),
-        ("/dead-letters", "There are none."),
+        ("/dead-letters", "refusing"),
+        ("/dead-letters/refusing?q=refund-3", "refund-3"),
+        ("/dead-letters/refusing?q=nowhere", "Nothing found."),
         ("/delayed", "Delayed"),
         ("/transactions", "Half messages"),
         ("/trace", "Message id"),
@@ -60,7 +59,7 @@ def test_what_was_sent_is_shown_and_never_becomes_html(browser: TestClient) -> N
     assert HOSTILE not in found.text
     assert html.escape(HOSTILE) in found.text or "&lt;script&gt;" in found.text
     links = re.findall(r"/c/shop/messages/hostile/[0-9A-F]{32}", found.text)
-    assert len(links) == 2
+    assert len(links) == 3
     for link in links:
         page = browser.get(link)
         assert page.status_code == 200
@@ -69,13 +68,13 @@ def test_what_was_sent_is_shown_and_never_becomes_html(browser: TestClient) -> N
     assert "script-src 'self'" in page.headers["content-security-policy"]
 
 
-def test_a_topic_is_created_changed_and_deleted(browser: TestClient, shop: Cluster) -> None:
+def test_a_topic_is_created_changed_and_deleted(browser: TestClient, shop: Shop) -> None:
     token = token_of(browser.get("/c/shop/topics").text)
     fields = {"csrf_token": token, "topic": "made-here", "read_queues": "3", "write_queues": "3", "perm": "6"}
     done = browser.post("/c/shop/topics", data=fields)
     assert "made-here" in done.text
     with Admin(shop.nameserver) as admin:
-        (config,) = [table["made-here"] for table in admin.topic_configs().answers.values()]
+        (config, _) = [table["made-here"] for table in admin.topic_configs().answers.values()]
         assert config.write_queues == 3
     sent = browser.post("/c/shop/topics/made-here/send", data={"csrf_token": token, "body": "hello"})
     assert "stored in queue" in sent.text
@@ -84,33 +83,20 @@ def test_a_topic_is_created_changed_and_deleted(browser: TestClient, shop: Clust
     assert browser.get("/c/shop/topics/made-here").status_code == 502
 
 
-def test_dead_letters_are_sent_again_with_progress(browser: TestClient, shop: Cluster) -> None:
-    taken = threading.Event()
-    consumer = PushConsumer("refusing", nameserver=shop.nameserver, retries=0)
-
-    @consumer.subscribe("sour")
-    def refuse(message: ReceivedMessage) -> None:
-        taken.set()
-        raise ValueError("never")
-
-    with Producer("shop", nameserver=shop.nameserver) as producer:
-        producer.send(Message("sour", b"bad", keys="sour-1"))
-        with consumer:
-            assert taken.wait(60)
-            wait_for(
-                lambda: "refusing" in browser.get("/c/shop/dead-letters").text, what="the page or the message"
-            )
-    page = browser.get("/c/shop/dead-letters/refusing").text
-    done = browser.post(
-        "/c/shop/dead-letters/refusing/resend",
-        data={"csrf_token": token_of(page), "rate": "100", "confirmed": "yes"},
-    )
-    assert "being sent again" in done.text
-    wait_for(lambda: "1 / 1" in browser.get("/c/shop/dead-letters").text, what="the page or the message")
+def test_dead_letters_are_sent_again_with_progress(browser: TestClient, shop: Shop) -> None:
     with Admin(shop.nameserver) as admin:
-        wait_for(lambda: len(admin.messages_with_key("sour", "sour-1")) == 2, what="the page or the message")
-    found = browser.get("/c/shop/messages", params={"topic": "%DLQ%refusing", "begin": "0"})
-    assert "sour-1" in found.text
+        before = len(admin.messages_with_key("refunds", "refund-11"))
+        fields = {"csrf_token": token_of(browser.get("/c/shop/topics").text), "rate": "100", "q": "refund 11"}
+        asked = browser.post("/c/shop/dead-letters/refusing/resend", data=fields)
+        assert "This will happen" in asked.text
+        assert "refund 11" in asked.text
+        done = browser.post("/c/shop/dead-letters/refusing/resend", data={**fields, "confirmed": "yes"})
+        assert "being sent again" in done.text
+        wait_for(lambda: "1 / 1" in browser.get("/c/shop/dead-letters").text, what="the job's end")
+        wait_for(
+            lambda: len(admin.messages_with_key("refunds", "refund-11")) == before + 1,
+            what="the message again",
+        )
 
 
 def test_a_form_without_its_token_changes_nothing(browser: TestClient) -> None:
@@ -137,7 +123,7 @@ def test_the_api_mirrors_pages_and_actions(browser: TestClient) -> None:
             assert browser.get(f"/api/shop{view.path}").status_code == 200, view.path
 
 
-def test_who_signs_in_may_do_what_the_role_allows(shop: Cluster, tmp_path: Path) -> None:
+def test_who_signs_in_may_do_what_the_role_allows(shop: Shop, tmp_path: Path) -> None:
     users = tmp_path / "users.yml"
     add_user(users, "eve", "eves password", Role.VIEWER)
     add_user(users, "adam", "adams password", Role.ADMIN)

@@ -81,6 +81,10 @@ class TwoBrokers(Cluster):
         assert self._second is not None
         os.kill(self._second.pid, signal.SIGSTOP)
 
+    def wake_second(self) -> None:
+        assert self._second is not None
+        os.kill(self._second.pid, signal.SIGCONT)
+
     def stop(self) -> None:
         if self._second is not None:
             os.kill(self._second.pid, signal.SIGCONT)

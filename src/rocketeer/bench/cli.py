@@ -4,6 +4,7 @@ import typer
 
 from rocketeer.bench import bar_commands, load_commands
 from rocketeer.bench.clients.command import client
+from rocketeer.bench.console_command import console
 from rocketeer.bench.filter_command import filter_
 from rocketeer.bench.metrics_command import metrics
 from rocketeer.bench.options import with_options
@@ -31,6 +32,7 @@ for _command in (
     client,
     timers,
     metrics,
+    console,
     replication,
     spark,
 ):

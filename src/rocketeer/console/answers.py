@@ -29,6 +29,14 @@ def prefix_of(cluster: str) -> str:
     return f"/c/{quote(cluster, safe='')}" if cluster else ""
 
 
+def own_url(request: Request) -> str:
+    """The path and query as the browser asked for them: a name in it stays quoted."""
+    raw = request.scope.get("raw_path")
+    path = raw.decode("ascii", "replace") if raw else quote(request.url.path)
+    path = path.partition("?")[0]
+    return path + (f"?{request.url.query}" if request.url.query else "")
+
+
 class Answers:
     """`clusters` are the names to choose from."""
 
@@ -65,7 +73,7 @@ class Answers:
                 "clusters": self._clusters,
                 "cluster": cluster,
                 "prefix": prefix_of(cluster),
-                "url": request.url.path + (f"?{request.url.query}" if request.url.query else ""),
+                "url": own_url(request),
                 "user": visit.user if visit is not None else None,
                 "signs_in": self._signs_in,
                 "token": self._sessions.token(session) if session is not None else "",

@@ -8,10 +8,11 @@ import asyncio
 import contextlib
 import time
 from collections import OrderedDict, deque
-from collections.abc import Awaitable, Callable, Hashable, Iterable
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from rocketeer.admin.results import PerBroker
 from rocketeer.aio import Admin, Producer
 from rocketeer.console.config import ClusterConfig
 from rocketeer.console.jobs import Jobs
@@ -157,11 +158,11 @@ class ClusterView:
         self.config = config
         self.admin = Admin(config.nameserver, access_key=config.access_key, secret_key=config.secret_key)
         self.brokers = Kept(self.admin.cluster_map)
-        self.runtime = Kept(self.admin.cluster_runtime)
+        self.runtime = Kept(lambda: self._of_brokers(self.admin.cluster_runtime))
         self.topics = Kept(self.admin.topics)
-        self.topic_configs = Kept(self.admin.topic_configs, fresh_s=5.0)
+        self.topic_configs = Kept(lambda: self._of_brokers(self.admin.topic_configs), fresh_s=5.0)
         self.groups = Kept(self.admin.groups, fresh_s=5.0, share=COLLECTING_SHARE)
-        self.topic_rates = Kept(self.admin.topic_rates, fresh_s=5.0, share=COLLECTING_SHARE)
+        self.topic_rates = Kept(self._topic_rates, fresh_s=5.0, share=COLLECTING_SHARE)
         self.looks = Looks()
         self.jobs = Jobs()
         self._sampler: asyncio.Task[None] | None = None
@@ -183,6 +184,13 @@ class ClusterView:
             self._sampler.cancel()
         await self.jobs.close()
         await self.admin.close()
+
+    async def _of_brokers(self, ask: Callable[[], Awaitable[PerBroker[T]]]) -> PerBroker[T]:
+        """Where no broker is registered there is nobody to ask, and nothing to know: that is no failure."""
+        return await ask() if (await self.brokers.get()).brokers else PerBroker({})
+
+    async def _topic_rates(self) -> Mapping[str, float | None]:
+        return await self.admin.topic_rates() if (await self.brokers.get()).masters() else {}
 
     def changed(self) -> None:
         """Something was changed here: show it."""

@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response, StreamingResponse
@@ -94,7 +94,7 @@ class Serving:
             back, confirmed = form.pop(BACK, ""), form.pop(CONFIRMED, "")
             visit = await self._visit(request, user, form)
             root = prefix_of(visit.cluster.name) + "/"
-            goto = back if back.startswith(root) else root
+            goto = back if unquote(back).startswith(unquote(root)) and back.startswith("/c/") else root
             said: list[object] = []
             failed = True
             try:

@@ -14,7 +14,7 @@ TOP: Final = 10
 async def load(visit: Visit) -> Mapping[str, Any]:
     cluster = visit.cluster
     runtime, groups, topics, rates = await asyncio.gather(
-        cluster.runtime.get(), cluster.groups.soon(), cluster.topics.get(), cluster.topic_rates.soon()
+        cluster.runtime.get(), cluster.groups.soon(0.05), cluster.topics.get(), cluster.topic_rates.soon(0.05)
     )
     brokers = sorted(runtime.answers.items(), key=lambda item: (item[0].name, item[0].broker_id))
     masters = [each for broker, each in brokers if broker.is_master]  # a slave's messages are its master's

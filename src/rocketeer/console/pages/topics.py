@@ -14,6 +14,7 @@ from rocketeer.model.topic import DLQ_PREFIX, RETRY_PREFIX, Perm, is_system_topi
 
 KINDS: Final = ("normal", "retry", "dead letters", "system", "all")
 REPLY_SUFFIX: Final = "_REPLY_TOPIC"
+ROUTE_LOOKS: Final = 20
 CONSOLE_GROUP: Final = "CONSOLE_PRODUCER"
 
 
@@ -104,6 +105,10 @@ async def save_topic(visit: Visit) -> Outcome:
         {"broker": visit.text("broker")} if visit.text("broker") else {"cluster": await _cluster_name(visit)}
     )
     done = await visit.cluster.admin.update_topic(config, **place)
+    for _ in range(ROUTE_LOOKS):  # brokers tell the name servers a moment later; the next page is to show it
+        if await visit.cluster.admin.topic_exists(name):
+            break
+        await asyncio.sleep(0.1)
     where = ", ".join(broker.name or broker.address for broker in done.brokers)
     return Outcome(text("topic {topic} is on {brokers}", topic=name, brokers=where), failures=done.failures)
 

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from rocketeer.console.registry import Action, Param, View
 from rocketeer.console.visit import Visit
-from rocketeer.errors import NoRoute
+from rocketeer.errors import NoRoute, RocketeerError
 from rocketeer.model.topic import TRACE_TOPIC
 
 WIDTH: Final = 1000
@@ -15,13 +15,16 @@ ROW: Final = 26
 async def trace(visit: Visit) -> Mapping[str, Any]:
     identity = visit.text("id")
     if not identity:
-        return {"id": "", "events": [], "bars": [], "height": 0, "span_ms": 0}
+        return {"id": "", "events": [], "bars": [], "height": 0, "span_ms": 0, "failures": []}
+    failures: list[object] = []
     try:
         found = await visit.cluster.admin.message_trace(
             identity, trace_topic=visit.text("trace_topic") or TRACE_TOPIC
         )
     except NoRoute:
         found = ()  # nobody has traced anything yet
+    except RocketeerError as error:  # a broker that does not answer may be the one that knows
+        found, failures = (), [error]
     events = sorted(found, key=lambda event: event.time_ms)
     first = min((event.time_ms for event in events), default=0)
     last = max((event.time_ms + max(event.cost_ms, 0) for event in events), default=0)
@@ -35,7 +38,8 @@ async def trace(visit: Visit) -> Mapping[str, Any]:
         }
         for at, event in enumerate(events)
     ]
-    return {"id": identity, "events": events, "bars": bars, "height": len(bars) * ROW, "span_ms": span}
+    return {"id": identity, "events": events, "bars": bars, "height": len(bars) * ROW, "span_ms": span,
+            "failures": failures}  # fmt: skip
 
 
 VIEWS: Sequence[View] = (

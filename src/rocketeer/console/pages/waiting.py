@@ -1,6 +1,7 @@
 """What waits inside brokers: delayed messages by level, timed ones, half messages of transactions."""
 
 import asyncio
+import contextlib
 import re
 import time
 from collections.abc import Mapping, Sequence
@@ -53,10 +54,22 @@ async def newest(cluster: ClusterView, queue: MessageQueue, *, since: int = 0) -
 
 
 async def _queues(cluster: ClusterView, topic: str) -> tuple[MessageQueue, ...]:
+    """Also of a topic that brokers have made just now, and the name servers will hear of later."""
     try:
         return await cluster.admin.queues(topic)
-    except NoRoute:  # nothing was ever stored there
-        return ()
+    except NoRoute:
+        tables = await cluster.topic_configs.get()
+    found: list[MessageQueue] = []
+    for broker, table in tables:
+        if topic in table:
+            with contextlib.suppress(
+                NoRoute
+            ):  # every broker has a topic of its own name, so that it can be found
+                await cluster.admin.topic_route(broker.name)
+                found += [
+                    MessageQueue(topic, broker.name, number) for number in range(table[topic].read_queues)
+                ]
+    return tuple(found)
 
 
 # --- delayed and timed --------------------------------------------------------------------------

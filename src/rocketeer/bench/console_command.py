@@ -1,0 +1,218 @@
+"""`rocketeer bench console`: what many browsers that look at the console cost a broker that is busy."""
+
+import http.client
+import json as json_format
+import shutil
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from rocketeer.bench import report
+from rocketeer.bench.compare import console as terminal
+from rocketeer.bench.compare import finish
+from rocketeer.bench.metrics_command import lost_share
+from rocketeer.bench.options import Folder, Json, Queues
+from rocketeer.bench.processes import ServerProcess, cpu_seconds
+from rocketeer.bench.run import Measured
+from rocketeer.bench.servers import HOST, Cluster
+from rocketeer.bench.session import Plan, Server, broker_cores, make_label, rest, run_send
+from rocketeer.config.ports import free_ports
+from rocketeer.errors import RocketeerError
+from rocketeer.model.data_version import DataVersion
+from rocketeer.model.group import SubscriptionGroup
+from rocketeer.model.topic import TopicConfig, retry_topic
+from rocketeer.protocol.bodies.groups import encode_group_table
+from rocketeer.protocol.bodies.topics import encode_topic_table
+
+LOST_MAX = 0.05
+"""Of the throughput: more than this the browsers may not cost."""
+FIRST_PAGE_MS_MAX = 300.0
+_THREADS = 10
+_LOOKS = 20
+_READY_S = 60.0
+
+
+def place_tables(store: Path, *, topics: int, groups: int, queues: int) -> None:
+    """What a broker would have after a while of all these topics and groups; each group consumes two topics."""
+    config = store / "config"
+    config.mkdir(parents=True)
+    names = [f"topic-{number:04d}" for number in range(topics)]
+    members = [f"group-{number:04d}" for number in range(groups)]
+    table = {name: TopicConfig(name, queues, queues) for name in names}
+    table |= {retry_topic(group): TopicConfig(retry_topic(group), 1, 1) for group in members}
+    offsets = {
+        f"{names[(number + step * 7) % topics]}@{group}": {str(queue): 0 for queue in range(queues)}
+        for number, group in enumerate(members)
+        for step in (0, 1)
+    }
+    version = DataVersion(1, 1)
+    (config / "topics.json").write_bytes(encode_topic_table(table, version))
+    (config / "subscriptionGroup.json").write_bytes(
+        encode_group_table({group: SubscriptionGroup(group) for group in members}, version)
+    )
+    (config / "consumerOffset.json").write_text(json_format.dumps({"offsetTable": offsets}))
+
+
+class Browsers:
+    """So many browsers, each refreshing its page every few seconds: those pages that refresh themselves."""
+
+    PATHS = ("/", "/cluster", "/groups", "/groups?sort=-lag", "/topics/topic-0001", "/groups/group-0001",
+             "/producers", "/pipeline", "/delayed", "/dead-letters")  # fmt: skip
+
+    def __init__(self, port: int, count: int, every_s: float) -> None:
+        self._port = port
+        self._rate = count / every_s
+        self._began_s = 0.0
+        self._taken = 0
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._threads = [threading.Thread(target=self._run, daemon=True) for _ in range(_THREADS)]
+        self.took_s: list[float] = []
+        self.failures: list[str] = []
+
+    def __enter__(self) -> "Browsers":
+        self._began_s = time.monotonic()
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _run(self) -> None:
+        connection = http.client.HTTPConnection(HOST, self._port, timeout=60)
+        while True:
+            with self._lock:
+                number, self._taken = self._taken, self._taken + 1
+            wait_s = self._began_s + number / self._rate - time.monotonic()
+            if self._stop.wait(max(wait_s, 0.0)):
+                return
+            began_s = time.monotonic()
+            status = _look(connection, self.PATHS[number % len(self.PATHS)])
+            self.took_s.append(time.monotonic() - began_s)
+            if status != 200:
+                self.failures.append(f"{self.PATHS[number % len(self.PATHS)]}: {status}")
+
+
+def _look(connection: http.client.HTTPConnection, path: str) -> int:
+    connection.request("GET", f"/c/default{path}", headers={"hx-request": "true"})
+    answer = connection.getresponse()
+    answer.read()
+    return answer.status
+
+
+def console(
+    topics: Annotated[int, typer.Option(min=2, max=9999, help="Topics.")] = 1_000,
+    groups: Annotated[int, typer.Option(min=2, help="Consumer groups, on two topics each.")] = 2_500,
+    browsers: Annotated[int, typer.Option(min=1, help="Browsers that look.")] = 50,
+    every: Annotated[float, typer.Option(min=0.5, help="Seconds between two refreshes of one.")] = 5,
+    queues: Queues = 8,
+    seconds: Annotated[float, typer.Option(min=0.5, help="Seconds of one run.")] = 15,
+    rounds: Annotated[
+        int, typer.Option(min=0, help="Of each kind, in turn; 0: only how long pages take.")
+    ] = 3,
+    folder: Folder = None,
+    json: Json = None,
+) -> None:
+    """Sends to one topic while browsers look at the console, against sends that nobody looks at."""
+    about = report.machine()
+    base = Path(tempfile.mkdtemp(prefix="rocketeer-bench-", dir=folder))
+    runs: list[Measured] = []
+    figures: dict[str, Any] = {}
+    ours_core, load_cores = broker_cores()
+    place_tables(base / "store", topics=topics, groups=groups, queues=queues)
+    try:
+        with Cluster("ours", base, cores=ours_core) as cluster:
+            server = Server(
+                label=make_label("ours"), make="ours", address=cluster.broker,
+                pid=cluster.broker_process.pid, load_cores=load_cores,
+            )  # fmt: skip
+            terminal.print(f"  {topics:,} topics of {queues} queues, {groups:,} groups")
+            _, port = free_ports()
+            command = (
+                sys.executable,
+                "-m",
+                "rocketeer.cli.main",
+                "console",
+                "-n",
+                cluster.namesrv,
+                "--port",
+                str(port),
+            )
+            watching = ServerProcess(command, log=base / "console.out")
+            try:
+                watching.wait_until(lambda: _serves(port), timeout_s=_READY_S, what="the console")
+                figures |= page_times(port)
+                terminal.print(
+                    f"  the first page came after {figures['first_ms']} ms, then {figures['median_ms']} ms (median); "
+                    f"at most {FIRST_PAGE_MS_MAX:g} may be"
+                )
+                runs = _in_turn(
+                    server, watching, port, Plan(queues=queues, seconds=seconds), rounds, browsers, every
+                )
+            finally:
+                watching.stop()
+    except RocketeerError as why:
+        terminal.print(f"[red]{why}[/red]")
+        raise typer.Exit(1) from None
+    finally:
+        shutil.rmtree(base, ignore_errors=True)
+    if runs:
+        report.print_runs(runs, terminal)
+        figures["lost"] = lost_share(runs)
+        terminal.print(
+            f"  {browsers} browsers cost {figures['lost']:.1%} of the throughput (at most {LOST_MAX:.0%} may be)"
+        )
+    finish(about, runs, json, console=figures)
+
+
+def _in_turn(
+    server: Server, watching: ServerProcess, port: int, plan: Plan, rounds: int, browsers: int, every_s: float
+) -> list[Measured]:
+    runs: list[Measured] = []
+    if rounds:
+        run_send(server, plan, "warm-up")
+    for _ in range(rounds):
+        rest([server])
+        runs.append(run_send(server, plan, "send"))
+        rest([server])
+        cpu_s = cpu_seconds(watching.pid)
+        with Browsers(port, browsers, every_s) as looking:
+            runs.append(run_send(server, plan, f"send, {browsers} browsers every {every_s:g} s"))
+        used_s = cpu_seconds(watching.pid) - cpu_s
+        terminal.print(
+            f"  {len(looking.took_s)} refreshes, {statistics.median(looking.took_s) * 1000:.0f} ms each (median), "
+            f"{used_s:.1f} s of CPU in the console"
+        )
+        if looking.failures:
+            raise RocketeerError(f"pages failed: {', '.join(sorted(set(looking.failures))[:5])}")
+    return runs
+
+
+def page_times(port: int) -> dict[str, float]:
+    """Milliseconds of the first page a console ever showed, and of those after it; of an idle broker."""
+    took_ms: list[float] = []
+    connection = http.client.HTTPConnection(HOST, port, timeout=60)
+    for _ in range(_LOOKS + 1):
+        began_s = time.monotonic()
+        if _look(connection, "/") != 200:
+            raise RocketeerError("the first page failed")
+        took_ms.append((time.monotonic() - began_s) * 1000)
+    return {"first_ms": round(took_ms[0], 1), "median_ms": round(statistics.median(took_ms[1:]), 1)}
+
+
+def _serves(port: int) -> bool:
+    connection = http.client.HTTPConnection(HOST, port, timeout=5)
+    try:
+        connection.request("GET", "/health")
+        return connection.getresponse().status == 200
+    except OSError:
+        return False
