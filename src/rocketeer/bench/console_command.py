@@ -20,8 +20,8 @@ from rocketeer.bench.metrics_command import lost_share
 from rocketeer.bench.options import Folder, Json, Queues
 from rocketeer.bench.processes import ServerProcess, cpu_seconds
 from rocketeer.bench.run import Measured
-from rocketeer.bench.servers import HOST, Cluster
-from rocketeer.bench.session import Plan, Server, broker_cores, make_label, rest, run_send
+from rocketeer.bench.servers import HOST, Cluster, make_label
+from rocketeer.bench.session import Plan, Server, broker_cores, rest, run_send
 from rocketeer.config.ports import free_ports
 from rocketeer.errors import RocketeerError
 from rocketeer.model.data_version import DataVersion
