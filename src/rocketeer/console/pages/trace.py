@@ -7,6 +7,7 @@ from rocketeer.console.registry import Action, Param, View
 from rocketeer.console.visit import Visit
 from rocketeer.errors import NoRoute, RocketeerError
 from rocketeer.model.topic import TRACE_TOPIC
+from rocketeer.record.trace import TraceEvent, TraceKind
 
 WIDTH: Final = 1000
 ROW: Final = 26
@@ -26,12 +27,12 @@ async def trace(visit: Visit) -> Mapping[str, Any]:
     except RocketeerError as error:  # a broker that does not answer may be the one that knows
         found, failures = (), [error]
     events = sorted(found, key=lambda event: event.time_ms)
-    first = min((event.time_ms for event in events), default=0)
-    last = max((event.time_ms + max(event.cost_ms, 0) for event in events), default=0)
+    first = min((began_ms(event) for event in events), default=0)
+    last = max((began_ms(event) + max(event.cost_ms, 0) for event in events), default=0)
     span = max(last - first, 1)
     bars = [
         {
-            "x": round((event.time_ms - first) / span * WIDTH, 1),
+            "x": round((began_ms(event) - first) / span * WIDTH, 1),
             "y": at * ROW,
             "width": max(round(max(event.cost_ms, 0) / span * WIDTH, 1), 4),
             "event": event,
@@ -40,6 +41,11 @@ async def trace(visit: Visit) -> Mapping[str, Any]:
     ]
     return {"id": identity, "events": events, "bars": bars, "height": len(bars) * ROW, "span_ms": span,
             "failures": failures}  # fmt: skip
+
+
+def began_ms(event: TraceEvent) -> int:
+    """What was consumed is told when it is done, everything else when it begins."""
+    return event.time_ms - max(event.cost_ms, 0) if event.kind is TraceKind.SUB_AFTER else event.time_ms
 
 
 VIEWS: Sequence[View] = (

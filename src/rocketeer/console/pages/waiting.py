@@ -277,7 +277,7 @@ VIEWS: Sequence[View] = (
     View("/transactions", "transactions", "Half messages", transactions, "transactions.html", nav="Transactions"),
 )  # fmt: skip
 ACTIONS: Sequence[Action] = (
-    Action("/delayed/recall", "recall", "Take a timed message back", recall,
+    Action("/delayed/recall", "recall", "Take back", recall,
            (Param("handle", "recall handle", required=True),), warning="It will never be delivered.", dangerous=True),
     Action("/transactions/{address}/{id}/resume", "resume_half", "Ask its producers again", resume, role=Role.ADMIN,
            warning="The broker gave up on {id}; its producers are asked once more how it ended."),

@@ -14,7 +14,7 @@ function drawCharts() {
     const axis = { stroke: text, grid: { stroke: style.getPropertyValue("--line").trim() } };
     new uPlot({
       width: element.clientWidth - 18, height: 190, axes: [axis, axis],
-      series: [{}, ...labels.map((label, at) => ({ label, stroke: colours[at], width: 2 }))],
+      series: [{ label: element.dataset.time }, ...labels.map((label, at) => ({ label, stroke: colours[at], width: 2 }))],
     }, data, element);
   }
 }
