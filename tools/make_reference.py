@@ -88,6 +88,11 @@ def page() -> str:
     for name in rocketeer.middlewares.__all__:
         kind = getattr(rocketeer.middlewares, name)
         parts += [f"**`{signature(name, kind)}`**", described(kind)]
+    parts += [
+        "## Log records",
+        f"**`{signature('LogHandler', rocketeer.LogHandler)}`**",
+        described(rocketeer.LogHandler),
+    ]
     parts += ["## Codecs", *entries(CODECS)]
     parts += ["## Allocation strategies", described(rocketeer.Strategy), *entries(STRATEGIES)]
     parts += ["## Errors", "All are `RocketeerError`s.", errors()]
@@ -119,6 +124,8 @@ def app_methods() -> Iterator[str]:
         if name.startswith("_") or not (inspect.isfunction(value) or isinstance(value, property)):
             continue
         function = value.fget if isinstance(value, property) else value
+        if "(Internal.)" in (function.__doc__ or ""):
+            continue
         waits = " *await*" if inspect.iscoroutinefunction(function) else ""
         yield f"**`{name if isinstance(value, property) else signature(name, function)}`**{waits}"
         if doc := inspect.getdoc(function):

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from rocketeer.admin.blocking import Admin as Admin
     from rocketeer.client.api import *  # noqa: F403 its names are listed there
     from rocketeer.client.app import App as App
+    from rocketeer.client.log_handler import LogHandler as LogHandler
     from rocketeer.client.sync.lite_pull_consumer import LitePullConsumer as LitePullConsumer
     from rocketeer.client.sync.producer import Producer as Producer
     from rocketeer.client.sync.pull_consumer import PullConsumer as PullConsumer
@@ -22,6 +23,7 @@ _CLIENTS = {
     "Admin": "rocketeer.admin.blocking",
     "App": "rocketeer.client.app",
     "LitePullConsumer": "rocketeer.client.sync.lite_pull_consumer",
+    "LogHandler": "rocketeer.client.log_handler",
     "Producer": "rocketeer.client.sync.producer",
     "PullConsumer": "rocketeer.client.sync.pull_consumer",
     "PushConsumer": "rocketeer.client.sync.push_consumer",

@@ -1,5 +1,8 @@
 """`rocketeer run module:app`: an application of listeners, from a shell or a service file."""
 
+import asyncio
+import contextlib
+import os
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -8,7 +11,10 @@ from typing import Annotated
 import typer
 
 from rocketeer.cli.logs import LogLevel, show_logs
+from rocketeer.cli.workers import StatusPipe, Supervisor, worker_command
 from rocketeer.client.app import App
+from rocketeer.client.apps.health import Health, health_pages
+from rocketeer.client.apps.settings import AppSettings, app_settings
 from rocketeer.errors import ConfigError
 
 
@@ -20,13 +26,77 @@ def run(
             "-n", "--nameserver", metavar="ADDR", help="Instead of the app's own: host:port;host:port."
         ),
     ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option("-c", "--config", metavar="FILE", help="Options of the app, in YAML; see docs/apps.md."),
+    ] = None,
+    profile: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="A profile of the file; of several the last one counts most."),
+    ] = None,
+    workers: Annotated[int, typer.Option(min=1, max=256, help="How many processes share the work.")] = 1,
+    reload: Annotated[
+        bool, typer.Option("--reload", help="Start anew when a .py file of this folder changes.")
+    ] = False,
+    health_port: Annotated[
+        int | None, typer.Option(min=1, max=65535, help="Serve /live and /ready there, over HTTP.")
+    ] = None,
+    health_host: Annotated[
+        str, typer.Option(help="Where to serve them; 0.0.0.0 for probes from outside.")
+    ] = "127.0.0.1",
     log_level: Annotated[
         LogLevel, typer.Option(help="The least important log lines to show.")
     ] = LogLevel.INFO,
+    status_fd: Annotated[int | None, typer.Option(hidden=True)] = None,
+    worker: Annotated[int, typer.Option(hidden=True)] = 0,
 ) -> None:
-    """Run an application of listeners (rocketeer.App) until Ctrl-C; what is in hand is finished first."""
+    """Run an application of listeners (rocketeer.App) until Ctrl-C; what is in hand is finished first.
+
+    Its options may come from a file and from variables ROCKETEER_APP_..., which count more than the code.
+    """
     show_logs(log_level)
-    load_app(target).run(nameserver=nameserver)
+    profiles = tuple(name for each in profile or () for name in each.split(",") if name)
+    settings = app_settings(config, profiles, os.environ)
+    if nameserver:
+        settings.update(AppSettings({"nameserver": nameserver}))
+    health = None if health_port is None else (health_host, health_port)
+    if workers == 1 and not reload:
+        app = load_app(target)
+        app.configure(settings)
+        if worker:
+            app.configure_worker(worker)
+        asyncio.run(serve_app(app, health, status_fd))
+        return
+    if not reload:
+        load_app(target)  # what cannot be loaded is told once, not by every worker
+    arguments = ["--log-level", log_level.value]
+    for option, value in (("--nameserver", nameserver), ("--config", config)):
+        arguments += [option, str(value)] if value else []
+    for name in profiles:
+        arguments += ["--profile", name]
+    watched = [Path.cwd(), *([config] if config else [])] if reload else []
+    supervisor = Supervisor(worker_command(target, arguments), workers, watched)
+    sys.exit(asyncio.run(supervise(supervisor, health)))
+
+
+async def serve_app(app: App, health: tuple[str, int] | None, status_fd: int | None) -> None:
+    """Until a signal comes, or the one who watches over this worker is gone."""
+    async with contextlib.AsyncExitStack() as stack:
+        if health is not None:
+            await stack.enter_async_context(health_pages(*health, lambda: Health(True, app.ready)))
+        if status_fd is not None:
+            stack.enter_context(StatusPipe(status_fd).reporting(lambda: app.ready, app.stop))
+        await app.serve()
+
+
+async def supervise(supervisor: Supervisor, health: tuple[str, int] | None) -> int:
+    """The exit code."""
+    async with contextlib.AsyncExitStack() as stack:
+        if health is not None:
+            await stack.enter_async_context(
+                health_pages(*health, lambda: Health(supervisor.live, supervisor.ready))
+            )
+        return await supervisor.run()
 
 
 def load_app(target: str) -> App:

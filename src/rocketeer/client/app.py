@@ -55,7 +55,7 @@ from rocketeer.client.lifetime import StartedAsync, stop_signals
 from rocketeer.client.sync.producer import Producer
 from rocketeer.errors import ClientError, ConfigError
 from rocketeer.filter.subscribing import subscription_of
-from rocketeer.model.subscription import SUB_ALL
+from rocketeer.model.subscription import SUB_ALL, MessageModel
 
 log = logging.getLogger(__name__)
 
@@ -106,6 +106,7 @@ class App(StartedAsync):
         self._started = False
         self._ready = False
         self._stop: asyncio.Event | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     # --- declaring ---------------------------------------------------------------------------
 
@@ -201,6 +202,20 @@ class App(StartedAsync):
         if self._started:
             raise ClientError("the app is running: configure it before")
         self._settings.update(settings if isinstance(settings, AppSettings) else parse_settings(settings))
+
+    def configure_worker(self, number: int) -> None:
+        """One of several processes: where a client has a name of its own, it gets the number. (Internal.)"""
+        settings = self._settings
+        for options in (
+            settings.options,
+            *settings.groups.values(),
+            *(each.options for each in self._groups.values()),
+        ):
+            broadcasts = (
+                options.get("message_model") is MessageModel.BROADCASTING
+            )  # whose offsets have the client's name
+            if broadcasts or "instance_name" in options:
+                options["instance_name"] = f"{options.get('instance_name', 'worker')}-{number}"
 
     def _check_declaring(self, topic: str, function: object) -> None:
         if self._started:
@@ -331,8 +346,14 @@ class App(StartedAsync):
             if outcome is not None:
                 log.error("app did not close cleanly", exc_info=outcome)
 
+    def stop(self) -> None:
+        """Have `serve` and `run` end, as Ctrl-C does; from any thread."""
+        if self._stop is not None and self._loop is not None:
+            self._loop.call_soon_threadsafe(self._stop.set)
+
     async def serve(self) -> None:
-        """Run until Ctrl-C, SIGTERM, `close` or cancellation."""
+        """Run until Ctrl-C, SIGTERM, `stop`, `close` or cancellation."""
+        self._loop = asyncio.get_running_loop()
         with stop_signals() as self._stop:
             try:
                 await self.start()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from rocketeer.testing import Cluster
+    from rocketeer.testing import Cluster, Isolated
 
 
 @pytest.fixture(scope="session")
@@ -16,3 +16,11 @@ def rocketeer_cluster() -> "Iterator[Cluster]":
 
     with cluster() as running:
         yield running
+
+
+@pytest.fixture
+def rocketeer_isolated(rocketeer_cluster: "Cluster") -> "Isolated":
+    """Topics and groups of this test alone, in that cluster."""
+    from rocketeer.testing import Isolated
+
+    return Isolated(rocketeer_cluster)

@@ -29,8 +29,10 @@ import asyncio
 import inspect
 import time
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeAlias, TypeVar
+
+from msgspec import structs
 
 from rocketeer.client.core.hooks import SendMode
 from rocketeer.client.core.outcome import Outcome
@@ -107,7 +109,7 @@ class PublishContext:
     def add_properties(self, properties: Mapping[str, str]) -> None:
         """Give all messages these properties, beside those they have."""
         self.messages = [
-            replace(each, properties={**each.properties, **properties}) for each in self.messages
+            structs.replace(each, properties={**each.properties, **properties}) for each in self.messages
         ]
 
 

@@ -13,6 +13,16 @@ from typing import Any, TypeVar, get_args, get_origin
 
 from rocketeer.errors import ConfigError, UnknownOption
 
+_OF_CLOUDS = {
+    "accesschannel": "it sends traces to Alibaba Cloud's own topic; here trace_topic= says where they go",
+    "onschannel": "it chooses between Alibaba's installations; here nameserver= is all there is",
+    "onsaddr": "the address server of Alibaba Cloud; an address server of your own is given as nameserver=",
+    "regionid": "the region of a cloud's instance; brokers here have none",
+    "instanceid": "the instance of a cloud's service; what separates programs here is namespace=",
+    "securitytoken": "a temporary login of Alibaba Cloud; accounts here have access_key= and secret_key=",
+}
+"""Refused with the reason, rather than with the name of an option that looks alike."""
+
 Options = TypeVar("Options", bound=Mapping[str, Any])
 
 
@@ -24,6 +34,8 @@ def known_options(kind: Any, options: Options) -> Options:
     }
     for name in options:
         if name not in names:
+            if (why := _OF_CLOUDS.get(name.lower().replace("_", "").replace("-", ""))) is not None:
+                raise UnknownOption(f"{name}= is an option of a cloud's RocketMQ, {why}: leave it out")
             near = by_java.get(name.lower()) or next(iter(get_close_matches(name, names, 1)), None)
             advice = f": did you mean {near}=?" if near else ": docs/reference.md lists them all"
             what = kind.__name__.removesuffix("Config").lower()

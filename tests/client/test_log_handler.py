@@ -1,0 +1,114 @@
+"""Log records become messages, in batches, without making the program wait and without breeding more records."""
+
+import logging
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from rocketeer import ConfigError, LogHandler, PullConsumer, ReceivedMessage
+from support.cluster import Cluster
+from support.consuming import make_topic, until_sync
+
+
+@contextmanager
+def logger_with(handler: LogHandler, name: str) -> Iterator[logging.Logger]:
+    logger = logging.getLogger(name)
+    logger.setLevel(logging.DEBUG)
+    logger.addHandler(handler)
+    try:
+        yield logger
+    finally:
+        logger.removeHandler(handler)
+        handler.close()
+
+
+def stored(cluster: Cluster, topic: str) -> list[ReceivedMessage]:
+    with PullConsumer("readers", nameserver=cluster.namesrv) as reader:
+        return [message for queue in reader.queues(topic) for message in reader.read(queue)]
+
+
+def test_records_are_messages_with_level_and_logger_and_all_are_there_at_the_end(
+    cluster: Cluster, topic: str
+) -> None:
+    make_topic(cluster, topic, queues=1)
+    handler = LogHandler(topic, nameserver=cluster.namesrv, level=logging.INFO)
+    with logger_with(handler, f"shop.{topic}") as logger:
+        logger.debug("not this one")
+        logger.warning("sold %d", 7)
+        try:
+            raise ValueError("no")
+        except ValueError:
+            logger.exception("failed")
+        for number in range(1200):
+            logger.info("line %d", number)
+    found = stored(cluster, topic)
+    assert len(found) == 1202
+    assert found[0].text.endswith(f"WARNING shop.{topic} sold 7")
+    assert (found[0].tags, found[0].properties["logger"]) == ("WARNING", f"shop.{topic}")
+    assert "ValueError: no" in found[1].text
+    assert [each.text.rpartition(" ")[2] for each in found[2:]] == [str(number) for number in range(1200)]
+    assert len({each.store_ms for each in found}) < 600, "they came in batches"
+
+
+def test_what_the_client_itself_logs_is_not_sent(cluster: Cluster, topic: str) -> None:
+    make_topic(cluster, topic, queues=1)
+    root = logging.getLogger()
+    before = root.level
+    root.setLevel(logging.DEBUG)  # everything the client and asyncio say while they send comes by here
+    handler = LogHandler(topic, nameserver=cluster.namesrv, flush_interval_s=0.05)
+    root.addHandler(handler)
+    try:
+        logging.getLogger("rocketeer.client").warning("about itself")
+        logging.getLogger("shop").warning("the only one")
+        handler.flush(20)
+        logging.getLogger("shop").warning("and another")
+        handler.flush(20)
+    finally:
+        root.removeHandler(handler)
+        root.setLevel(before)
+        handler.close()
+    ours = [each for each in stored(cluster, topic) if each.properties["logger"] != "asyncio"]
+    assert [each.text.partition("shop ")[2] for each in ours] == ["the only one", "and another"]
+
+
+def test_without_a_broker_nobody_waits_and_the_oldest_records_go(
+    cluster: Cluster, topic: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    handler = LogHandler(
+        topic,
+        nameserver="127.0.0.1:1",
+        records_max=10,
+        flush_interval_s=0.01,
+        call_timeout_s=0.2,
+        send_timeout_s=0.2,
+    )
+    with logger_with(handler, f"away.{topic}") as logger:
+        began_s = time.monotonic()
+        for number in range(1000):
+            logger.info("line %d", number)
+        assert time.monotonic() - began_s < 5
+        until_sync(lambda: handler.dropped >= 985)
+        handler.flush(0.1)
+        until_sync(lambda: "log records not sent yet" in capfd.readouterr().err)
+        began_s = time.monotonic()
+    assert time.monotonic() - began_s < 15, "closing has a limit, too"
+
+
+def test_how_many_were_dropped_is_told_once_they_can_be_sent(cluster: Cluster, topic: str) -> None:
+    make_topic(cluster, topic, queues=1)
+    handler = LogHandler(topic, nameserver=cluster.namesrv, records_max=5, flush_interval_s=30)
+    with logger_with(handler, f"many.{topic}") as logger:
+        for number in range(12):
+            logger.info("line %d", number)
+    texts = [each.text for each in stored(cluster, topic)]
+    assert [text.rpartition(" ")[2] for text in texts[:5]] == ["7", "8", "9", "10", "11"]
+    assert texts[5:] == ["7 log records were dropped: too many waited"]
+
+
+def test_what_cannot_be_is_refused() -> None:
+    with pytest.raises(ConfigError, match="records_max 0"):
+        LogHandler("T", records_max=0)
+    with pytest.raises(ConfigError, match="linger= is no option"):
+        LogHandler("T", linger=3)  # type: ignore[call-arg]
