@@ -131,6 +131,7 @@ class GroupCluster:
             "groupMembers": members,
             "groupLeaseSeconds": 2,
             "namesrvAddr": self.namesrv,
+            "diskSpaceWarningLevelRatio": 99,  # these are small, however full the machine's disk is
             **(conf or {}),
         }
         self.members = [Member(number, folder / f"m{number}", settings) for number in range(1, members + 1)]

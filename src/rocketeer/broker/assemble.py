@@ -37,7 +37,6 @@ from rocketeer.broker.features.transaction.feature import transaction_feature
 from rocketeer.broker.lifecycle import Components, Lifecycle
 from rocketeer.broker.live_config import FILE_NAME as FILE_NAME_OF_CHANGES
 from rocketeer.broker.live_config import LiveConfig, saved_changes
-from rocketeer.broker.locks import QueueLocks
 from rocketeer.broker.message_path import MessagePath
 from rocketeer.broker.services import Services
 from rocketeer.broker.state import BrokerState
@@ -76,6 +75,10 @@ class GroupPart(Protocol):
     """A member of a group, as leader or as follower: what it adds to the broker in place of master or slave."""
 
     def features(self, state: BrokerState, store: StoreConfig, server: ServerConfig) -> list[Feature]: ...
+
+    def handlers(self, handlers: dict[int, Handler]) -> dict[int, Handler]:
+        """The same, but for what goes through the group's log, or only its leader may do."""
+        ...
 
 
 STORE_TICK_S = 0.005
@@ -202,6 +205,8 @@ def _assemble(
     check_complete(handlers, BROKER_RULES)
     if store.broker_role is BrokerRole.SLAVE:
         handlers |= slave_refusals()
+    if group is not None:
+        handlers = group.handlers(handlers)
     handlers |= packed_tables(handlers)
     router = Router(
         handlers,
@@ -296,7 +301,7 @@ def _features(state: BrokerState, broker: BrokerConfig, store: StoreConfig) -> l
             topics=state.topics,
             groups=state.groups,
             offsets=state.offsets,
-            locks=QueueLocks(),
+            locks=state.locks,
             store=state.store,
             clock=state.clock,
             announce=state.registration.announce,

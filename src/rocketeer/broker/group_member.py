@@ -20,15 +20,23 @@ from typing import Final
 
 from rocketeer.broker.assemble import Broker
 from rocketeer.broker.features.group.follower import FollowerPart
+from rocketeer.broker.features.group.shared_tables import Position, position_text
 from rocketeer.broker.group_roles import FollowerRole, LeaderRole
 from rocketeer.clock import Clock
 from rocketeer.config import BrokerConfig, BrokerRole, FlushMode, ServerConfig, StoreConfig
-from rocketeer.errors import GroupError, ReplicationError, RocketeerError, StoreError, StoreRefused
+from rocketeer.errors import (
+    GroupError,
+    PeerRefused,
+    ReplicationError,
+    RocketeerError,
+    StoreError,
+    StoreRefused,
+)
 from rocketeer.group.boot_clock import BootClock, boot_s
 from rocketeer.group.epochs import begun, within
 from rocketeer.group.etcd import Access, Etcd
 from rocketeer.group.follower_link import CONNECT_S, LeaderLink, MustCut
-from rocketeer.group.frames import Hello, Welcome
+from rocketeer.group.frames import PURPOSE, Hello, Welcome
 from rocketeer.group.leadership import Leadership
 from rocketeer.group.member_file import MemberFile
 from rocketeer.group.members_port import MembersPort
@@ -36,7 +44,9 @@ from rocketeer.group.registry import Registry, View
 from rocketeer.group.state import GroupState, Me, Seat, Verdict, created, elected, lost, verdict
 from rocketeer.remoting.address import split_address
 from rocketeer.remoting.connection import address_text
+from rocketeer.security.peer_socket import PeerSocket
 from rocketeer.store.cutting import cut_store
+from rocketeer.store.table_file import save_table
 
 log = logging.getLogger(__name__)
 
@@ -248,7 +258,7 @@ class GroupMember:
         cut_at, self._cut_at = self._cut_at, None
         if cut_at is not None:
             await asyncio.to_thread(self._cut, cut_at)
-        role = FollowerRole(self._file.load_confirmed())
+        role = FollowerRole(self._file.load_confirmed(), was_member=self._was_member)
         broker = replace(self._broker, broker_id=self._group.member_id)
         store = replace(self._store, broker_role=BrokerRole.SLAVE, ha_master_address=None)
         self._running = self._new_broker(broker, store, role)
@@ -258,19 +268,20 @@ class GroupMember:
     def _cut(self, end: int) -> None:
         """The bytes are gone before the epochs say so."""
         cut_store(self._store, end, tables=LOG_TABLES)
+        path = self._store.store_path / "config" / Position.file_name
+        save_table(path, position_text(end, whole=False))
         self._file.set_epochs(within(self._file.now.epochs, end))
 
     async def _run_leader(self, state: GroupState) -> None:
         self._save_confirmed()
         await asyncio.to_thread(self._file.saw, state)
         await self._stop_role()
-        role = LeaderRole(self._file.load_confirmed(), flushes=self._flushes)
+        role = LeaderRole(self._file.load_confirmed(), flushes=self._flushes, was_member=self._was_member)
         broker = replace(self._broker, broker_id=0)
         store = replace(self._store, broker_role=BrokerRole.ASYNC_MASTER)
         self._running = self._new_broker(broker, store, role)
         await self._running.start()
         part = role.part
-        assert part is not None
         log_end = role.store.max_log_offset
         known = self._file.now.epochs or [(0, 0)]  # what was there before the group is epoch 0
         epochs = begun(known, state.epoch, log_end)
@@ -289,7 +300,7 @@ class GroupMember:
             remember=self._file.saw,
         )
         self._leader, self._leadership = role, leadership
-        self._port.lead(leadership, role.store.log)
+        self._port.lead(leadership, role.store.log, role.peers)
         part.lead(leadership)
         log.warning("leads epoch=%d log_end=%d in_sync=%s", state.epoch, log_end, sorted(state.in_sync))
 
@@ -305,6 +316,10 @@ class GroupMember:
             extras=self._extras,
             group=role,
         )
+
+    @property
+    def _was_member(self) -> bool:
+        return bool(self._file.now.epochs)
 
     @property
     def _flushes(self) -> bool:
@@ -342,7 +357,7 @@ class GroupMember:
                 self._cut_at = cut.offset
                 self._look.set()
                 return
-            except (ReplicationError, StoreError, StoreRefused, OSError) as error:
+            except (ReplicationError, PeerRefused, StoreError, StoreRefused, OSError) as error:
                 self._tell("follow", f"member {state.leader.member} at {seat.group_address}: {error}")
             await asyncio.sleep(FOLLOW_AGAIN_S)
 
@@ -352,9 +367,11 @@ class GroupMember:
         family, kind, protocol, _, where = found[0]
         sock = socket.socket(family, kind, protocol)
         sock.setblocking(False)
+        peer: PeerSocket = sock
         try:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             await asyncio.wait_for(loop.sock_connect(sock, where), CONNECT_S)
+            peer = await role.peers.greet(sock, split_address(address)[0], PURPOSE)
             end = role.store.max_log_offset
             hello = Hello(
                 group=state.group,
@@ -365,7 +382,7 @@ class GroupMember:
                 log_end=end,
             )
             link = LeaderLink(
-                sock,
+                peer,
                 role.store,
                 self._boot,
                 epoch=state.epoch,
@@ -373,20 +390,23 @@ class GroupMember:
                 silence_s_max=self._group.lease_s,
                 on_welcome=self._welcomed,
                 on_beat=lambda confirmed: self._beaten(role.part, confirmed),
+                is_ready=lambda: role.tables_are_whole,
             )
             await link.run(hello)
+        except TimeoutError:
+            raise ReplicationError(f"no connection to {address} within {CONNECT_S:g} s") from None
         finally:
+            peer.close()
             sock.close()
 
     def _welcomed(self, welcome: Welcome) -> None:
         self._file.set_epochs(welcome.epochs)
         self._tell("follow", "")
 
-    def _beaten(self, part: FollowerPart | None, confirmed: int) -> None:
+    def _beaten(self, part: FollowerPart, confirmed: int) -> None:
         """The promise holds before the leader hears of it."""
         self._promised_until_s = self._boot() + self._group.lease_s
-        if part is not None:
-            part.confirm(confirmed)
+        part.confirm(confirmed)
 
     # --- what was confirmed ------------------------------------------------------------------
 

@@ -1,51 +1,96 @@
 """What a member adds to its broker in each role; `group_member.py` makes one for each run of the broker."""
 
+from typing import NoReturn
+
 from rocketeer.broker.feature import Feature
 from rocketeer.broker.features.group.follower import FollowerPart
 from rocketeer.broker.features.group.leader import LeaderPart
-from rocketeer.broker.features.replication.tables import FollowedTables
+from rocketeer.broker.features.group.shared_tables import SHARED, Position, SharedTables
+from rocketeer.broker.group_tables import JoinedTables
+from rocketeer.broker.locks import JournaledLocks
+from rocketeer.broker.offsets import JournaledOffsets
 from rocketeer.broker.state import BrokerState
 from rocketeer.config import ServerConfig, StoreConfig
+from rocketeer.errors import RequestRefused
+from rocketeer.protocol.codes import RequestCode, ResponseCode
+from rocketeer.protocol.command import Command
+from rocketeer.remoting.server import Connection, Handler
+from rocketeer.security.peer_socket import PeerSecurity
 from rocketeer.store.message_store import MessageStore
+
+
+def _shared_tables(state: BrokerState, *, was_member: bool) -> SharedTables:
+    assert isinstance(state.offsets, JournaledOffsets)
+    assert isinstance(state.locks, JournaledLocks)
+    store = state.store
+    # Without a file: who never was in a group has no record of one; else the whole log is looked at.
+    position = Position(lambda: store.max_log_offset, known_until=None if was_member else 1 << 62)
+    return SharedTables(
+        store,
+        state.clock,
+        state.store_host,
+        offsets=state.offsets,
+        locks=state.locks,
+        topics=state.topics,
+        groups=state.groups,
+        position=position,
+    )
 
 
 class LeaderRole:
     """Filled when the broker is assembled."""
 
-    def __init__(self, confirmed: int, *, flushes: bool) -> None:
+    store: MessageStore
+    part: LeaderPart
+    peers: PeerSecurity
+
+    def __init__(self, confirmed: int, *, flushes: bool, was_member: bool) -> None:
         self.confirmed = confirmed
         self._flushes = flushes
-        self.part: LeaderPart | None = None
-        self.store: MessageStore
+        self._was_member = was_member
+        self._shared: SharedTables
 
     def features(self, state: BrokerState, store: StoreConfig, server: ServerConfig) -> list[Feature]:
         assert state.confirmed is not None
-        self.store = state.store
+        self.store, self.peers = state.store, state.peers
         self.part = LeaderPart(state.store, state.confirmed, flushes=self._flushes, confirmed=self.confirmed)
-        return [self.part.feature()]
+        self._shared = _shared_tables(state, was_member=self._was_member)
+        return [self.part.feature(), self._shared.leader_feature()]
+
+    def handlers(self, handlers: dict[int, Handler]) -> dict[int, Handler]:
+        shared = {
+            code: self._shared.handler(handlers[code], self.part.when_confirmed)
+            for code in map(int, SHARED)
+            if code in handlers
+        }
+        return {**handlers, **shared}
 
     @property
     def confirmed_now(self) -> int:
-        return 0 if self.part is None else self.part.confirmed
+        return self.part.confirmed
 
     def end(self) -> None:
-        if self.part is not None:
-            self.part.end()
+        self.part.end()
 
 
 class FollowerRole:
-    def __init__(self, confirmed: int) -> None:
+    store: MessageStore
+    part: FollowerPart
+    peers: PeerSecurity
+
+    def __init__(self, confirmed: int, *, was_member: bool) -> None:
         self.confirmed = confirmed
-        self.part: FollowerPart | None = None
-        self.store: MessageStore
-        self._tables: FollowedTables
+        self._was_member = was_member
+        self._tables: JoinedTables
+        self._shared: SharedTables
 
     def features(self, state: BrokerState, store: StoreConfig, server: ServerConfig) -> list[Feature]:
         assert state.confirmed is not None
-        self.store = state.store
+        self.store, self.peers = state.store, state.peers
         state.topics.on_change.append(lambda change: state.store.forget_copied_queues())
         self.part = FollowerPart(state.store, state.confirmed, confirmed=self.confirmed)
-        self._tables = FollowedTables(
+        self._shared = _shared_tables(state, was_member=self._was_member)
+        self._tables = JoinedTables(
             state.remoting,
             topics=state.topics,
             groups=state.groups,
@@ -55,11 +100,26 @@ class FollowerRole:
             clock=state.clock,
             own_address=state.identity.address,
         )
-        return [self.part.feature(), self._tables.feature()]
+        self._tables.use(self._shared, state.store)
+        return [self.part.feature(), self._shared.follower_feature(), self._tables.feature()]
+
+    def handlers(self, handlers: dict[int, Handler]) -> dict[int, Handler]:
+        return {**handlers, **dict.fromkeys((*SHARED, RequestCode.END_TRANSACTION), _refuse)}
+
+    @property
+    def tables_are_whole(self) -> bool:
+        return self._shared.position.whole
 
     @property
     def confirmed_now(self) -> int:
-        return 0 if self.part is None else self.part.confirmed
+        return self.part.confirmed
 
     def leader_named(self, address: str) -> None:
         self._tables.master_named(address)
+
+
+def _refuse(command: Command, connection: Connection) -> NoReturn:
+    raise RequestRefused(
+        ResponseCode.SERVICE_NOT_AVAILABLE,
+        "this member does not lead its group: ask the name server who does",
+    )

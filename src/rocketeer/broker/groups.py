@@ -1,7 +1,7 @@
 """The consumer groups' settings: config/subscriptionGroup.json in memory, looked up by every pull."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from rocketeer.clock import Clock
 from rocketeer.config import BrokerConfig
@@ -36,6 +36,7 @@ class GroupTable:
         self.configs: dict[str, SubscriptionGroup] = {name: SubscriptionGroup(name) for name in SYSTEM_GROUPS}
         self._entries = {name: encode_group_entry(group) for name, group in self.configs.items()}
         self._groups_max = config.limits.groups
+        self.on_change: list[Callable[[str], None]] = []
 
     def get(self, name: str) -> SubscriptionGroup | None:
         return self.configs.get(name)
@@ -64,13 +65,13 @@ class GroupTable:
         """Create or replace."""
         self.configs[group.name] = group
         self._entries[group.name] = encode_group_entry(group)
-        self._changed()
+        self._changed(group.name)
 
     def delete(self, name: str) -> SubscriptionGroup | None:
         group = self.configs.pop(name, None)
         if group is not None:
             del self._entries[name]
-            self._changed()
+            self._changed(name)
         return group
 
     def follow(self, groups: Mapping[str, SubscriptionGroup], version: DataVersion) -> None:
@@ -84,9 +85,11 @@ class GroupTable:
         self.version = version
         self._dirty = True
 
-    def _changed(self) -> None:
+    def _changed(self, name: str) -> None:
         self.version = self.version.next(self._clock.now_ms())
         self._dirty = True
+        for told in self.on_change:
+            told(name)
 
     # --- the file ----------------------------------------------------------------------------
 

@@ -4,9 +4,11 @@ Invariant: within a group a queue has at most one owner. A lock lives for a minu
 renewed: a client that renews in time never loses it, and one that dies blocks the others no longer than that.
 """
 
-from collections.abc import Generator, Iterable
+import json
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
 
+from rocketeer.errors import BadBody
 from rocketeer.model.queue import MessageQueue
 
 LOCK_LIFE_MS = 60_000
@@ -90,3 +92,64 @@ class QueueLocks:
 
     def _expired(self, held: _Lock, now_ms: int) -> bool:
         return now_ms - held.renewed_ms > self._life_ms
+
+
+class JournaledLocks(QueueLocks):
+    """Notes what changed, for whoever has to tell others; a table that outlives the process."""
+
+    file_name = "queueLocks.json"
+
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        super().__init__()
+        self._now_ms = now_ms
+        self._dirty = False
+        self.changed: dict[tuple[str, MessageQueue], str | None] = {}
+
+    def lock(
+        self, group: str, client_id: str, queues: Iterable[MessageQueue], now_ms: int
+    ) -> list[MessageQueue]:
+        owned = super().lock(group, client_id, queues, now_ms)
+        self.changed.update({(group, queue): client_id for queue in owned})
+        self._dirty = True
+        return owned
+
+    def unlock(self, group: str, client_id: str, queues: Iterable[MessageQueue]) -> None:
+        given_back = list(queues)
+        super().unlock(group, client_id, given_back)
+        self.changed.update(
+            {(group, queue): None for queue in given_back if self._holder(group, queue) is None}
+        )
+        self._dirty = True
+
+    def set_owner(self, group: str, queue: MessageQueue, client_id: str | None) -> None:
+        """What a leader of our group says; a lock is as if it was renewed now, so that nobody loses one early."""
+        holder = self._holder(group, queue)
+        if holder is not None and holder != client_id:
+            super().unlock(group, holder, [queue])
+        if client_id is not None:
+            super().lock(group, client_id, [queue], self._now_ms())
+        self._dirty = True
+
+    def _holder(self, group: str, queue: MessageQueue) -> str | None:
+        held = self._groups.get(group, {}).get(queue)
+        return None if held is None else held.client_id
+
+    def encode(self) -> str:
+        rows = [
+            [group, queue.topic, queue.broker_name, queue.queue_id, held.client_id]
+            for group, locks in self._groups.items()
+            for queue, held in locks.items()
+        ]
+        return json.dumps({"locks": rows})
+
+    def decode(self, text: str) -> None:
+        try:
+            rows = json.loads(text)["locks"]
+            for group, topic, broker_name, queue_id, client_id in rows:
+                super().lock(group, client_id, [MessageQueue(topic, broker_name, queue_id)], self._now_ms())
+        except (ValueError, KeyError, TypeError) as error:
+            raise BadBody(f"no table of locks: {error}") from None
+
+    def take_dirty(self) -> bool:
+        dirty, self._dirty = self._dirty, False
+        return dirty

@@ -149,6 +149,17 @@ class ConsumerOffsets:
                     queues[queue_id] = end
                     self._touch(key)
 
+    def set_queues(self, key: str, queues: Mapping[int, int] | None) -> None:
+        """What a leader of our group says of one `topic@group`; None: it was removed."""
+        self._count += len(queues or ()) - len(self._table.pop(key, ()))
+        if queues is not None:
+            self._table[key] = dict(queues)
+            ConsumerOffsets._touch(self, key)
+        else:
+            self._pieces.pop(key, None)
+            self._stale.discard(key)
+            self._dirty = True
+
     # --- the file ----------------------------------------------------------------------------
 
     def refresh(self) -> Steps[None]:
@@ -175,3 +186,19 @@ class ConsumerOffsets:
     def take_dirty(self) -> bool:
         dirty, self._dirty = self._dirty, False
         return dirty
+
+
+class JournaledOffsets(ConsumerOffsets):
+    """Notes which keys changed, for whoever has to tell others."""
+
+    def __init__(self, entries_max: int = 1_000_000) -> None:
+        super().__init__(entries_max)
+        self.changed: set[str] = set()
+
+    def _touch(self, key: str) -> None:
+        super()._touch(key)
+        self.changed.add(key)
+
+    def _remove(self, keys: list[str]) -> None:
+        super()._remove(keys)
+        self.changed.update(keys)

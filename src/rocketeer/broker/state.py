@@ -11,7 +11,9 @@ from rocketeer.broker.features.filtering.feature import Filtering
 from rocketeer.broker.features.filtering.filter_data import FilterTable
 from rocketeer.broker.groups import GroupTable
 from rocketeer.broker.handlers.clients import ClientService
-from rocketeer.broker.offsets import ConsumerOffsets
+from rocketeer.broker.handlers.locks import lock_time_ms
+from rocketeer.broker.locks import JournaledLocks, QueueLocks
+from rocketeer.broker.offsets import ConsumerOffsets, JournaledOffsets
 from rocketeer.broker.registration import BrokerIdentity, Registration
 from rocketeer.broker.tables import TableKeeper
 from rocketeer.broker.topics import TopicTable
@@ -93,7 +95,9 @@ class BrokerState:
         self.tables = TableKeeper(store.store_path / "config", self.store)
         self.topics = TopicTable(broker, clock)
         self.groups = GroupTable(broker, clock)
-        self.offsets = ConsumerOffsets(broker.limits.offsets)
+        in_group = broker.group.enabled
+        self.offsets = (JournaledOffsets if in_group else ConsumerOffsets)(broker.limits.offsets)
+        self.locks = JournaledLocks(lambda: lock_time_ms(clock)) if in_group else QueueLocks()
         self.clients: ClientTable[Connection] = ClientTable()
         bounds = Bounds(broker.limits.sql_chars, broker.limits.sql_terms)
         self.filtering = Filtering(

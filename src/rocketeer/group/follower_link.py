@@ -7,7 +7,6 @@ What is acknowledged was written in the leader's epoch, and that epoch is on our
 
 import asyncio
 import logging
-import socket
 from collections.abc import Callable
 from typing import Final, Protocol
 
@@ -26,6 +25,7 @@ from rocketeer.group.frames import (
     decode,
     frame,
 )
+from rocketeer.security.peer_socket import PeerSocket
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ class LeaderLink:
 
     def __init__(
         self,
-        sock: socket.socket,
+        sock: PeerSocket,
         store: CopiedLog,
         clock: BootClock,
         *,
@@ -70,8 +70,12 @@ class LeaderLink:
         silence_s_max: float,
         on_welcome: Callable[[Welcome], None],
         on_beat: Callable[[int], None],
+        is_ready: Callable[[], bool],
     ) -> None:
-        """`on_welcome` returns when the leader's epochs are on disk, `on_beat` when we are bound by our promise."""
+        """`on_welcome` returns when the leader's epochs are on disk, `on_beat` when we are bound by our promise.
+
+        Nothing is acknowledged before `is_ready`: the tables that go with the log are here.
+        """
         self._sock = sock
         self._store = store
         self._clock = clock
@@ -80,6 +84,7 @@ class LeaderLink:
         self._silence_s_max = silence_s_max
         self._on_welcome = on_welcome
         self._on_beat = on_beat
+        self._is_ready = is_ready
         self._frames = FrameReader()
         self._buffer = memoryview(bytearray(READ_BYTES))
         self._loop = asyncio.get_running_loop()
@@ -93,6 +98,7 @@ class LeaderLink:
         """Copy until the connection ends; raises why."""
         fd = self._sock.fileno()
         self._loop.add_reader(fd, self._readable)
+        self._loop.call_soon(self._readable)  # something may have been read before
         self._send(frame(Kind.HELLO, self._epoch, hello.log_end, msgspec.json.encode(hello)))
         try:
             while not self._ended.done():
@@ -114,6 +120,8 @@ class LeaderLink:
     # --- what comes --------------------------------------------------------------------------
 
     def _readable(self) -> None:
+        if self._ended.done():
+            return
         try:
             count = self._sock.recv_into(self._buffer)
         except BlockingIOError:
@@ -172,7 +180,7 @@ class LeaderLink:
 
     def _acknowledge(self) -> None:
         end = self._store.max_log_offset
-        if end <= self._acknowledged:
+        if end <= self._acknowledged or not self._is_ready():
             return
         if self._flushes:
             self._store.when_durable(end, lambda durable: self._ack(end) if durable else None)

@@ -24,6 +24,8 @@ import msgspec
 
 from rocketeer.errors import ReplicationError
 
+PURPOSE: Final = "group"
+"""Of a sign-in to the members' port (`security.peer`)."""
 HEADER: Final = Struct(">BiqI")
 BEAT_NUMBER: Final = Struct(">q")
 assert HEADER.size == 17

@@ -6,7 +6,6 @@ back in the log may have to come from the disk, and is sent from a thread.
 
 import asyncio
 import logging
-import socket
 from collections.abc import Callable
 from typing import Final
 
@@ -31,6 +30,7 @@ from rocketeer.replication.sender import (
     SentLog,
     send_now,
 )
+from rocketeer.security.peer_socket import PeerSocket
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ class Follower:
 
     def __init__(
         self,
-        sock: socket.socket,
+        sock: PeerSocket,
         remote: str,
         sent_log: SentLog,
         clock: BootClock,
@@ -79,6 +79,7 @@ class Follower:
         self._busy = False  # a turn is scheduled, the socket is full, or a thread sends
         self._in_thread = False
         self._loop.add_reader(sock.fileno(), self._readable)
+        self._loop.call_soon(self._readable)  # something may have been read before
 
     @property
     def member(self) -> int:
@@ -92,6 +93,8 @@ class Follower:
     # --- what comes --------------------------------------------------------------------------
 
     def _readable(self) -> None:
+        if self.closed:
+            return
         try:
             count = self._sock.recv_into(self._buffer)
         except BlockingIOError:

@@ -6,13 +6,15 @@ import logging
 import socket
 from typing import Final
 
-from rocketeer.errors import PortInUse, ReplicationError
+from rocketeer.errors import PeerRefused, PortInUse, ReplicationError
 from rocketeer.group.boot_clock import BootClock
-from rocketeer.group.frames import Hello
+from rocketeer.group.frames import PURPOSE, Hello
 from rocketeer.group.leader_link import Follower
 from rocketeer.group.leadership import Leadership
 from rocketeer.remoting.connection import address_text
 from rocketeer.replication.sender import SentLog
+from rocketeer.security.addresses import plain_ip
+from rocketeer.security.peer_socket import PeerSecurity, PeerSocket
 
 log = logging.getLogger(__name__)
 
@@ -33,6 +35,8 @@ class MembersPort:
         self._links: list[Follower] = []
         self._leadership: Leadership | None = None
         self._log: SentLog | None = None
+        self._security = PeerSecurity()
+        self._coming: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
         """Raises PortInUse."""
@@ -49,12 +53,14 @@ class MembersPort:
         self._listener.setblocking(False)
         asyncio.get_running_loop().add_reader(self._listener.fileno(), self._accept, self._listener)
 
-    def lead(self, leadership: Leadership, sent_log: SentLog) -> None:
-        self._leadership, self._log = leadership, sent_log
+    def lead(self, leadership: Leadership, sent_log: SentLog, security: PeerSecurity) -> None:
+        self._leadership, self._log, self._security = leadership, sent_log, security
 
     def rest(self) -> None:
         """Nobody follows us any more."""
         self._leadership = self._log = None
+        for task in self._coming:
+            task.cancel()
         for link in list(self._links):
             link.close("this member leads no longer")
 
@@ -82,14 +88,31 @@ class MembersPort:
                 log.warning("member not accepted error=%s", error)
                 return
             leadership, sent_log = self._leadership, self._log
-            if leadership is None or sent_log is None or len(self._links) >= CONNECTIONS_MAX:
+            known = len(self._links) + len(self._coming)
+            if leadership is None or sent_log is None or known >= CONNECTIONS_MAX:
                 sock.close()
                 continue
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._links.append(self._link(sock, address_text(address), leadership, sent_log))
+            task = asyncio.ensure_future(self._admit(sock, address_text(address), leadership, sent_log))
+            self._coming.add(task)
+            task.add_done_callback(self._coming.discard)
 
-    def _link(self, sock: socket.socket, remote: str, leadership: Leadership, sent_log: SentLog) -> Follower:
+    async def _admit(
+        self, sock: socket.socket, remote: str, leadership: Leadership, sent_log: SentLog
+    ) -> None:
+        try:
+            peer = await self._security.admit(sock, plain_ip(remote), PURPOSE, silent_s=GREETING_S_MAX)
+        except PeerRefused as error:
+            log.warning("member refused remote=%s reason=%s", remote, error)
+            sock.close()
+            return
+        except BaseException:
+            sock.close()
+            raise
+        self._links.append(self._link(peer, remote, leadership, sent_log))
+
+    def _link(self, sock: PeerSocket, remote: str, leadership: Leadership, sent_log: SentLog) -> Follower:
         def admit(follower: Follower, hello: Hello) -> tuple[int, bytes]:
             if self._leadership is not leadership:
                 raise ReplicationError("this member does not lead")

@@ -127,10 +127,10 @@ class Appender:
         ends: dict[tuple[str, int], int] = {}
         offsets = []
         for message in messages:
-            queue = queues.get_or_make(message.topic, message.queue_id)
             if message.sys_flag & TX_UNSEEN:
                 offsets.append(0)
                 continue
+            queue = queues.get_or_make(message.topic, message.queue_id)
             key = (message.topic, message.queue_id)
             offset = ends.get(key, queue.max_offset)
             ends[key] = offset + 1

@@ -1,8 +1,8 @@
 """Whether a send is tried once more, and after which pause. Pure.
 
-An attempt that certainly did not reach its broker (no connection came about) costs nothing: the other brokers are
-tried at once, then all again after growing pauses, until the send's time is over. One without an answer may have been
-stored: of those there are as many as RocketMQ's clients make.
+An attempt that certainly stored nothing (no connection came about, or the broker takes no messages) costs nothing:
+the other brokers are tried at once, then all again after growing pauses, until the send's time is over. One without
+an answer may have been stored: of those there are as many as RocketMQ's clients make.
 """
 
 from typing import Final
@@ -18,11 +18,17 @@ from rocketeer.errors import (
     SendTimeout,
 )
 from rocketeer.model.queue import MessageQueue
+from rocketeer.protocol.codes import ResponseCode
 
 PAUSE_S: Final = 0.05
 PAUSE_S_MAX: Final = 1.0
 KEPT: Final = 10
 """Attempts that an error tells of."""
+
+
+def is_led_elsewhere(error: Exception) -> bool:
+    """Refused before anything was stored, by a broker that takes no messages now: another may lead its group."""
+    return isinstance(error, BrokerRefused) and error.code == ResponseCode.SERVICE_NOT_AVAILABLE
 
 
 class Attempts:
@@ -46,7 +52,7 @@ class Attempts:
         """How long to pause before the next attempt; None when there is none. The topic has so many `brokers`."""
         self._count += 1
         self._tried = [*self._tried[1 - KEPT :], (queue, error)]
-        if self._patient and isinstance(error, ConnectFailed | NoBroker):
+        if self._patient and (isinstance(error, ConnectFailed | NoBroker) or is_led_elsewhere(error)):
             self._unreachable.add(queue.broker_name)
             if len(self._unreachable) < brokers:
                 return 0.0

@@ -6,6 +6,7 @@ not left (no connection came about) or was refused may go to another queue.
 
 from typing import Final
 
+from rocketeer.client.core.attempts import is_led_elsewhere
 from rocketeer.client.core.encoding import Outgoing
 from rocketeer.client.core.hooks import SendMode
 from rocketeer.client.core.queue_sequence import PendingSend, QueueSequence
@@ -190,5 +191,5 @@ class IdempotentSends:
 
     def _failed(self, error: Exception) -> None:
         self._tried = [*self._tried[-9:], (self._queue, error)]
-        if not isinstance(error, BrokerRefused):
+        if not isinstance(error, BrokerRefused) or is_led_elsewhere(error):
             self._sender.routes.suspect(self._queue.topic)

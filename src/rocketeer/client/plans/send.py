@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, TypedDict
 
 import msgspec
 
-from rocketeer.client.core.attempts import Attempts
+from rocketeer.client.core.attempts import Attempts, is_led_elsewhere
 from rocketeer.client.core.config import ProducerConfig
 from rocketeer.client.core.encoding import Outgoing, joined_body, properties_text
 from rocketeer.client.core.fault import FaultTable
@@ -199,7 +199,7 @@ class Sender:
                 raise  # one account for all brokers: none would take it
             except (RemotingError, NoBroker, BrokerRefused) as error:
                 self._report(queue, before_s, failed=True)
-                if isinstance(error, ConnectFailed | ConnectionLost):
+                if isinstance(error, ConnectFailed | ConnectionLost) or is_led_elsewhere(error):
                     self.routes.suspect(topic)
                 another_may = not isinstance(error, BrokerRefused) or (
                     mode is SendMode.SYNC and error.code in ANOTHER_MAY_TAKE_IT

@@ -51,7 +51,7 @@ class LeaderPart:
     def feature(self) -> Feature:
         return Feature(
             "leader of a group",
-            durability=(self._durable,),
+            durability=(self.when_confirmed,),
             replays=(Replay(lambda: self._store.max_log_offset, lambda entry: None, self._bind),),
             services=(Periodic("group", TICK_S, self._tick),),
         )
@@ -122,7 +122,7 @@ class LeaderPart:
         elif self._store.failure is None:  # slow: it is asked again until the disk has it or has failed
             asyncio.get_running_loop().call_later(AGAIN_S, self._grew)
 
-    def _durable(self, end: int, done: Callable[[int], None]) -> None:
+    def when_confirmed(self, end: int, done: Callable[[int], None]) -> None:
         leadership = self._leadership
         if leadership is None:
             done(ResponseCode.SYSTEM_ERROR)

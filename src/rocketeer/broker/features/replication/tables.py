@@ -203,11 +203,11 @@ class FollowedTables:
         delays = await self._ask(address, RequestCode.GET_ALL_DELAY_OFFSET)
         is_ours = self._master_is_ours = LOG_OFFSET in offsets.ext
         if is_ours:
-            at, started = _number(offsets.ext, LOG_OFFSET), offsets.ext.get(STARTED, "")
+            at, started = number_of(offsets.ext, LOG_OFFSET), offsets.ext.get(STARTED, "")
         else:
             info = await self._ask(address, RequestCode.GET_BROKER_RUNTIME_INFO)
             facts = decode_kv_table(info.body)
-            at, started = _number(facts, "commitLogMaxOffset"), facts.get("bootTimestamp", "")
+            at, started = number_of(facts, "commitLogMaxOffset"), facts.get("bootTimestamp", "")
         told = await asyncio.to_thread(decode_consumer_offsets, offsets.body)
         self._held["offsets"] = Held(at, lambda: self._follow_offsets(told, started))
         files = {DELAY_FILE: delays}
@@ -219,7 +219,7 @@ class FollowedTables:
     def _hold_file(self, name: str, answer: Command, at: int) -> None:
         text = answer.body.decode("utf-8", "replace")
         if text:
-            known = _number(answer.ext, LOG_OFFSET) if LOG_OFFSET in answer.ext else at
+            known = number_of(answer.ext, LOG_OFFSET) if LOG_OFFSET in answer.ext else at
             self._held[name] = Held(known, lambda: self._files.save_text(name, text))
 
     async def _ask(self, address: str, code: int, ext: dict[str, str] | None = None) -> Command:
@@ -270,7 +270,7 @@ class FollowedTables:
         self._told = text
 
 
-def _number(texts: "dict[str, str]", name: str) -> int:
+def number_of(texts: "dict[str, str]", name: str) -> int:
     try:
         return int(texts[name])
     except (KeyError, ValueError):

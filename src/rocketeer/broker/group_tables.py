@@ -1,0 +1,80 @@
+"""How a follower that is new, or cut its log's end, comes by its group's tables: all of them once, from its leader.
+
+They are true of the leader's log where it ended when they were told; what changed since stands in the log behind that
+place, and is seen once more. From then on the log tells every change. The files in which features keep their progress
+are copied as a slave copies its master's.
+"""
+
+from collections.abc import Iterator
+from typing import Protocol
+
+from rocketeer.broker.feature import Feature, Periodic
+from rocketeer.broker.features.group.shared_tables import SharedTables
+from rocketeer.broker.features.replication.tables import (
+    DELAY_FILE,
+    LOG_OFFSET,
+    LOOK_S,
+    OWN_FILES,
+    FollowedTables,
+    Held,
+    number_of,
+)
+from rocketeer.protocol.bodies.groups import decode_group_table
+from rocketeer.protocol.bodies.offsets import decode_consumer_offsets
+from rocketeer.protocol.bodies.topics import decode_topic_table
+from rocketeer.protocol.codes import RequestCode
+from rocketeer.record.dispatch_entry import DispatchEntry
+
+
+class ScannedLog(Protocol):
+    def scan(self, start: int) -> Iterator[DispatchEntry]: ...
+
+
+class JoinedTables(FollowedTables):
+    """Belongs to the loop thread; `use` comes before the first look."""
+
+    shared: SharedTables
+    scanned: ScannedLog
+
+    def use(self, shared: SharedTables, scanned: ScannedLog) -> None:
+        self.shared = shared
+        self.scanned = scanned
+
+    def feature(self) -> Feature:
+        return Feature(
+            "tables of the leader", services=(Periodic("tables of the leader", LOOK_S, self.look),)
+        )
+
+    async def look(self) -> None:
+        if not self.shared.position.whole and "tables" not in self._held:
+            self._next_s = 0.0  # nothing is acknowledged before they are here
+        await super().look()
+
+    async def _sync(self, address: str) -> None:
+        if not self.shared.position.whole:
+            await self._take_all(address)
+        files = {DELAY_FILE: await self._ask(address, RequestCode.GET_ALL_DELAY_OFFSET)}
+        for name in OWN_FILES:
+            files[name] = await self._ask(address, RequestCode.GET_BROKER_TABLE, {"name": name})
+        for name, answer in files.items():
+            self._hold_file(name, answer, number_of(answer.ext, LOG_OFFSET))
+
+    async def _take_all(self, address: str) -> None:
+        """The offsets first: what the others tell is as new or newer, and what is newer stands in the log."""
+        answer = await self._ask(address, RequestCode.GET_ALL_CONSUMER_OFFSET)
+        at = number_of(answer.ext, LOG_OFFSET)
+        offsets = decode_consumer_offsets(answer.body)
+        topics = decode_topic_table((await self._ask(address, RequestCode.GET_ALL_TOPIC_CONFIG)).body)
+        groups = decode_group_table(
+            (await self._ask(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)).body
+        )
+
+        def take() -> None:
+            self._topics.follow(*topics)
+            self._groups.follow(*groups)
+            self._offsets.follow(offsets)
+            for entry in self.scanned.scan(at):
+                self.shared.see(entry)
+            self.shared.position.whole = True
+
+        self._held["tables"] = Held(at, take)
