@@ -41,7 +41,7 @@ from rocketeer.group.leadership import Leadership
 from rocketeer.group.member_file import MemberFile
 from rocketeer.group.members_port import MembersPort
 from rocketeer.group.registry import Registry, View
-from rocketeer.group.state import GroupState, Me, Seat, Verdict, created, elected, lost, verdict
+from rocketeer.group.state import GroupState, Me, Seat, Verdict, created, elected, lost, recovered, verdict
 from rocketeer.remoting.address import split_address
 from rocketeer.remoting.connection import address_text
 from rocketeer.security.peer_socket import PeerSocket
@@ -107,6 +107,7 @@ class GroupMember:
         self._tasks: list[asyncio.Task[None]] = []
         self._told: dict[str, str] = {}
         self._look = asyncio.Event()
+        self._left = False
 
     # --- from start to stop ------------------------------------------------------------------
 
@@ -143,7 +144,7 @@ class GroupMember:
 
     async def _keep_lease(self) -> None:
         pause_s = self._group.lease_s / 3
-        while True:
+        while not self._left:
             asked_s = self._boot()
             try:
                 if not await self._registry.keep():
@@ -177,6 +178,12 @@ class GroupMember:
 
     async def _decide_once(self) -> None:
         self._port.tick()
+        if self._left:
+            return
+        role = self._leader or self._follower
+        if role is not None and role.store.failure is not None:
+            await self._leave(role.store.failure)
+            return
         leadership = self._leadership
         if leadership is not None and leadership.deposed is not None:
             await self._run_follower()
@@ -192,8 +199,36 @@ class GroupMember:
         decided = verdict(view.state, view.seats, self._me)
         if self._leadership is not None:
             self._leadership.seen(view)
+            await self._switch(view)
             return
         await self._act(decided, view)
+
+    async def _switch(self, view: View) -> None:
+        """A person wants another leader: sends are refused from here on, and answered by the next one."""
+        leader, leadership, wanted = self._leader, self._leadership, view.wanted
+        if wanted is None or leader is None or leadership is None or leadership.deposed is not None:
+            return
+        await self._registry.forget_wish("switch")
+        if wanted == self._me.member:
+            return
+        leader.end()
+        try:
+            await leadership.hand_over(view, wanted)
+        except GroupError:
+            leader.part.go_on()
+            raise
+        log.warning("handed over to=%d", wanted)
+        self._look.set()
+
+    async def _leave(self, failure: StoreRefused) -> None:
+        """The disk failed: what it has is not believed any more, by this process or the next."""
+        self._left = True
+        log.critical("leaves its group reason=%s", failure)
+        with suppress(OSError):
+            await asyncio.to_thread(self._file.distrust)
+        await self._stop_role()
+        with suppress(GroupError):
+            await self._registry.leave()
 
     async def _act(self, decided: Verdict, view: View) -> None:
         if decided is Verdict.CREATE:
@@ -201,8 +236,10 @@ class GroupMember:
             return
         state = view.state
         assert state is not None
-        if decided is Verdict.LEAD:
+        if decided is Verdict.LEAD and all(epoch != state.epoch for epoch, _ in self._file.now.epochs):
             await self._run_leader(state)
+        elif decided is Verdict.LEAD:  # it is over for us, and nobody came after us: an epoch is led once
+            await self._stand(view, state)
         elif decided is Verdict.FOLLOW:
             seat = view.seats[state.leader.member]
             await self._follow(state, seat)
@@ -210,6 +247,13 @@ class GroupMember:
             await self._stand(view, state)
         elif lost(state, view.seats):
             await self._unfollow()
+            if view.recovering == self._me.member and self._registry.lease is not None:
+                await self._registry.forget_wish("recover")
+                wanted = recovered(state, self._me)
+                if await self._registry.change(view, wanted):
+                    log.critical("leads although messages may be lost: a person has accepted it")
+                    await self._run_leader(wanted)
+                return
             raise GroupError(
                 f"no member that was in sync in epoch {state.epoch} is alive: {sorted(state.in_sync)} were. "
                 "Start one of them; if they are lost for good: rocketeer group recover --accept-loss"
@@ -276,7 +320,12 @@ class GroupMember:
         self._save_confirmed()
         await asyncio.to_thread(self._file.saw, state)
         await self._stop_role()
-        role = LeaderRole(self._file.load_confirmed(), flushes=self._flushes, was_member=self._was_member)
+        role = LeaderRole(
+            self._file.load_confirmed(),
+            epoch=state.epoch,
+            flushes=self._flushes,
+            was_member=self._was_member,
+        )
         broker = replace(self._broker, broker_id=0)
         store = replace(self._store, broker_role=BrokerRole.ASYNC_MASTER)
         self._running = self._new_broker(broker, store, role)

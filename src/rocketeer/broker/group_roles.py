@@ -1,8 +1,8 @@
 """What a member adds to its broker in each role; `group_member.py` makes one for each run of the broker."""
 
-from typing import NoReturn
+from typing import Final, NoReturn
 
-from rocketeer.broker.feature import Feature
+from rocketeer.broker.feature import Feature, Periodic
 from rocketeer.broker.features.group.follower import FollowerPart
 from rocketeer.broker.features.group.leader import LeaderPart
 from rocketeer.broker.features.group.shared_tables import SHARED, Position, SharedTables
@@ -17,6 +17,8 @@ from rocketeer.protocol.command import Command
 from rocketeer.remoting.server import Connection, Handler
 from rocketeer.security.peer_socket import PeerSecurity
 from rocketeer.store.message_store import MessageStore
+
+REGISTER_S: Final = 5.0
 
 
 def _shared_tables(state: BrokerState, *, was_member: bool) -> SharedTables:
@@ -44,8 +46,9 @@ class LeaderRole:
     part: LeaderPart
     peers: PeerSecurity
 
-    def __init__(self, confirmed: int, *, flushes: bool, was_member: bool) -> None:
+    def __init__(self, confirmed: int, *, epoch: int, flushes: bool, was_member: bool) -> None:
         self.confirmed = confirmed
+        self._epoch = epoch
         self._flushes = flushes
         self._was_member = was_member
         self._shared: SharedTables
@@ -55,7 +58,10 @@ class LeaderRole:
         self.store, self.peers = state.store, state.peers
         self.part = LeaderPart(state.store, state.confirmed, flushes=self._flushes, confirmed=self.confirmed)
         self._shared = _shared_tables(state, was_member=self._was_member)
-        return [self.part.feature(), self._shared.leader_feature()]
+        state.identity.epoch = self._epoch
+        # Often: a name server that took a leader of the past in our place is told better.
+        again = Periodic("register as leader", REGISTER_S, state.registration.refresh)
+        return [self.part.feature(), self._shared.leader_feature(), Feature("leader", services=(again,))]
 
     def handlers(self, handlers: dict[int, Handler]) -> dict[int, Handler]:
         shared = {

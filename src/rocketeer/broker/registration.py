@@ -56,7 +56,7 @@ class Caller(Protocol):
     async def oneway(self, address: str, command: Command, timeout_s: float) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class BrokerIdentity:
     """How this broker introduces itself."""
 
@@ -65,6 +65,8 @@ class BrokerIdentity:
     broker_id: int
     address: str
     ha_address: str
+    epoch: int = 0
+    """Of the leader of a group."""
 
 
 @dataclass(slots=True)
@@ -281,6 +283,7 @@ class Registration:
             ha_address=us.ha_address,
             compressed=compressed,
             body_crc32=body_crc32(body),
+            group_epoch=us.epoch or None,
         )
         return header, body
 

@@ -22,7 +22,7 @@ from rocketeer.group.frames import Hello, Kind, Welcome, frame
 from rocketeer.group.in_sync import InSyncCount
 from rocketeer.group.leader_link import Follower
 from rocketeer.group.registry import Registry, View
-from rocketeer.group.state import GroupState, Leader, Me, grown, shrunk
+from rocketeer.group.state import GroupState, Leader, Me, grown, handed_over, shrunk
 from rocketeer.replication.sender import SentLog
 
 log = logging.getLogger(__name__)
@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 TICK_S: Final = 0.05
 BEAT_S: Final = 0.2
 AGAIN_S: Final = 0.2
+HAND_OVER_S: Final = 1.0
 MARGIN: Final = 0.8
 """Of a lease: no two clocks run alike, and a request takes its time."""
 
@@ -283,6 +284,20 @@ class Leadership:
             self._ours(view)
         except Deposed as error:
             self._depose(str(error))
+
+    async def hand_over(self, view: View, member: int) -> None:
+        """Leave the lead to another, which has everything. Nothing is confirmed here any more, whatever comes of it."""
+        state, seat = self._ours(view), view.seats.get(member)
+        if seat is None or not state.has(member, seat.incarnation):
+            raise GroupError(f"member {member} is not alive and in sync: it cannot lead")
+        end = self._log.max_offset
+        until_s = self._clock() + HAND_OVER_S
+        while self.count.end_of(member) < end or self.count.confirmed < end:
+            if self._clock() > until_s or self._changing is not None:
+                raise GroupError(f"member {member} does not have the whole log: it leads another time")
+            await asyncio.sleep(HAND_OVER_S / 100)
+        self._depose(f"member {member} shall lead")
+        await self._registry.change(view, handed_over(state, member, seat))
 
     def _settle(self, state: GroupState) -> None:
         log.warning(

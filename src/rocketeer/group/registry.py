@@ -3,6 +3,7 @@
 /rocketeer/CLUSTER/BROKER/state         GroupState, for good; changed by transactions on its revision only
 /rocketeer/CLUSTER/BROKER/members/ID    Seat, under the member's lease
 /rocketeer/CLUSTER/BROKER/switch        whom a person wants to lead; gone when it is done
+/rocketeer/CLUSTER/BROKER/recover       who shall lead although messages are lost with those who had them
 """
 
 import logging
@@ -30,6 +31,8 @@ class View:
     seats: Mapping[int, Seat]
     wanted: int | None = None
     """Whom a person wants to lead."""
+    recovering: int | None = None
+    """Who shall lead although what it lacks is lost: a person has accepted that."""
 
 
 class Registry:
@@ -49,6 +52,7 @@ class Registry:
                 seats[int(key[len(prefix) :])] = _seat(each)
         record = found.values.get(f"{self._prefix}state")
         wanted = found.values.get(f"{self._prefix}switch")
+        recovering = found.values.get(f"{self._prefix}recover")
         return View(
             found.cluster,
             found.revision,
@@ -56,6 +60,7 @@ class Registry:
             0 if record is None else record.mod_revision,
             seats,
             None if wanted is None else int(wanted.value),
+            None if recovering is None else int(recovering.value),
         )
 
     async def change(self, view: View, state: GroupState) -> bool:
@@ -87,11 +92,12 @@ class Registry:
 
     # --- wishes ------------------------------------------------------------------------------
 
-    async def want(self, member: int) -> None:
-        await self._etcd.put(f"{self._prefix}switch", str(member).encode(), "0")
+    async def wish(self, what: str, member: int) -> None:
+        """`what`: switch or recover."""
+        await self._etcd.put(f"{self._prefix}{what}", str(member).encode(), "0")
 
-    async def forget_wish(self) -> None:
-        await self._etcd.delete(f"{self._prefix}switch")
+    async def forget_wish(self, what: str) -> None:
+        await self._etcd.delete(f"{self._prefix}{what}")
 
 
 def _seat(each: KeyValue) -> Seat:

@@ -144,6 +144,13 @@ def grown(state: GroupState, member: int, incarnation: str) -> GroupState:
     return _next(state, in_sync={**state.in_sync, member: incarnation})
 
 
+def handed_over(state: GroupState, member: int, seat: Seat) -> GroupState:
+    """The leader itself names the next one, which is in sync; it has stopped to confirm before it asks for this."""
+    if not state.has(member, seat.incarnation):
+        raise GroupError(f"member {member} is not in sync: it cannot lead")
+    return _next(state, epoch=state.epoch + 1, leader=Leader(member, seat.session))
+
+
 def recovered(state: GroupState, me: Me) -> GroupState:
     """A person accepts the loss of what only members had that are gone: `me` leads with the log it has."""
     return _next(

@@ -13,7 +13,7 @@ from rocketeer.errors import ConfigError, RequestRefused
 from rocketeer.model.data_version import DataVersion
 from rocketeer.nameserver.kv_table import ORDER_TOPICS, KvTable
 from rocketeer.nameserver.live_config import LiveConfig
-from rocketeer.nameserver.route_table import RouteTable, TooMany
+from rocketeer.nameserver.route_table import OldEpoch, RouteTable, TooMany
 from rocketeer.protocol.bodies.data_version import decode_data_version, encode_data_version
 from rocketeer.protocol.bodies.kv import encode_kv_table
 from rocketeer.protocol.bodies.properties import decode_properties, encode_properties
@@ -160,9 +160,12 @@ def _registering(state: NameServerState, command: Command, connection: Connectio
             topics=told.configs.values(),
             connection=connection,
             now_ms=state.now_ms(),
+            epoch=header.group_epoch or 0,
         )
     except TooMany as refusal:
         raise RequestRefused(ResponseCode.SYSTEM_BUSY, str(refusal)) from None
+    except OldEpoch as refusal:
+        raise RequestRefused(ResponseCode.SYSTEM_ERROR, str(refusal)) from None
     answer = RegisterBrokerReplyHeader()
     if master is not None:
         answer = RegisterBrokerReplyHeader(ha_address=master.ha_address, master_address=master.address)

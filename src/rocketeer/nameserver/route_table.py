@@ -41,6 +41,13 @@ class TooMany(RocketeerError):
         super().__init__(f"{what}: more than the {limit} that {key} allows")
 
 
+class OldEpoch(RocketeerError):
+    """A leader of the past: its group has another one, which is registered here."""
+
+    def __init__(self, broker_name: str, epoch: int, known: int) -> None:
+        super().__init__(f"{broker_name} is led in epoch {known}: the leader of epoch {epoch} is not taken")
+
+
 class Master(NamedTuple):
     """What a slave learns when it registers."""
 
@@ -63,6 +70,8 @@ class _Alive:
     version: DataVersion
     heard_ms: int
     connection: object
+    epoch: int = 0
+    """Of the leader of a group."""
 
 
 @dataclass(slots=True)
@@ -138,12 +147,16 @@ class RouteTable:
         topics: Iterable[TopicConfig],
         connection: object,
         now_ms: int,
+        epoch: int = 0,
     ) -> Steps[Master | None]:
-        """Take a broker in, or its heartbeat; a slave is told its master. TooMany when there is no room.
+        """Take a broker in, or its heartbeat; a slave is told its master. TooMany when there is no room, OldEpoch
+        for a leader whose group has a newer one.
 
         Topics are merged, never removed: brokers may send only those that changed. They are read when the
         data version is new, or the broker took this place (name, id) just now; else only the time is noted.
         """
+        if broker_id == MASTER_ID:
+            self._check_epoch(broker_name, epoch)
         before = self._alive.get(address)
         if before is None and len(self._alive) >= self._brokers_max:
             raise TooMany("brokers registered here", "limitBrokers", self._brokers_max)
@@ -152,7 +165,7 @@ class RouteTable:
             self._leave_place(before, keep_name=broker_name)
             before = None
         self._take_place(cluster, broker_name, broker_id, address)
-        self._alive[address] = _Alive(broker_name, broker_id, ha_address, version, now_ms, connection)
+        self._alive[address] = _Alive(broker_name, broker_id, ha_address, version, now_ms, connection, epoch)
         if broker_id == MASTER_ID:
             if before is None or before.version != version:
                 yield from self._merge_topics(broker_name, topics)
@@ -281,6 +294,13 @@ class RouteTable:
         return {address: (alive.broker_name, alive.broker_id) for address, alive in self._alive.items()}
 
     # --- places: (broker name, broker id) -> address -------------------------------------------
+
+    def _check_epoch(self, name: str, epoch: int) -> None:
+        broker = self._brokers.get(name)
+        master = None if broker is None else broker.addresses.get(MASTER_ID)
+        known = 0 if master is None else self._alive[master].epoch
+        if epoch < known:
+            raise OldEpoch(name, epoch, known)
 
     def _take_place(self, cluster: str, name: str, broker_id: int, address: str) -> None:
         """Put the address in its place; another who was there is forgotten: the latest to register wins."""

@@ -120,6 +120,16 @@ class RouteCache:
                 self._brokers[name] = kept
 
 
+def awaits_master(route: Route) -> bool:
+    """Whether there are queues to write to whose broker has only slaves now: its group may be electing a leader."""
+    leaderless = {
+        broker.broker_name
+        for broker in route.brokers
+        if broker.addresses and MASTER_ID not in broker.addresses
+    }
+    return any(data.perm & Perm.WRITE and data.broker_name in leaderless for data in route.queues)
+
+
 def publish_queues(topic: str, route: Route) -> tuple[MessageQueue, ...]:
     """The queues to send to: writable ones of brokers with a master, or what an order configuration names."""
     if route.order_conf:

@@ -12,15 +12,16 @@ from typing import Any, Final, NamedTuple, TypedDict
 
 import msgspec
 
-from rocketeer.client.core.attempts import Attempts, is_led_elsewhere
+from rocketeer.client.core.attempts import PAUSE_S, PAUSE_S_MAX, Attempts, is_led_elsewhere
 from rocketeer.client.core.config import ProducerConfig
 from rocketeer.client.core.encoding import Outgoing, joined_body, properties_text
 from rocketeer.client.core.fault import FaultTable
 from rocketeer.client.core.hooks import SendContext, SendHook, SendMode
 from rocketeer.client.core.nameservers import NameServers
-from rocketeer.client.core.routes import RouteCache, TopicRoutes, vip_address
+from rocketeer.client.core.routes import RouteCache, TopicRoutes, awaits_master, vip_address
 from rocketeer.client.core.selectors import Selector, hash_index, next_queue
 from rocketeer.client.core.send_result import SendResult, SendStatus, split_result
+from rocketeer.client.core.transient import backoffs
 from rocketeer.client.plans.effects import Call, Oneway, Plan, Sleep
 from rocketeer.client.plans.replies import refused
 from rocketeer.client.plans.routes import find_route_or_default
@@ -159,6 +160,24 @@ class Sender:
             raise NoBroker(topic, None, "has no queue that can be written to and whose master is up")
         return known
 
+    def _first_route(
+        self, topic: str, mode: SendMode, timeout_s: float, deadline_s: float
+    ) -> Plan[TopicRoutes]:
+        """As `publish_route`; while a group elects its leader, that is waited for."""
+        pauses_s = backoffs(PAUSE_S, PAUSE_S_MAX)
+        while True:
+            left_s = deadline_s - self.clock.monotonic_s()
+            try:
+                return (yield from self.publish_route(topic, min(timeout_s, max(left_s, 0.1))))
+            except NoBroker:
+                known = self.routes.get(topic)
+                pause_s = next(pauses_s)
+                patient = self.config.retries > 0 and mode is not SendMode.ONEWAY and left_s > pause_s
+                if known is None or not awaits_master(known.route) or not patient:
+                    raise
+                yield Sleep(pause_s)
+                self.routes.drop(topic)
+
     def send(
         self,
         outgoing: Outgoing,
@@ -177,7 +196,9 @@ class Sender:
         deadline_s = monotonic_s() + timeout_s
         known = self.routes.get(topic)
         if known is None or not known.publish:
-            known = yield from self.publish_route(topic, min(timeout_s, config.call_timeout_s))
+            known = yield from self._first_route(
+                topic, mode, min(timeout_s, config.call_timeout_s), deadline_s
+            )
         chosen = self.chosen(topic, known, choose) if choose is not None else None
         if chosen is not None and chosen.broker_name not in known.write_queues:
             self.address_of(chosen)  # raises for a broker that nobody knows: waiting would not help
@@ -189,7 +210,8 @@ class Sender:
             if chosen is not None:
                 queue = chosen
             else:
-                known = self.routes.get(topic) or known
+                fresh = self.routes.get(topic)
+                known = fresh if fresh is not None and fresh.publish else known
                 queue = next_queue(known, queue.broker_name if queue else None, self.faults)
             try:
                 address = self.address_of(queue)
@@ -199,7 +221,7 @@ class Sender:
                 raise  # one account for all brokers: none would take it
             except (RemotingError, NoBroker, BrokerRefused) as error:
                 self._report(queue, before_s, failed=True)
-                if isinstance(error, ConnectFailed | ConnectionLost) or is_led_elsewhere(error):
+                if isinstance(error, ConnectFailed | ConnectionLost | NoBroker) or is_led_elsewhere(error):
                     self.routes.suspect(topic)
                 another_may = not isinstance(error, BrokerRefused) or (
                     mode is SendMode.SYNC and error.code in ANOTHER_MAY_TAKE_IT

@@ -49,6 +49,8 @@ class RegisterBrokerHeader(Header):
     ha_address: str | None = field(default=None, name="haServerAddr")
     compressed: bool = False
     body_crc32: I64 = 0
+    group_epoch: I64 | None = field(default=None, name="rocketeerGroupEpoch")
+    """Ours: of the leader of a group; a name server keeps the master of the higher one."""
 
 
 class RegisterBrokerReplyHeader(Header):

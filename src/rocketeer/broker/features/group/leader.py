@@ -75,6 +75,10 @@ class LeaderPart:
             "group", StoreRefused(StoreRefused.NOT_WRITABLE, "this member leads its group no longer")
         )
 
+    def go_on(self) -> None:
+        """It was not to be: sends are taken again."""
+        self._admit()
+
     # --- inside ------------------------------------------------------------------------------
 
     def _bind(self) -> None:
