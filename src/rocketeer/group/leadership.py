@@ -286,7 +286,7 @@ class Leadership:
             self._depose(str(error))
 
     async def hand_over(self, view: View, member: int) -> None:
-        """Leave the lead to another, which has everything. Nothing is confirmed here any more, whatever comes of it."""
+        """Leave the lead to another, which has everything. Nothing more is confirmed here, whatever comes of it."""
         state, seat = self._ours(view), view.seats.get(member)
         if seat is None or not state.has(member, seat.incarnation):
             raise GroupError(f"member {member} is not alive and in sync: it cannot lead")
