@@ -314,6 +314,7 @@ class GroupMember:
         cut_store(self._store, end, tables=LOG_TABLES)
         path = self._store.store_path / "config" / Position.file_name
         save_table(path, position_text(end, whole=False))
+        (self._store.store_path / "timer" / "pending").unlink(missing_ok=True)  # made from the log again
         self._file.set_epochs(within(self._file.now.epochs, end))
 
     async def _run_leader(self, state: GroupState) -> None:

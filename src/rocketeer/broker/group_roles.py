@@ -6,16 +6,20 @@ from rocketeer.broker.feature import Feature, Periodic
 from rocketeer.broker.features.group.follower import FollowerPart
 from rocketeer.broker.features.group.leader import LeaderPart
 from rocketeer.broker.features.group.shared_tables import SHARED, Position, SharedTables
+from rocketeer.broker.features.replication.master import master_feature
 from rocketeer.broker.group_tables import JoinedTables
 from rocketeer.broker.locks import JournaledLocks
 from rocketeer.broker.offsets import JournaledOffsets
 from rocketeer.broker.state import BrokerState
-from rocketeer.config import ServerConfig, StoreConfig
+from rocketeer.config import BrokerRole, ServerConfig, StoreConfig
 from rocketeer.errors import RequestRefused
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command
 from rocketeer.remoting.server import Connection, Handler
+from rocketeer.replication.master import Master
+from rocketeer.replication.sender import SentLog
 from rocketeer.security.peer_socket import PeerSecurity
+from rocketeer.store.confirmed import ConfirmedLog
 from rocketeer.store.message_store import MessageStore
 
 REGISTER_S: Final = 5.0
@@ -37,6 +41,15 @@ def _shared_tables(state: BrokerState, *, was_member: bool) -> SharedTables:
         groups=state.groups,
         position=position,
     )
+
+
+def _observers(state: BrokerState, store: StoreConfig, server: ServerConfig) -> Feature:
+    """The HA port: slaves of either make may read along; they get what is confirmed, and never count."""
+    assert state.confirmed is not None
+    sent: SentLog = ConfirmedLog(state.store.log, state.confirmed)
+    master = Master(store, sent, state.clock, host=server.bind_host, security=state.peers)
+    state.confirmed.on_advanced.append(master.grown)
+    return master_feature(master, BrokerRole.ASYNC_MASTER)
 
 
 class LeaderRole:
@@ -61,7 +74,12 @@ class LeaderRole:
         state.identity.epoch = self._epoch
         # Often: a name server that took a leader of the past in our place is told better.
         again = Periodic("register as leader", REGISTER_S, state.registration.refresh)
-        return [self.part.feature(), self._shared.leader_feature(), Feature("leader", services=(again,))]
+        return [
+            self.part.feature(),
+            self._shared.leader_feature(),
+            Feature("leader", services=(again,)),
+            _observers(state, store, server),
+        ]
 
     def handlers(self, handlers: dict[int, Handler]) -> dict[int, Handler]:
         shared = {

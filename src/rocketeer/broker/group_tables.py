@@ -51,13 +51,13 @@ class JoinedTables(FollowedTables):
         await super().look()
 
     async def _sync(self, address: str) -> None:
-        if not self.shared.position.whole:
-            await self._take_all(address)
         files = {DELAY_FILE: await self._ask(address, RequestCode.GET_ALL_DELAY_OFFSET)}
         for name in OWN_FILES:
             files[name] = await self._ask(address, RequestCode.GET_BROKER_TABLE, {"name": name})
         for name, answer in files.items():
             self._hold_file(name, answer, number_of(answer.ext, LOG_OFFSET))
+        if not self.shared.position.whole:  # behind the files: whoever has the tables has those, too
+            await self._take_all(address)
 
     async def _take_all(self, address: str) -> None:
         """The offsets first: what the others tell is as new or newer, and what is newer stands in the log."""

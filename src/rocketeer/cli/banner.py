@@ -15,10 +15,13 @@ from rocketeer.cli.plan import UpPlan
 def show_banner(plan: UpPlan, next_arguments: str, console: str = "off") -> None:
     """Coloured on a terminal, plain lines everywhere else."""
     rows = [("name server", plan.namesrv_address)]
-    rows += [(broker.name, broker.address) for broker in plan.brokers]
+    if plan.etcd is not None:
+        rows.append(("etcd", plan.etcd.endpoint))
+    rows += [(broker.label, broker.address) for broker in plan.brokers]
     if console != "off":
         rows.append(("console", console))
-    rows.append(("store", str(plan.brokers[0].store_path.absolute())))
+    store = plan.brokers[0].store_path if plan.etcd is None else plan.etcd.folder.parent
+    rows.append(("store", str(store.absolute())))
     lines = [
         f"[bold green]Rocketeer {__version__} is up[/]",
         *(f"  [dim]{name:<12}[/] [bold]{escape(value)}[/]" for name, value in rows),

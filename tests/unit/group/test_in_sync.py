@@ -1,0 +1,72 @@
+"""The leader's count of who has what."""
+
+from rocketeer.group.in_sync import InSyncCount, Outcome
+
+
+def count_of(*members: int, min_in_sync: int = 2) -> InSyncCount:
+    return InSyncCount(1, members, min_in_sync=min_in_sync, confirmed=0)
+
+
+def test_a_message_is_confirmed_when_every_member_of_the_set_has_it() -> None:
+    count, told = count_of(1, 2, 3), list[Outcome]()
+    count.wait(100, told.append)
+    count.has(1, 100)
+    count.has(2, 150)
+    assert (told, count.confirmed) == ([], 0)
+    count.has(3, 99)
+    assert (told, count.confirmed) == ([], 99)
+    count.has(3, 100)
+    assert (told, count.confirmed) == ([Outcome.CONFIRMED], 100)
+
+
+def test_while_the_set_changes_both_sets_count() -> None:
+    count, told = count_of(1, 2, 3), list[Outcome]()
+    for member in (1, 2, 3):
+        count.has(member, 100)
+    count.begin_change({1, 2})
+    count.wait(200, told.append)
+    count.has(1, 200)
+    count.has(2, 200)
+    assert not told  # the transaction may have failed: 3 may be in the set yet
+    count.settle_change({1, 2})
+    assert told == [Outcome.CONFIRMED]
+    count.begin_change({1, 2, 3})
+    count.wait(300, told.append)
+    count.has(1, 300)
+    count.has(2, 300)
+    assert len(told) == 1  # 3 may be in the set already
+    count.has(3, 300)
+    assert len(told) == 2
+
+
+def test_with_too_few_nothing_is_confirmed() -> None:
+    count, told = count_of(1, 2), list[Outcome]()
+    count.wait(10, told.append)
+    count.begin_change({1})
+    assert not count.is_enough
+    count.settle_change({1})
+    count.has(1, 10)
+    assert not told
+    assert not count.is_enough
+
+
+def test_what_a_lost_member_had_counts_no_longer_until_it_says_so_again() -> None:
+    count = count_of(1, 2)
+    count.has(1, 100)
+    count.has(2, 50)
+    count.gone(2)
+    count.has(1, 200)
+    assert count.confirmed == 50
+    count.has(2, 120)
+    assert count.confirmed == 120
+
+
+def test_who_waits_when_the_lead_is_lost_hears_that_nobody_knows() -> None:
+    count, told = count_of(1, 2), list[Outcome]()
+    count.wait(10, told.append)
+    count.close()
+    count.wait(5, told.append)
+    count.has(1, 10)
+    count.has(2, 10)
+    assert told == [Outcome.UNKNOWN, Outcome.UNKNOWN]
+    assert count.confirmed == 0

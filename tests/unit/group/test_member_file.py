@@ -1,0 +1,47 @@
+"""What a member remembers, and what it refuses to believe."""
+
+from pathlib import Path
+
+import pytest
+
+from rocketeer.config import FlushMode
+from rocketeer.errors import GroupError
+from rocketeer.group.member_file import BOOT_ID, MemberFile
+from rocketeer.group.state import GroupState, Leader
+
+
+def state(epoch: int, version: int, group: str = "g") -> GroupState:
+    return GroupState(group=group, epoch=epoch, version=version, leader=Leader(1, "s"), in_sync={1: "i"})
+
+
+def test_the_highest_epoch_is_there_after_a_restart_and_lower_ones_are_refused(tmp_path: Path) -> None:
+    MemberFile(tmp_path).saw(state(4, 9))
+    again = MemberFile(tmp_path)
+    again.saw(state(4, 10))
+    for lower in (state(3, 20), state(4, 9)):
+        with pytest.raises(GroupError, match="set back"):
+            again.saw(lower)
+
+
+def test_another_group_is_refused_by_name(tmp_path: Path) -> None:
+    file = MemberFile(tmp_path)
+    file.saw(state(1, 1))
+    with pytest.raises(GroupError, match="emptied"):
+        file.check(state(5, 5, group="h"))
+
+
+def test_an_incarnation_is_the_store_and_under_async_flush_the_boot(tmp_path: Path) -> None:
+    file = MemberFile(tmp_path / "one")
+    assert file.incarnation(FlushMode.ASYNC_FLUSH) == f"{file.now.store}/{BOOT_ID.read_text().strip()}"
+    assert file.incarnation(FlushMode.SYNC_FLUSH) == MemberFile(tmp_path / "one").now.store
+    assert MemberFile(tmp_path / "two").now.store != file.now.store
+    before = file.now.store
+    file.distrust()
+    assert MemberFile(tmp_path / "one").now.store != before
+
+
+def test_what_was_confirmed_is_known_at_the_least(tmp_path: Path) -> None:
+    file = MemberFile(tmp_path)
+    assert file.load_confirmed() == 0
+    file.save_confirmed(1234)
+    assert MemberFile(tmp_path).load_confirmed() == 1234
