@@ -108,8 +108,9 @@ class LeaderLink:
                         ReplicationError(f"nothing came from the leader for {self._silence_s_max:g} s")
                     )
         finally:
-            self.close(ReplicationError("we follow no longer"))
+            self._loop.remove_reader(fd)
             self._loop.remove_writer(fd)
+            self._ended.cancel()  # unless it has ended by itself
         self._ended.result()
 
     def close(self, error: Exception) -> None:

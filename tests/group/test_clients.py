@@ -1,0 +1,74 @@
+"""Our clients go on when the leader changes: by a person's wish without a refused send, by its death within seconds."""
+
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+from rocketeer import Message, Producer
+from rocketeer.bench.groups import NAME, GroupCluster, Member
+from support.cluster import TEST_CONF
+from support.grouped import TOPIC
+from support.senders import read_topic, wait_for
+
+
+def group_command(group: GroupCluster, *words: str) -> str:
+    command = [sys.executable, "-m", "rocketeer.cli.main", "group", *words]
+    done = subprocess.run(
+        [*command, "--etcd", group.etcd.endpoint, "--broker", NAME],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+class Sending(threading.Thread):
+    """Sends one after the other until it is told to stop."""
+
+    def __init__(self, group: GroupCluster) -> None:
+        super().__init__(daemon=True)
+        self._namesrv = group.namesrv
+        self._stop_sending = threading.Event()
+        self.acked: list[bytes] = []
+        self.errors: list[Exception] = []
+
+    def run(self) -> None:
+        with Producer("PG", nameserver=self._namesrv, send_timeout_s=30, idempotent=True) as producer:
+            while not self._stop_sending.is_set():
+                body = b"%d" % (len(self.acked) + len(self.errors))
+                try:
+                    producer.send(Message(TOPIC, body))
+                    self.acked.append(body)
+                except Exception as error:
+                    self.errors.append(error)
+
+    def goes_on(self) -> None:
+        before = len(self.acked)
+        wait_for(lambda: len(self.acked) > before + 50 or bool(self.errors), what="sends", state=self.errors)
+
+    def finish(self) -> None:
+        self._stop_sending.set()
+        self.join(60)
+        assert not self.is_alive()
+
+
+def test_a_switch_and_a_death_refuse_no_send_and_store_each_once(tmp_path: Path) -> None:
+    with GroupCluster(tmp_path, conf=TEST_CONF) as group:
+        sending = Sending(group)
+        leader = group.wait_for_leader()
+        wait_for(lambda: group_command(group, "status").count("in sync") == 2, what="members in sync")
+        sending.start()
+        sending.goes_on()
+        other: Member = next(each for each in group.members if each is not leader)
+        assert f"member {other.number} leads" in group_command(group, "switch", str(other.number))
+        assert group.wait_for_leader(other_than=leader) is other
+        sending.goes_on()
+        other.kill()
+        now = group.wait_for_leader(other_than=other)
+        sending.goes_on()
+        sending.finish()
+        assert sending.errors == []
+        stored = [message.plain_body() for queue in read_topic(now.address, TOPIC, 4) for message in queue]
+        assert sorted(stored) == sorted(sending.acked)
