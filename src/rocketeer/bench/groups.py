@@ -9,7 +9,7 @@ import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self
 
 from rocketeer.bench.control import Control
 from rocketeer.bench.processes import ServerFailed, ServerProcess
@@ -27,18 +27,21 @@ NAME = "broker-a"
 class EtcdProcess:
     """An etcd by itself; killed and started again it has what it had."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, host: str = HOST) -> None:
         self._folder = folder
+        self._host = host
         self.port, self._peer_port = free_ports()
         self.process: ServerProcess | None = None
 
     @property
     def endpoint(self) -> str:
-        return f"http://{HOST}:{self.port}"
+        return f"http://{self._host}:{self.port}"
 
     def start(self) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
-        command = etcd_command(find_etcd(), self._folder / "data", port=self.port, peer_port=self._peer_port)
+        command = etcd_command(
+            find_etcd(), self._folder / "data", port=self.port, peer_port=self._peer_port, host=self._host
+        )
         self.process = ServerProcess(command, log=self._folder / "etcd.out")
         self.process.wait_until(self._is_healthy, timeout_s=READY_S, what="etcd")
 
@@ -54,11 +57,20 @@ class EtcdProcess:
             self.process.kill()
 
 
+class Place(NamedTuple):
+    """Where a process runs: its address, and what stands before its command (`ip netns exec ...`)."""
+
+    host: str
+    prefix: tuple[str, ...] = ()
+    env: Mapping[str, str] = {}
+
+
 class Member:
     """One member's process and folder."""
 
-    def __init__(self, number: int, folder: Path, conf: Mapping[str, object]) -> None:
+    def __init__(self, number: int, folder: Path, conf: Mapping[str, object], place: Place) -> None:
         self.number = number
+        self.place = place
         self.folder = folder
         self.conf = dict(conf)
         _, self.port = free_ports()
@@ -67,7 +79,7 @@ class Member:
 
     @property
     def address(self) -> str:
-        return f"{HOST}:{self.port}"
+        return f"{self.place.host}:{self.port}"
 
     @property
     def store(self) -> Path:
@@ -84,15 +96,20 @@ class Member:
             "brokerClusterName": "DefaultCluster",
             "brokerName": NAME,
             "listenPort": self.port,
-            "brokerIP1": HOST,
-            "brokerIP2": HOST,
+            "brokerIP1": self.place.host,
+            "brokerIP2": self.place.host,
             "storePathRootDir": self.store,
             "groupMemberId": self.number,
             **self.conf,
+            "bindAddress": self.place.host,
         }
         path.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
-        command = [sys.executable, "-m", "rocketeer.cli.main", "broker", "-c", str(path)]
-        self.process = ServerProcess(command, log=self.folder / "broker.out", env={"PYTHONUNBUFFERED": "1"})
+        command = [
+            *self.place.prefix,
+            *(sys.executable, "-m", "rocketeer.cli.main", "broker", "-c", str(path)),
+        ]
+        env = {"PYTHONUNBUFFERED": "1", **self.place.env}
+        self.process = ServerProcess(command, log=self.folder / "broker.out", env=env)
         self.paused = False
 
     def kill(self) -> None:
@@ -121,9 +138,18 @@ class Member:
 class GroupCluster:
     """`members[0]` to `members[n - 1]` of one group, with an etcd and a name server of their own."""
 
-    def __init__(self, folder: Path, *, members: int = 3, conf: Mapping[str, object] | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        members: int = 3,
+        conf: Mapping[str, object] | None = None,
+        places: Mapping[str, Place] | None = None,
+    ) -> None:
+        """`places` of "etcd", "namesrv", "1", "2" ...; all on this machine's loopback without them."""
         self.folder = folder
-        self.etcd = EtcdProcess(folder / "etcd")
+        self._places = places or {}
+        self.etcd = EtcdProcess(folder / "etcd", self._place("etcd").host)
         self.namesrv_port, _ = free_ports()
         self._namesrv: ServerProcess | None = None
         settings = {
@@ -134,11 +160,17 @@ class GroupCluster:
             "diskSpaceWarningLevelRatio": 99,  # these are small, however full the machine's disk is
             **(conf or {}),
         }
-        self.members = [Member(number, folder / f"m{number}", settings) for number in range(1, members + 1)]
+        self.members = [
+            Member(number, folder / f"m{number}", settings, self._place(str(number)))
+            for number in range(1, members + 1)
+        ]
+
+    def _place(self, name: str) -> Place:
+        return self._places.get(name, Place(HOST))
 
     @property
     def namesrv(self) -> str:
-        return f"{HOST}:{self.namesrv_port}"
+        return f"{self._place('namesrv').host}:{self.namesrv_port}"
 
     def __enter__(self) -> Self:
         try:
@@ -168,6 +200,7 @@ class GroupCluster:
         path = self.folder / "namesrv.conf"
         values = {
             "listenPort": self.namesrv_port,
+            "bindAddress": self._place("namesrv").host,
             "kvConfigPath": self.folder / "kvConfig.json",
             "configStorePath": self.folder / "namesrv.properties",
         }

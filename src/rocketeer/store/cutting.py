@@ -1,6 +1,6 @@
 """Cutting the end off a store that nobody has open: a member came back with what its group never confirmed.
 
-    abort, synced -> the log's end, synced -> tables that may speak of it
+    abort, synced -> the checkpoint, synced -> the log's end, synced -> tables that may speak of it
 
 In this order a crash at any instant is met by the next start as a crash of the broker: what is derived is made
 from the log that is left. Whoever asked for the cut asks again then.
@@ -8,12 +8,16 @@ from the log that is left. Whoever asked for the cut asks again then.
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 
 from rocketeer.config import StoreConfig
 from rocketeer.errors import StoreError
+from rocketeer.store.checkpoint import read_checkpoint
 from rocketeer.store.commit_log import CommitLog
 from rocketeer.store.kernel import sync_folder
 from rocketeer.store.lock import StoreLock
+from rocketeer.store.summary import save
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +39,7 @@ def cut_store(config: StoreConfig, end: int, *, tables: Sequence[str]) -> int:
             raise StoreError(
                 f"the log is to be cut at {end}, and goes from {commit_log.min_offset} to {commit_log.max_offset}"
             )
+        _lower_checkpoint(config.store_path / "checkpoint", end)
         gone = commit_log.cut_to(end)
         folder = config.store_path / "config"
         for name in tables:
@@ -46,3 +51,21 @@ def cut_store(config: StoreConfig, end: int, *, tables: Sequence[str]) -> int:
         return gone
     finally:
         lock.release()
+
+
+def _lower_checkpoint(path: Path, end: int) -> None:
+    """It must not say that the log is whole beyond its end: recovery would take the cut for damage, and fill it."""
+    known = read_checkpoint(path)
+    if known.dispatched_offset is None or known.dispatched_offset <= end:
+        return
+    starts_below = known.verify_from is not None and known.verify_from <= end
+    save(
+        path,
+        replace(
+            known,
+            dispatched_offset=end,
+            index_offset=None if known.index_offset is None else min(known.index_offset, end),
+            verify_from=known.verify_from if starts_below else None,
+        ),
+        None,
+    )

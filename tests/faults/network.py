@@ -1,0 +1,105 @@
+"""A network of namespaces on one machine, in which any link can be cut; needs root and `ip`.
+
+    members 1, 2, 3     10.77.N.11 ...    a namespace each
+    etcd                10.77.N.2         on the bridge
+    name server         10.77.N.3         on the bridge
+    clients             10.77.N.1         on the bridge
+
+A link is cut by a route to nowhere at one of its ends: packets vanish, established connections hang.
+"""
+
+import os
+import shutil
+import subprocess
+from types import TracebackType
+from typing import Self
+
+from rocketeer.bench.groups import Place
+
+ETCD, NAMESRV, CLIENTS = "etcd", "namesrv", "clients"
+
+
+def can_make_networks() -> bool:
+    if os.geteuid() != 0 or shutil.which("ip") is None:
+        return False
+    probe = f"rkprobe{os.getpid()}"
+    made = subprocess.run(["ip", "netns", "add", probe], capture_output=True, check=False)
+    subprocess.run(["ip", "netns", "del", probe], capture_output=True, check=False)
+    return made.returncode == 0
+
+
+class Network:
+    def __init__(self, members: int) -> None:
+        self._tag = f"{os.getpid() % 100_000}"
+        self._subnet = f"10.77.{os.getpid() % 250}"
+        self._members = [str(number) for number in range(1, members + 1)]
+        self._cut: set[tuple[str, str]] = set()
+
+    def __enter__(self) -> Self:
+        try:
+            self._build()
+        except BaseException:
+            self._remove()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._remove()
+
+    @property
+    def places(self) -> dict[str, Place]:
+        places = {name: Place(self.host(name)) for name in (ETCD, NAMESRV)}
+        for name in self._members:
+            places[name] = Place(self.host(name), ("ip", "netns", "exec", self._namespace(name)))
+        return places
+
+    def host(self, name: str) -> str:
+        fixed = {CLIENTS: 1, ETCD: 2, NAMESRV: 3}
+        return f"{self._subnet}.{fixed[name] if name in fixed else 10 + int(name)}"
+
+    def cut(self, member: str, peer: str) -> None:
+        """Nothing gets from the member to the peer any more; between members, nothing either way."""
+        for one, other in {(member, peer), *([(peer, member)] if peer in self._members else [])}:
+            if (one, other) not in self._cut:
+                self._in(one, "route", "add", "blackhole", f"{self.host(other)}/32")
+                self._cut.add((one, other))
+
+    def heal(self) -> None:
+        for one, other in sorted(self._cut):
+            self._in(one, "route", "del", "blackhole", f"{self.host(other)}/32")
+        self._cut.clear()
+
+    def _namespace(self, name: str) -> str:
+        return f"rk{self._tag}m{name}"
+
+    @property
+    def _bridge(self) -> str:
+        return f"rk{self._tag}b"
+
+    def _build(self) -> None:
+        _ip("link", "add", self._bridge, "type", "bridge")
+        for name in (CLIENTS, ETCD, NAMESRV):
+            _ip("addr", "add", f"{self.host(name)}/24", "dev", self._bridge)
+        _ip("link", "set", self._bridge, "up")
+        for name in self._members:
+            namespace, outside = self._namespace(name), f"rk{self._tag}v{name}"
+            _ip("netns", "add", namespace)
+            _ip("link", "add", outside, "type", "veth", "peer", "name", "eth0", "netns", namespace)
+            _ip("link", "set", outside, "master", self._bridge, "up")
+            self._in(name, "addr", "add", f"{self.host(name)}/24", "dev", "eth0")
+            self._in(name, "link", "set", "eth0", "up")
+            self._in(name, "link", "set", "lo", "up")
+
+    def _in(self, name: str, *args: str) -> None:
+        _ip("-n", self._namespace(name), *args)
+
+    def _remove(self) -> None:
+        for name in self._members:
+            subprocess.run(["ip", "netns", "del", self._namespace(name)], capture_output=True, check=False)
+        subprocess.run(["ip", "link", "del", self._bridge], capture_output=True, check=False)
+
+
+def _ip(*args: str) -> None:
+    subprocess.run(["ip", *args], check=True, capture_output=True, timeout=30)

@@ -1,0 +1,36 @@
+"""A cut store is one that never had what was cut: recovery takes nothing of it for damage."""
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from rocketeer.clock import ManualClock
+from rocketeer.store.cutting import cut_store
+from support.stores import checkpoint_now, kill, make_store, message, small_config
+
+
+@pytest.mark.parametrize("kept", [0, 1, 30, 59, 60])
+@pytest.mark.parametrize("clean", [True, False], ids=["closed", "killed"])
+def test_what_was_cut_is_gone_for_good(
+    tmp_path: Path, kept: int, clean: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock, folder = ManualClock(), tmp_path / "store"
+    store = make_store(folder, clock)
+    store.open()
+    entries = [store.append(message(b"%d" % number)) for number in range(60)]
+    ends = [0, *(entry.end for entry in entries)]
+    checkpoint_now(store, clock)
+    if not clean:
+        folder = kill(store, tmp_path / "killed")
+    store.close()
+    for _ in range(2):  # whoever asked for the cut may ask again
+        cut_store(small_config(folder), ends[kept], tables=())
+    again = make_store(folder)
+    again.open()
+    assert [record.message for record in caplog.records if record.levelno >= logging.ERROR] == []
+    assert again.max_log_offset == ends[kept]
+    assert again.max_queue_offset("TopicTest", 0) == kept
+    put = again.append(message(b"new"))
+    assert (put.log_offset, put.queue_offset) == (ends[kept], kept)
+    again.close()
