@@ -69,7 +69,7 @@ def test_frames(data: bytes, cut: int, limit: int) -> None:
 
 
 sizes_and_gaps = st.lists(st.tuples(st.integers(-3, 150), st.integers(0, 20), i64), max_size=8)
-damage = st.sampled_from([None, None, "size", "magic", "queue offset", "log offset", "window"])
+damage = st.sampled_from([None, None, "size", "magic", "queue id", "queue offset", "log offset", "window"])
 
 
 @settings(deadline=None, max_examples=300)
@@ -91,9 +91,10 @@ def test_records_that_entries_point_to(
         wrong = {damage: 1} if place == len(rows) // 2 else {}
         record = bytearray(max(size, HEAD.size))
         record[:36] = struct.pack(
-            ">ii12xqq",
+            ">ii4xi4xqq",
             size + wrong.get("size", 0),
             MAGIC - wrong.get("magic", 0),
+            3 + wrong.get("queue id", 0),
             queue_offset + place + wrong.get("queue offset", 0),
             at + wrong.get("log offset", 0),
         )
@@ -102,12 +103,12 @@ def test_records_that_entries_point_to(
     window = memoryview(log)[: len(log) - (damage == "window")]
     for total in (len(records), len(records) + extra, -1):
         answers = [
-            twin.gather_records(window, entries, first, total, queue_offset)
+            twin.gather_records(window, entries, first, total, queue_offset, 3)
             for twin in (_queue_entries, queue_entries_plain)
         ]
         assert answers[0] == answers[1]
         holds = {
-            twin.entries_hold(window, entries, first, queue_offset)
+            twin.entries_hold(window, entries, first, queue_offset, 3)
             for twin in (_queue_entries, queue_entries_plain)
         }
         assert holds == {not rows or (damage is None and min(size for size, _, _ in rows) >= HEAD.size)}

@@ -9,7 +9,7 @@ from libc.string cimport memcpy
 
 from rocketeer.record._bytes cimport get32, get64, put32, put64
 from rocketeer.record._layout cimport (
-    HEAD_BYTES, LOG_OFFSET_AT, MAGIC, MAGIC_AT, QUEUE_ENTRY_BYTES, QUEUE_OFFSET_AT, SIZE_AT,
+    HEAD_BYTES, LOG_OFFSET_AT, MAGIC, MAGIC_AT, QUEUE_ENTRY_BYTES, QUEUE_ID_AT, QUEUE_OFFSET_AT, SIZE_AT,
 )
 
 
@@ -53,9 +53,9 @@ def run_bounds(bytes entries not None):
 
 
 cdef inline bint leads_to_record(
-    const char *entry, const char *window, Py_ssize_t size, int64_t first, int64_t queue_offset
+    const char *entry, const char *window, Py_ssize_t size, int64_t first, int64_t queue_offset, int32_t queue_id
 ) noexcept nogil:
-    """Whether an entry leads to a record within the window: of its size, at its place, with that queue offset."""
+    """Whether an entry leads to a record within the window: of its size, at its place, of that queue and offset."""
     cdef int64_t log_offset = <int64_t> get64(entry)
     cdef int64_t record_bytes = <int32_t> get32(entry + 8)
     cdef const char *record
@@ -65,12 +65,13 @@ cdef inline bint leads_to_record(
     return (
         <int32_t> get32(record + SIZE_AT) == record_bytes
         and get32(record + MAGIC_AT) == <uint32_t> MAGIC
+        and <int32_t> get32(record + QUEUE_ID_AT) == queue_id
         and <int64_t> get64(record + QUEUE_OFFSET_AT) == queue_offset
         and <int64_t> get64(record + LOG_OFFSET_AT) == log_offset
     )
 
 
-def gather_records(window, bytes entries not None, int64_t first, int64_t total, int64_t queue_offset):
+def gather_records(window, bytes entries not None, int64_t first, int64_t total, int64_t queue_offset, int32_t queue_id):
     cdef const char *at = PyBytes_AS_STRING(entries)
     cdef Py_ssize_t count = PyBytes_GET_SIZE(entries) // QUEUE_ENTRY_BYTES, i
     cdef int64_t size
@@ -85,7 +86,9 @@ def gather_records(window, bytes entries not None, int64_t first, int64_t total,
     try:
         for i in range(count):
             size = <int32_t> get32(at + 8)
-            if size > total or not leads_to_record(at, <const char *> source.buf, source.len, first, queue_offset + i):
+            if size > total or not leads_to_record(
+                at, <const char *> source.buf, source.len, first, queue_offset + i, queue_id
+            ):
                 return None
             memcpy(to, <const char *> source.buf + (<int64_t> get64(at) - first), size)
             to += size
@@ -96,7 +99,7 @@ def gather_records(window, bytes entries not None, int64_t first, int64_t total,
     return records if total == 0 else None
 
 
-def entries_hold(window, bytes entries not None, int64_t first, int64_t queue_offset):
+def entries_hold(window, bytes entries not None, int64_t first, int64_t queue_offset, int32_t queue_id):
     cdef const char *at = PyBytes_AS_STRING(entries)
     cdef Py_ssize_t count = PyBytes_GET_SIZE(entries) // QUEUE_ENTRY_BYTES, i
     cdef Py_buffer source
@@ -104,7 +107,7 @@ def entries_hold(window, bytes entries not None, int64_t first, int64_t queue_of
     try:
         for i in range(count):
             if not leads_to_record(
-                at + i * QUEUE_ENTRY_BYTES, <const char *> source.buf, source.len, first, queue_offset + i
+                at + i * QUEUE_ENTRY_BYTES, <const char *> source.buf, source.len, first, queue_offset + i, queue_id
             ):
                 return False
     finally:

@@ -64,7 +64,7 @@ def scan_run(
         window = log.read(first, last + size - first)
     except LogUnreadable:  # the general scan finds out how much of it can be read
         return None
-    if window is None or not entries_hold(window, raw, first, offset):
+    if window is None or not entries_hold(window, raw, first, offset, queue.queue_id):
         return None
     scanned = test.scan(raw, window, first, count_max, bytes_max)
     if not scanned.looked_at:

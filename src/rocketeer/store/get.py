@@ -149,11 +149,11 @@ class Reader:
         if window is None:
             return None
         if end - first == total:  # records do not overlap, so they are one run
-            if not entries_hold(window, raw, first, offset):
+            if not entries_hold(window, raw, first, offset, queue.queue_id):
                 return None
             records: bytes | memoryview | None = window
         else:
-            records = gather_records(window, raw, first, total, offset)
+            records = gather_records(window, raw, first, total, offset, queue.queue_id)
         if records is None:
             return None
         parts = [records]
@@ -252,7 +252,9 @@ class Reader:
                     raise
                 looked_at -= 1  # what stands before it is given out; it is the next pull's
                 break
-            if record is None or not leads_to(record, log_offset, size, offset + looked_at - 1):
+            if record is None or not leads_to(
+                record, log_offset, size, queue.queue_id, offset + looked_at - 1
+            ):
                 mended = self._mending.mend(queue, offset + looked_at - 1)
                 if mended is not None:
                     log_offset, size, tag_code = mended
@@ -324,7 +326,7 @@ class Reader:
         if 0 <= log_offset < self._log.min_offset:
             return log_offset, size, tag_code  # it expired
         record = self._log.read(log_offset, size)
-        if record is None or not leads_to(record, log_offset, size, offset):
+        if record is None or not leads_to(record, log_offset, size, queue.queue_id, offset):
             mended = self._mending.mend(queue, offset)
             if mended is None:
                 return NO_RECORD, 0, 0

@@ -44,7 +44,9 @@ def read_large(
         window = log.read(first, int(ends[-1]) - first)
     except LogUnreadable:  # the general scan finds out how much of it can be read
         return None
-    if window is None or not entries_hold(window, raw[: len(offsets) * ENTRY_BYTES], first, offset):
+    if window is None or not entries_hold(
+        window, raw[: len(offsets) * ENTRY_BYTES], first, offset, queue.queue_id
+    ):
         return None
     # Neighbours in the log are one slice: a queue that is alone in its log goes out in one piece.
     breaks = np.flatnonzero(offsets[1:] != ends[:-1])

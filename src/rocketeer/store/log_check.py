@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from rocketeer.errors import StoreError
 from rocketeer.record import filler
 from rocketeer.record.delay_levels import DelayLevels
 from rocketeer.record.entry import DispatchEntry
@@ -52,6 +53,7 @@ class LogCheck:
     scanned_bytes: int = 0
     last: DispatchEntry | None = None
     position: int = 0
+    _mended_at: int = field(default=-1, init=False)
 
     def entries(self, start: int, *, check_crc: bool, sure_below: int) -> Iterator[DispatchEntry]:
         """Every record from the known boundary `start` to the end of the log, which is then `position`.
@@ -78,6 +80,12 @@ class LogCheck:
             following = self.boundaries.next_after(self.position)
             if following is None:
                 return
+            if self._mended_at == self.position:
+                raise StoreError(
+                    f"the disk does not give back the log at {self.position}, also after it was written anew: "
+                    "copy the store to another disk and start there"
+                )
+            self._mended_at = self.position
             self._mend(following, scan.problem or "zeros")
 
     def find_end(self, start: int, *, check_crc: bool, sure_below: int) -> int:

@@ -11,7 +11,7 @@ _ENTRY_BYTES: Final = _ENTRY.size
 _pack_entry: Final = _ENTRY.pack
 _unpack_entries: Final = _ENTRY.iter_unpack
 _offset: Final = Struct(">q").unpack_from
-_record_head: Final = Struct(">ii12xqq").unpack_from  # size, magic, queue offset, log offset
+_record_head: Final = Struct(">ii4xi4xqq").unpack_from  # size, magic, queue id, queue offset, log offset
 
 
 class QueueTail(ABC):
@@ -53,18 +53,18 @@ def run_bounds(entries: bytes) -> tuple[int, int, int]:
 
 
 def gather_records(
-    window: memoryview, entries: bytes, first: int, total: int, queue_offset: int
+    window: memoryview, entries: bytes, first: int, total: int, queue_offset: int, queue_id: int
 ) -> bytes | None:
     """The records that entries point to, joined; None if `entries_hold` is false, or their bytes are not `total`."""
-    if not entries_hold(window, entries, first, queue_offset):
+    if not entries_hold(window, entries, first, queue_offset, queue_id):
         return None
     parts = [window[at - first : at - first + size] for at, size, _ in _unpack_entries(entries)]
     records = b"".join(parts)
     return records if len(records) == total else None
 
 
-def entries_hold(window: memoryview, entries: bytes, first: int, queue_offset: int) -> bool:
-    """Whether each entry leads to its record: of its size, at its place, with its queue offset, which count up.
+def entries_hold(window: memoryview, entries: bytes, first: int, queue_offset: int, queue_id: int) -> bool:
+    """Whether each entry leads to its record: of its size and queue, at its place, with offsets that count up.
 
     `window` begins at log offset `first`.
     """
@@ -72,7 +72,7 @@ def entries_hold(window: memoryview, entries: bytes, first: int, queue_offset: i
         at = log_offset - first
         if at < 0 or size < HEAD.size or at + size > len(window):
             return False
-        if _record_head(window, at) != (size, MAGIC, queue_offset, log_offset):
+        if _record_head(window, at) != (size, MAGIC, queue_id, queue_offset, log_offset):
             return False
         queue_offset += 1
     return True

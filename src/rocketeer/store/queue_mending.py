@@ -13,8 +13,10 @@ from typing import Final
 
 from rocketeer.record.delay_levels import DelayLevels
 from rocketeer.record.layout import MAGIC
+from rocketeer.record.topic_end import ends_topic
 from rocketeer.store.commit_log import CommitLog
 from rocketeer.store.consume_queue import ConsumeQueue
+from rocketeer.store.dispatch import TX_UNSEEN
 from rocketeer.store.log_scan import LogScan
 from rocketeer.store.queue_entry import QueueEntry
 
@@ -28,14 +30,15 @@ _HEAD: Final = Struct(">ii4xi4xqq")
 assert _HEAD.size == 36
 
 
-def leads_to(record: memoryview, log_offset: int, size: int, queue_offset: int) -> bool:
+def leads_to(record: memoryview, log_offset: int, size: int, queue_id: int, queue_offset: int) -> bool:
     """Whether an entry's record says what the entry says."""
     if len(record) < _HEAD.size:
         return False
-    found_size, magic, _, found_queue_offset, found_log_offset = _HEAD.unpack_from(record)
+    found_size, magic, found_queue_id, found_queue_offset, found_log_offset = _HEAD.unpack_from(record)
     return bool(
         found_size == size
         and magic == MAGIC
+        and found_queue_id == queue_id
         and found_queue_offset == queue_offset
         and found_log_offset == log_offset
     )
@@ -53,18 +56,31 @@ class QueueMending:
         bounds = self._bounds(queue, offset)
         if bounds is None:
             return None
-        start, stop = bounds
+        entry = self._find(queue, offset, *bounds)
+        if entry is not None:
+            queue.put_right(offset, entry)
+            log.error(
+                "queue entry mended: it did not lead to its message topic=%s queue=%d offset=%d log_offset=%d",
+                queue.topic, queue.queue_id, offset, entry.log_offset,
+            )  # fmt: skip
+        return entry
+
+    def _find(self, queue: ConsumeQueue, offset: int, start: int, stop: int) -> QueueEntry | None:
+        """The last of its kind: a topic that was deleted and made again had another message at this place."""
+        entry: QueueEntry | None = None
         scan = LogScan(self._log, self._levels, start, check_crc=False)
         for found in scan.entries(min(stop, start + MEND_BYTES_MAX)):
-            if (found.topic, found.queue_id, found.queue_offset) == (queue.topic, queue.queue_id, offset):
+            if found.topic != queue.topic:
+                continue
+            if ends_topic(found):
+                entry = None
+            elif (found.queue_id, found.queue_offset, found.sys_flag & TX_UNSEEN) == (
+                queue.queue_id,
+                offset,
+                0,
+            ):
                 entry = QueueEntry(found.log_offset, found.size, found.tag_code)
-                queue.put_right(offset, entry)
-                log.error(
-                    "queue entry mended: it did not lead to its message topic=%s queue=%d offset=%d log_offset=%d",
-                    queue.topic, queue.queue_id, offset, found.log_offset,
-                )  # fmt: skip
-                return entry
-        return None
+        return entry
 
     def _bounds(self, queue: ConsumeQueue, offset: int) -> tuple[int, int] | None:
         """Between which places of the log its record stands, the first of them a record's boundary."""
@@ -86,6 +102,6 @@ class QueueMending:
         if entry is None or entry.is_blank or entry.size <= 0:
             return None
         record = self._log.read(entry.log_offset, entry.size)
-        if record is None or not leads_to(record, entry.log_offset, entry.size, offset):
+        if record is None or not leads_to(record, entry.log_offset, entry.size, queue.queue_id, offset):
             return None
         return entry

@@ -165,7 +165,19 @@ class Segment:
         self._named = True
 
     def overwrite(self, at: int, data: bytes) -> None:
-        """Put other bytes in the place of damaged ones; durable on return. For recovery."""
+        """Put other bytes in the place of damaged ones; durable on return. For recovery.
+
+        A page that the disk does not give back is written as a whole, with zeros around the bytes: to write a part of
+        it the kernel would have to read it first.
+        """
+        self.map_in()
+        page = at - at % PAGE_BYTES
+        if page < at and self.readable_until(page, at) < at:
+            at, data = page, bytes(at - page) + data
+        end = at + len(data)
+        page_end = min(end + -end % PAGE_BYTES, self.size)
+        if end < page_end and self.readable_until(end, page_end) < page_end:
+            data += bytes(page_end - end)
         with self._opened() as fd:
             view = memoryview(data)
             while view:

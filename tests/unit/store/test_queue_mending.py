@@ -8,7 +8,7 @@ import pytest
 from rocketeer.clock import ManualClock
 from rocketeer.record.layout import split_records
 from rocketeer.store.consume_queue import ENTRY_BYTES
-from rocketeer.store.get import Fetched
+from rocketeer.store.get import NO_RECORD, Fetched
 from rocketeer.store.message_store import MessageStore
 from rocketeer.store.queue_entries import entries_hold
 from rocketeer.store.queue_entries_plain import entries_hold as plain_entries_hold
@@ -165,24 +165,49 @@ def test_a_message_that_cannot_be_found_is_stepped_over(store: MessageStore) -> 
     store.close()
 
 
+def test_the_message_of_a_deleted_topic_does_not_come_back_in_the_place_of_a_new_one(
+    store: MessageStore,
+) -> None:
+    store.delete_topic(TOPIC)
+    store.append(message(b"new", TOPIC, 0))
+    store.queue_table.write_out()
+    flip(store, 0, 6, 1)
+    assert bodies(store, TOPIC, 0) == [b"new"]
+    store.close()
+
+
+def test_a_message_whose_queue_id_was_damaged_is_no_message_of_the_queue(store: MessageStore) -> None:
+    queue = store.queue_table.get(TOPIC, 0)
+    assert queue is not None
+    entry = queue.entry(30)
+    assert entry is not None
+    view = store.log.segments[0].map_in()
+    view[entry.log_offset + 15] ^= 1  # the last byte of its queue id
+    found = bodies(store, TOPIC, 0)
+    assert found == expected()[:30] + expected()[31:], "it costs this message, and no other"
+    assert [each[0] for each in store.entries(TOPIC, 0, 29, 3)][1] == NO_RECORD
+    store.close()
+
+
 @pytest.mark.parametrize("holds", [entries_hold, plain_entries_hold], ids=["chosen", "plain"])
 def test_entries_hold_says_whether_every_entry_leads_to_its_record(
-    store: MessageStore, holds: Callable[[memoryview, bytes, int, int], bool]
+    store: MessageStore, holds: Callable[[memoryview, bytes, int, int, int], bool]
 ) -> None:
     queue = store.queue_table.get(TOPIC, 0)
     assert queue is not None
     raw = queue.read(0, 40)
     window = store.log.read(0, store.log.max_offset)
     assert window is not None
-    assert holds(window, raw, 0, 0)
-    assert not holds(window, raw, 0, 1)
-    assert not holds(window[8:], raw, 0, 0)
-    assert holds(window, b"", 0, 0)
+    assert holds(window, raw, 0, 0, 0)
+    assert not holds(window, raw, 0, 1, 0)
+    assert not holds(window, raw, 0, 0, 1)
+    assert not holds(window[8:], raw, 0, 0, 0)
+    assert holds(window, b"", 0, 0, 0)
     for at in range(12):
         for bit in range(8):
             damaged = bytearray(raw)
             damaged[20 * 25 + at] ^= 1 << bit
-            assert not holds(window, bytes(damaged), 0, 0), (at, bit)
+            assert not holds(window, bytes(damaged), 0, 0, 0), (at, bit)
     store.close()
 
 
