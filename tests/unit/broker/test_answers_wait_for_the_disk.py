@@ -71,6 +71,19 @@ async def test_the_end_of_a_transaction_is_not_answered_while_the_disk_fails(
         assert answer.code != ResponseCode.SUCCESS
 
 
+async def test_a_half_message_resumed_is_not_answered_while_the_disk_fails(
+    tmp_path: Path, disk: FailingDisk
+) -> None:
+    async with broker_at(tmp_path, store=SYNC) as broker:
+        sent = await broker.send("Tx", b"half", properties=HALF, f=4)
+        assert sent.code == ResponseCode.SUCCESS, sent.remark
+        resumed = {"msgId": sent.ext["msgId"]}
+        assert (await broker.ask(RequestCode.RESUME_CHECK_HALF_MESSAGE, resumed)).code == ResponseCode.SUCCESS
+        disk.fails = True
+        answer = await broker.ask(RequestCode.RESUME_CHECK_HALF_MESSAGE, resumed)
+        assert answer.code == ResponseCode.SYSTEM_ERROR
+
+
 async def test_send_back_and_transactions_are_answered_when_the_disk_has_them(tmp_path: Path) -> None:
     async with broker_at(tmp_path, store=SYNC) as broker:
         await broker.send("T", b"x")

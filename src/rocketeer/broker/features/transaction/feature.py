@@ -170,7 +170,7 @@ class Verdicts:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, "The transaction state table offset wrong")
         return half
 
-    def resume(self, command: Command, connection: Connection) -> Command:
+    def resume(self, command: Command, connection: Connection) -> None:
         """323: ask after a half from the beginning, also after one that was set aside."""
         header = decode_header(ResumeCheckHalfMessageHeader, command.ext)
         try:
@@ -183,10 +183,17 @@ class Verdicts:
                 ResponseCode.SYSTEM_ERROR,
                 f"{RESUME_FAILED} {header.msg_id} is no half message of this broker",
             )
-        put = self._ledger.resume(message)
-        if not put.stored:
-            raise RequestRefused(ResponseCode.SYSTEM_ERROR, RESUME_FAILED)
-        return reply(command)
+
+        def done(put: Put) -> None:
+            code = code_without_slaves(put.code)
+            if not put.stored or code != ResponseCode.SUCCESS:
+                log.error("resumed half message not safe on disk id=%s code=%d reason=%s",
+                          header.msg_id, put.code, put.remark)  # fmt: skip
+                connection.send(reply(command, ResponseCode.SYSTEM_ERROR, RESUME_FAILED))
+            else:
+                connection.send(reply(command))
+
+        self._ledger.resume(message, done)
 
 
 class TransactionStore(HalfLog, Protocol):

@@ -104,16 +104,23 @@ class Ledger:
                 return False
         return next(iter(pending), below) >= below
 
-    def resume(self, message: StoredMessage) -> Put:
+    def resume(self, message: StoredMessage, done: Done) -> None:
         """Ask after it from the beginning, pending or set aside."""
         put = self._put(messages.resumed(message))
-        if put.stored:
-            self.table.catch_up()
-            pending = self.table.find(message)
-            if pending is not None and pending != put.appended[0].log_offset:
-                self.write_op(self.table.settle(pending, message))
-            self.table.note_copy(message, put.appended[0])
-        return put
+        if not put.stored:
+            done(put)
+            return
+        self.table.catch_up()
+        pending = self.table.find(message)
+        settled = None
+        if pending is not None and pending != put.appended[0].log_offset:
+            settled = self.table.settle(pending, message)
+        self.table.note_copy(message, put.appended[0])
+        if settled is not None:
+            self._settled(settled, put, done)
+        else:
+            end = put.appended[0].end
+            self._writer.when_durable(end, lambda code: done(Put(code, None, put.appended)))
 
     # --- op messages -------------------------------------------------------------------------
 
