@@ -21,7 +21,7 @@ from rocketeer.security.peer_socket import PeerSecurity, PeerSocket
 
 log = logging.getLogger(__name__)
 
-READ_BYTES: Final = 512 << 10
+READ_BYTES: Final = 1 << 20
 """Read, appended and dispatched in one turn of the loop."""
 HELLO_S: Final = 2.0
 """How long a master may take to answer HELLO before it is taken for one of 4.9.8."""

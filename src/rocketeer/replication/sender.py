@@ -25,7 +25,7 @@ TURN_BYTES: Final = 256 << 10
 """Of one turn of the loop: a tenth of a millisecond."""
 THREAD_BYTES: Final = 4 << 20
 """Of one trip into a thread."""
-OURS_PIECE_BYTES: Final = 256 << 10
+OURS_PIECE_BYTES: Final = 512 << 10
 """A slave of ours reads larger pieces than RocketMQ's, which have a buffer of 32 KiB."""
 PIECES_MAX: Final = 256
 """The kernel takes no more than 1024 parts in one call; a piece is two."""
@@ -220,7 +220,9 @@ class SlaveLink:
     def _add_pieces(self, limit: int) -> None:
         """Headers and slices of the log, next to each other."""
         end = self._log.max_offset
-        piece_bytes = max(self._piece_bytes, OURS_PIECE_BYTES) if self.is_ours else self._piece_bytes
+        piece_bytes = self._piece_bytes
+        if self.is_ours:
+            piece_bytes = max(piece_bytes, min(OURS_PIECE_BYTES, limit))
         for _ in range(PIECES_MAX):
             at = self.next_offset
             if at >= end or limit <= 0:
