@@ -44,7 +44,7 @@ class Histogram:
 class GroupGets:
     """What one group got of one topic."""
 
-    __slots__ = ("bytes", "disk_bytes", "disk_messages", "messages", "pulled_to", "pulls")
+    __slots__ = ("bytes", "disk_bytes", "disk_messages", "messages", "pulled_to", "pulls", "timed")
 
     def __init__(self) -> None:
         self.messages = 0
@@ -54,6 +54,8 @@ class GroupGets:
         self.disk_bytes = 0
         self.pulled_to: dict[int, int] = {}
         """By queue: the offset behind the last message it got."""
+        self.timed: dict[int, list[float]] = {}
+        """By queue: milliseconds of the pulls that were answered at once with messages, and how many these were."""
 
 
 class Counters:
@@ -118,6 +120,12 @@ class Counters:
         gets.messages += messages
         gets.bytes += size
         gets.pulled_to[queue_id] = next_offset
+        if not held:
+            timed = gets.timed.get(queue_id)
+            if timed is None:
+                timed = gets.timed[queue_id] = [0.0, 0]
+            timed[0] += took_ms
+            timed[1] += 1
         if from_disk:
             gets.disk_messages += messages
             gets.disk_bytes += size

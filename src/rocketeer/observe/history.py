@@ -46,17 +46,22 @@ class _Samples:
 
     def take(self, now_s: float, counts: "np.ndarray[tuple[int], np.dtype[np.int64]]") -> None:
         if len(counts) > len(self._columns):
-            grown = np.zeros((2 * len(counts), self._slots), np.int64)
-            grown[: len(self._columns)] = self._columns
-            self._columns = grown
+            self._grow(len(counts))
         column = self._taken.popleft()[1] if len(self._taken) == self._slots else len(self._taken)
         self._columns[: len(counts), column] = counts
         self._taken.append((now_s, column))
 
-    def begin(self, row: int) -> None:
-        """The row belongs to a new count, which was 0 before."""
+    def begin(self, row: int, count: int = 0) -> None:
+        """The row belongs to a new count, which was `count` before."""
+        if row >= len(self._columns) and count:
+            self._grow(row + 1)
         if row < len(self._columns):
-            self._columns[row] = 0
+            self._columns[row] = count
+
+    def _grow(self, rows: int) -> None:
+        grown = np.zeros((2 * rows, self._slots), np.int64)
+        grown[: len(self._columns)] = self._columns
+        self._columns = grown
 
     def figure(self, row: int | None, count: int, now_s: float, start_s: float) -> Figure:
         """Since the oldest sample within the span (every count was 0 at `start_s`); else since the newest one."""
@@ -93,17 +98,21 @@ class History(Generic[K]):
         for key in [key for key in self._rows if key not in counts]:
             self._free.append(self._rows.pop(key))
         for key in counts:
-            if key not in self._rows:
-                row = self._free.pop() if self._free else len(self._rows)
-                self._rows[key] = row
-                for span in self._spans:
-                    span.begin(row)
+            self.watch(key, 0)
         values = np.zeros(len(self._rows) + len(self._free), np.int64)
         rows = np.fromiter((self._rows[key] for key in counts), np.int64, len(counts))
         values[rows] = np.fromiter(counts.values(), np.int64, len(counts))
         for span in self._spans:
             if span.is_due(now_s):
                 span.take(now_s, values)
+
+    def watch(self, key: K, count: int) -> None:
+        """From now on the key has a row; samples that were taken before it had one say `count`."""
+        if key not in self._rows:
+            row = self._free.pop() if self._free else len(self._rows)
+            self._rows[key] = row
+            for span in self._spans:
+                span.begin(row, count)
 
     def figures(self, key: K, count: int, now_s: float) -> Figures:
         """The spans that end now, when the count is `count`."""

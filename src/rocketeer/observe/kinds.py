@@ -8,7 +8,11 @@ from rocketeer.observe.counters import Counters, GroupGets
 from rocketeer.observe.stored import StoredTopics
 
 PULLS: Final = "pulls"
+QUEUE_PULLS: Final = "pulls of a queue"
+EVENTS: Final = (PULLS, QUEUE_PULLS)
 """Pulls that brought something: events of other kinds, nothing that is asked for."""
+ASKED_MAX: Final = 1_000
+"""Keys of figures that are kept from the first question on: there is one for each queue of each group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +24,8 @@ class Kind:
     """Of one key; None for what was never counted."""
     events: str | None = None
     """The kind that counts the events of this one; None: each event adds 1."""
+    from_first_question: bool = False
+    """Only keys that somebody asks for are kept, from then on."""
 
 
 def kinds(counters: Counters, stored: StoredTopics, cluster: str) -> dict[str, Kind]:
@@ -31,6 +37,8 @@ def kinds(counters: Counters, stored: StoredTopics, cluster: str) -> dict[str, K
         PULLS: _gets(counters, lambda gets: gets.pulls),
         "GROUP_GET_FROM_DISK_NUMS": _gets(counters, lambda gets: gets.disk_messages),
         "GROUP_GET_FROM_DISK_SIZE": _gets(counters, lambda gets: gets.disk_bytes, "GROUP_GET_FROM_DISK_NUMS"),
+        "GROUP_GET_LATENCY": _queue_gets(counters, 0, QUEUE_PULLS),
+        QUEUE_PULLS: _queue_gets(counters, 1),
         "SNDBCK_PUT_NUMS": Kind(
             lambda: {f"{topic}@{group}": count for (topic, group), count in counters.sent_back.items()},
             lambda key: counters.sent_back.get(_pair(key)),
@@ -50,6 +58,30 @@ def _gets(counters: Counters, value: Callable[[GroupGets], int], events: str | N
         return None if gets is None else value(gets) or None
 
     return Kind(counts, count, events)
+
+
+def _queue_gets(counters: Counters, place: int, events: str | None = None) -> Kind:
+    """Of `queue@topic@group`."""
+    asked: dict[str, None] = {}
+
+    def value(key: str) -> int | None:
+        queue_id, _, pair = key.partition("@")
+        gets = counters.gets.get(_pair(pair))
+        timed = gets.timed.get(int(queue_id)) if gets is not None and queue_id.isdecimal() else None
+        return None if timed is None else int(timed[place])
+
+    def count(key: str) -> int | None:
+        found = value(key)
+        if found is not None and key not in asked:
+            if len(asked) >= ASKED_MAX:
+                del asked[next(iter(asked))]
+            asked[key] = None
+        return found
+
+    def counts() -> dict[str, int]:
+        return {key: found for key in asked if (found := value(key)) is not None}
+
+    return Kind(counts, count, events, from_first_question=True)
 
 
 def _total(cluster: str, value: Callable[[], int]) -> Kind:

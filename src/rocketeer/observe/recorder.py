@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from rocketeer.clock import Clock
 from rocketeer.observe.counters import Counters
 from rocketeer.observe.history import SAMPLE_S, Figure, Figures, History
-from rocketeer.observe.kinds import PULLS, kinds
+from rocketeer.observe.kinds import EVENTS, kinds
 from rocketeer.observe.rates import Rates
 from rocketeer.observe.stored import StoredTopics
 
@@ -118,7 +118,7 @@ class Recorder:
     def figures(self, name: str, key: str) -> tuple[Averaged, Averaged, Averaged] | None:
         """Over the last minute, hour and day; None for what was never counted. `catch_up` first, for sizes."""
         kind = self._kinds.get(name)
-        if kind is None or name == PULLS:
+        if kind is None or name in EVENTS:
             return None
         count = kind.count(key)
         if count is None:
@@ -160,4 +160,7 @@ class Recorder:
         return 0.0 if count is None else self._figures(name, key, count).minute.tps
 
     def _figures(self, name: str, key: str, count: int) -> Figures:
-        return self._histories[name].figures(key, count, self._clock.monotonic_s())
+        history = self._histories[name]
+        if self._kinds[name].from_first_question:
+            history.watch(key, count)
+        return history.figures(key, count, self._clock.monotonic_s())

@@ -265,5 +265,12 @@ async def test_figures_by_topic_and_group_over_a_minute(tmp_path: Path) -> None:
         assert size.minute.average == size.minute.sum / 10
         got = await stats(broker, "GROUP_GET_NUMS", "Sales@CG")
         assert (got.minute.sum, got.minute.average) == (3, 3.0)
+        latency = await stats(broker, "GROUP_GET_LATENCY", "0@Sales@CG")
+        assert 0 <= latency.minute.sum <= latency.day.sum < 60_000
+        assert latency.minute.average == latency.minute.sum / 1, "one pull, and its milliseconds"
+        for name, key in (("GROUP_GET_LATENCY", "1@Sales@CG"), ("GROUP_GET_FALL_SIZE", "0@Sales@CG")):
+            assert await stats(broker, name, key) == f"The stats <{name}> <{key}> not exist", (
+                "nor in RocketMQ"
+            )
         assert (await stats(broker, "BROKER_PUT_NUMS", "DefaultCluster")).day.sum == 10
         assert await stats(broker, "NOPE", "x") == "The stats <NOPE> <x> not exist"

@@ -70,3 +70,15 @@ def test_a_rate_that_cannot_be_known_yet_is_not_told() -> None:
         rates.sample(float(second), (second,))
     assert rates.text("put") == "1.0  "
     assert rates.over("put", 60) is None
+
+
+def test_what_is_kept_from_the_first_question_on_counts_from_then_on() -> None:
+    history = History[str](0.0)
+    for step in range(100):
+        history.sample({"other": 1} if step else {}, step * SAMPLE_S)
+    now_s = 99 * SAMPLE_S + 1
+    history.watch("a", 500)
+    assert history.figures("a", 500, now_s).minute == Figure(0, 0.0), "how it came to be 500 is not known"
+    assert history.figures("a", 500, now_s).day.sum == 500, "but all of it today"
+    history.sample({"a": 500, "other": 1}, now_s + SAMPLE_S)
+    assert history.figures("a", 530, now_s + 2 * SAMPLE_S).minute.sum == 30
