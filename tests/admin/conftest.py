@@ -75,7 +75,8 @@ def shop(pair: TwoBrokers, admin: Admin, producer: Producer) -> Iterator[Shop]:
     """Twelve messages, all consumed, by a consumer that goes on running."""
     admin.update_topic(TopicConfig("Orders", 2, 2), cluster="DefaultCluster")
     group = "billing"
-    consumer = PushConsumer(group, nameserver=pair.namesrv, trace=True)
+    # It learns of the second broker's retry queue when it looks, not twenty seconds later.
+    consumer = PushConsumer(group, nameserver=pair.namesrv, trace=True, rebalance_s=1.0, route_poll_s=1.0)
     seen: list[str] = []
 
     @consumer.subscribe("Orders", tags="created || paid")

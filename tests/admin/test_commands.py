@@ -282,7 +282,7 @@ def test_consumerStatus(
     path = Path(lines[1].split()[-1])
     assert "#Consumer Offset#" in path.read_text()
     assert "Same subscription in the same group of consumer" in lines
-    # The second broker's retry queue is taken up at the next rebalance, up to 20 s after it is known.
+    # The second broker's retry queue is taken up at the next rebalance after it is known.
     wait_until(lambda: "Rebalance OK" in mqadmin("consumerStatus", "-g", shop.group).lines, timeout_s=60)
     one = mqadmin("consumerStatus", "-g", shop.group, "-i", shop.client_id, "-s").out
     assert "#Consumer jstack#" in one
