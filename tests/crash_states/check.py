@@ -241,7 +241,7 @@ class Checker:
     # --- what SYNC_FLUSH promises ------------------------------------------------------------
 
     def _in_place(self) -> None:
-        for place in self._ledger.places("plain", "keyed", "ordered", "batch"):
+        for place in self._ledger.places("plain", "keyed", "ordered", "batch", "forged"):
             if place.log_offset < self._ledger.log_floor:
                 continue
             self.checked[place.request.kind] += 1

@@ -10,7 +10,7 @@ from rocketeer.errors import BadRecord
 from rocketeer.record.layout import decode_record
 
 MESSAGES = frozenset(
-    {"plain", "keyed", "ordered", "batch", "delayed", "timed", "half", "sequenced", "dedup", "gone"}
+    {"plain", "keyed", "ordered", "batch", "delayed", "timed", "half", "sequenced", "dedup", "gone", "forged"}
 )
 
 
@@ -94,7 +94,6 @@ class History:
             except BadRecord:
                 return
             if record.log_offset == int(op.path.rpartition("/")[2]) + op.a + at:
-                name = name_of(record.body)
                 name = name_of(record.body)
                 place = (record.topic, record.queue_id, record.queue_offset)
                 self.stored.append(Stored(moment, record.log_offset, record.size, *place, name))

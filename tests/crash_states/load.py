@@ -14,9 +14,12 @@ from typing import Any, Final
 from crash_states.trace import Notes
 from rocketeer.errors import RemotingError
 from rocketeer.protocol.bodies.heartbeat import Heartbeat, encode_heartbeat
+from rocketeer.protocol.bodies.kv import decode_kv_table
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, request
 from rocketeer.record.batch import BatchItem, encode_batch
+from rocketeer.record.hosts import encode_host
+from rocketeer.record.layout import HEAD, PendingMessage, encode_pending
 from rocketeer.remoting.client import RemotingClient
 
 QUEUES: Final = 3
@@ -24,16 +27,51 @@ PLAIN, LATE, TX, ONCE, GONE, BACK = "Plain", "Late", "Tx", "Once", "Gone", "Back
 GROUP: Final = "CG"
 PRODUCERS: Final = "PG"
 ANSWER_S: Final = 30.0
+AT: Final = "~"
+"""In a name, before the log offset for which a body was forged."""
+HOST: Final = encode_host("127.0.0.1", 10911)
 COMMIT, ROLLBACK = 8, 12
 
 
 def body_of(name: str, size: int) -> bytes:
     """`name`, then bytes that only this name gives; a third of the bodies end in zeros, as a torn page would."""
     dice = random.Random(name)
+    if AT in name:
+        return name.encode() + b" " + forged_records(name, size)
     filling = dice.randbytes(size)
     if dice.random() < 0.3:
         filling = filling[: size // 2].ljust(size, b"\0")
     return name.encode() + b" " + filling
+
+
+def forged_records(name: str, size: int) -> bytes:
+    """Whole records, valid in every field, that nobody stored: what a sender writes who knows our files.
+
+    The name says where the sender expects its own record; each forged one says that it stands where it will then.
+    """
+    made, body_at = b"", int(name.split(AT)[1]) + HEAD.size + len(name) + 1
+    for number in count():
+        message = PendingMessage(
+            PLAIN,
+            number % QUEUES,
+            0,
+            0,
+            1_700_000_000_000,
+            HOST,
+            b"forged %d" % number,
+            b"UNIQ_KEY\x01forged",
+        )
+        record = encode_pending(
+            message,
+            queue_offset=number,
+            log_offset=body_at + len(made),
+            store_ms=1_700_000_000_000,
+            store_host=HOST,
+        )
+        if len(made) + len(record) > size:
+            return made.ljust(size, b"\0")
+        made += record
+    raise AssertionError("count() does not end")
 
 
 def name_of(body: bytes) -> str:
@@ -93,7 +131,7 @@ class Load:
         actions: list[tuple[int, Callable[[int], Awaitable[None]]]] = [
             (20, self._plain), (12, self._keyed), (6, self._ordered), (8, self._batch), (8, self._delayed),
             (8, self._timed), (10, self._transaction), (8, self._sequenced), (6, self._dedup), (8, self._send_back),
-            (6, self._commit_offset), (4, self._gone), (1, self._delete_and_create),
+            (6, self._commit_offset), (4, self._gone), (1, self._delete_and_create), (6, self._forged),
         ]  # fmt: skip
         weights = [weight for weight, _ in actions]
         with contextlib.suppress(RemotingError):
@@ -122,9 +160,9 @@ class Load:
 
     async def _send(
         self, kind: str, topic: str, queue_id: int, *, properties: dict[str, str] | None = None, sys_flag: int = 0,
-        size: int | None = None, **noted: Any,
+        size: int | None = None, expected: int | None = None, **noted: Any,
     ) -> Command | None:  # fmt: skip
-        name, body, size = self._body(kind, size)
+        name, body, size = self._body(kind, size, expected)
         text = self._properties(name, properties or {})
         header = _send_header(topic, queue_id, text, sys_flag)
         bodies = [[name, size]]
@@ -139,8 +177,12 @@ class Load:
             **noted,
         )
 
-    def _body(self, kind: str, size: int | None = None) -> tuple[str, bytes, int]:
+    def _body(
+        self, kind: str, size: int | None = None, expected: int | None = None
+    ) -> tuple[str, bytes, int]:
         name = f"{kind}-{self.seed}-{self._dice.getrandbits(48):x}"
+        if expected is not None:
+            name += f"{AT}{expected}"
         if size is None:
             size = self._dice.choice((0, 40, 100, 300, 300, 500, 900, 3_000, 5_000))
         return name, body_of(name, size), size
@@ -167,6 +209,14 @@ class Load:
 
     async def _ordered(self, worker: int) -> None:
         await self._send("ordered", PLAIN, worker % QUEUES, properties={"__SHARDINGKEY": str(worker)})
+
+    async def _forged(self, worker: int) -> None:
+        """A body full of records; the sender asks where the log ends, and hopes that nobody is quicker."""
+        info = await self._client.invoke(
+            self.address, request(RequestCode.GET_BROKER_RUNTIME_INFO, {}), ANSWER_S
+        )
+        end = int(decode_kv_table(info.body)["commitLogMaxOffset"])
+        await self._send("forged", PLAIN, self._queue(), size=self._dice.choice((600, 3_000)), expected=end)
 
     async def _batch(self, worker: int) -> None:
         queue_id = self._queue()

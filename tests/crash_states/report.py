@@ -9,7 +9,7 @@ from crash_states.recording import Plan
 from crash_states.states import CHOICES
 
 KINDS = (
-    "plain", "keyed", "ordered", "batch", "delayed", "timed", "recall", "half", "sequenced", "dedup", "back", "gone", "offset",
+    "plain", "keyed", "ordered", "batch", "delayed", "timed", "recall", "half", "sequenced", "dedup", "back", "gone", "forged", "offset",
 )  # fmt: skip
 
 
