@@ -36,6 +36,7 @@ FIRST_PAGE_MS_MAX = 300.0
 _THREADS = 10
 _LOOKS = 20
 _READY_S = 60.0
+_LOOKING_S = 15.0
 
 
 def place_tables(store: Path, *, topics: int, groups: int, queues: int) -> None:
@@ -155,6 +156,10 @@ def console(
                     f"  the first page came after {figures['first_ms']} ms, then {figures['median_ms']} ms (median); "
                     f"at most {FIRST_PAGE_MS_MAX:g} may be"
                 )
+                figures["cpu_share"] = cost_of_looking(server, port, browsers, every)
+                terminal.print(
+                    f"  {browsers} browsers take {figures['cpu_share']:.1%} of a core of a broker that is idle"
+                )
                 runs = _in_turn(
                     server, watching, port, Plan(queues=queues, seconds=seconds), rounds, browsers, every
                 )
@@ -195,6 +200,16 @@ def _in_turn(
         if looking.failures:
             raise RocketeerError(f"pages failed: {', '.join(sorted(set(looking.failures))[:5])}")
     return runs
+
+
+def cost_of_looking(server: Server, port: int, browsers: int, every_s: float) -> float:
+    """The share of a core that a broker with nothing else to do spends on the browsers."""
+    assert server.pid is not None, "it was started here"
+    rest([server])
+    before_s, began_s = cpu_seconds(server.pid), time.monotonic()
+    with Browsers(port, browsers, every_s):
+        time.sleep(_LOOKING_S)
+    return (cpu_seconds(server.pid) - before_s) / (time.monotonic() - began_s)
 
 
 def page_times(port: int) -> dict[str, float]:
