@@ -7,11 +7,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rocketeer.client.core import batch_items_plain
+from rocketeer.client.core.received import ReceivedMessage, split_plain
 from rocketeer.model.message import InvalidMessage, Message
+from rocketeer.model.queue import MessageQueue
 
 _batch_items: Any = pytest.importorskip(
     "rocketeer.client.core._batch_items", reason="installed without a C compiler"
 )
+
+
+_received_split: Any = pytest.importorskip("rocketeer.client.core._received_split")
+QUEUE = MessageQueue("T", "b", 1)
 
 
 def outcome(function: Any, *arguments: Any) -> object:
@@ -57,3 +63,36 @@ def test_items_of_a_batch(sent: list[Message], instance: str | None, whole: bool
     assert outcome(_batch_items.pack_items, sent, identities, instance, whole) == outcome(
         batch_items_plain.pack_items, sent, identities, instance, whole
     )
+
+
+def as_tuple(raw: bytes, queue: MessageQueue, offset: int, size: int, namespace: str | None) -> Any:
+    return raw, queue, offset, size, namespace
+
+
+records = st.builds(
+    lambda size, magic, offset, extra: (
+        size.to_bytes(4, "big", signed=True) + magic.to_bytes(4, "big") + bytes(12)
+        + offset.to_bytes(8, "big", signed=True) + bytes(max(0, size - 28 + extra))
+    ),
+    st.integers(-1, 60) | st.integers(28, 60),
+    st.sampled_from([7, 7, 7, 8]),
+    st.integers(-(2**63), 2**63 - 1),
+    st.sampled_from([0, 0, 0, -1, 2]),
+)  # fmt: skip
+
+
+@settings(deadline=None, max_examples=300)
+@given(body=st.lists(records, max_size=5).map(b"".join), cut=st.integers(0, 30))
+def test_messages_of_a_pull_reply(body: bytes, cut: int) -> None:
+    body = body[: max(0, len(body) - cut)]
+    expected = split_plain(body, as_tuple, QUEUE, "shop", 7, 30)
+    assert _received_split.split(body, as_tuple, QUEUE, "shop", 7, 30) == expected
+
+
+def test_both_make_the_same_messages() -> None:
+    body = (
+        (40).to_bytes(4, "big") + (7).to_bytes(4, "big") + bytes(12) + (5).to_bytes(8, "big") + bytes(12)
+    ) * 2
+    for split in (split_plain, _received_split.split):
+        found, end = split(body, ReceivedMessage, QUEUE, None, 7, 30)
+        assert (end, [(each.queue_offset, each.size) for each in found]) == (80, [(5, 40), (5, 40)])

@@ -28,15 +28,25 @@ RUNS = [
 
 
 def test_a_bar_compares_medians_with_the_others_fastest_way() -> None:
-    fast, push, sync = client_bars(RUNS)
-    assert (fast.ours, fast.other, fast.value, fast.passed) == (1000, 400, 2.5, True)
+    fast, push, sync, cpu = client_bars(RUNS)
+    assert (fast.ours, fast.other, fast.value, fast.passed) == (1000, 400, 2.5, False)
     assert (push.ours, push.other, push.passed) == (3000, 2000, False), "threads against threads"
-    assert (sync.ours, sync.other, sync.value, sync.passed) == (250, 500, 0.5, True)
+    assert (sync.ours, sync.other, sync.value, sync.passed) == (250, 500, 0.5, False)
+    assert (cpu.value, cpu.wanted, cpu.passed) == (10.0, 12.0, True)
 
 
-def test_without_the_other_library_there_are_figures_but_no_bars() -> None:
+def test_our_own_bars_need_no_other_library() -> None:
+    runs = [
+        run("async send, 100,000 gathered", "ours", "gather", 50_000),
+        run("async send, 100,000 gathered, uvloop", "ours", "gather", 70_000),
+        run("push, empty listener of lists of 32", "ours", "push", 240_000),
+    ]
+    assert [(bar.value, bar.passed) for bar in client_bars(runs)] == [(70_000, True), (240_000, False)]
+
+
+def test_without_the_other_library_nothing_is_compared_with_it() -> None:
     ours = [each for each in RUNS if each.library == "ours"]
-    assert client_bars(ours) == []
+    assert [bar.other for bar in client_bars(ours)] == [None]
     assert ratios(ours) == {}
     assert ratios(RUNS) == {"sync send": Ratio(3.0, 1.0), "push, empty listener": Ratio(3.0, 1.0)}
 

@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from rocketeer.bench.bars import BarResult
-from rocketeer.bench.clients.rows import GATHERED, PUSH_BATCHES, ClientRun
+from rocketeer.bench.clients.rows import PUSH_BATCHES, ClientRun
 
 ASYNC_WANTED: Final = 8.0
 ASYNC_CPU_US_WANTED: Final = 12.0
@@ -51,19 +51,28 @@ def client_bars(runs: Sequence[ClientRun]) -> list[BarResult]:
             )
         )
     found += [
-        _bar("100,000 sends gathered", _best(runs, "ours", _in(GATHERED), _rate), GATHERED_WANTED, "msg/s"),
+        _bar(
+            "100,000 sends gathered",
+            _best(runs, "ours", lambda run: run.mode == "gather", _rate),
+            GATHERED_WANTED,
+            "msg/s",
+        ),
         _bar(
             "push, lists of 32", _best(runs, "ours", _in(PUSH_BATCHES), _rate), PUSH_BATCHES_WANTED, "msg/s"
         ),
         _bar(
             "async send x 64: CPU of the client for a send",
-            _best(runs, "ours", lambda run: run.mode == "async", _cpu),
+            _least(runs, "ours", lambda run: run.mode == "async", _cpu),
             ASYNC_CPU_US_WANTED,
             "us",
             at_least=False,
         ),
     ]
     return [bar for bar in found if bar is not None]
+
+
+def _gathers(run: ClientRun) -> bool:
+    return run.mode == "gather"
 
 
 def _in(row: str) -> Callable[[ClientRun], bool]:
@@ -117,12 +126,30 @@ def _best(
     value: Callable[[ClientRun], float],
 ) -> float:
     """The largest of the rows' medians; 0 when nothing was measured."""
+    return max(_medians(runs, library, which, value), default=0.0)
+
+
+def _least(
+    runs: Sequence[ClientRun],
+    library: str,
+    which: Callable[[ClientRun], bool],
+    value: Callable[[ClientRun], float],
+) -> float:
+    """The smallest of the rows' medians; 0 when nothing was measured."""
+    return min(_medians(runs, library, which, value), default=0.0)
+
+
+def _medians(
+    runs: Sequence[ClientRun],
+    library: str,
+    which: Callable[[ClientRun], bool],
+    value: Callable[[ClientRun], float],
+) -> list[float]:
     chosen = [run for run in runs if run.library == library and which(run)]
-    medians = [
+    return [
         statistics.median(value(run) for run in chosen if run.row == row)
         for row in {run.row for run in chosen}
     ]
-    return max(medians, default=0.0)
 
 
 def _rate_bar(name: str, ours: float, other: float, wanted: float) -> BarResult | None:

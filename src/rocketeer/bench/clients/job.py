@@ -37,6 +37,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     """Messages to consume, or to gather."""
     listener_batch: int = 1
     """Ours only: how many messages a listener is given at a time."""
+    uvloop: bool = False
+    """Ours only: on uvloop, with the garbage collector at long intervals, as servers are run."""
     aio: bool = False
     """Ours only: consume with coroutines instead of threads."""
 

@@ -46,13 +46,17 @@ class Row(msgspec.Struct, frozen=True):
     """A candidate for the library's fastest acknowledged send."""
     listener_batch: int = 1
     """How many messages a listener is given at a time."""
+    uvloop: bool = False
+    """On uvloop, with the garbage collector at long intervals, as servers are run."""
 
 
 ROWS: Final[tuple[Row, ...]] = (
     Row("sync send", "ours", "sync", acknowledged=True),
     Row("sync send", "cpp", "sync", acknowledged=True),
     Row("async send x 64", "ours", "async", 64, acknowledged=True),
+    Row("async send x 64, uvloop", "ours", "async", 64, acknowledged=True, uvloop=True),
     Row(GATHERED, "ours", "gather", 0),
+    Row(f"{GATHERED}, uvloop", "ours", "gather", 0, uvloop=True),
     Row("async send x 64 (callbacks)", "cpp", "async", 64, acknowledged=True),
     Row("sync send, 4 threads", "cpp", "threads", 4, acknowledged=True),
     Row("sync send, 16 threads", "cpp", "threads", 16, acknowledged=True),
@@ -163,6 +167,7 @@ class Rounds:
             at_once=row.at_once,
             count=GATHERED_COUNT if row.mode == "gather" else self._consumed,
             listener_batch=row.listener_batch,
+            uvloop=row.uvloop,
             aio=row.aio,
         )
 

@@ -70,10 +70,13 @@ class ProcessQueue:
         """What a pull brought; the next one begins at `next_offset`."""
         order = self._order
         last = order[-1].queue_offset if order else -1
+        held = 0
         for message in messages:
-            assert message.queue_offset > last, "a queue gives its messages in order"
-            last = message.queue_offset
-            self._bytes += message.size
+            offset = message.queue_offset
+            assert offset > last, "a queue gives its messages in order"
+            last = offset
+            held += message.size
+        self._bytes += held
         order.extend(messages)
         self.next_offset = max(next_offset, last + 1)
 
@@ -84,6 +87,8 @@ class ProcessQueue:
             if order and order[0] is message:  # mostly they finish in the order they came
                 order.popleft()
                 self._bytes -= message.size
+                if not finished:
+                    continue
                 while finished and order and order[0].queue_offset in finished:
                     finished.discard(order.popleft().queue_offset)
             elif self.holds(message):

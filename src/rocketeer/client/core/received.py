@@ -4,12 +4,14 @@ A pull brings up to 32 records one behind the other; splitting them reads two nu
 only looks at the body never pays for properties, ids or hosts.
 """
 
-from struct import Struct, error
-from typing import Any, Final
+from collections.abc import Callable
+from struct import Struct
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from rocketeer.client.core.failure import Failure
+from rocketeer.compiled import COMPILED
 from rocketeer.errors import BadRecord
 from rocketeer.model import property_names as names
 from rocketeer.model.queue import MessageQueue
@@ -23,7 +25,7 @@ from rocketeer.record.properties import decode_properties, find_property
 
 # The head of a record (record.layout), without what splitting does not need:
 # total size i32 | magic i32 | crc, queue id, flag | queue offset i64
-_SPLIT: Final = Struct(">ii12xq")
+_SPLIT: Final = Struct(">iI12xq")
 _SIZE_MIN: Final = HEADS[0].size + TAIL_BYTES
 
 
@@ -211,23 +213,40 @@ class ReceivedMessage(msgspec.Struct, gc=False, eq=False):
         return None if value is None else value.decode("utf-8", "replace")
 
 
-def split_messages(
-    body: bytes, queue: MessageQueue, *, tags: frozenset[str] = frozenset(), namespace: str | None = None
-) -> list[ReceivedMessage]:
-    """The messages of a pull reply; of those with other tags than `tags`, none (brokers compare hashes only)."""
+Make = Callable[[bytes, MessageQueue, int, int, str | None], ReceivedMessage]
+
+
+def split_plain(
+    body: bytes, make: Make, queue: MessageQueue, namespace: str | None, magic: int, size_min: int
+) -> tuple[list[ReceivedMessage], int]:
+    """The messages at the front of `body`, made by `make`, and where they end: behind it is no record."""
     found: list[ReceivedMessage] = []
     unpack = _SPLIT.unpack_from
     end = len(body)
     at = 0
-    try:
-        while at < end:
-            size, magic, offset = unpack(body, at)
-            if magic != MAGIC or size < _SIZE_MIN or size > end - at:
-                raise BadRecord(
-                    at=at, reason=f"magic {magic & 0xFFFFFFFF:#x}, size {size}, {end - at} bytes left"
-                )
-            found.append(ReceivedMessage(body[at : at + size], queue, offset, size, namespace))
-            at += size
-    except error:
-        raise BadRecord(at=at, reason=f"{end - at} bytes are left for a record") from None
+    while end - at >= _SPLIT.size:
+        size, mark, offset = unpack(body, at)
+        if mark != magic or size < size_min or size > end - at:
+            break
+        found.append(make(body[at : at + size], queue, offset, size, namespace))
+        at += size
+    return found, at
+
+
+_split = split_plain
+if COMPILED and not TYPE_CHECKING:
+    from rocketeer.client.core._received_split import split as _split
+
+
+def split_messages(
+    body: bytes, queue: MessageQueue, *, tags: frozenset[str] = frozenset(), namespace: str | None = None
+) -> list[ReceivedMessage]:
+    """The messages of a pull reply; of those with other tags than `tags`, none (brokers compare hashes only)."""
+    found, at = _split(body, ReceivedMessage, queue, namespace, MAGIC & 0xFFFFFFFF, _SIZE_MIN)
+    left = len(body) - at
+    if left >= _SPLIT.size:
+        size, magic, _ = _SPLIT.unpack_from(body, at)
+        raise BadRecord(at=at, reason=f"magic {magic:#x}, size {size}, {left} bytes left")
+    if left:
+        raise BadRecord(at=at, reason=f"{left} bytes are left for a record")
     return [message for message in found if message.tags in tags] if tags else found

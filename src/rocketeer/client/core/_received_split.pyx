@@ -1,0 +1,34 @@
+# cython: language_level=3, boundscheck=False, wraparound=False
+"""Cuts the body of a pull reply into messages, compiled: the twin of `received.split_plain`."""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.stdint cimport int32_t, int64_t, uint32_t
+
+from rocketeer.record._bytes cimport get32, get64
+from rocketeer.record._layout cimport MAGIC_AT, QUEUE_OFFSET_AT
+
+cdef enum:
+    HEAD_BYTES_READ = 28  # size, magic, crc, queue id, flag, queue offset
+
+
+def split(bytes body not None, object make, object queue, object namespace, uint32_t magic, int32_t size_min):
+    """The messages at the front of `body`, made by `make`, and where they end: behind it is no record."""
+    cdef const char *data = PyBytes_AS_STRING(body)
+    cdef Py_ssize_t at = 0, end = PyBytes_GET_SIZE(body)
+    cdef int32_t size
+    cdef list found = []
+    while end - at >= HEAD_BYTES_READ:
+        size = <int32_t> get32(data + at)
+        if get32(data + at + MAGIC_AT) != magic or size < size_min or size > end - at:
+            break
+        found.append(
+            make(
+                PyBytes_FromStringAndSize(data + at, size),
+                queue,
+                <int64_t> get64(data + at + QUEUE_OFFSET_AT),
+                size,
+                namespace,
+            )
+        )
+        at += size
+    return found, at
