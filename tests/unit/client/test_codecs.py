@@ -1,0 +1,162 @@
+"""Codecs: what each makes of values of every kind, there and back."""
+
+import datetime
+import decimal
+from dataclasses import dataclass, field
+from typing import Annotated, Any, TypedDict
+
+import msgspec
+import pydantic
+import pytest
+from google.protobuf import wrappers_pb2
+
+from rocketeer import (
+    JSON,
+    MSGPACK,
+    PROTOBUF,
+    AvroCodec,
+    Codec,
+    ConfigError,
+    InvalidMessage,
+    UndecodableBody,
+    typed_message,
+)
+from rocketeer.client.core.codecs import decoder_of
+
+
+@dataclass
+class Line:
+    item: str
+    count: int = 1
+
+
+@dataclass
+class Order:
+    id: int
+    lines: list[Line] = field(default_factory=list)
+
+
+class Struct(msgspec.Struct):
+    id: int
+
+
+class Typed(TypedDict):
+    id: int
+
+
+class Model(pydantic.BaseModel):
+    id: int = pydantic.Field(gt=0)
+    when: datetime.datetime | None = None
+
+
+class Box(TypedDict):
+    models: list[Model]
+
+
+def there_and_back(value: Any, kind: Any, codec: Codec) -> Any:
+    def listen(value: Any) -> None: ...
+
+    listen.__annotations__["value"] = kind
+    decode = decoder_of("T", listen, codec)
+    assert decode is not None
+
+    class Received:
+        body = typed_message("T", value, codec).body
+        text = body.decode("utf-8", "replace")
+
+    return decode(Received())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("codec", [JSON, MSGPACK], ids=repr)
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        (Order(7, [Line("a"), Line("b", 2)]), Order),
+        (Struct(7), Struct),
+        ({"id": 7}, Typed),
+        ({"id": 7}, dict),
+        ({"id": 7}, dict[str, int]),
+        ([1, 2], list[int]),
+        (7, int),
+        (7.5, float),
+        (Model(id=7, when=datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC)), Model),
+        ([Model(id=7), Model(id=8)], list[Model]),
+        (Model(id=7), Model | None),
+        (Struct(7), Annotated[Struct, "a note"]),
+    ],
+    ids=lambda each: str(each)[:40],
+)
+def test_values_of_every_kind_come_back(value: Any, kind: Any, codec: Codec) -> None:
+    assert there_and_back(value, kind, codec) == value
+
+
+def test_a_model_inside_is_validated_too() -> None:
+    with pytest.raises(UndecodableBody, match=r"0\.id: Input should be greater than 0"):
+        there_and_back([{"id": -7}], list[Model], JSON)
+    assert there_and_back({"models": [Model(id=7)]}, dict[str, list[Model]], JSON) == {
+        "models": [Model(id=7)]
+    }
+
+
+def test_protobuf_messages_bring_their_own_encoding() -> None:
+    value = wrappers_pb2.StringValue(value="hello")
+    assert there_and_back(value, wrappers_pb2.StringValue, PROTOBUF) == value
+    with pytest.raises(ConfigError, match="no class that protoc made"):
+        there_and_back(value, Order, PROTOBUF)
+    with pytest.raises(InvalidMessage, match="cannot be encoded"):
+        typed_message("T", {"id": 7}, PROTOBUF)
+    with pytest.raises(UndecodableBody):
+        there_and_back(b"\xff\xff", wrappers_pb2.StringValue, PROTOBUF)
+
+
+@dataclass
+class Sale:
+    id: int
+    at: datetime.datetime
+    price: decimal.Decimal
+    note: str | None = None
+
+
+SALE = {
+    "type": "record",
+    "name": "Sale",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+        {"name": "price", "type": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}},
+        {"name": "note", "type": ["null", "string"], "default": None},
+    ],
+}
+MODEL = {"type": "record", "name": "Model", "fields": [{"name": "id", "type": "long"}]}
+
+
+class Plain(pydantic.BaseModel):
+    id: int = pydantic.Field(gt=0)
+
+
+def test_avro_has_a_schema_for_each_class() -> None:
+    codec = AvroCodec({Sale: SALE, Plain: MODEL})
+    sale = Sale(7, datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.UTC), decimal.Decimal("12.50"))
+    assert there_and_back(sale, Sale, codec) == sale
+    assert there_and_back(Plain(id=3), Plain, codec) == Plain(id=3)
+    assert len(typed_message("T", sale, codec).body) < 15
+    with pytest.raises(ConfigError, match="AvroCodec has no schema of it"):
+        there_and_back(sale, Order, codec)
+    with pytest.raises(InvalidMessage, match="AvroCodec has no schema of dict"):
+        typed_message("T", {"id": 7}, codec)
+    with pytest.raises(UndecodableBody):
+        there_and_back(b"", Sale, codec)
+
+
+def test_text_that_is_no_text_is_undecodable() -> None:
+    class Received:
+        @property
+        def text(self) -> str:
+            return b"\xff".decode()
+
+    def listen(text: str) -> None: ...
+
+    decode = decoder_of("T", listen, JSON)
+    assert decode is not None
+    with pytest.raises(UndecodableBody, match="is no str"):
+        decode(Received())  # type: ignore[arg-type]
