@@ -43,6 +43,7 @@ def test_records_are_messages_with_level_and_logger_and_all_are_there_at_the_end
             logger.exception("failed")
         for number in range(1200):
             logger.info("line %d", number)
+    until_sync(lambda: len(stored(cluster, topic)) >= 1202)  # Apache's broker shows messages a little later
     found = stored(cluster, topic)
     assert len(found) == 1202
     assert found[0].text.endswith(f"WARNING shop.{topic} sold 7")
@@ -69,6 +70,7 @@ def test_what_the_client_itself_logs_is_not_sent(cluster: Cluster, topic: str) -
         root.removeHandler(handler)
         root.setLevel(before)
         handler.close()
+    until_sync(lambda: any("and another" in each.text for each in stored(cluster, topic)))
     ours = [each for each in stored(cluster, topic) if each.properties["logger"] != "asyncio"]
     assert [each.text.partition("shop ")[2] for each in ours] == ["the only one", "and another"]
 
@@ -102,6 +104,7 @@ def test_how_many_were_dropped_is_told_once_they_can_be_sent(cluster: Cluster, t
     with logger_with(handler, f"many.{topic}") as logger:
         for number in range(12):
             logger.info("line %d", number)
+    until_sync(lambda: len(stored(cluster, topic)) >= 6)
     texts = [each.text for each in stored(cluster, topic)]
     assert [text.rpartition(" ")[2] for text in texts[:5]] == ["7", "8", "9", "10", "11"]
     assert texts[5:] == ["7 log records were dropped: too many waited"]
