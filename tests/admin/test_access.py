@@ -1,5 +1,6 @@
 """The commands about accounts, at a broker that has some: they work for an admin and for nobody else."""
 
+import io
 from collections.abc import Iterator
 
 import pytest
@@ -60,6 +61,18 @@ def test_an_admin_makes_changes_and_deletes_an_account(
         "account's accesskey is:newuser12",
     ]
     assert mqadmin.run("deleteAclConfig", "-b", guarded.broker, "-a", "newuser12", "--yes").code == 1
+
+
+def test_a_secret_can_come_by_standard_input(
+    guarded: Cluster, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mqadmin = Mqadmin(guarded.nameserver, capsys)
+    monkeypatch.setattr("sys.stdin", io.StringIO("from-standard-input\n"))
+    mqadmin("updateAclConfig", "-b", guarded.broker, "-a", "quietuser", "-s", "-", "-m", "true")
+    with Admin(guarded.nameserver, access_key="quietuser", secret_key="from-standard-input") as admin:
+        admin.broker_runtime(guarded.broker)
+    monkeypatch.setattr("sys.stdin", io.StringIO(""))
+    assert mqadmin.run("updateAclConfig", "-b", guarded.broker, "-a", "quietuser", "-s", "-").code == 1
 
 
 def test_who_is_no_admin_is_refused_in_one_sentence(guarded: Cluster) -> None:

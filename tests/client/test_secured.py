@@ -8,6 +8,11 @@ import pytest
 
 import rocketeer
 from rocketeer import AccessDenied, ConfigError, Message, NoNameServer, aio
+from rocketeer.client.secure import connection_security
+from rocketeer.clock import SystemClock
+from rocketeer.protocol.codes import RequestCode
+from rocketeer.protocol.command import request
+from rocketeer.remoting.blocking import BlockingConnection
 from support.secured import SHOP, secured_cluster
 
 
@@ -61,6 +66,19 @@ async def test_the_environment_names_account_and_tls(tmp_path: Path, monkeypatch
                 admin.topics()
 
         await asyncio.to_thread(list_topics)
+
+
+async def test_questions_asked_together_are_signed_one_by_one(tmp_path: Path) -> None:
+    """A client for threads asks about all queues of a broker at once."""
+    async with secured_cluster(tmp_path) as cluster:
+        security = connection_security(**SHOP, tls=cluster.tls, now_ms=SystemClock().now_ms)
+
+        def ask() -> list[int]:
+            with BlockingConnection(cluster.nameserver, tls=security.tls, sign=security.sign) as connection:
+                commands = [request(RequestCode.GET_BROKER_CLUSTER_INFO) for _ in range(3)]
+                return [reply.code for reply in connection.invoke_all(commands)]
+
+        assert await asyncio.to_thread(ask) == [0, 0, 0]
 
 
 async def test_without_tls_an_enforcing_server_is_no_server(tmp_path: Path) -> None:

@@ -23,6 +23,12 @@ ACCOUNTS = [
         "topicPerms": ["orders=PUB|SUB"],
         "groupPerms": ["billing=SUB"],
     },
+    {
+        "accessKey": "sparkuser",
+        "secretKey": "hush-hush-spark",
+        "defaultTopicPerm": "PUB|SUB",
+        "defaultGroupPerm": "SUB",
+    },
     {"accessKey": "operator1", "secretKey": "secret123", "admin": True},
 ]
 SHOP = {"access_key": "shopuser1", "secret_key": "secret123"}

@@ -196,6 +196,7 @@ def _assemble(
             clock=state.clock,
             address=state.address,
             others=[each for feature in features for each in feature.gauges],
+            tls=state.tls,
         )
     )
 

@@ -12,9 +12,12 @@ from rocketeer.observe.process import process_figures
 from rocketeer.observe.rpc import add_rpc
 from rocketeer.remoting.server import Router
 from rocketeer.remoting.slices import in_slices
+from rocketeer.security.tls import ReloadingContext
 
 
-def metrics_server(config: NamesrvConfig, routes: RouteTable, router: Router) -> MetricsServer | None:
+def metrics_server(
+    config: NamesrvConfig, routes: RouteTable, router: Router, tls: ReloadingContext
+) -> MetricsServer | None:
     """To be started and stopped with the name server; None when nobody asked for it."""
     if config.metrics_exporter is not MetricsExporter.PROM:
         return None
@@ -34,4 +37,10 @@ def metrics_server(config: NamesrvConfig, routes: RouteTable, router: Router) ->
         add_rpc(page, counters)
         return page.text() + process()
 
-    return MetricsServer(config.metrics_host, config.metrics_port, {"/metrics": page_text})
+    return MetricsServer(
+        config.metrics_host,
+        config.metrics_port,
+        {"/metrics": page_text},
+        tls=tls.context,
+        plain=tls.takes_plain,
+    )

@@ -76,7 +76,7 @@ class NameServer:
                 bodies={RequestCode.REGISTER_BROKER: ("limitRegistrationBytes", limits.registration_bytes)},
             ),
         )
-        self._metrics = metrics_server(config, self.routes, router)
+        self._metrics = metrics_server(config, self.routes, router, self._tls)
         self._remoting = RemotingServer(
             router.process,
             on_close=self._connection_closed,

@@ -7,6 +7,7 @@ import asyncio
 import gzip
 import logging
 import socket
+import ssl
 import threading
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
@@ -26,13 +27,31 @@ REQUEST_S: Final = 10.0
 CONNECTIONS_MAX: Final = 32
 """At a time; further ones are closed: each costs a thread."""
 
+TLS_HELLO: Final = 0x16
+
 MakePage = Callable[[], Awaitable[str]]
+TlsContext = Callable[[], ssl.SSLContext | None]
+
+
+def _no_tls() -> ssl.SSLContext | None:
+    return None
 
 
 class MetricsServer:
     """Listens from `start` to `stop`; `pages` are made on the loop that started it."""
 
-    def __init__(self, host: str, port: int, pages: Mapping[str, MakePage]) -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        pages: Mapping[str, MakePage],
+        *,
+        tls: TlsContext = _no_tls,
+        plain: bool = True,
+    ) -> None:
+        """With `tls` whoever begins with a TLS hello gets it; with `plain=False` nobody comes without."""
+        self._tls = tls
+        self._plain = plain
         self._host = host.strip("[]")
         self._port = port
         self._pages = pages
@@ -55,7 +74,7 @@ class MetricsServer:
             metrics = server
 
         try:
-            self._server = _Server((self._host, self._port), Handler)
+            self._server = _Server((self._host, self._port), Handler, self._tls, self._plain)
         except OSError as error:
             raise PortInUse(self._host, self._port) from error
         threading.Thread(target=self._server.serve_forever, name="rocketeer-metrics", daemon=True).start()
@@ -85,7 +104,11 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 16
 
-    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+    def __init__(
+        self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler], tls: TlsContext, plain: bool
+    ) -> None:
+        self._tls = tls
+        self._plain = plain
         self._slots = threading.BoundedSemaphore(CONNECTIONS_MAX)
         if ":" in address[0]:
             self.address_family = socket.AF_INET6
@@ -99,9 +122,25 @@ class _Server(ThreadingHTTPServer):
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         try:
-            super().process_request_thread(request, client_address)
+            encrypted = self._greeted(request)
+            if encrypted is None:
+                self.shutdown_request(request)
+            else:
+                super().process_request_thread(encrypted, client_address)
         finally:
             self._slots.release()
+
+    def _greeted(self, request: socket.socket) -> socket.socket | None:
+        """The connection with TLS if it begins with that; None if it may not go on as it begins."""
+        try:
+            request.settimeout(REQUEST_S)
+            first = request.recv(1, socket.MSG_PEEK)
+            if first[:1] != bytes([TLS_HELLO]):
+                return request if self._plain else None
+            context = self._tls()
+            return None if context is None else context.wrap_socket(request, server_side=True)
+        except OSError:  # it went away, or speaks no TLS that we know
+            return None
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -85,7 +85,7 @@ class BlockingConnection:
                 # A server may stop reading from a peer that does not take its answers.
                 if sent - len(answers) >= UNANSWERED_MAX:
                     self._collect(sock, answers, deadline_s)
-                self._send(sock, encode_call(command, opaque), deadline_s)
+                self._send(sock, encode_call(self._signed(command), opaque), deadline_s)
             while not answers.keys() >= set(opaques):
                 self._collect(sock, answers, deadline_s)
         return [answers[opaque] for opaque in opaques]

@@ -93,6 +93,12 @@ def _client_check(command: Command, stored: StoredTopics) -> Needs:
     return Need(True, check.group, Permission.SUB), topic_need(check.subscription.topic, Permission.SUB)
 
 
+def _sequence(command: Command, stored: StoredTopics) -> Needs:
+    """`?` is no topic: that is how clients ask whether a broker knows the code."""
+    topic = _field(command, "topic")
+    return Scope.SIGNED_IN if topic == "?" else (topic_need(topic, Permission.PUB),)
+
+
 def _stored(field: str, permission: Permission) -> Rule:
     """On the topic of the message that lies there; where none lies the handler has nothing to give away."""
 
@@ -128,7 +134,7 @@ BROKER_RULES: Final[Mapping[int, Rule]] = {
     RequestCode.SEND_REPLY_MESSAGE: _pub("topic"),
     RequestCode.SEND_REPLY_MESSAGE_V2: _pub("b"),
     RequestCode.RECALL_MESSAGE: _pub("topic"),
-    RequestCode.GET_PRODUCER_SEQUENCE: _pub("topic"),
+    RequestCode.GET_PRODUCER_SEQUENCE: _sequence,
     RequestCode.END_TRANSACTION: _stored("commitLogOffset", Permission.PUB),
     RequestCode.PULL_MESSAGE: _SUB_BOTH,
     RequestCode.QUERY_CONSUMER_OFFSET: _SUB_BOTH,

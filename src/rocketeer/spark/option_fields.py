@@ -8,9 +8,9 @@ from typing import Any
 from rocketeer.errors import ConfigError
 
 
-def option(name: str, parse: Callable[[str, str], Any], default: Any = None) -> Any:
-    """A field of the class of options; `parse` is given the name and the text."""
-    return field(default=default, metadata={"name": name, "parse": parse})
+def option(name: str, parse: Callable[[str, str], Any], default: Any = None, *, shown: bool = True) -> Any:
+    """A field of the class of options; `parse` is given the name and the text. A secret is never shown."""
+    return field(default=default, repr=shown, metadata={"name": name, "parse": parse})
 
 
 def option_names(options: type) -> list[str]:

@@ -5,16 +5,19 @@ import datetime
 import shutil
 import socket
 import ssl
+import subprocess
+import urllib.request
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
+from rocketeer.config import MetricsExporter
 from rocketeer.config.properties import properties_text
 from rocketeer.errors import ConfigError, ConnectFailed, RemotingError
 from rocketeer.protocol.codes import RequestCode, ResponseCode
-from rocketeer.protocol.command import request
+from rocketeer.protocol.command import encode, request
 from rocketeer.remoting.client import RemotingClient
 from rocketeer.security.certificates import Authority, Issued
 from rocketeer.security.tls import TlsConfig, TlsMode, client_context, server_tls
@@ -161,6 +164,57 @@ async def test_two_hundred_handshakes_at_once(tmp_path: Path, authority: Authori
                 return (await client.invoke(broker.address, ASK, 60)).code
 
         assert set(await asyncio.gather(*[one() for _ in range(200)])) == {ResponseCode.SUCCESS}
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl here")
+@pytest.mark.parametrize(("version", "works"), [("-tls1_3", True), ("-tls1_2", True), ("-tls1_1", False)])
+async def test_openssl_s_client_shakes_hands_and_is_answered(
+    tmp_path: Path, authority: Authority, server: Issued, version: str, works: bool
+) -> None:
+    async with tls_broker(tmp_path, server, "enforcing") as broker:
+        process = await asyncio.create_subprocess_exec(
+            "openssl", "s_client", "-connect", broker.address, "-CAfile", str(authority.cert), "-quiet", version,
+            "-verify_return_error", "-verify_ip", "127.0.0.1",
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(encode(ASK))
+        try:
+            answer = await asyncio.wait_for(process.stdout.read(4096), 30)
+        finally:
+            if process.returncode is None:
+                process.kill()
+            await process.wait()
+        assert (b"TBW102" in answer or b'"code":0' in answer) is works
+
+
+async def test_the_page_of_metrics_comes_with_tls_where_it_is_enforced(
+    tmp_path: Path, authority: Authority, server: Issued
+) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = int(probe.getsockname()[1])
+    settings = tmp_path / "tls.properties"
+    lines = {"tls.server.certPath": str(server.cert), "tls.server.keyPath": str(server.key)}
+    settings.write_text(properties_text(lines))
+
+    def page(scheme: str) -> bytes:
+        url = f"{scheme}://127.0.0.1:{port}/metrics"
+        context = trusting(authority) if scheme == "https" else None
+        with urllib.request.urlopen(url, context=context, timeout=20) as answer:
+            return bytes(answer.read())
+
+    for mode, plain in (("permissive", True), ("enforcing", False)):
+        metrics = {"metrics_exporter": MetricsExporter.PROM, "metrics_port": port}
+        where = {"tls_mode": mode, "tls_file": settings}
+        async with broker_at(tmp_path / mode, broker=metrics, server=where):
+            assert b"rocketmq_" in await asyncio.to_thread(page, "https")
+            if plain:
+                assert b"rocketmq_" in await asyncio.to_thread(page, "http")
+            else:
+                with pytest.raises(OSError, match=r"closed|reset"):
+                    await asyncio.to_thread(page, "http")
 
 
 async def test_only_tls_1_2_and_1_3(tmp_path: Path, authority: Authority, server: Issued) -> None:

@@ -7,9 +7,10 @@ server at work on it) while megabytes still come in. Kept for the next use in th
 import contextlib
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Final
 
+from rocketeer.client.secure import OPEN, ConnectionSecurity
 from rocketeer.errors import (
     BadFrame,
     CallTimeout,
@@ -17,7 +18,7 @@ from rocketeer.errors import (
     FrameTooLarge,
     ProtocolError,
 )
-from rocketeer.protocol.command import Command, decode_frame, encode
+from rocketeer.protocol.command import Command, decode_frame, encode, signed
 from rocketeer.protocol.frame import FRAME_BYTES_MAX, PREFIX
 from rocketeer.remoting.blocking import closed_by_peer, connect
 
@@ -31,14 +32,18 @@ OnHead = Callable[[Command], None]
 class BulkConnection:
     """Not for threads to share."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, security: ConnectionSecurity = OPEN, kind: Hashable = None) -> None:
         self.address = address
-        self._socket = connect(address, time.monotonic() + CONNECT_TIMEOUT_S)
+        self.kind = kind
+        self._sign = security.sign
+        self._socket = connect(address, time.monotonic() + CONNECT_TIMEOUT_S, tls=security.tls)
         self._room = bytearray()
         self.waiting = 0
         """Requests whose replies have not come yet."""
 
     def send(self, command: Command, timeout_s: float) -> None:
+        if self._sign is not None:
+            command = signed(command, self._sign)
         try:
             self._socket.settimeout(timeout_s)
             self._socket.sendall(encode(command))
@@ -114,27 +119,33 @@ class BulkConnection:
             at += came
 
 
-_kept: dict[str, list[BulkConnection]] = {}
+_kept: dict[tuple[str, Hashable], list[BulkConnection]] = {}
 _kept_by = os.getpid()
 
 
-def take(address: str) -> BulkConnection:
-    """A connection of this process, new or kept from an earlier task."""
+def _open() -> ConnectionSecurity:
+    return OPEN
+
+
+def take(
+    address: str, kind: Hashable = None, security: Callable[[], ConnectionSecurity] = _open
+) -> BulkConnection:
+    """A connection of this process, new or kept from an earlier task; only those of one `kind` are alike."""
     global _kept_by
     if _kept_by != os.getpid():  # forked: the sockets belong to the parent
         _kept.clear()
         _kept_by = os.getpid()
-    while idle := _kept.get(address):
+    while idle := _kept.get((address, kind)):
         connection = idle.pop()
         if connection.is_usable:
             return connection
         connection.close()
-    return BulkConnection(address)
+    return BulkConnection(address, security(), kind)
 
 
 def give_back(connection: BulkConnection) -> None:
     """For the next task; one with replies still to come is of no use to anybody."""
-    idle = _kept.setdefault(connection.address, [])
+    idle = _kept.setdefault((connection.address, connection.kind), [])
     if connection.waiting or len(idle) >= KEPT_MAX:
         connection.close()
     else:
@@ -143,5 +154,6 @@ def give_back(connection: BulkConnection) -> None:
 
 def forget(address: str) -> None:
     """Close what is kept for an address that does not answer."""
-    for connection in _kept.pop(address, []):
-        connection.close()
+    for key in [key for key in _kept if key[0] == address]:
+        for connection in _kept.pop(key):
+            connection.close()

@@ -57,7 +57,7 @@ class TopicSink:
         return frame
 
     def _check_brokers(self, options: SinkOptions) -> None:
-        client = SinkClient.of(options.nameserver)
+        client = SinkClient.of(options.nameserver, options.protection)
         queues = client.thread.call(client.queues(self.topic))
         if not options.effectively_once:
             return

@@ -20,7 +20,7 @@ def all_topics(options: Mapping[str, str]) -> set[str]:
             return {queue.topic for queue in view.queues()}
         finally:
             view.close()
-    driver = BlockingDriver()
+    driver = BlockingDriver(parsed.security())
     try:
         nameservers = NameServers(discover(parsed.nameserver))
         return driver.run(fetch_topics(nameservers, parsed.request_timeout_ms / 1000))

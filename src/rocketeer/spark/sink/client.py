@@ -24,6 +24,7 @@ from rocketeer.protocol.headers.send import GetProducerSequenceHeader
 from rocketeer.protocol.versions import version_name
 from rocketeer.record.ids import UniqKeys
 from rocketeer.remoting.client import RemotingClient
+from rocketeer.spark.protection import Protection
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -50,28 +51,30 @@ class Make(NamedTuple):
 class SinkClient:
     """One per worker process and set of name servers; all methods but `of` run on its loop."""
 
-    _clients: ClassVar[dict[tuple[int, str], "SinkClient"]] = {}
+    _clients: ClassVar[dict[tuple[int, str, Protection], "SinkClient"]] = {}
     _guard: ClassVar[threading.Lock] = threading.Lock()
 
-    def __init__(self, nameserver: str) -> None:
+    def __init__(self, nameserver: str, protection: Protection) -> None:
         self.thread = LoopThread.acquire()
         self.nameservers = NameServers(discover(nameserver))
         self.clock = SystemClock()
         self.uniq_keys = UniqKeys(local_ip(), os.getpid(), self.clock)
         self.routes = RouteCache()
-        self.remoting = RemotingClient()
+        security = protection.security()
+        self.remoting = RemotingClient(tls=security.tls, sign=security.sign)
         self.driver = AsyncDriver(self.remoting)
         self._makes: dict[str, Make] = {}
         self._met: set[str] = set()
 
     @classmethod
-    def of(cls, nameserver: str) -> "SinkClient":
+    def of(cls, nameserver: str, protection: Protection | None = None) -> "SinkClient":
         """The process's client; a worker forked from another makes its own."""
-        key = (os.getpid(), nameserver)
+        protection = protection or Protection()
+        key = (os.getpid(), nameserver, protection)
         with cls._guard:
             client = cls._clients.get(key)
             if client is None:
-                client = cls._clients[key] = cls(nameserver)
+                client = cls._clients[key] = cls(nameserver, protection)
             return client
 
     async def route(self, topic: str, *, fresh: bool = False) -> TopicRoutes:

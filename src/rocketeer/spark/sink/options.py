@@ -19,6 +19,7 @@ from rocketeer.spark.option_texts import (
     time_limit_ms,
     topic_of,
 )
+from rocketeer.spark.protection import Protection, with_environment
 
 AT_LEAST_ONCE: Final = "at-least-once"
 EFFECTIVELY_ONCE: Final = "effectively-once"
@@ -50,7 +51,7 @@ def _write_id(name: str, text: str) -> str:
 
 
 @dataclass(frozen=True)
-class SinkOptions:
+class SinkOptions(Protection):
     """Where to write, and how. `docs/spark-sink.md` explains each."""
 
     nameserver: str = option("nameserver", nameservers_of, "")
@@ -85,7 +86,7 @@ class SinkOptions:
 def parse_sink_options(given: Mapping[str, str], *, streaming: bool) -> SinkOptions:
     """Checked options; ConfigError names the first that is unknown, unreadable or does not fit the others."""
     values = parse_texts(SinkOptions, given, "sink", ignored=_OF_SPARK)
-    options = SinkOptions(**values)
+    options = with_environment(SinkOptions(**values))
     if not options.nameserver:
         raise ConfigError("option 'nameserver' is needed: write host:9876, several with ;")
     if options.batch_bytes > options.message_bytes_max:

@@ -53,7 +53,7 @@ def open_writer(given: Mapping[str, str], schema: StructType, overwrite: bool) -
     _refuse_overwrite(overwrite)
     columns = plan_columns(schema, options)
     if options.topic is not None:
-        client = SinkClient.of(options.nameserver)
+        client = SinkClient.of(options.nameserver, options.protection)
         client.thread.call(client.queues(options.topic))
     # Without an id of the user's the write still has one of its own: its tasks may be tried again.
     return BatchWriter(options, columns, options.write_id or str(uuid.uuid4()))
@@ -99,7 +99,7 @@ class BatchWriter(DataSourceArrowWriter):
         options = self._options
         if options.write_id is not None or not options.effectively_once:
             return
-        client = SinkClient.of(options.nameserver)
+        client = SinkClient.of(options.nameserver, options.protection)
         # Tasks that failed did not say what they met; with a topic option it is known.
         met = {topic for _, topic, _ in _layouts(messages)} | ({options.topic} if options.topic else set())
         for topic in met:
@@ -125,7 +125,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         log.info("written batch=%d %s", batchId, _sum(messages))
         for producer, topic, used in _layouts(messages):
-            client = SinkClient.of(self._options.nameserver)
+            client = SinkClient.of(self._options.nameserver, self._options.protection)
             _best_effort(client, sink_layout.take_up_changes(client, producer, topic, batchId, used))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
@@ -146,7 +146,7 @@ def write_task(
     first = next(record_batches, None)
     if first is None:
         return Written()
-    client = SinkClient.of(options.nameserver)
+    client = SinkClient.of(options.nameserver, options.protection)
     targets = _Targets(client, options, columns, scope, batch_id)
     sender = SinkSender(client, options, partition)
     encoder = RowEncoder(columns, options, partition, producer, client.uniq_keys)
@@ -237,7 +237,7 @@ def _lost(partition: int, message: RowMessage, error: NoRoute) -> RocketeerError
 
 def _expect_topic(options: SinkOptions) -> None:
     if options.topic is not None:
-        SinkClient.of(options.nameserver).expect(options.topic)
+        SinkClient.of(options.nameserver, options.protection).expect(options.topic)
 
 
 def _property(name: str) -> str | None:

@@ -35,7 +35,7 @@ class BrokersView:
         self._options = options
         nameservers = NameServers(discover(options.nameserver))
         self._cluster = Cluster(RouteCache(), nameservers, options.request_timeout_ms / 1000)
-        self._driver = BlockingDriver()
+        self._driver = BlockingDriver(options.security())
         self._settings = PullTerms.of(options).settings
         self.has_answered = False
 

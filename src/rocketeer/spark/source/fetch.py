@@ -195,7 +195,7 @@ def fetch_range(terms: PullTerms, wanted: QueueRange, address: str) -> Iterator[
     while wanted.records > 0:
         reached = wanted.begin
         try:
-            connection = bulk_connection.take(address)
+            connection = bulk_connection.take(address, terms.protection, terms.protection.security)
             fetch = RangeFetch(terms, wanted, connection)
             try:
                 for body in fetch.bodies():
@@ -250,7 +250,7 @@ def _pause_s(outage: Outage, error: RemotingError | BrokerRefused) -> float | No
 def _address_now(terms: PullTerms, queue: MessageQueue, before: str, tries: int) -> str:
     """Where to read after a failure: the broker may have come back elsewhere, another may lead its group, and a slave
     that does not have the messages yet is not the only one."""
-    driver = BlockingDriver()
+    driver = BlockingDriver(terms.protection.security())
     routes = RouteCache()
     try:
         nameservers = NameServers(discover(terms.nameserver))

@@ -23,6 +23,7 @@ from rocketeer.spark.option_texts import (
     time_limit_ms,
     topic_of,
 )
+from rocketeer.spark.protection import Protection, with_environment
 from rocketeer.spark.source.offsets import EARLIEST, LATEST, Places, parse_assign, parse_places
 
 FORMAT: Final = "rocketmq"
@@ -91,7 +92,7 @@ _any: Final = count_from(0)
 
 
 @dataclass(frozen=True)
-class SourceOptions:
+class SourceOptions(Protection):
     """What to read, and how. `docs/spark.md` explains each."""
 
     nameserver: str | None = option("nameserver", nameservers_of)
@@ -164,7 +165,7 @@ def parse_options(given: Mapping[str, str], *, streaming: bool) -> SourceOptions
             raise ConfigError(
                 f"option {name!r} is for {'batches (spark.read)' if streaming else 'streams (spark.readStream)'} only"
             )
-    options = SourceOptions(**values)
+    options = with_environment(SourceOptions(**values))
     _check_together(options, streaming)
     return options
 

@@ -1,6 +1,6 @@
 """What all pulls of a query have in common, and the request of one of them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from rocketeer.client.core.routes import RouteCache
@@ -9,6 +9,7 @@ from rocketeer.model.queue import MessageQueue
 from rocketeer.model.route import MASTER_ID
 from rocketeer.model.subscription import SUB_ALL, TAG, Subscription
 from rocketeer.protocol.command import Command
+from rocketeer.spark.protection import Protection
 from rocketeer.spark.source.options import SourceOptions
 
 DEFAULT_GROUP: Final = "TOOLS_CONSUMER"
@@ -45,6 +46,7 @@ class PullTerms:
     fail_on_data_loss: bool
     nameserver: str
     read_from: str
+    protection: Protection = field(default_factory=Protection)
 
     @staticmethod
     def of(options: SourceOptions) -> "PullTerms":
@@ -60,6 +62,7 @@ class PullTerms:
             options.fail_on_data_loss,
             options.nameserver or "",
             options.read_from,
+            options.protection,
         )
 
     @property

@@ -18,6 +18,7 @@ from rocketeer.observe.process import process_figures
 from rocketeer.observe.recorder import Recorder
 from rocketeer.remoting.server import Connection
 from rocketeer.remoting.slices import Steps, in_slices
+from rocketeer.security.tls import ReloadingContext
 from rocketeer.store.message_store import MessageStore
 
 FORGET_S = 10.0
@@ -40,6 +41,7 @@ def metrics_feature(
     clock: Clock,
     address: str,
     others: Iterable[Callable[[Page], None]],
+    tls: ReloadingContext,
 ) -> Feature:
     """`runtime` tells the broker's runtime info (28); `others` are what features add to the page."""
 
@@ -98,6 +100,10 @@ def metrics_feature(
     pages = {PAGE: with_process, EXPORTER_PAGE: made_by(classic.steps)}
     return Feature(
         "metrics",
-        runners=(MetricsServer(config.metrics_host, config.metrics_port, pages),),
+        runners=(
+            MetricsServer(
+                config.metrics_host, config.metrics_port, pages, tls=tls.context, plain=tls.takes_plain
+            ),
+        ),
         services=(forgetting,),
     )

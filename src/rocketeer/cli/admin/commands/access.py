@@ -1,11 +1,13 @@
 """Commands about accounts in brokers' ACL files; what a broker answers is reported as it is."""
 
+import sys
 from typing import Annotated
 
 from rocketeer.admin.blocking import Admin
 from rocketeer.cli.admin.declare import Option, Subject, command
 from rocketeer.cli.admin.options import BrokerAddress, ClusterName
 from rocketeer.cli.admin.output import Output, Table, Text, columns, said, when
+from rocketeer.errors import ConfigError
 from rocketeer.protocol.headers import UpdateAclConfigHeader
 
 AccessKey = Annotated[str, Option("a", "accessKey", "the account's name")]
@@ -16,7 +18,12 @@ WHERE = (("broker", "cluster"),)
 def update_acl_config(
     admin: Admin,
     access_key: AccessKey,
-    secret_key: Annotated[str, Option("s", "secretKey", "its secret")],
+    secret_key: Annotated[
+        str,
+        Option(
+            "s", "secretKey", "its secret; - reads it from standard input, where no process list shows it"
+        ),
+    ],
     broker: BrokerAddress | None = None,
     cluster: ClusterName | None = None,
     white_address: Annotated[str, Option("w", "whiteRemoteAddress", "from where it may come")] | None = None,
@@ -34,7 +41,7 @@ def update_acl_config(
 ) -> Output:
     account = UpdateAclConfigHeader(
         access_key,
-        secret_key,
+        _from_input() if secret_key == "-" else secret_key,
         white_address,
         is_admin,
         default_topic_perm,
@@ -45,6 +52,13 @@ def update_acl_config(
     done = admin.update_acl_account(account, broker=broker, cluster=None if broker else cluster)
     lines = [f"create or update plain access config to {each.address} success." for each in done.brokers]
     return said(*lines, failures=done.failures)
+
+
+def _from_input() -> str:
+    secret = sys.stdin.readline().strip()
+    if not secret:
+        raise ConfigError("no secret on standard input: write it there, as one line")
+    return secret
 
 
 def _delete_danger(admin: Admin, access_key: str, broker: str | None, cluster: str | None) -> list[str]:

@@ -88,11 +88,12 @@ def replay(
 
 def _check(spark: "SparkSession", terms: ReplayTerms) -> None:
     """Before its id means this replay: whether the condition can be understood, and the target is there."""
+    from rocketeer.spark.protection import Protection, with_environment
     from rocketeer.spark.sink.client import SinkClient
     from rocketeer.spark.source.columns import SCHEMA
 
     _picked(spark.createDataFrame([], SCHEMA), terms)
-    client = SinkClient.of(terms.nameserver)
+    client = SinkClient.of(terms.nameserver, with_environment(Protection()))
     if terms.to is not None:
         client.thread.call(client.queues(terms.to))
 
