@@ -10,7 +10,7 @@ READY_DEV := $(VENV)/.ready-dev
 COMPILED := $(wildcard src/rocketeer/*/*.pyx src/rocketeer/*/*/*.pyx src/rocketeer/*/*.pxd src/rocketeer/*/*.pxi src/rocketeer/*/*.h)
 
 .DEFAULT_GOAL := help
-.PHONY: browser help setup up demo test test-spark check sync reference format interop interop-smoke apache fuzz worst-requests memory crash-states sanitize bench wheel lock clean
+.PHONY: browser help setup up demo test test-spark check sync reference format interop interop-smoke apache fuzz worst-requests memory crash-states sanitize bench wheel audit-deps lock clean
 
 help:
 	@echo "make up      run a name server and a broker here   (BROKERS=2 STORE=dir ARGS='--port 20911')"
@@ -133,6 +133,7 @@ crash-states: $(READY_DEV)
 	@PYTHONPATH=tests $(BIN)/python -m crash_states $(if $(SEED),--seed $(SEED)) $(if $(STATES),--states $(STATES)) $(ARGS)
 
 SANITIZED := tests/unit/record tests/unit/store tests/unit/remoting tests/unit/filter tests/unit/broker/test_send_reader.py \
+	tests/unit/broker/test_signed_runs.py tests/unit/security/test_signature.py \
 	tests/unit/broker/test_send_runs.py tests/unit/broker/test_send_turns.py tests/unit/broker/test_messages.py \
 	tests/golden/test_records.py tests/golden/test_filters.py tests/golden/test_derived_files.py tests/property
 
@@ -144,6 +145,11 @@ bench: $(READY)
 
 wheel: $(READY_DEV)
 	@sh tools/make_wheel.sh $(VENV)
+
+# Asks PyPI's advisories about every locked dependency; needs a registry that has them.
+audit-deps: $(READY)
+	@$(PIP) install --quiet pip-audit
+	@$(BIN)/pip-audit --disable-pip -r requirements-dev.lock
 
 lock: $(READY)
 	@$(PIP) install --quiet pip-tools

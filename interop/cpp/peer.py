@@ -7,6 +7,8 @@
              [--seconds S]
     pull     --namesrv HOST:PORT --topic T --group G [--expression "A || B"]
 
+All take --access-key and --secret-key.
+
 A body is the prefix and the number of the message, its key is `key-` and the same. `consume` ends when it has
 accepted N different messages or S seconds are over; with --fail-first it refuses each message once.
 
@@ -70,8 +72,14 @@ def build(options: argparse.Namespace, number: int) -> Message:
 def producer(options: argparse.Namespace) -> Producer:
     made = Producer("interop_cpp_producer", timeout=10_000)
     made.set_namesrv_addr(options.namesrv)
+    sign_in(made, options)
     made.start()
     return made
+
+
+def sign_in(client: Any, options: argparse.Namespace) -> None:
+    if options.access_key:
+        client.set_session_credentials(options.access_key, options.secret_key, "")
 
 
 def send(options: argparse.Namespace) -> None:
@@ -117,6 +125,7 @@ def consume(options: argparse.Namespace) -> None:
 
     consumer = PushConsumer(options.group, orderly=options.orderly)
     consumer.set_namesrv_addr(options.namesrv)
+    sign_in(consumer, options)
     consumer.set_thread_count(2)
     # The package's own subscribe() turns a failing listener into a success, so the callback is registered directly.
     dll.Subscribe(consumer._handle, options.topic.encode(), options.expression.encode())
@@ -132,6 +141,7 @@ def consume(options: argparse.Namespace) -> None:
 def pull(options: argparse.Namespace) -> None:
     consumer = PullConsumer(options.group)
     consumer.set_namesrv_addr(options.namesrv)
+    sign_in(consumer, options)
     consumer.start()
     event("ready")
     count = 0
@@ -158,6 +168,8 @@ def main() -> None:
     parser.add_argument("--fail-first", action="store_true")
     parser.add_argument("--orderly", action="store_true")
     parser.add_argument("--seconds", type=float, default=30)
+    parser.add_argument("--access-key", default="")
+    parser.add_argument("--secret-key", default="")
     options = parser.parse_args()
     try:
         globals()[options.verb](options)

@@ -8,8 +8,10 @@ const { event, bodyOf, tagOf, tally, run } = require('./events');
 const timers = { pollNameServerInteval: 1000, rebalanceInterval: 1000, heartbeatBrokerInterval: 5000 };
 const quiet = { info() {}, debug() {}, warn(...a) { console.error(...a); }, error(...a) { console.error(...a); } };
 
+const account = o => (o['access-key'] ? { accessKeyId: o['access-key'], accessKeySecret: o['secret-key'] } : {});
+
 async function send(o) {
-  const producer = new Producer({ httpclient: {}, nameSrv: o.namesrv, ...timers, producerGroup: 'interop_ali_ons_producer', logger: quiet });
+  const producer = new Producer({ httpclient: {}, nameSrv: o.namesrv, ...timers, ...account(o), producerGroup: 'interop_ali_ons_producer', logger: quiet });
   producer.on('error', err => console.error(err));
   await producer.ready();
   for (let i = 0; i < o.count; i++) {
@@ -24,7 +26,7 @@ async function send(o) {
 }
 
 async function consume(o) {
-  const consumer = new Consumer({ httpclient: {}, nameSrv: o.namesrv, ...timers, consumerGroup: o.group, logger: quiet });
+  const consumer = new Consumer({ httpclient: {}, nameSrv: o.namesrv, ...timers, ...account(o), consumerGroup: o.group, logger: quiet });
   consumer.on('error', err => console.error(err));
   const seen = tally(o);
   consumer.subscribe(o.topic, o.expression, async message => {

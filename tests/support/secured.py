@@ -41,7 +41,9 @@ class Secured:
 
 
 @asynccontextmanager
-async def secured_cluster(folder: Path) -> AsyncIterator[Secured]:
+async def secured_cluster(
+    folder: Path, *, tls_mode: str = "enforcing", open_routes: bool = False
+) -> AsyncIterator[Secured]:
     authority = Authority(folder / "ca", days=2, now=datetime.datetime.now(datetime.UTC))
     issued = authority.issue("server", ["127.0.0.1"])
     files = {
@@ -56,7 +58,7 @@ async def secured_cluster(folder: Path) -> AsyncIterator[Secured]:
     (conf / "plain_acl.yml").write_text(yaml.safe_dump({"accounts": ACCOUNTS}))
     (folder / "broker.yml").write_text("accessKey: operator1\nsecretKey: secret123\n")
     secure: dict[str, Any] = {
-        "tls_mode": "enforcing",
+        "tls_mode": tls_mode,
         "tls_file": folder / "tls.properties",
         "acl_conf_dir": conf,
     }
@@ -65,7 +67,7 @@ async def secured_cluster(folder: Path) -> AsyncIterator[Secured]:
             kv_config_path=folder / "kv.json",
             config_path=folder / "namesrv.properties",
             acl_enable=True,
-            acl_open_routes=False,
+            acl_open_routes=open_routes,
             server=ServerConfig(bind_host="127.0.0.1", listen_port=0, **secure),
         )
     )

@@ -3,12 +3,15 @@
 The file is YAML with `accessKey` and `secretKey`, as RocketMQ's `conf/tools.yml`.
 """
 
+import logging
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from rocketeer.errors import ConfigError
+
+log = logging.getLogger(__name__)
 
 ACCESS_KEY_VARIABLE = "ROCKETEER_ACCESS_KEY"
 SECRET_KEY_VARIABLE = "ROCKETEER_SECRET_KEY"
@@ -45,10 +48,13 @@ def read_credentials(path: Path) -> Credentials:
 
     try:
         content = yaml.safe_load(path.read_bytes())
+        mode = path.stat().st_mode & 0o777
     except OSError as error:
         raise ConfigError(f"the credentials file {path} cannot be read: {error.strerror}") from None
     except yaml.YAMLError:
         raise ConfigError(f"the credentials file {path} is no YAML") from None
+    if mode & 0o077:
+        log.warning("credentials file can be read by others path=%s mode=%o: chmod 600", path, mode)
     if not isinstance(content, dict):
         raise ConfigError(f"the credentials file {path} has no accessKey and secretKey")
     key, secret = content.get("accessKey"), content.get("secretKey")
