@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from rocketeer import Message, aio
 from support.peers import Peer, cpp_peer, node_peer
-from support.secured import secured_cluster
+from support.secured import SHOP, secured_cluster
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
 ACCOUNT = {"access-key": "shopuser1", "secret-key": "secret123"}
@@ -28,12 +29,14 @@ def peer(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Peer]:
 
 async def test_signs_in_sends_and_consumes(tmp_path: Path, peer: Peer) -> None:
     async with secured_cluster(tmp_path, tls_mode="permissive", open_routes=True) as cluster:
+        async with aio.Producer("shop", nameserver=cluster.nameserver, tls=cluster.tls, **SHOP) as ours:
+            await ours.send(Message("orders", b"ours"))  # ali-ons sends to no topic that is not there yet
         where = {"namesrv": cluster.nameserver, "topic": "orders", **ACCOUNT}
         sent = await asyncio.to_thread(lambda: peer.run("send", count=5, **where))
         assert sum(event["event"] == "sent" for event in sent) == 5
-        consumer = await asyncio.to_thread(lambda: peer.start("consume", group="billing", expect=5, **where))
+        consumer = await asyncio.to_thread(lambda: peer.start("consume", group="billing", expect=6, **where))
         await asyncio.to_thread(consumer.finish)
-        assert len(set(consumer.bodies())) == 5
+        assert set(consumer.bodies()) == {"ours", *(f"m{number}" for number in range(5))}
 
 
 async def test_a_wrong_secret_stores_nothing(tmp_path: Path, peer: Peer) -> None:

@@ -26,6 +26,7 @@ cdef class SendAccess:
     cdef object _checks
     cdef dict _hosts  # what is known of each address, by its bytes
     cdef HostAccess _host  # of the read under way
+    cdef bint _has_failures  # of anybody, when it began
     cdef char *_scratch
     cdef Py_ssize_t _scratch_bytes
 

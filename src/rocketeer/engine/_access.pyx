@@ -103,6 +103,7 @@ cdef class SendAccess:
             address = ".".join([str(part) for part in host])
             found = self._hosts[host] = HostAccess(address, self._checks.is_white(address))
         self._host = found
+        self._has_failures = self._checks.has_failures
         return 0
 
     cdef bint passes(self, SendHeader *header, const char *body, Py_ssize_t body_bytes) except -1:
@@ -124,7 +125,7 @@ cdef class SendAccess:
             if key is None:
                 return False
             host.last = key
-        if self._checks.has_failures and self._checks.has_failed(host.address, key.name.decode()):
+        if self._has_failures and self._checks.has_failed(host.address, key.name.decode()):
             return False  # whoever failed before is counted on the general way, and forgiven there
         if not key.signs:
             return True

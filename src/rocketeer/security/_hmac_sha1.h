@@ -69,12 +69,23 @@ static void sha1_blocks_plain(uint32_t *state, const uint8_t *at, size_t blocks)
 #include <cpuid.h>
 #include <immintrin.h>
 
-/* Four rounds with the words `m`; `e` is what A was four rounds before. */
-#define SHA1_FOUR(kind)                                  \
+/* Four rounds with the words `m`; `e` is what A was four rounds before. The words of four groups later are made beside
+   them: they do not depend on the rounds, so both go on at once. */
+#define SHA1_FOUR(m, kind)                               \
     do {                                                 \
-        before = abcd;                                   \
+        const __m128i before = abcd;                     \
+        e = _mm_sha1nexte_epu32(e, m);                   \
         abcd = _mm_sha1rnds4_epu32(abcd, e, kind);       \
         e = before;                                      \
+    } while (0)
+#define SHA1_NEXT(w0, w1, w2, w3) \
+    w0 = _mm_sha1msg2_epu32(_mm_xor_si128(_mm_sha1msg1_epu32(w0, w1), w2), w3)
+#define SHA1_SIXTEEN(k0, k1, k2, k3)                            \
+    do {                                                        \
+        SHA1_FOUR(w0, k0); SHA1_NEXT(w0, w1, w2, w3);           \
+        SHA1_FOUR(w1, k1); SHA1_NEXT(w1, w2, w3, w0);           \
+        SHA1_FOUR(w2, k2); SHA1_NEXT(w2, w3, w0, w1);           \
+        SHA1_FOUR(w3, k3); SHA1_NEXT(w3, w0, w1, w2);           \
     } while (0)
 
 __attribute__((target("sha,ssse3,sse4.1")))
@@ -84,19 +95,26 @@ static void sha1_blocks_native(uint32_t *state, const uint8_t *at, size_t blocks
     __m128i first = _mm_set_epi32((int)state[4], 0, 0, 0);
     for (; blocks; blocks--, at += SHA1_BLOCK) {
         const __m128i abcd_saved = abcd, first_saved = first;
-        __m128i w[20], e, before;
-        int group;
-        for (group = 0; group < 4; group++)
-            w[group] = _mm_shuffle_epi8(_mm_loadu_si128((const __m128i *)(at + 16 * group)), turn);
-        for (; group < 20; group++)
-            w[group] = _mm_sha1msg2_epu32(
-                _mm_xor_si128(_mm_sha1msg1_epu32(w[group - 4], w[group - 3]), w[group - 2]), w[group - 1]);
-        e = _mm_add_epi32(first, w[0]);
-        SHA1_FOUR(0);
-        for (group = 1; group < 5; group++) { e = _mm_sha1nexte_epu32(e, w[group]); SHA1_FOUR(0); }
-        for (; group < 10; group++) { e = _mm_sha1nexte_epu32(e, w[group]); SHA1_FOUR(1); }
-        for (; group < 15; group++) { e = _mm_sha1nexte_epu32(e, w[group]); SHA1_FOUR(2); }
-        for (; group < 20; group++) { e = _mm_sha1nexte_epu32(e, w[group]); SHA1_FOUR(3); }
+        const __m128i *words = (const __m128i *)at;
+        __m128i w0 = _mm_shuffle_epi8(_mm_loadu_si128(words), turn);
+        __m128i w1 = _mm_shuffle_epi8(_mm_loadu_si128(words + 1), turn);
+        __m128i w2 = _mm_shuffle_epi8(_mm_loadu_si128(words + 2), turn);
+        __m128i w3 = _mm_shuffle_epi8(_mm_loadu_si128(words + 3), turn);
+        __m128i e = _mm_add_epi32(first, w0); /* of the first four E itself is known */
+        __m128i before = abcd;
+        abcd = _mm_sha1rnds4_epu32(abcd, e, 0);
+        e = before;
+        SHA1_NEXT(w0, w1, w2, w3);
+        SHA1_FOUR(w1, 0); SHA1_NEXT(w1, w2, w3, w0);
+        SHA1_FOUR(w2, 0); SHA1_NEXT(w2, w3, w0, w1);
+        SHA1_FOUR(w3, 0); SHA1_NEXT(w3, w0, w1, w2);
+        SHA1_SIXTEEN(0, 1, 1, 1);
+        SHA1_SIXTEEN(1, 1, 2, 2);
+        SHA1_SIXTEEN(2, 2, 2, 3);
+        SHA1_FOUR(w0, 3);
+        SHA1_FOUR(w1, 3);
+        SHA1_FOUR(w2, 3);
+        SHA1_FOUR(w3, 3);
         first = _mm_sha1nexte_epu32(e, first_saved);
         abcd = _mm_add_epi32(abcd, abcd_saved);
     }
