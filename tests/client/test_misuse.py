@@ -29,6 +29,7 @@ from rocketeer.config.ports import free_ports
 from rocketeer.testing import cluster as own_cluster
 from support.cluster import Cluster
 from support.consuming import make_topic, names, options, send, until
+from support.stage import stage
 
 
 @pytest.mark.parametrize(
@@ -245,3 +246,17 @@ def test_a_forked_child_leaves_no_warning_and_the_parent_goes_on(cluster: Cluste
     ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (ran.returncode, ran.stdout.strip()) == (0, "done"), ran.stderr
     assert "Warning" not in ran.stderr, ran.stderr
+
+
+@pytest.mark.parametrize("time_limit_s", [0, -1.5])
+async def test_a_send_without_time_is_refused_and_says_which_argument_it_was(time_limit_s: float) -> None:
+    text = f"timeout_s is {time_limit_s:g}: a send needs some time"
+    with stage() as broker:
+        with rocketeer.Producer("g", nameserver=broker.address) as producer:
+            with pytest.raises(ClientError, match=text):
+                producer.send(Message("T", b"x"), timeout_s=time_limit_s)
+            with pytest.raises(ClientError, match=text):
+                producer.send_async(Message("T", b"x"), timeout_s=time_limit_s).result(10)
+        async with Producer("g", nameserver=broker.address) as sender:
+            with pytest.raises(ClientError, match=text):
+                await sender.send(Message("T", b"x"), timeout_s=time_limit_s)
