@@ -5,7 +5,7 @@ import sys
 import threading
 from pathlib import Path
 
-from rocketeer import Message, Producer
+from rocketeer import Message, Producer, PullConsumer
 from rocketeer.bench.groups import NAME, GroupCluster, Member
 from support.cluster import TEST_CONF
 from support.grouped import TOPIC
@@ -33,14 +33,18 @@ class Sending(threading.Thread):
         self._stop_sending = threading.Event()
         self.acked: list[bytes] = []
         self.errors: list[Exception] = []
+        self.leader_is_dead = threading.Event()
+        self.last_id, self.last_body = "", b""
 
     def run(self) -> None:
         with Producer("PG", nameserver=self._namesrv, send_timeout_s=30, idempotent=True) as producer:
             while not self._stop_sending.is_set():
                 body = b"%d" % (len(self.acked) + len(self.errors))
                 try:
-                    producer.send(Message(TOPIC, body))
+                    result = producer.send(Message(TOPIC, body))
                     self.acked.append(body)
+                    if not self.leader_is_dead.is_set():
+                        self.last_id, self.last_body = result.offset_message_id, body
                 except Exception as error:
                     self.errors.append(error)
 
@@ -65,6 +69,7 @@ def test_a_switch_and_a_death_refuse_no_send_and_store_each_once(tmp_path: Path)
         assert f"member {other.number} leads" in group_command(group, "switch", str(other.number))
         assert group.wait_for_leader(other_than=leader) is other
         sending.goes_on()
+        sending.leader_is_dead.set()
         other.kill()
         now = group.wait_for_leader(other_than=other)
         sending.goes_on()
@@ -72,3 +77,6 @@ def test_a_switch_and_a_death_refuse_no_send_and_store_each_once(tmp_path: Path)
         assert sending.errors == []
         stored = [message.plain_body() for queue in read_topic(now.address, TOPIC, 4) for message in queue]
         assert sorted(stored) == sorted(sending.acked)
+        with PullConsumer("CG", nameserver=group.namesrv) as consumer:
+            found = consumer.view_message(sending.last_id)
+        assert (found.body, found.offset_message_id) == (sending.last_body, sending.last_id)

@@ -190,7 +190,9 @@ class GroupMember:
         if self._cut_at is not None:
             await self._run_follower()
         view = await self._registry.read()
-        if view.state is not None:
+        if (
+            view.state is not None and self._leadership is None
+        ):  # a leadership remembers what it changes itself
             try:
                 await asyncio.to_thread(self._file.saw, view.state)
             except GroupError:

@@ -233,7 +233,7 @@ class Leadership:
     async def _change(self, members: frozenset[int]) -> None:
         try:
             await self._transact(members)
-        except GroupError as error:
+        except (GroupError, OSError) as error:  # a record that is not on our disk is not acted upon
             self._depose(str(error))
         finally:
             self._changing = None

@@ -6,6 +6,7 @@ the kernel's boot belongs to it as well: what a machine had in memory only is go
 
 import secrets
 from pathlib import Path
+from threading import RLock
 from typing import Final
 
 import msgspec
@@ -33,9 +34,13 @@ class Remembered(msgspec.Struct, frozen=True):
 
 
 class MemberFile:
-    """Every method that changes something returns when the disk has it; blocks, some milliseconds."""
+    """Every method that changes something returns when the disk has it; blocks, some milliseconds.
+
+    Threads may call it: what came first is on disk first.
+    """
 
     def __init__(self, store_path: Path) -> None:
+        self._lock = RLock()
         self._folder = store_path / FOLDER
         self._path = self._folder / FILE_NAME
         text = load_table(self._path)
@@ -74,9 +79,11 @@ class MemberFile:
 
     def saw(self, state: GroupState) -> None:
         """Make the record's epoch and version durable, if they are news."""
-        self.check(state)
-        if (state.group, state.epoch, state.version) != (self.now.group, self.now.epoch, self.now.version):
-            self._replace(group=state.group, epoch=state.epoch, version=state.version)
+        with self._lock:
+            self.check(state)
+            now = self.now
+            if (state.group, state.epoch, state.version) != (now.group, now.epoch, now.version):
+                self._replace(group=state.group, epoch=state.epoch, version=state.version)
 
     def set_epochs(self, epochs: list[tuple[int, int]]) -> None:
         if epochs != self.now.epochs:
@@ -87,9 +94,10 @@ class MemberFile:
         self._replace(store=secrets.token_hex(8))
 
     def _replace(self, **changes: object) -> None:
-        now = msgspec.structs.replace(self.now, **changes)
-        self._save(now)
-        self.now = now
+        with self._lock:
+            now = msgspec.structs.replace(self.now, **changes)
+            self._save(now)
+            self.now = now
 
     def _save(self, now: Remembered) -> None:
         save_table(self._path, msgspec.json.encode(now).decode())

@@ -1,5 +1,6 @@
 """What a member remembers, and what it refuses to believe."""
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,18 @@ def test_an_incarnation_is_the_store_and_under_async_flush_the_boot(tmp_path: Pa
     before = file.now.store
     file.distrust()
     assert MemberFile(tmp_path / "one").now.store != before
+
+
+def test_two_threads_that_remember_leave_the_newest(tmp_path: Path) -> None:
+    file = MemberFile(tmp_path)
+
+    def remember(first: int) -> None:
+        for number in range(30):
+            file.set_epochs([(first, number)])
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(remember, range(4)))
+    assert MemberFile(tmp_path).now == file.now
 
 
 def test_what_was_confirmed_is_known_at_the_least(tmp_path: Path) -> None:

@@ -12,12 +12,13 @@ from rocketeer.client.plans.effects import Plan
 from rocketeer.client.plans.pull import PullSettings, pull
 from rocketeer.client.plans.queries import FOREVER_MS, query_records
 from rocketeer.client.plans.replies import ask
-from rocketeer.client.plans.routes import find_route
+from rocketeer.client.plans.routes import ask_nameservers, find_route
 from rocketeer.clock import Clock
 from rocketeer.errors import BadMessageId, BrokerRefused, MessageNotFound, RemotingError
 from rocketeer.model.queue import MessageQueue
 from rocketeer.model.route import MASTER_ID
 from rocketeer.model.subscription import Subscription
+from rocketeer.protocol.bodies.route import decode_cluster_info
 from rocketeer.protocol.codes import RequestCode
 from rocketeer.protocol.command import request
 from rocketeer.protocol.headers.query import ViewMessageHeader
@@ -58,10 +59,33 @@ class Lookups:
             reply = yield from ask(address, command, self._cluster.timeout_s)
         except BrokerRefused as error:
             raise MessageNotFound(f"no message with id {message_id}: {error}") from None
+        except RemotingError:
+            found = yield from self._elsewhere(message_id, log_offset, address)
+            if found is None:
+                raise
+            return found
         messages = self._split(reply.body, name)
         if not messages:
             raise MessageNotFound(f"no message with id {message_id}: broker {address} sent none")
         return messages[0]
+
+    def _elsewhere(self, message_id: str, log_offset: int, gone: str) -> Plan[ReceivedMessage | None]:
+        """The same message from another member of its group: all of them have it at the same place of the log."""
+        command = request(RequestCode.GET_BROKER_CLUSTER_INFO)
+        answer = yield from ask_nameservers(self._cluster.nameservers, command, self._cluster.timeout_s)
+        for name, broker in decode_cluster_info(answer.body).brokers.items():
+            for address in broker.addresses.values():
+                if address == gone:
+                    continue
+                view = request(RequestCode.VIEW_MESSAGE_BY_ID, ViewMessageHeader(log_offset))
+                try:
+                    reply = yield from ask(address, view, self._cluster.timeout_s)
+                except (BrokerRefused, RemotingError):
+                    continue
+                for message in self._split(reply.body, name):
+                    if message.offset_message_id == message_id:
+                        return message
+        return None
 
     def query(
         self,
