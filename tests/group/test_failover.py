@@ -10,7 +10,7 @@ from support.grouped import Ledger
 def test_what_was_acknowledged_outlives_the_leader(tmp_path: Path) -> None:
     ledger = Ledger()
     with GroupCluster(tmp_path, conf=TEST_CONF) as group:
-        for _ in range(3):
+        for _ in range(2):
             leader = group.wait_for_leader()
             with ledger.load(leader.address):
                 leader.kill()

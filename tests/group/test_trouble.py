@@ -4,14 +4,12 @@ import shutil
 import time
 from pathlib import Path
 
-import pytest
-
 from rocketeer.bench.control import Control
 from rocketeer.bench.groups import GroupCluster, Member
 from rocketeer.errors import RemotingError
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from support.cluster import TEST_CONF
-from support.grouped import QUEUES, TOPIC, Ledger
+from support.grouped import TOPIC, Ledger
 from support.senders import send_header, wait_for
 
 
@@ -27,7 +25,8 @@ def send(address: str, body: bytes, *, timeout_s: float = 3) -> int:
 
 def logs_of(group: GroupCluster) -> list[bytes]:
     """The first file of each member's log, without the zeros behind the last record."""
-    return [(member.store / "commitlog" / f"{0:020d}").read_bytes().rstrip(b"\0") for member in group.members]
+    paths = [member.store / "commitlog" / f"{0:020d}" for member in group.members]
+    return [path.read_bytes().rstrip(b"\0") if path.exists() else b"" for path in paths]
 
 
 def wait_for_equal_logs(group: GroupCluster) -> None:
@@ -114,8 +113,7 @@ def test_a_group_goes_on_while_etcd_is_away_and_refuses_one_that_was_emptied(tmp
         ledger.assert_holds(leader.address)
 
 
-@pytest.mark.parametrize("queues", [QUEUES])
-def test_a_member_with_an_empty_store_gets_everything(tmp_path: Path, queues: int) -> None:
+def test_a_member_with_an_empty_store_gets_everything(tmp_path: Path) -> None:
     ledger = Ledger()
     with GroupCluster(tmp_path, conf=TEST_CONF) as group:
         leader = group.wait_for_leader()
