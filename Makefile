@@ -10,7 +10,7 @@ READY_DEV := $(VENV)/.ready-dev
 COMPILED := $(wildcard src/rocketeer/*/*.pyx src/rocketeer/*/*/*.pyx src/rocketeer/*/*.pxd src/rocketeer/*/*.pxi src/rocketeer/*/*.h)
 
 .DEFAULT_GOAL := help
-.PHONY: browser help setup up demo test test-spark check sync reference format interop interop-smoke apache fuzz worst-requests memory crash-states sanitize bench wheel audit-deps lock clean
+.PHONY: browser help setup up demo test test-spark check sync reference keys format interop interop-smoke apache fuzz worst-requests memory crash-states sanitize bench wheel audit-deps lock clean
 
 help:
 	@echo "make up      run a name server and a broker here   (BROKERS=2 STORE=dir ARGS='--port 20911')"
@@ -33,6 +33,7 @@ help:
 	@echo "make setup   only the environment in $(VENV)"
 	@echo "make sync    write the sync clients' methods from the asyncio ones"
 	@echo "make reference  write docs/reference.md from the docstrings"
+	@echo "make keys    write docs/keys.md from the table of keys"
 	@echo "make format  let ruff put the code in order"
 	@echo "make lock    choose dependency versions anew"
 	@echo "make clean   remove what the targets above made; never a message"
@@ -88,6 +89,7 @@ check: $(READY_DEV)
 	@$(BIN)/python tools/check_compiled_imports.py
 	@$(BIN)/python tools/make_sync.py --check
 	@$(BIN)/python tools/make_reference.py --check
+	@$(BIN)/python tools/make_keys.py --check
 
 # The sync clients' public methods are written from the asyncio ones.
 sync: $(READY_DEV)
@@ -96,6 +98,10 @@ sync: $(READY_DEV)
 # docs/reference.md, from the docstrings.
 reference: $(READY_DEV)
 	@$(BIN)/python tools/make_reference.py
+
+# docs/keys.md: what becomes of every key of RocketMQ.
+keys: $(READY_DEV)
+	@$(BIN)/python tools/make_keys.py
 
 format: $(READY_DEV)
 	@$(BIN)/ruff check --fix .

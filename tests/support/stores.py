@@ -27,6 +27,9 @@ def small_config(folder: Path, **changes: Any) -> StoreConfig:
         "index_slots": 50,
         "index_entries": 200,
         "message_bytes_max": 16 * 1024,
+        # With a clock that stands still nothing would ever have waited long enough.
+        "flush_least_pages": 0,
+        "delete_queue_interval_ms": 0,
         # A test machine's disk may be as full as it likes.
         "disk_warning_percent": 100,
         "disk_clean_percent": 100,

@@ -3,6 +3,7 @@
 import typer
 
 from rocketeer.bench import bar_commands, load_commands
+from rocketeer.bench.backlog_command import backlog
 from rocketeer.bench.clients.command import client
 from rocketeer.bench.console_command import console
 from rocketeer.bench.filter_command import filter_
@@ -13,6 +14,7 @@ from rocketeer.bench.spark import spark
 from rocketeer.bench.spark_jobs import spark_jobs
 from rocketeer.bench.spark_sink import spark_sink
 from rocketeer.bench.timer_command import timers
+from rocketeer.bench.topics_command import topics
 
 app = typer.Typer(
     help="Measure a broker: messages/s, latencies, CPU; ours, Apache's, or any RocketMQ. Or our client.",
@@ -25,11 +27,12 @@ for _command in (
     load_commands.batch,
     load_commands.pull,
     load_commands.e2e,
-    load_commands.topics,
+    topics,
     bar_commands.idle,
     bar_commands.bars,
     bar_commands.loadgen,
     client,
+    backlog,
     timers,
     metrics,
     console,

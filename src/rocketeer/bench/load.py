@@ -37,7 +37,9 @@ class Load:
     stamped: bool = False
     cores: frozenset[int] | None = None
     queue_ends: dict[tuple[str, int], int] = field(default_factory=dict)
-    """For pulls: how many messages each queue holds."""
+    """For pulls: where each queue ends."""
+    queue_begins: dict[tuple[str, int], int] = field(default_factory=dict)
+    """For pulls: where to begin, if not at 0."""
     account: Credentials | None = None
     """Signs every send."""
     trust: Path | None = None

@@ -1,6 +1,6 @@
-"""The commands that put one kind of load on one or more brokers: send, batch, pull, e2e, topics."""
+"""The commands that put one kind of load on one or more brokers: send, batch, pull, e2e."""
 
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -65,24 +65,3 @@ def e2e(
     """From the scheduled send to the arrival at a consumer whose pulls are held by the broker."""
     plan = Plan(connections=connections, body_bytes=body_bytes, seconds=seconds, rounds=rounds, rate=rate)
     compare([(run_end_to_end, plan)], where)
-
-
-def topics(
-    where: Where,
-    count: Annotated[int, typer.Option(min=2, max=9999, help="Topics.")] = 1000,
-    queues: Queues = 8,
-    files_max: Annotated[int, typer.Option(help="ulimit -n of our broker.")] = 1024,
-    seconds: Seconds = 5,
-    rounds: Rounds = 3,
-) -> None:
-    """Many topics against one, under a small limit of open files."""
-    one = Plan(queues=queues, seconds=seconds, rounds=rounds)
-    many = replace(one, topics=count)
-    compare(
-        [
-            (lambda server, plan: run_send(server, plan, "1 topic"), one),
-            (lambda server, plan: run_send(server, plan, f"{count:,} topics"), many),
-        ],
-        where,
-        files_max=files_max,
-    )

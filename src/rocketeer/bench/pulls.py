@@ -180,7 +180,11 @@ class PullLoop(_PullBase):
         self._places = [
             (queue, offset)
             for queue in range(load.target.queues)
-            for offset in range(0, load.queue_ends.get((self._topic, queue), 0) - PER_PULL, PER_PULL)
+            for offset in range(
+                load.queue_begins.get((self._topic, queue), 0),
+                load.queue_ends.get((self._topic, queue), 0) - PER_PULL,
+                PER_PULL,
+            )
         ]
         if not self._places:
             raise LoadFailed(f"{self._topic} holds fewer than {PER_PULL} messages a queue; send some first")

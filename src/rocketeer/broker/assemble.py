@@ -361,7 +361,15 @@ def _features(state: BrokerState, broker: BrokerConfig, store: StoreConfig) -> l
             clock=state.clock,
             follows=follows,
         ),
-        at_rest(delay_feature(DelayLevels.parse(store.delay_levels), state.clock, state.store, state.writer)),
+        at_rest(
+            delay_feature(
+                DelayLevels.parse(store.delay_levels),
+                state.clock,
+                state.store,
+                state.writer,
+                save_every_s=store.flush_delay_offset_ms / 1000,
+            )
+        ),
         state.registration.feature(),
     ]
 

@@ -82,7 +82,7 @@ class LiveConfig:
     async def update(self, command: Command, connection: Connection) -> Command:
         try:
             changes = decode_properties(command.body)
-            locked = LOCKED_KEYS | set(self.properties().get("configBlackList", "").split(";"))
+            locked = LOCKED_KEYS | set(self._broker.config_black_list.split(";"))
             if not locked.isdisjoint(changes):
                 raise RequestRefused(ResponseCode.NO_PERMISSION, "Can not update config in black list.")
             if changes:

@@ -204,8 +204,8 @@ def _boot_success(settings: Settings) -> str:
 
 
 def _say_without_effect(settings: Settings) -> None:
-    for key in without_effect(settings):
-        say(f"{key} is set, but has no effect here")
+    for key, why in without_effect(settings).items():
+        say(f"{key} is set, but has no effect here: {why}")
 
 
 def namesrv(

@@ -36,7 +36,7 @@ T = TypeVar(
     GroupConfig,
 )
 
-_KEYS_WE_READ = frozenset(
+KEYS_WE_READ = frozenset(
     item.metadata["java"]
     for config in (
         BrokerConfig,
@@ -140,7 +140,7 @@ class _Reader:
                 raise ConfigError(f"{self._place(entry)}: {self._stranger(entry.key)}")
             self._warn(entry, self._stranger(entry.key, " is ignored"))
             return
-        if not key.is_of_4_9 and entry.key not in _KEYS_WE_READ:
+        if not key.is_of_4_9 and entry.key not in KEYS_WE_READ:
             self._warn(entry, f"{entry.key} is a key of RocketMQ 5 and has no effect here")
         if not key.accepts(entry.value):
             raise self._bad(entry, key.expected)

@@ -111,10 +111,10 @@ class StoreConfig:
     flush_mode: FlushMode = field(default=FlushMode.ASYNC_FLUSH, metadata=_java("flushDiskType"))
     flush_interval_ms: int = field(default=500, metadata=_java("flushIntervalCommitLog", least=1))
     flush_least_pages: int = field(default=4, metadata=_java("flushCommitLogLeastPages", least=0))
+    flush_timed: bool = field(default=True, metadata=_java("flushCommitLogTimed"))
     flush_thorough_ms: int = field(default=10_000, metadata=_java("flushCommitLogThoroughInterval", least=0))
     sync_flush_timeout_ms: int = field(default=5_000, metadata=_java("syncFlushTimeout", least=1))
     flush_queue_interval_ms: int = field(default=1_000, metadata=_java("flushIntervalConsumeQueue", least=1))
-    flush_queue_least_pages: int = field(default=2, metadata=_java("flushConsumeQueueLeastPages", least=0))
     flush_queue_thorough_ms: int = field(
         default=60_000, metadata=_java("flushConsumeQueueThoroughInterval", least=0)
     )
@@ -127,9 +127,6 @@ class StoreConfig:
         default=100, metadata=_java("deleteConsumeQueueFilesInterval", least=0)
     )
     clean_interval_ms: int = field(default=10_000, metadata=_java("cleanResourceInterval", least=1))
-    redelete_hanged_interval_ms: int = field(
-        default=120_000, metadata=_java("redeleteHangedFileInterval", least=0)
-    )
     destroy_forcibly_ms: int = field(
         default=120_000, metadata=_java("destroyMapedFileIntervalForcibly", least=0)
     )
@@ -151,8 +148,8 @@ class StoreConfig:
     pull_count_max_disk: int = field(default=8, metadata=_java("maxTransferCountOnMessageInDisk", least=1))
     memory_ratio: int = field(default=40, metadata=_java("accessMessageInMemoryMaxRatio", **_PERCENT))
     query_count_max: int = field(default=32, metadata=_java("defaultQueryMaxNum", least=1))
+    query_batch_max: int = field(default=64, metadata=_java("maxMsgsNumBatch", least=1))
     offset_check_in_slave: bool = field(default=False, metadata=_java("offsetCheckInSlave"))
-    disk_fall_recorded: bool = field(default=True, metadata=_java("diskFallRecorded"))
 
     delay_levels: str = field(
         default="1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h",
@@ -193,6 +190,9 @@ class BrokerConfig:
     advertised_address: str | None = field(default=None, metadata=_java("advertisedAddress", **_ADDRESS))
     namesrv_addresses: tuple[str, ...] = field(default=(), metadata=_java("namesrvAddr"))
     rocketmq_home: Path | None = field(default_factory=_rocketmq_home, metadata=_java("rocketmqHome"))
+    config_black_list: str = field(
+        default="configBlackList;brokerConfigPath", metadata=_java("configBlackList")
+    )
     permission: int = field(default=6, metadata=_java("brokerPermission", least=0, most=15))
     region_id: str = field(default="DefaultRegion", metadata=_java("regionId"))
 
@@ -218,12 +218,7 @@ class BrokerConfig:
     flush_consumer_offset_ms: int = field(
         default=5_000, metadata=_java("flushConsumerOffsetInterval", least=1)
     )
-    consumer_fall_behind_bytes_max: int = field(
-        default=16 << 30, metadata=_java("consumerFallbehindThreshold")
-    )
-    disable_slow_consumers: bool = field(default=False, metadata=_java("disableConsumeIfConsumerReadSlowly"))
     slave_read_enable: bool = field(default=False, metadata=_java("slaveReadEnable"))
-    accept_sends_from_ms: int = field(default=0, metadata=_java("startAcceptSendRequestTimeStamp"))
 
     # On here, off in RocketMQ: a consumer with a SQL92 subscription works without a change of configuration.
     property_filter_enable: bool = field(default=True, metadata=_java("enablePropertyFilter"))
@@ -272,9 +267,7 @@ class BrokerConfig:
     )
 
     fast_failure_enable: bool = field(default=True, metadata=_java("brokerFastFailureEnable"))
-    send_queue_max: int = field(default=10_000, metadata=_java("sendThreadPoolQueueCapacity"))
     send_wait_ms_max: int = field(default=200, metadata=_java("waitTimeMillsInSendQueue"))
-    pull_queue_max: int = field(default=100_000, metadata=_java("pullThreadPoolQueueCapacity"))
     pull_wait_ms_max: int = field(default=5_000, metadata=_java("waitTimeMillsInPullQueue"))
     heartbeat_wait_ms_max: int = field(default=31_000, metadata=_java("waitTimeMillsInHeartbeatQueue"))
     transaction_wait_ms_max: int = field(default=3_000, metadata=_java("waitTimeMillsInTransactionQueue"))
@@ -337,8 +330,9 @@ class NamesrvConfig:
         metadata=_java("configStorePath"),
     )
     rocketmq_home: Path | None = field(default_factory=_rocketmq_home, metadata=_java("rocketmqHome"))
-    env_name: str = field(default="center", metadata=_java("productEnvName"))
-    cluster_test: bool = field(default=False, metadata=_java("clusterTest"))
+    config_black_list: str = field(
+        default="configBlackList;configStorePath;kvConfigPath", metadata=_java("configBlackList")
+    )
     order_message_enable: bool = field(default=False, metadata=_java("orderMessageEnable"))
     # RocketMQ's name server has no access control: keys of our own.
     acl_enable: bool = field(default=False, metadata=_java("aclEnable"))

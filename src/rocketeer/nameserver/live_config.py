@@ -36,7 +36,7 @@ class LiveConfig:
         return effective_properties(self._config, role=Role.NAMESRV, extras=self._extras)
 
     def is_locked(self, key: str) -> bool:
-        return key in LOCKED_KEYS or key in self.properties().get("configBlackList", "").split(";")
+        return key in LOCKED_KEYS or key in self._config.config_black_list.split(";")
 
     async def update(self, changes: Mapping[str, str]) -> None:
         """Change some keys; ConfigError names the one that cannot be, StoreError says the disk refuses."""

@@ -71,6 +71,7 @@ class Checkpointer:
         *,
         trust: DiskTrust,
         flushed: Callable[[], int],
+        flush_soon: Callable[[], None],
         physic_ms: Callable[[], int],
         last_store_ms: Callable[[], int],
         part_bytes: Callable[[], int],
@@ -87,6 +88,7 @@ class Checkpointer:
         self._clock = clock
         self._trust = trust
         self._flushed = flushed
+        self._flush_soon = flush_soon
         self._physic_ms = physic_ms
         self._last_store_ms = last_store_ms
         self._part_bytes = part_bytes
@@ -202,6 +204,7 @@ class Checkpointer:
         """Not before the disk has the log that the checkpoint speaks of."""
         if self._flushed() < job.log_end:
             self._job = job
+            self._flush_soon()
             return
         self._job = None
         self._saving = self._worker.submit("checkpoint", job.save)

@@ -67,10 +67,13 @@ class Cleaner:
         self._oldest = SegmentAge(-1, 0)
         self._writable = True
         self._next_s = 0.0
+        self._follow_pause_s = config.delete_queue_interval_ms / 1000
+        self._follow_s = 0.0
 
     def set_rules(self, config: StoreConfig) -> None:
         """When files go, from now on."""
         self._plan.rules = RetentionRules.of(config)
+        self._follow_pause_s = config.delete_queue_interval_ms / 1000
 
     @property
     def used_percent(self) -> int:
@@ -92,9 +95,9 @@ class Cleaner:
         self._next_s = 0.0
 
     def tick(self) -> None:
-        if self._following is not None:
-            self._follow()
         now_s = self._clock.monotonic_s()  # no clock that is set back may keep the disk from being looked at
+        if self._following is not None and now_s >= self._follow_s:
+            self._follow(now_s)
         if now_s < self._next_s:
             return
         self._next_s = now_s + _LOOK_S
@@ -144,13 +147,14 @@ class Cleaner:
         index = self._dispatch.index
         self._following = follow_log(self._log.min_offset, self._dispatch.queues.by_key.values(), index)
 
-    def _follow(self) -> None:
+    def _follow(self, now_s: float) -> None:
         assert self._following is not None
         paths = next(self._following, None)
         if paths is None:
             self._following = None
         elif paths:
             self._worker.submit("deleting files below the log", lambda: delete_paths(paths))
+            self._follow_s = now_s + self._follow_pause_s
 
     def _used_text(self) -> str:
         """As RocketMQ tells a sender why it is refused."""

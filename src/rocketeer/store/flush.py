@@ -8,9 +8,11 @@ import errno
 import logging
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from threading import Event, Thread
 
 from rocketeer.clock import Clock
+from rocketeer.config import FlushMode, StoreConfig
 from rocketeer.store.commit_log import CommitLog
 from rocketeer.store.disk_trust import DiskTrust
 from rocketeer.store.kernel import SyncFailed
@@ -24,8 +26,34 @@ _PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN)
 
 PIECE_BYTES = 1 << 20
 
+PAGE_BYTES = 4096
+
 Callback = Callable[[bool], None]
 Post = Callable[[Callable[[], None]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class FlushRules:
+    """When the log is synced while nobody waits for it, and how long somebody waits at most."""
+
+    interval_s: float
+    least_bytes: int
+    """Fewer new bytes than these wait until `thorough_s` are over."""
+    thorough_s: float
+    timed: bool
+    """Looked at every `interval_s` only; otherwise also as soon as there are `least_bytes`."""
+    timeout_s: float
+
+    @classmethod
+    def of(cls, config: StoreConfig) -> "FlushRules":
+        least_pages = 0 if config.flush_mode is FlushMode.SYNC_FLUSH else config.flush_least_pages
+        return cls(
+            config.flush_interval_ms / 1000,
+            least_pages * PAGE_BYTES,
+            config.flush_thorough_ms / 1000,
+            config.flush_timed,
+            config.sync_flush_timeout_ms / 1000,
+        )
 
 
 class Flusher:
@@ -37,31 +65,28 @@ class Flusher:
         *,
         clock: Clock,
         post: Post,
-        interval_ms: int,
-        timeout_ms: int,
+        rules: FlushRules,
         last_store_ms: Callable[[], int],
         trust: DiskTrust,
     ) -> None:
         self._log = commit_log
         self._clock = clock
         self._post = post
-        self.set_times(interval_ms, timeout_ms)
+        self.rules = rules
+        """They may be replaced at any time."""
         self._last_store_ms = last_store_ms
         self._trust = trust
         trust.listeners.append(lambda error: self._drop_waiters(len(self._waiters)))
         self._waiters: deque[tuple[int, float, Callback]] = deque()
         self._wake = Event()
         self._asked = False  # the thread will look at the log again without being woken
+        self._all_asked = False  # and sync it, however little is new
+        self._synced_s = clock.monotonic_s()
         self._running = True
         self._thread: Thread | None = None
         self.flushed = 0
         self.physic_ms = 0
         """Store time of the last message known to be on disk, for the checkpoint."""
-
-    def set_times(self, interval_ms: int, timeout_ms: int) -> None:
-        """How often the log is synced when nobody waits, and how long somebody waits at most; from now on."""
-        self._interval_s = interval_ms / 1000
-        self._timeout_s = timeout_ms / 1000
 
     @property
     def waiting(self) -> int:
@@ -93,14 +118,21 @@ class Flusher:
         if self._trust.error is not None:
             callback(False)
             return
-        self._waiters.append((log_offset, self._clock.monotonic_s() + self._timeout_s, callback))
+        self._waiters.append((log_offset, self._clock.monotonic_s() + self.rules.timeout_s, callback))
         if not self._asked:
             self._asked = True
             self._wake.set()
 
+    def flush_soon(self) -> None:
+        """Somebody wants the end of the log on disk, and looks at `flushed` himself."""
+        self._all_asked = True
+        self._wake.set()
+
     def tick(self) -> None:
         """Give up on those who waited too long; call it now and then."""
         now = self._clock.monotonic_s()
+        if not self.rules.timed and self._log.max_offset - self.flushed >= max(self.rules.least_bytes, 1):
+            self._wake.set()
         waiters = self._waiters
         late = 0
         for offset, deadline, _ in waiters:
@@ -118,13 +150,23 @@ class Flusher:
     def _run(self) -> None:
         use_batch_scheduling()
         while self._running:
-            self._wake.wait(self._interval_s)
+            self._wake.wait(self.rules.interval_s)
             self._wake.clear()
             self._asked = False  # before the end is read: whoever appends from here on asks again
-            self.sync()
+            if self._is_due():
+                self.sync()
             # Also when there was nothing to sync: one who came while the last sync ended has asked for this.
             if self._waiters:
                 self._post(self._answer)
+
+    def _is_due(self) -> bool:
+        """Somebody waits, or much is new, or a little has been for long."""
+        all_asked, self._all_asked = self._all_asked, False
+        if self._waiters or all_asked:
+            return True
+        rules = self.rules
+        since_s = self._clock.monotonic_s() - self._synced_s
+        return self._log.max_offset - self.flushed >= rules.least_bytes or since_s >= rules.thorough_s
 
     def sync(self) -> bool:
         """Sync up to the end of the log as it is now; True if that changed anything for those who wait."""
@@ -137,27 +179,34 @@ class Flusher:
         try:
             for segment in self._log.segments.copy():
                 if segment.base + segment.size > start and segment.base < end:
-                    self._sync_part(
-                        segment, max(start - segment.base, 0), min(end - segment.base, segment.size)
-                    )
+                    low = max(start - segment.base, 0)
+                    if not self._sync_part(segment, low, min(end - segment.base, segment.size)):
+                        return False
         except OSError as error:
             if error.errno in _PASSING and not isinstance(error, SyncFailed):
                 log.error("log not flushed error=%s: tried again soon", error)
             else:
                 self._trust.lose("the log", error)
             return False
-        if self._trust.error is not None:  # another thread got the report of what this one believed written
-            return False
-        self.flushed = end
         self.physic_ms = store_ms
+        self._synced_s = self._clock.monotonic_s()
         return True
 
-    def _sync_part(self, segment: Segment, low: int, high: int) -> None:
-        """In pieces while nobody waits: handing many megabytes to the disk at once would hold up the loop's core."""
+    def _sync_part(self, segment: Segment, low: int, high: int) -> bool:
+        """In pieces while nobody waits: handing many megabytes to the disk at once would hold up the loop's core.
+
+        Each is known to be on disk at once, so that checkpoints follow a log that grows faster than it is synced.
+        """
         while low < high:
             upto = high if self._waiters else min(low + PIECE_BYTES, high)
             segment.sync(low, upto)
+            if (
+                self._trust.error is not None
+            ):  # another thread got the report of what this one believed written
+                return False
+            self.flushed = segment.base + upto
             low = upto
+        return True
 
     # --- on the loop -------------------------------------------------------------------------
 

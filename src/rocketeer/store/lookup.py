@@ -15,7 +15,6 @@ from rocketeer.store.queue_table import QueueTable
 
 log = logging.getLogger(__name__)
 
-QUERY_MAX = 64  # messages of one query, as in RocketMQ
 _SIZE = Struct(">i")
 _STORE_MS = Struct(">q")
 _STORE_MS_AT = 56
@@ -35,10 +34,13 @@ class Found(msgspec.Struct):
 class Lookup:
     """Belongs to the loop thread."""
 
-    def __init__(self, log: CommitLog, queues: QueueTable, index: Index | None) -> None:
+    def __init__(
+        self, log: CommitLog, queues: QueueTable, index: Index | None, *, query_count_max: int
+    ) -> None:
         self._log = log
         self._queues = queues
         self._index = index
+        self._query_count_max = query_count_max
 
     def message_at(self, log_offset: int) -> StoredMessage | None:
         """The message that starts there; None where none does, or a damaged one: stored again it would look whole."""
@@ -81,7 +83,7 @@ class Lookup:
         index = self._index
         if index is None:
             return Found([])
-        wanted = min(max_count, QUERY_MAX)
+        wanted = min(max_count, self._query_count_max)
         found: dict[int, StoredMessage] = {}
         size = 0
         entries = index.querying(topic, key, begin_ms, end_ms)

@@ -23,7 +23,7 @@ from rocketeer.store.disk_trust import DiskTrust
 from rocketeer.store.dispatch import Dispatch, Dispatcher, Listening
 from rocketeer.store.expiry_clock import ExpiryClock
 from rocketeer.store.extended_queue import QueueExtension
-from rocketeer.store.flush import Flusher
+from rocketeer.store.flush import Flusher, FlushRules
 from rocketeer.store.get import Fetched, GetStatus, Reader
 from rocketeer.store.index import Index
 from rocketeer.store.kernel import sync_folder
@@ -58,7 +58,8 @@ RECONFIGURABLE: Final = (
     "fileReservedTime", "deleteWhen", "deleteCommitLogFilesInterval", "cleanResourceInterval",
     "destroyMapedFileIntervalForcibly", "cleanFileForciblyEnable", "diskMaxUsedSpaceRatio",
     "diskSpaceWarningLevelRatio", "diskSpaceCleanForciblyRatio",
-    "flushIntervalCommitLog", "syncFlushTimeout",
+    "flushIntervalCommitLog", "flushCommitLogLeastPages", "flushCommitLogThoroughInterval", "flushCommitLogTimed",
+    "syncFlushTimeout", "deleteConsumeQueueFilesInterval",
     "maxTransferBytesOnMessageInMemory", "maxTransferCountOnMessageInMemory",
     "maxTransferBytesOnMessageInDisk", "maxTransferCountOnMessageInDisk", "accessMessageInMemoryMaxRatio",
 )  # fmt: skip
@@ -121,13 +122,12 @@ class MessageStore:
         )
         self._replica = Replica(self.log, self.dispatch, levels)
         self._reader = Reader(config, self.log, self.queue_table, levels)
-        self._lookup = Lookup(self.log, self.queue_table, self.index)
+        self._lookup = Lookup(self.log, self.queue_table, self.index, query_count_max=config.query_batch_max)
         self._flusher = Flusher(
             self.log,
             clock=clock,
             post=post,
-            interval_ms=config.flush_interval_ms,
-            timeout_ms=config.sync_flush_timeout_ms,
+            rules=FlushRules.of(config),
             last_store_ms=self._last_store_ms,
             trust=self._trust,
         )
@@ -207,6 +207,7 @@ class MessageStore:
             self._clock,
             trust=self._trust,
             flushed=lambda: self._flusher.flushed,
+            flush_soon=self._flusher.flush_soon,
             physic_ms=lambda: self._flusher.physic_ms,
             last_store_ms=self._last_store_ms,
             part_bytes=lambda: self._replica.part_bytes,
@@ -339,7 +340,7 @@ class MessageStore:
     def reconfigure(self, config: StoreConfig) -> None:
         """Have the settings of RECONFIGURABLE hold from now on; the others stay as they were at the start."""
         self._cleaner.set_rules(config)
-        self._flusher.set_times(config.flush_interval_ms, config.sync_flush_timeout_ms)
+        self._flusher.rules = FlushRules.of(config)
         self._reader.set_limits(config)
 
     def refuse(self, cause: str, refusal: StoreRefused | None) -> None:

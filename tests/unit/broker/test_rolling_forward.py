@@ -55,7 +55,7 @@ class Life:
                 clock=clock,
                 follows=False,
             ),
-            delay_feature(DelayLevels.parse(LEVELS), clock, self.store, self.writer),
+            delay_feature(DelayLevels.parse(LEVELS), clock, self.store, self.writer, save_every_s=0.0),
         ]
         self.writer.rewrites.extend(each for feature in self.features for each in feature.rewrites)
         self.tables = [each for feature in self.features for each in feature.state]

@@ -1,4 +1,4 @@
-"""What the engine does not do yet is said at start, not ignored."""
+"""What the engine does not do is said at start, with its reason; docs/keys.md says it of every key of RocketMQ 4.9.8."""
 
 import dataclasses
 import re
@@ -8,44 +8,80 @@ import pytest
 
 import rocketeer
 from rocketeer.config import BrokerConfig, NamesrvConfig, Role, ServerConfig, StoreConfig, read_config
-from rocketeer.config.unavailable import NO_EFFECT, refuse_unavailable, without_effect
+from rocketeer.config.command_line import parse_words
+from rocketeer.config.keys import Key, find_key, known_keys
+from rocketeer.config.reading import KEYS_WE_READ
+from rocketeer.config.unavailable import NO_EFFECT, REFUSED, refuse_unavailable, without_effect
 from rocketeer.errors import ConfigError
 
-
-@pytest.mark.parametrize("line", ["enableDLegerCommitLog=true", "duplicationEnable=true"])
-def test_what_somebody_relies_on_is_refused(tmp_path: Path, line: str) -> None:
-    path = tmp_path / "broker.conf"
-    path.write_text(line + "\n")
-    with pytest.raises(ConfigError, match=line.split("=")[0]):
-        refuse_unavailable(read_config(path, Role.BROKER))
+PAGE = Path(__file__).parents[3] / "docs" / "keys.md"
+OF_4_9 = [key for key in known_keys().values() if key.is_of_4_9]
 
 
-def test_changed_settings_without_effect_are_named_and_defaults_are_not(tmp_path: Path) -> None:
-    path = tmp_path / "broker.conf"
-    path.write_text("flushCommitLogLeastPages=8\nfileReservedTime=48\n")
-    settings = read_config(path, Role.BROKER)
-    refuse_unavailable(settings)
-    assert without_effect(settings) == ["flushCommitLogLeastPages"]
+def stated() -> dict[tuple[str, str], str]:
+    """What the page says of each key, by class and name."""
+    owner, states = "", {}
+    for line in PAGE.read_text().splitlines():
+        if line.startswith("## "):
+            owner = line.rpartition("(")[2].removesuffix(")")
+        elif found := re.fullmatch(r"\| `([\w.]+)` \| (.*?) \| (.*) \|", line):
+            states[owner, found[1]] = found[3]
+    return states
 
 
-def test_keys_that_only_java_has_a_use_for_are_named_too(tmp_path: Path) -> None:
-    path = tmp_path / "broker.conf"
-    path.write_text(
-        "transientStorePoolEnable=true\nflushDelayOffsetInterval=99\nduplicationEnable=false\nbrokerName=a\n"
-    )
-    settings = read_config(path, Role.BROKER)
-    assert sorted(without_effect(settings)) == ["flushDelayOffsetInterval", "transientStorePoolEnable"]
-    assert settings.warnings == ()
+def another_value(key: Key) -> str:
+    """One that is allowed, and not the default."""
+    if key.kind == "boolean":
+        return "true" if key.default == "false" else "false"
+    return "a;b" if key.kind == "String" else str(int(key.default or 0) + 1)
 
 
-def test_a_name_server_says_it_too(tmp_path: Path) -> None:
-    path = tmp_path / "namesrv.conf"
-    path.write_text("clusterTest=true\nserverWorkerThreads=32\norderMessageEnable=true\n")
-    assert sorted(without_effect(read_config(path, Role.NAMESRV))) == ["clusterTest", "serverWorkerThreads"]
+@pytest.mark.parametrize("key", OF_4_9, ids=lambda key: f"{key.owner}.{key.name}")
+def test_the_page_tells_what_becomes_of_each_key(key: Key) -> None:
+    said = stated()[key.owner, key.name]
+    role = Role.NAMESRV if key.owner == "NamesrvConfig" else Role.BROKER
+    if said.startswith("works"):
+        assert key.name in KEYS_WE_READ
+        assert key.name not in NO_EFFECT
+        assert key.name not in REFUSED
+        return
+    assert key.name not in KEYS_WE_READ
+    settings = read_config(None, role, command_line=parse_words([f"{key.name}={another_value(key)}"]))
+    assert find_key(key.name, role.classes)
+    if said.startswith("refused"):
+        with pytest.raises(ConfigError) as error:
+            refuse_unavailable(settings)
+        assert str(error.value).removeprefix(f"{key.name}={another_value(key)}: ") in said
+    else:
+        refuse_unavailable(settings)
+        assert said == f"no effect: {without_effect(settings)[key.name]}"
 
 
-def test_the_list_names_the_fields_that_no_part_reads() -> None:
-    """By the text of the sources: a field that somebody begins to read, or ceases to, is noticed here."""
+def test_no_reason_is_given_for_a_key_that_does_not_exist() -> None:
+    names = {key.name for key in OF_4_9}
+    assert {*NO_EFFECT, *REFUSED} <= names
+
+
+def test_defaults_are_neither_named_nor_refused() -> None:
+    for role in Role:
+        words = [
+            f"{key.name}={key.default}"
+            for key in OF_4_9
+            if key.owner in role.classes and key.default is not None and not key.default.startswith("$")
+        ]
+        settings = read_config(None, role, command_line=parse_words(words), environment={})
+        refuse_unavailable(settings)
+        assert without_effect(settings) == {}
+
+
+def test_a_log_in_several_folders_is_refused() -> None:
+    settings = read_config(None, command_line=parse_words(["storePathCommitLog=/a,/b"]))
+    with pytest.raises(ConfigError, match="storePathCommitLog=/a,/b: a log in several folders"):
+        refuse_unavailable(settings)
+
+
+def test_every_field_is_read_by_some_part() -> None:
+    """By the text of the sources: a field that everybody ceases to read is noticed here."""
     fields = {
         item.name
         for kind in (BrokerConfig, StoreConfig, ServerConfig, NamesrvConfig)
@@ -54,4 +90,4 @@ def test_the_list_names_the_fields_that_no_part_reads() -> None:
     engine = Path(rocketeer.__file__).parent
     sources = [path.read_text() for path in engine.rglob("*.py")]
     read = {name for text in sources for name in re.findall(r"\.(\w+)", text)}
-    assert fields - read == NO_EFFECT
+    assert fields - read == set()

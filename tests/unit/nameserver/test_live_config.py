@@ -2,6 +2,7 @@
 
 import logging
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -74,7 +75,7 @@ def test_changing_nothing_changes_nothing(tmp_path: Path) -> None:
 
 
 def test_locked_keys_are_rocketmqs_and_those_of_the_black_list(tmp_path: Path) -> None:
-    live = LiveConfig(config_in(tmp_path), {"configBlackList": "productEnvName;clusterTest"})
+    live = LiveConfig(replace(config_in(tmp_path), config_black_list="productEnvName;clusterTest"))
     for key in ("kvConfigPath", "configStorePath", "configBlackList", "rocketmqHome", "productEnvName"):
         assert live.is_locked(key)
     assert not live.is_locked("orderMessageEnable")

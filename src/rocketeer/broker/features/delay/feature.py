@@ -65,12 +65,17 @@ class ScheduleLog(Protocol):
 class DelayService:
     """Moves messages into their level's queue, and back to their own when due."""
 
-    def __init__(self, levels: DelayLevels, clock: Clock, store: ScheduleLog) -> None:
+    def __init__(self, levels: DelayLevels, clock: Clock, store: ScheduleLog, *, save_every_s: float) -> None:
         self._levels = levels
         self._clock = clock
         self._store = store
         self._next_due_ms: dict[int, int] = {}
-        self.offsets = DelayOffsets(lambda: store.max_log_offset, lambda: store.flushed_log_offset)
+        self.offsets = DelayOffsets(
+            lambda: store.max_log_offset,
+            lambda: store.flushed_log_offset,
+            save_every_s=save_every_s,
+            now_s=clock.monotonic_s,
+        )
         self.recovery = DelayRecovery(levels, self.offsets, store)
 
     def rewrite(self, message: PendingMessage) -> None:
@@ -176,9 +181,11 @@ def _put_back(message: StoredMessage, writer: Writer) -> bool:
     return put.stored
 
 
-def delay_feature(levels: DelayLevels, clock: Clock, store: ScheduleLog, writer: Writer) -> Feature:
+def delay_feature(
+    levels: DelayLevels, clock: Clock, store: ScheduleLog, writer: Writer, *, save_every_s: float
+) -> Feature:
     """`writer` is asked for at run time: it is made from the features' own rewrites."""
-    service = DelayService(levels, clock, store)
+    service = DelayService(levels, clock, store, save_every_s=save_every_s)
     recovery = service.recovery
     roll = DelayRoll(levels, service.offsets, recovery, store, writer, clock)
 

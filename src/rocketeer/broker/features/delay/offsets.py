@@ -23,9 +23,19 @@ class DelayOffsets:
 
     file_name = "delayOffset.json"
 
-    def __init__(self, log_end: Callable[[], int], flushed: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        log_end: Callable[[], int],
+        flushed: Callable[[], int],
+        *,
+        save_every_s: float,
+        now_s: Callable[[], float],
+    ) -> None:
         self._log_end = log_end
         self._flushed = flushed
+        self._save_every_s = save_every_s
+        self._now_s = now_s
+        self._save_s = 0.0
         self.delivered: dict[int, int] = {}
         self.log_offset: int | None = None
         """What the file said."""
@@ -70,5 +80,11 @@ class DelayOffsets:
         self._saved_at = self.log_offset or 0
 
     def take_dirty(self) -> bool:
-        dirty, self._dirty = self._dirty, False
-        return dirty or bool(self._unflushed) or self._flushed() - self._saved_at >= SAVE_AFTER_BYTES
+        if self._flushed() - self._saved_at < SAVE_AFTER_BYTES:
+            if not (self._dirty or self._unflushed):
+                return False
+            if self.has_place and self._now_s() < self._save_s:
+                return False  # a crash costs nothing: the log behind the file's place is walked over
+        self._dirty = False
+        self._save_s = self._now_s() + self._save_every_s
+        return True
