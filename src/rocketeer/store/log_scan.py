@@ -9,12 +9,14 @@ from collections.abc import Iterator
 
 from rocketeer.errors import BadRecord
 from rocketeer.record.delay_levels import DelayLevels
+from rocketeer.record.entries import plain_entries
 from rocketeer.record.entry import Blank, DispatchEntry, entry_at
 from rocketeer.record.layout import HEAD
 from rocketeer.store.commit_log import MAGIC_BYTES, CommitLog
 from rocketeer.store.segment import Segment
 
 _PIECE_BYTES = 1 << 20
+_RUN = 512
 RECORD_BYTES_MAX = 16 << 20  # a damaged size says anything; a frame has so many bytes at most
 SECTOR_BYTES = 512  # what a disk writes whole, or not at all
 
@@ -44,6 +46,17 @@ class LogScan:
             view = segment.readable(at)
             levels, check_crc = self._levels, self._check_crc
             while True:
+                # Plain records many at a time; what is rare, wrong or not there is looked at one by one below.
+                plain, _ = plain_entries(view, at, base, _RUN)
+                for each in plain:
+                    at += each.size
+                    self.position = base + at
+                    self.last = each
+                    yield each
+                    if stop is not None and base + at >= stop:
+                        return
+                if plain:
+                    continue
                 try:
                     entry = entry_at(view, at, levels, check_crc=check_crc)
                 except BadRecord as error:
