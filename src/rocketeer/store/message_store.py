@@ -359,7 +359,7 @@ class MessageStore:
         reader = BoundedReader(self.config, self.log, queues, self._levels)
         self._reader = reader
         self.get, self.entries = reader.get, reader.entries
-        lookup = Lookup(self.log, queues, self.index)
+        lookup = Lookup(self.log, queues, self.index, query_count_max=self.config.query_batch_max)
         self.offset_by_time, self.earliest_ms = lookup.offset_by_time, lookup.earliest_ms
         self.store_ms_at = lookup.store_ms_at
         self._bound = bound
