@@ -24,7 +24,19 @@ from rocketeer.client.core import config
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "reference.md"
 CLIENTS = ("Producer", "TransactionProducer", "PushConsumer", "LitePullConsumer", "PullConsumer")
-HOOKS = ("SendHook", "SendContext", "ConsumeHook", "ConsumeContext", "TransactionHook", "TransactionContext")
+HOOKS = (
+    "RpcHook",
+    "RpcContext",
+    "FilterMessageHook",
+    "QueueListener",
+    "OffsetStore",
+    "SendHook",
+    "SendContext",
+    "ConsumeHook",
+    "ConsumeContext",
+    "TransactionHook",
+    "TransactionContext",
+)
 MIDDLEWARE = ("Middleware", "Context", "PublishContext", "Pause", "Within")
 CODECS = ("Codec", "AvroCodec")
 STRATEGIES = (

@@ -15,6 +15,7 @@ from rocketeer.client.core.allocate import (
 )
 from rocketeer.client.core.codecs import JSON, MSGPACK, PROTOBUF, AvroCodec, Codec, typed_message
 from rocketeer.client.core.config import ConsumerConfig, ConsumerOptions, ProducerConfig, ProducerOptions
+from rocketeer.client.core.consumer_ports import FilterMessageHook, OffsetStore, QueueListener
 from rocketeer.client.core.depends import Depends
 from rocketeer.client.core.encoding import split_batch
 from rocketeer.client.core.failure import Failure
@@ -39,6 +40,7 @@ from rocketeer.client.core.middleware import (
 from rocketeer.client.core.outcome import COMMIT, RETRY, ROLLBACK, Outcome, Retry
 from rocketeer.client.core.received import ReceivedMessage
 from rocketeer.client.core.retry_policy import RetryPolicy
+from rocketeer.client.core.rpc_hooks import RpcContext, RpcHook
 from rocketeer.client.core.selectors import Selector, by_hash, by_random
 from rocketeer.client.core.send_result import SendResult, SendStatus
 from rocketeer.client.core.transactions import UNKNOWN, Transaction, TransactionResult, TransactionState
@@ -116,6 +118,7 @@ __all__ = [
     "Context",
     "Depends",
     "Failure",
+    "FilterMessageHook",
     "InvalidGroup",
     "InvalidMessage",
     "InvalidTopic",
@@ -129,6 +132,7 @@ __all__ = [
     "NoBroker",
     "NoNameServer",
     "NoRoute",
+    "OffsetStore",
     "Outcome",
     "Pause",
     "ProducerConfig",
@@ -138,12 +142,15 @@ __all__ = [
     "Publishing",
     "PullResult",
     "PullStatus",
+    "QueueListener",
     "ReceivedMessage",
     "RemotingError",
     "RequestTimeout",
     "Retry",
     "RetryPolicy",
     "RocketeerError",
+    "RpcContext",
+    "RpcHook",
     "Selector",
     "SendContext",
     "SendFailed",

@@ -46,6 +46,8 @@ TIMER_ENQUEUE_MS: Final = "TIMER_ENQUEUE_MS"
 TIMER_DEQUEUE_MS: Final = "TIMER_DEQUEUE_MS"
 TIMER_ROLL_TIMES: Final = "TIMER_ROLL_TIMES"
 TIMER_DEL_UNIQKEY: Final = "TIMER_DEL_UNIQKEY"
+START_DELIVER_TIME: Final = "__STARTDELIVERTIME"
+"""The same as TIMER_DELIVER_MS, by the name that commercial versions of RocketMQ and their clients have."""
 SHARDING_KEY: Final = "__SHARDINGKEY"  # from 5.x; 4.9.8 carries it like any user property
 
 PRODUCER_ID: Final = "PRODUCER_ID"  # ours, with one of the next two: stored once, however often it is sent

@@ -8,8 +8,11 @@ import asyncio
 from collections.abc import Hashable, Sequence
 from typing import Any, TypeVar
 
+from rocketeer.client.core import rpc_hooks
+from rocketeer.client.core.rpc_hooks import RpcHook
 from rocketeer.client.plans.effects import Call, CallAll, Effect, Oneway, Parallel, Plan, Shared, Sleep
 from rocketeer.errors import RocketeerError
+from rocketeer.protocol.command import Command
 from rocketeer.remoting.client import RemotingClient
 
 T = TypeVar("T")
@@ -18,12 +21,13 @@ T = TypeVar("T")
 class AsyncDriver:
     """One per connection owner; any number of plans may run in it at a time."""
 
-    def __init__(self, remoting: RemotingClient) -> None:
+    def __init__(self, remoting: RemotingClient, hooks: Sequence[RpcHook] = ()) -> None:
         self._remoting = remoting
+        self._hooks = tuple(hooks)
         self._shared: dict[Hashable, asyncio.Task[Any]] = {}
 
     async def run(self, plan: Plan[T]) -> T:
-        invoke = self._remoting.invoke
+        invoke = self._invoke if self._hooks else self._remoting.invoke
         try:
             effect = next(plan)
             while True:
@@ -43,12 +47,12 @@ class AsyncDriver:
     async def _do(self, effect: Effect) -> Any:
         match effect:
             case Call(address, command, timeout_s):
-                return await self._remoting.invoke(address, command, timeout_s)
+                return await self._invoke(address, command, timeout_s)
             case CallAll(address, commands, timeout_s):
-                calls = (self._remoting.invoke(address, command, timeout_s) for command in commands)
+                calls = (self._invoke(address, command, timeout_s) for command in commands)
                 return await asyncio.gather(*calls)
             case Oneway(address, command, timeout_s):
-                await self._remoting.oneway(address, command, timeout_s)
+                await self._oneway(address, command, timeout_s)
             case Sleep(seconds):
                 await asyncio.sleep(seconds)
             case Shared(key, plan):
@@ -61,6 +65,21 @@ class AsyncDriver:
             case Parallel(plans, limit):
                 return await self._run_parallel(plans, limit)
         return None
+
+    async def _invoke(self, address: str, command: Command, timeout_s: float) -> Command:
+        context = rpc_hooks.before(self._hooks, address, command)
+        try:
+            reply = await self._remoting.invoke(address, command, timeout_s)
+        except RocketeerError as error:
+            rpc_hooks.after(self._hooks, context, None, error)
+            raise
+        rpc_hooks.after(self._hooks, context, reply, None)
+        return reply
+
+    async def _oneway(self, address: str, command: Command, timeout_s: float) -> None:
+        context = rpc_hooks.before(self._hooks, address, command, oneway=True)
+        await self._remoting.oneway(address, command, timeout_s)
+        rpc_hooks.after(self._hooks, context, None, None)
 
     async def _run_parallel(self, plans: Sequence[Plan[Any]], limit: int) -> list[Any]:
         outcomes: list[Any] = [None] * len(plans)

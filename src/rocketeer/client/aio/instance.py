@@ -84,7 +84,7 @@ class ClientInstance:
         self.remoting = RemotingClient(
             on_close=self._connection_closed, sign=self.security.sign, tls=self.security.tls
         )
-        self.driver = AsyncDriver(self.remoting)
+        self.driver = AsyncDriver(self.remoting, config.rpc_hooks)
         self.on_disconnect: list[Callable[[str], None]] = []
         """Called with the address of every connection that was lost."""
         self._source = source
@@ -120,7 +120,8 @@ class ClientInstance:
         )
         shared = cls._running.setdefault(asyncio.get_running_loop(), {})
         # Two clusters, or accounts, may be used under one name: then these tell the instances apart.
-        key = f"{identity}\n{source}\n{config.access_key}\n{config.tls!r}"
+        hooks = [id(hook) for hook in config.rpc_hooks]
+        key = f"{identity}\n{source}\n{config.access_key}\n{config.tls!r}\n{hooks}"
         instance = shared.get(key)
         if instance is None:
             instance = shared[key] = cls(config, identity, source, clock or SystemClock())

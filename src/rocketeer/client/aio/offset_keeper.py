@@ -1,25 +1,31 @@
 """Offsets of the queues in hand: read when a queue is taken up, stored every few seconds and when it is let go.
 
-On the broker for a group that shares its queues; in a file for broadcasting, where every member has its own.
+On the broker for a group that shares its queues; in a file for broadcasting, where every member has its own; or where
+the user keeps them (`OffsetStore`).
 """
 
 import asyncio
+import inspect
 import logging
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from rocketeer.client.aio.drivers import AsyncDriver
 from rocketeer.client.aio.instance import ClientInstance
 from rocketeer.client.core.config import ConsumerConfig
+from rocketeer.client.core.consumer_ports import OffsetStore
 from rocketeer.client.core.consumer_rules import parse_timestamp
 from rocketeer.client.core.offsets import OffsetFile, OffsetTable, merged
 from rocketeer.client.plans.brokers import Cluster
 from rocketeer.client.plans.offsets import commit_offset, first_offset, min_offset, start_offset
-from rocketeer.errors import RocketeerError
+from rocketeer.errors import ClientError, RocketeerError
 from rocketeer.model.queue import MessageQueue
 from rocketeer.model.subscription import MessageModel
+from rocketeer.model.topic import without_namespace
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 BEFORE_START_MS: Final = 30 * 60 * 1000
 """CONSUME_FROM_TIMESTAMP without a time begins half an hour before the consumer was started."""
@@ -44,6 +50,8 @@ class OffsetKeeper:
         self._begin = config.consume_from
         stamp = config.consume_timestamp
         self._timestamp_ms = parse_timestamp(stamp) if stamp else now_ms - BEFORE_START_MS
+        self._own = config.offset_store
+        self._namespace = config.namespace
         self._file = file
         self._in_file: dict[MessageQueue, int] = file.load() if file else {}
         self._storing = asyncio.Lock()
@@ -62,6 +70,12 @@ class OffsetKeeper:
     async def start_of(self, queue: MessageQueue) -> int:
         """Where to begin with a queue that was assigned; raises when its broker does not say."""
         begin = (self._begin, self._timestamp_ms)
+        if self._own is not None:
+            stored = await self._load_own(self._own, queue)
+            if stored is not None:
+                self.table.known(queue, stored)
+                return stored
+            return await self._driver.run(first_offset(self._cluster, queue, *begin))
         if self._file is None:
             offset, known = await self._driver.run(start_offset(self._cluster, self._group, queue, *begin))
             if known:
@@ -87,7 +101,9 @@ class OffsetKeeper:
                 unsaved = {queue: offset for queue, offset in unsaved.items() if queue in queues}
             if not unsaved:
                 return
-            if self._file is not None:
+            if self._own is not None:
+                await self._store_own(self._own, unsaved)
+            elif self._file is not None:
                 await self._store_file(unsaved)
             else:
                 await asyncio.gather(*(self._store_one(queue, offset) for queue, offset in unsaved.items()))
@@ -96,6 +112,34 @@ class OffsetKeeper:
         """Somebody set the offset on purpose: store it now."""
         self.table.update(queue, offset, only_forward=False)
         await self.store({queue})
+
+    async def _load_own(self, own: OffsetStore, queue: MessageQueue) -> int | None:
+        try:
+            loaded = await _called(own.load, self._plain(queue))
+        except Exception as error:
+            raise ClientError(f"the offset store cannot tell where {queue} begins: {error!r}") from error
+        if loaded is not None and (not isinstance(loaded, int) or loaded < 0):
+            raise ClientError(
+                f"the offset store says {loaded!r} of {queue}: an offset is a number, 0 or more"
+            )
+        return loaded
+
+    async def _store_own(self, own: OffsetStore, unsaved: dict[MessageQueue, int]) -> None:
+        try:
+            await _called(own.store, {self._plain(queue): offset for queue, offset in unsaved.items()})
+        except Exception as error:
+            log.warning("offsets not stored group=%s store=%r reason=%r", self._group, own, error)
+            return
+        for queue, offset in unsaved.items():
+            self.table.saved(queue, offset)
+
+    def _plain(self, queue: MessageQueue) -> MessageQueue:
+        """As the user names it."""
+        if not self._namespace:
+            return queue
+        return MessageQueue(
+            without_namespace(queue.topic, self._namespace), queue.broker_name, queue.queue_id
+        )
 
     async def _store_one(self, queue: MessageQueue, offset: int) -> None:
         try:
@@ -123,3 +167,14 @@ class OffsetKeeper:
         while True:
             await asyncio.sleep(every_s)
             await self.store()
+
+
+async def _called(function: Callable[..., T | Awaitable[T]], *arguments: object) -> T:
+    """What a user's function returns: of a coroutine function on the loop, of another one in a thread."""
+    if inspect.iscoroutinefunction(function):
+        awaited: T = await function(*arguments)
+        return awaited
+    returned = await asyncio.to_thread(function, *arguments)
+    if inspect.isawaitable(returned):
+        return await returned
+    return returned

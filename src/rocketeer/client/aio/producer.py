@@ -34,12 +34,13 @@ from rocketeer.client.plans.lookups import COUNT_MAX, Lookups
 from rocketeer.client.plans.queries import FOREVER_MS
 from rocketeer.client.plans.recall import recall_plan
 from rocketeer.client.plans.send import Choose, Sender, chooser, fixed
+from rocketeer.client.plans.topics import put_topic_everywhere
 from rocketeer.client.secure import ConnectionSecurity
 from rocketeer.clock import Clock, SystemClock
-from rocketeer.errors import ClientClosed, ClientError
+from rocketeer.errors import ClientClosed, ClientError, ConfigError
 from rocketeer.model.message import Message
 from rocketeer.model.queue import MessageQueue
-from rocketeer.model.topic import without_namespace
+from rocketeer.model.topic import TopicConfig, validate_topic_name, without_namespace
 from rocketeer.record.ids import UniqKeys
 
 T = TypeVar("T")
@@ -353,6 +354,23 @@ class Producer(StartedAsync):
         await self._ready()
         limit_s = self.config.send_timeout_s if timeout_s is None else timeout_s
         return await self.run_plan(recall_plan(self.sender, handle, limit_s))
+
+    async def create_topic(self, topic: str, *, queues: int | None = None) -> list[MessageQueue]:
+        """Make a topic with so many queues (`default_topic_queues`) on every broker; its queues.
+
+        On brokers that have it already it gets this number. `Admin.put_topic` has more to say. Raises InvalidTopic,
+        BrokerRefused.
+        """
+        instance = await self._ready()
+        validate_topic_name(topic)
+        count = self.config.default_topic_queues if queues is None else queues
+        if count < 1:
+            raise ConfigError(f"queues is {count}: a topic has one at least")
+        made = TopicConfig(self.config.full_topic(topic), read_queues=count, write_queues=count)
+        timeout_s = self.config.call_timeout_s
+        await self.run_plan(put_topic_everywhere(instance.nameservers, made, timeout_s))
+        await instance.refresh_route(made.name)
+        return await self.queues(topic)
 
     async def queues(self, topic: str) -> list[MessageQueue]:
         """The queues a topic can be written to, as selectors get them."""

@@ -11,6 +11,8 @@ from collections.abc import AsyncIterator
 from typing import TypeVar, Unpack
 
 from rocketeer.client.aio.instance import ClientInstance, Membership
+from rocketeer.client.aio.rebalancer import queues_in_balance
+from rocketeer.client.core.allocate import AVERAGELY, Strategy
 from rocketeer.client.core.config import ConsumerConfig, ConsumerOptions
 from rocketeer.client.core.consumer_rules import checked
 from rocketeer.client.core.option_types import known_options
@@ -74,6 +76,17 @@ class PullConsumer(StartedAsync):
         """The queues of a topic; raises NoRoute when nobody has it."""
         return await self._run(self._started().queues(topic))
 
+    async def my_queues(self, topic: str, *, strategy: Strategy = AVERAGELY) -> list[MessageQueue]:
+        """This member's share of a topic's queues, as the group has it now: each queue is in one member's share.
+
+        Ask again every now and then: shares change when members come and go. Raises NoRoute.
+        """
+        self._started()
+        assert self._instance is not None
+        full = self.config.full_topic(topic)
+        mine = await queues_in_balance(self._instance, self.config, full, strategy)
+        return self.reading.outer(sorted(mine))
+
     async def pull(
         self,
         queue: MessageQueue,
@@ -85,7 +98,8 @@ class PullConsumer(StartedAsync):
         hold_s: float = 0.0,
     ) -> PullResult:
         """The messages at an offset, as many as the broker gives at a time (32). With `hold_s` it may wait for
-        the first; `next_offset` is where to go on. `sql` filters by properties instead of tags."""
+        the first (Java's pullBlockIfNotFound: 20 s); `next_offset` is where to go on. `sql` filters by properties
+        instead of tags. The answer may take 10 s more than the hold."""
         plan = self._started().pull(queue, offset, tags=tags, sql=sql, max_count=max_count, hold_s=hold_s)
         return await self._run(plan)
 

@@ -8,6 +8,7 @@ from typing import Final, Protocol
 
 from rocketeer.client.aio.instance import ClientInstance
 from rocketeer.client.core.config import ConsumerConfig
+from rocketeer.client.core.consumer_ports import filtered
 from rocketeer.client.core.flow import Limits
 from rocketeer.client.core.process_queue import ProcessQueue
 from rocketeer.client.core.received import ReceivedMessage
@@ -188,9 +189,12 @@ class Puller:
             )  # fmt: skip
             await target.offset_moved(held, result.next_offset)
             return
-        held.put(result.messages, result.next_offset)
-        if result.messages:
-            target.found(held, result.messages)
+        messages = result.messages
+        if messages and self._config.filter_hooks:
+            messages = filtered(self._config.filter_hooks, self._settings.group, held.queue, messages)
+        held.put(messages, result.next_offset)
+        if messages:
+            target.found(held, messages)
             if self._config.pull_interval_s > 0:
                 await asyncio.sleep(self._config.pull_interval_s)
         else:

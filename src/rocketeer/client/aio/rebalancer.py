@@ -21,7 +21,7 @@ from rocketeer.errors import BrokerRefused, NoBroker, NoRoute, RocketeerError
 from rocketeer.model.queue import MessageQueue
 from rocketeer.model.route import Route
 from rocketeer.model.subscription import MessageModel, Subscription
-from rocketeer.model.topic import RETRY_PREFIX
+from rocketeer.model.topic import RETRY_PREFIX, without_namespace
 from rocketeer.protocol.codes import RequestCode
 from rocketeer.protocol.command import Command
 
@@ -65,6 +65,7 @@ class Rebalancer:
         self._soon_s = SOON_S
         self._task: asyncio.Task[None] | None = None
         self._logged: dict[str, str] = {}
+        self._told: dict[str, tuple[frozenset[MessageQueue], frozenset[MessageQueue]]] = {}
         self._loop = asyncio.get_running_loop()
         self._balancing = asyncio.Lock()
 
@@ -115,8 +116,10 @@ class Rebalancer:
             subscriptions = dict(self._subscriptions())
             for topic in subscriptions:
                 try:
-                    change = await self._change(topic)
+                    known_queues, mine = await self._share(topic)
+                    change = difference(topic, mine, self._assigned.queues())
                     applied = (not any(change) or await self._assigned.apply(change)) and applied
+                    self._tell(topic, known_queues, mine)
                     self._logged.pop(topic, None)
                 except RocketeerError as error:
                     known = False
@@ -131,38 +134,31 @@ class Rebalancer:
         self._soon_s = min(self._soon_s * 2, self._config.rebalance_s)
         return min(wait_s, self._config.rebalance_s)
 
-    async def _change(self, topic: str) -> Change:
+    def _tell(self, topic: str, known: Collection[MessageQueue], mine: Collection[MessageQueue]) -> None:
+        """Once for every change, of the topic's queues or of our share."""
+        listener = self._config.queue_listener
+        now = (frozenset(known), frozenset(mine))
+        if listener is None or self._told.get(topic, (frozenset(), frozenset())) == now:
+            return
+        self._told[topic] = now
+        plain = topic if self._config.namespace is None else without_namespace(topic, self._config.namespace)
+        try:
+            listener(
+                plain,
+                sorted(MessageQueue(plain, queue.broker_name, queue.queue_id) for queue in known),
+                sorted(MessageQueue(plain, queue.broker_name, queue.queue_id) for queue in mine),
+            )
+        except Exception:
+            log.exception("queue listener failed group=%s topic=%s", self._group, topic)
+
+    async def _share(self, topic: str) -> tuple[Collection[MessageQueue], Collection[MessageQueue]]:
+        """All queues of the topic, and those that are ours."""
         known = await self._instance.route(topic)
         mine: Collection[MessageQueue] = known.subscribe
         if self._config.message_model is MessageModel.CLUSTERING:
-            clients = await self._clients(topic, known)
+            clients = await group_members(self._instance, self._config, topic, known)
             mine = share_of(self._instance.client_id, known.subscribe, clients, self._strategy)
-        return difference(topic, mine, self._assigned.queues())
-
-    async def _clients(self, topic: str, known: TopicRoutes) -> list[str]:
-        """The members as a broker of the topic knows them; it is told of us first if it does not know us."""
-        addresses = [
-            broker.master or next(iter(broker.addresses.values()))
-            for broker in known.route.brokers
-            if broker.addresses
-        ]
-        random.shuffle(addresses)
-        timeout_s = self._config.call_timeout_s
-        failure: RocketeerError = NoBroker(topic, None, "is in its route")
-        for address in addresses:
-            for told in (False, True):
-                try:
-                    clients = await self._instance.run(consumer_ids(address, self._group, timeout_s))
-                except BrokerRefused as error:
-                    failure = error  # it knows nobody of the group
-                except RocketeerError as error:
-                    failure = error
-                    break
-                else:
-                    if told or self._instance.client_id in clients:
-                        return clients
-                await self._instance.heartbeat_now()
-        raise failure
+        return known.subscribe, mine
 
     async def _compare(self, subscriptions: Mapping[str, Subscription]) -> None:
         """Members that subscribe differently take each other's messages away: say which topic it is."""
@@ -199,3 +195,41 @@ class Rebalancer:
             else logging.WARNING
         )
         log.log(level, "no rebalance group=%s topic=%s reason=%s", self._group, topic, text)
+
+
+async def group_members(
+    instance: ClientInstance, config: ConsumerConfig, topic: str, known: TopicRoutes
+) -> list[str]:
+    """The members as a broker of the topic knows them; it is told of us first if it does not know us."""
+    addresses = [
+        broker.master or next(iter(broker.addresses.values()))
+        for broker in known.route.brokers
+        if broker.addresses
+    ]
+    random.shuffle(addresses)
+    failure: RocketeerError = NoBroker(topic, None, "is in its route")
+    for address in addresses:
+        for told in (False, True):
+            try:
+                clients = await instance.run(consumer_ids(address, config.full_group, config.call_timeout_s))
+            except BrokerRefused as error:
+                failure = error  # it knows nobody of the group
+            except RocketeerError as error:
+                failure = error
+                break
+            else:
+                if told or instance.client_id in clients:
+                    return clients
+            await instance.heartbeat_now()
+    raise failure
+
+
+async def queues_in_balance(
+    instance: ClientInstance, config: ConsumerConfig, topic: str, strategy: Strategy
+) -> frozenset[MessageQueue]:
+    """This member's share of the (full) topic's queues, as the group's members are now."""
+    known = await instance.route(topic)
+    if config.message_model is MessageModel.BROADCASTING:
+        return frozenset(known.subscribe)
+    clients = await group_members(instance, config, topic, known)
+    return share_of(instance.client_id, known.subscribe, clients, strategy)

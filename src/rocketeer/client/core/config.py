@@ -10,7 +10,9 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Final, TypedDict
 
+from rocketeer.client.core.consumer_ports import FilterMessageHook, OffsetStore, QueueListener
 from rocketeer.client.core.option_types import check_types
+from rocketeer.client.core.rpc_hooks import RpcHook
 from rocketeer.errors import ConfigError, InvalidGroup
 from rocketeer.model.subscription import ConsumeFromWhere, MessageModel
 from rocketeer.model.topic import AUTO_CREATE_TOPIC, TRACE_TOPIC, with_namespace
@@ -64,6 +66,8 @@ class ClientConfig:
     """Leave a trace of every message sent or consumed: `mqadmin queryMsgTraceById` shows its life."""
     trace_topic: str = _java(TRACE_TOPIC, "customizedTraceTopic")
     """Where traces are sent to."""
+    rpc_hooks: Sequence[RpcHook] = field(default=(), repr=False, metadata={"java": "rpcHook"})
+    """They see every request of this client, and its reply."""
 
     def __post_init__(self) -> None:
         validate_group(self.group)
@@ -204,6 +208,16 @@ class ConsumerConfig(ClientConfig):
     """A lock not renewed for this long counts as lost."""
     post_subscription_when_pull: bool = _java(False, "postSubscriptionWhenPull")
     """Send the subscription with every pull, for brokers that do not know it from heartbeats."""
+    filter_hooks: Sequence[FilterMessageHook] = field(
+        default=(), repr=False, metadata={"java": "filterMessageHook"}
+    )
+    """They decide which messages of a pull are consumed."""
+    queue_listener: QueueListener | None = field(
+        default=None, repr=False, metadata={"java": "messageQueueListener"}
+    )
+    """Told when this member gets other queues of a topic."""
+    offset_store: OffsetStore | None = field(default=None, repr=False, metadata={"java": "offsetStore"})
+    """Where the group's offsets are kept instead of on the broker."""
 
 
 class ClientOptions(TypedDict, total=False):
@@ -225,6 +239,7 @@ class ClientOptions(TypedDict, total=False):
     tls: bool | TlsConfig | None
     trace: bool
     trace_topic: str
+    rpc_hooks: Sequence[RpcHook]
 
 
 class ProducerOptions(ClientOptions, total=False):
@@ -276,6 +291,9 @@ class ConsumerOptions(ClientOptions, total=False):
     lock_renew_s: float
     lock_expire_s: float
     post_subscription_when_pull: bool
+    filter_hooks: Sequence[FilterMessageHook]
+    queue_listener: QueueListener | None
+    offset_store: OffsetStore | None
 
 
 def client_id(config: ClientConfig, *, ip: str, pid: int, nanos: int, keep_default: bool = False) -> str:

@@ -65,17 +65,19 @@ def _fits(value: object, kind: Any) -> bool:
     if kind is int:
         return isinstance(value, int) and not isinstance(value, bool)
     if get_origin(kind) is not None:
+        (item,) = get_args(kind)
         return (
             isinstance(value, Sequence)
             and not isinstance(value, str | bytes)
-            and all(isinstance(each, str) for each in value)
+            and all(isinstance(each, item) for each in value)
         )
     return isinstance(value, kind)
 
 
 def _name(kind: Any) -> str:
     if get_origin(kind) is not None:
-        return "a list of texts"
+        (item,) = get_args(kind)
+        return "a list of texts" if item is str else f"a list of {item.__name__}"
     if isinstance(kind, type) and issubclass(kind, Enum):
         return f"a {kind.__name__}"
     names = {float: "a finite number", int: "a whole number", bool: "True or False", str: "a text"}

@@ -43,6 +43,10 @@ class ReceivedMessage(msgspec.Struct, gc=False, eq=False):
     size: int
     """Bytes of the record: what flow control counts."""
     _namespace: str | None = None
+    min_offset: int = -1
+    """Where its queue began when it was pulled; -1: it did not come out of a pull."""
+    max_offset: int = -1
+    """Where the next message of its queue would have been then."""
     retried: int = 0
     """Tries in this process: an ordered queue gives it again, or sending it back failed."""
     started_s: float = 0.0
@@ -87,10 +91,18 @@ class ReceivedMessage(msgspec.Struct, gc=False, eq=False):
 
     @property
     def properties(self) -> dict[str, str]:
-        """All of them, the user's and RocketMQ's own."""
+        """All of them, the user's and RocketMQ's own; MIN_OFFSET and MAX_OFFSET tell how far its queue reached."""
         if self._properties is None:
             self._properties = decode_properties(self._tail_parts()[1])
+            if self.max_offset >= 0:
+                self._properties[names.MIN_OFFSET] = str(self.min_offset)
+                self._properties[names.MAX_OFFSET] = str(self.max_offset)
         return self._properties
+
+    @property
+    def lag(self) -> int:
+        """How many messages its queue had behind it when it was pulled: a listener may skip what is too old."""
+        return max(self.max_offset - 1 - self.queue_offset, 0)
 
     @property
     def message_id(self) -> str:
@@ -239,7 +251,13 @@ if COMPILED and not TYPE_CHECKING:
 
 
 def split_messages(
-    body: bytes, queue: MessageQueue, *, tags: frozenset[str] = frozenset(), namespace: str | None = None
+    body: bytes,
+    queue: MessageQueue,
+    *,
+    tags: frozenset[str] = frozenset(),
+    namespace: str | None = None,
+    min_offset: int = -1,
+    max_offset: int = -1,
 ) -> list[ReceivedMessage]:
     """The messages of a pull reply; of those with other tags than `tags`, none (brokers compare hashes only)."""
     found, at = _split(body, ReceivedMessage, queue, namespace, MAGIC & 0xFFFFFFFF, _SIZE_MIN)
@@ -249,4 +267,6 @@ def split_messages(
         raise BadRecord(at=at, reason=f"magic {magic:#x}, size {size}, {left} bytes left")
     if left:
         raise BadRecord(at=at, reason=f"{left} bytes are left for a record")
+    for message in found:
+        message.min_offset, message.max_offset = min_offset, max_offset
     return [message for message in found if message.tags in tags] if tags else found

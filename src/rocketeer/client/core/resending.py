@@ -13,7 +13,7 @@ FIRST_LEVEL: Final = 3
 _ITS_OWN: Final = (
     # Those of the first sending: they would make the new message a half message, a timer or a repetition.
     names.TRAN_MSG, names.PRODUCER_ID, names.PRODUCER_SEQ, names.DEDUP_ID, names.TIMER_DELIVER_MS,
-    names.TIMER_DELAY_MS, names.TIMER_DELAY_SEC,
+    names.TIMER_DELAY_MS, names.TIMER_DELAY_SEC, names.START_DELIVER_TIME, names.MIN_OFFSET, names.MAX_OFFSET,
 )  # fmt: skip
 
 

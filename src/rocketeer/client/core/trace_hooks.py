@@ -130,7 +130,7 @@ class ConsumeTrace:
 
 
 def message_kind(properties: dict[str, str]) -> MessageKind:
-    if names.DELAY in properties or "__STARTDELIVERTIME" in properties:
+    if names.DELAY in properties or names.START_DELIVER_TIME in properties:
         return MessageKind.DELAY
     if properties.get(names.TRAN_MSG) == "true":
         return MessageKind.TRANSACTION_HALF

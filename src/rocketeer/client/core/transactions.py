@@ -20,7 +20,13 @@ from rocketeer.record.flags import TX_COMMIT, TX_ROLLBACK
 
 log = logging.getLogger(__name__)
 
-_LATER: Final = (names.DELAY, "TIMER_DELIVER_MS", "TIMER_DELAY_MS", "TIMER_DELAY_SEC")
+_LATER: Final = (
+    names.DELAY,
+    "TIMER_DELIVER_MS",
+    "TIMER_DELAY_MS",
+    "TIMER_DELAY_SEC",
+    names.START_DELIVER_TIME,
+)
 
 
 class TransactionState(IntEnum):

@@ -24,7 +24,7 @@ SUBSCRIPTION: Final = 4
 LITE_PULL: Final = 16
 
 BULK_FIELD: Final = "rocketeerMaxBytes"
-ANSWER_S: Final = 15.0
+ANSWER_S: Final = 10.0
 """How much longer than the broker may hold a pull its answer may take."""
 
 
@@ -141,7 +141,14 @@ def read_reply(
         if subscription.kind == TAG and subscription.expression != SUB_ALL
         else frozenset[str]()
     )
-    messages = split_messages(reply.body, queue, tags=tags, namespace=settings.namespace)
+    messages = split_messages(
+        reply.body,
+        queue,
+        tags=tags,
+        namespace=settings.namespace,
+        min_offset=found.min_offset,
+        max_offset=found.max_offset,
+    )
     return found._replace(messages=messages)
 
 

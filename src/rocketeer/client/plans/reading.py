@@ -3,11 +3,12 @@
 from collections.abc import Iterable
 
 from rocketeer.client.core.config import ConsumerConfig
+from rocketeer.client.core.consumer_ports import filtered
 from rocketeer.client.core.received import ReceivedMessage
 from rocketeer.client.plans import groups, offsets
 from rocketeer.client.plans.brokers import Cluster
 from rocketeer.client.plans.effects import Plan
-from rocketeer.client.plans.pull import PullResult, PullSettings, pull
+from rocketeer.client.plans.pull import ANSWER_S, PullResult, PullSettings, pull
 from rocketeer.client.plans.routes import find_route
 from rocketeer.errors import ConfigError
 from rocketeer.filter.subscribing import subscription_of
@@ -65,17 +66,19 @@ class Reading:
         settings = PullSettings(
             self._group, max_count or self._config.pull_batch, hold_s, self._config.namespace
         )
-        return (
-            yield from pull(
-                settings,
-                self._cluster,
-                inside,
-                offset,
-                subscription_of(inside.topic, tags, sql),
-                broker_id=broker_id,
-                timeout_s=hold_s + self._config.call_timeout_s,
-            )
+        result = yield from pull(
+            settings,
+            self._cluster,
+            inside,
+            offset,
+            subscription_of(inside.topic, tags, sql),
+            broker_id=broker_id,
+            timeout_s=hold_s + ANSWER_S,
         )
+        hooks = self._config.filter_hooks
+        if not hooks or not result.messages:
+            return result
+        return result._replace(messages=filtered(hooks, self._group, queue, result.messages))
 
     def committed(self, queue: MessageQueue) -> Plan[int | None]:
         return offsets.committed_offset(self._cluster, self._group, self.inner(queue))

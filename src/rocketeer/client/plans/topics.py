@@ -2,11 +2,15 @@
 
 from collections.abc import Mapping
 
-from rocketeer.client.plans.effects import Plan
-from rocketeer.client.plans.replies import ask
+from rocketeer.client.core.nameservers import NameServers
+from rocketeer.client.plans.effects import Parallel, Plan
+from rocketeer.client.plans.replies import ask, refused
+from rocketeer.client.plans.routes import ask_nameservers
+from rocketeer.errors import NoBroker, RocketeerError
 from rocketeer.model.topic import AUTO_CREATE_TOPIC, TopicConfig
+from rocketeer.protocol.bodies.route import decode_cluster_info
 from rocketeer.protocol.bodies.topics import decode_topic_table
-from rocketeer.protocol.codes import RequestCode
+from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import request
 from rocketeer.protocol.headers.topics import CreateTopicHeader, DeleteTopicHeader
 
@@ -24,6 +28,22 @@ def put_topic(address: str, topic: TopicConfig, timeout_s: float) -> Plan[None]:
         topic.order,
     )
     yield from ask(address, request(RequestCode.UPDATE_AND_CREATE_TOPIC, header), timeout_s)
+
+
+def put_topic_everywhere(nameservers: NameServers, topic: TopicConfig, timeout_s: float) -> Plan[None]:
+    """Make the topic on every broker of the name servers, or change it; raises what the first one that fails does."""
+    command = request(RequestCode.GET_BROKER_CLUSTER_INFO)
+    reply = yield from ask_nameservers(nameservers, command, timeout_s)
+    if reply.code != ResponseCode.SUCCESS:
+        raise refused(reply, "the name server", topic.name)
+    brokers = decode_cluster_info(reply.body).brokers.values()
+    masters = [broker.master for broker in brokers if broker.master]
+    if not masters:
+        raise NoBroker(topic.name, None, "is known to the name servers")
+    outcomes = yield Parallel([put_topic(address, topic, timeout_s) for address in masters])
+    for outcome in outcomes:
+        if isinstance(outcome, RocketeerError):
+            raise outcome
 
 
 def topic_table(address: str, timeout_s: float) -> Plan[Mapping[str, TopicConfig]]:

@@ -16,6 +16,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Lock
 from typing import Any, Final, TypeVar
 
+from rocketeer.client.core import rpc_hooks
+from rocketeer.client.core.rpc_hooks import RpcHook
 from rocketeer.client.plans.effects import Call, CallAll, Effect, Oneway, Parallel, Plan, Shared, Sleep
 from rocketeer.client.secure import OPEN, ConnectionSecurity
 from rocketeer.errors import ClientClosed, RocketeerError
@@ -35,8 +37,9 @@ PARALLEL_THREADS_MAX: Final = 8
 class BlockingDriver:
     """One per producer; threads share it."""
 
-    def __init__(self, security: ConnectionSecurity = OPEN) -> None:
+    def __init__(self, security: ConnectionSecurity = OPEN, hooks: Sequence[RpcHook] = ()) -> None:
         self._security = security
+        self._hooks = tuple(hooks)
         self._pools: dict[str, _Pool] = {}
         self._shared: dict[Hashable, Future[Any]] = {}
         self._lock = Lock()
@@ -71,12 +74,16 @@ class BlockingDriver:
 
     def _do(self, effect: Effect) -> Any:
         if type(effect) is Call:  # nearly all of them
+            if self._hooks:
+                return self._hooked(effect.address, [effect.command], effect.timeout_s)[0]
             return self._pool(effect.address).invoke(effect.command, effect.timeout_s)
         match effect:
             case CallAll(address, commands, timeout_s):
-                return self._pool(address).invoke_all(commands, timeout_s)
+                return self._hooked(address, commands, timeout_s)
             case Oneway(address, command, timeout_s):
+                context = rpc_hooks.before(self._hooks, address, command, oneway=True)
                 self._pool(address).oneway(command, timeout_s)
+                rpc_hooks.after(self._hooks, context, None, None)
             case Sleep(seconds):
                 time.sleep(seconds)
             case Shared(key, plan):
@@ -84,6 +91,18 @@ class BlockingDriver:
             case Parallel(plans, limit):
                 return self._run_parallel(plans, limit)
         return None
+
+    def _hooked(self, address: str, commands: Sequence[Command], timeout_s: float) -> list[Command]:
+        contexts = [rpc_hooks.before(self._hooks, address, command) for command in commands]
+        try:
+            replies = self._pool(address).invoke_all(commands, timeout_s)
+        except RocketeerError as error:
+            for context in contexts:
+                rpc_hooks.after(self._hooks, context, None, error)
+            raise
+        for context, reply in zip(contexts, replies, strict=True):
+            rpc_hooks.after(self._hooks, context, reply, None)
+        return replies
 
     def _run_parallel(self, plans: Sequence[Plan[Any]], limit: int) -> list[Any]:
         threads = min(limit, len(plans), PARALLEL_THREADS_MAX)

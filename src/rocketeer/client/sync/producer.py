@@ -176,6 +176,14 @@ class Producer(ProducerBase):
         """
         return self._call(self._hosted.recall(handle, timeout_s=timeout_s))
 
+    def create_topic(self, topic: str, *, queues: int | None = None) -> list[MessageQueue]:
+        """Make a topic with so many queues (`default_topic_queues`) on every broker; its queues.
+
+        On brokers that have it already it gets this number. `Admin.put_topic` has more to say. Raises InvalidTopic,
+        BrokerRefused.
+        """
+        return self._call(self._hosted.create_topic(topic, queues=queues))
+
     def queues(self, topic: str) -> list[MessageQueue]:
         """The queues a topic can be written to, as selectors get them."""
         return self._call(self._hosted.queues(topic))

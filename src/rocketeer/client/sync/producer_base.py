@@ -171,7 +171,7 @@ class Link:
             raise
         self.encoder = hosted.encoder
         self.sender = hosted.sender
-        self.driver = BlockingDriver(hosted.security)
+        self.driver = BlockingDriver(hosted.security, hosted.config.rpc_hooks)
         self.send_limit = ThreadSendLimit(
             InFlight(config.in_flight_max, config.in_flight_bytes_max), stalled_s(config)
         )

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Unpack
 
 from rocketeer.client.aio import pull_consumer as aio
+from rocketeer.client.core.allocate import AVERAGELY, Strategy
 from rocketeer.client.core.config import ConsumerOptions
 from rocketeer.client.core.received import ReceivedMessage
 from rocketeer.client.plans.lookups import COUNT_MAX
@@ -39,6 +40,13 @@ class PullConsumer(PullConsumerBase):
         """The queues of a topic; raises NoRoute when nobody has it."""
         return self._run(self._started().queues(topic))
 
+    def my_queues(self, topic: str, *, strategy: Strategy = AVERAGELY) -> list[MessageQueue]:
+        """This member's share of a topic's queues, as the group has it now: each queue is in one member's share.
+
+        Ask again every now and then: shares change when members come and go. Raises NoRoute.
+        """
+        return self._my_queues(topic, strategy=strategy)
+
     def pull(
         self,
         queue: MessageQueue,
@@ -50,7 +58,8 @@ class PullConsumer(PullConsumerBase):
         hold_s: float = 0.0,
     ) -> PullResult:
         """The messages at an offset, as many as the broker gives at a time (32). With `hold_s` it may wait for
-        the first; `next_offset` is where to go on. `sql` filters by properties instead of tags."""
+        the first (Java's pullBlockIfNotFound: 20 s); `next_offset` is where to go on. `sql` filters by properties
+        instead of tags. The answer may take 10 s more than the hold."""
         plan = self._started().pull(queue, offset, tags=tags, sql=sql, max_count=max_count, hold_s=hold_s)
         return self._run(plan)
 

@@ -6,12 +6,14 @@ Only the heartbeats run on the loop thread.
 from typing import TypeVar
 
 from rocketeer.client.aio.pull_consumer import PullConsumer
+from rocketeer.client.core.allocate import Strategy
 from rocketeer.client.plans.effects import Plan
 from rocketeer.client.plans.lookups import Lookups
 from rocketeer.client.plans.reading import Reading
 from rocketeer.client.sync.driver import BlockingDriver
 from rocketeer.client.sync.host import HostedConsumer
 from rocketeer.errors import ClientClosed
+from rocketeer.model.queue import MessageQueue
 
 T = TypeVar("T")
 
@@ -25,13 +27,17 @@ class PullConsumerBase(HostedConsumer[PullConsumer]):
 
     def _start(self) -> None:
         self._host.start(self._hosted.start)
-        self._driver = self._driver or BlockingDriver(self._hosted.security)
+        self._driver = self._driver or BlockingDriver(self._hosted.security, self._hosted.config.rpc_hooks)
 
     def _close(self) -> None:
         driver, self._driver = self._driver, None
         if driver is not None:
             driver.close()
         self._host.close(self._hosted.close, self.config.close_timeout_s)
+
+    def _my_queues(self, topic: str, *, strategy: Strategy) -> list[MessageQueue]:
+        self._started()
+        return self._call(self._hosted.my_queues(topic, strategy=strategy))
 
     @property
     def lookups(self) -> Lookups:

@@ -21,6 +21,7 @@ from rocketeer.model.property_names import (
     FAILURE_CLIENT,
     FAILURE_REASON,
     FAILURE_TRACE,
+    START_DELIVER_TIME,
     TIMER_DELAY_MS,
     TIMER_DELAY_SEC,
     TIMER_DELIVER_MS,
@@ -58,7 +59,7 @@ NO_FAILURE: Final[Mapping[str, str]] = MappingProxyType({})
 TIMER_MARKS: Final = frozenset(
     {
         TIMER_DELAY_MS, TIMER_DELAY_SEC, TIMER_DELIVER_MS, TIMER_OUT_MS, TIMER_ENQUEUE_MS, TIMER_DEQUEUE_MS,
-        TIMER_ROLL_TIMES,
+        TIMER_ROLL_TIMES, START_DELIVER_TIME,
     }
 )  # fmt: skip
 NOT_ON_DISK = "the message is stored for its next try, but the disk does not have it yet"

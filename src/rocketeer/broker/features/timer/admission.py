@@ -1,7 +1,7 @@
 """Which messages wait for a time of their own, and until when: RocketMQ 5's properties and its rules.
 
 TIMER_DELAY_SEC, TIMER_DELAY_MS   so long after their arrival; the first of these two counts
-TIMER_DELIVER_MS                  at that time, in milliseconds since 1970
+TIMER_DELIVER_MS                  at that time, in milliseconds since 1970; __STARTDELIVERTIME means the same
 a delay level beside them         the level counts, the others go
 a time that has passed            delivered at once
 """
@@ -14,6 +14,7 @@ from rocketeer.clock import Clock
 from rocketeer.errors import RequestRefused
 from rocketeer.model.property_names import (
     DELAY,
+    START_DELIVER_TIME,
     TIMER_DELAY_MS,
     TIMER_DELAY_SEC,
     TIMER_DELIVER_MS,
@@ -26,9 +27,9 @@ from rocketeer.record.layout import PendingMessage
 from rocketeer.record.properties import decode_properties, encode_properties
 from rocketeer.record.timers import wait_until
 
-CLAIMS: Final = (TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS)
-_MARK: Final = b"TIMER_DEL"
-assert all(claim.encode().startswith(_MARK) for claim in CLAIMS)
+CLAIMS: Final = (TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS, START_DELIVER_TIME)
+_MARKS: Final = (b"TIMER_DEL", START_DELIVER_TIME.encode())
+assert all(claim.encode().startswith(_MARKS) for claim in CLAIMS)
 _WHOLE: Final = re.compile(r"[+-]?[0-9]{1,19}")
 
 
@@ -50,7 +51,9 @@ class TimerAdmission:
 
     def rewrite(self, message: PendingMessage) -> None:
         """Raises RequestRefused for a time that cannot be read or is too far away."""
-        if _MARK not in message.properties or message.sys_flag & TX_MASK not in (0, TX_COMMIT):
+        if not any(mark in message.properties for mark in _MARKS):
+            return
+        if message.sys_flag & TX_MASK not in (0, TX_COMMIT):
             return
         properties = decode_properties(message.properties)
         if message.topic == TIMER_TOPIC or not any(claim in properties for claim in CLAIMS):
@@ -81,7 +84,8 @@ class TimerAdmission:
         for name, unit_ms in ((TIMER_DELAY_SEC, 1_000), (TIMER_DELAY_MS, 1)):
             if name in properties:
                 return now_ms + self._whole(properties[name]) * unit_ms
-        return self._whole(properties[TIMER_DELIVER_MS])
+        name = TIMER_DELIVER_MS if TIMER_DELIVER_MS in properties else START_DELIVER_TIME
+        return self._whole(properties[name])
 
     def _whole(self, text: str) -> int:
         if _WHOLE.fullmatch(text) is None or not -(1 << 63) <= int(text) < 1 << 63:

@@ -30,7 +30,7 @@ from rocketeer.record.properties import decode_properties, encode_properties, fi
 QUEUE_ID: Final = 0
 """Half and op messages have one queue each."""
 SETTLED_TAG: Final = "d"
-LATER: Final = (DELAY, "TIMER_DELIVER_MS", "TIMER_DELAY_MS", "TIMER_DELAY_SEC")
+LATER: Final = (DELAY, "TIMER_DELIVER_MS", "TIMER_DELAY_MS", "TIMER_DELAY_SEC", "__STARTDELIVERTIME")
 """A transactional message is never delayed as well: RocketMQ's client drops its level."""
 
 _OP_PROPERTIES: Final = encode_properties({TAGS: SETTLED_TAG, WAIT: "true"})
