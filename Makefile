@@ -18,6 +18,8 @@ help:
 	@echo "make test    all tests                             (ARGS='-k store')"
 	@echo "make test-plain  the tests of broker, store and remoting without compiled modules"
 	@echo "make test-spark  all tests of the data pipeline, also those that kill drivers and start clusters"
+	@echo "make test-pyspark  source and sink with an older PySpark  (PYSPARK=4.2.1 or 4.1.4)"
+	@echo "make test-s3 the lake in an object store; needs Maven (690 MB of jars)"
 	@echo "make browser installs Chromium for the console's tests (Debian, root)"
 	@echo "make etcd    installs etcd for groups of brokers (Debian, root)"
 	@echo "make check   ruff, mypy --strict, import-linter, imports of compiled sources"
@@ -80,6 +82,18 @@ etcd:
 # With the tests that start JVMs of their own: killed drivers and executors, clusters, commands.
 test-spark: $(READY_DEV)
 	@$(BIN)/pytest tests/spark tests/unit/spark -m "jvms or not jvms" $(ARGS)
+
+# The same tests with an older PySpark, in an environment that has only that of its own.
+.PHONY: test-pyspark
+test-pyspark: $(READY_DEV)
+	@sh tools/test_pyspark.sh $(VENV) $(or $(PYSPARK),4.2.1) $(ARGS)
+
+# A lake in an object store: hadoop-aws and its SDK from Maven Central, a server from PyPI.
+S3_JARS := interop/s3/target/jars
+.PHONY: test-s3
+test-s3: $(READY_DEV)
+	@[ -d $(S3_JARS) ] || mvn -q -B -f interop/s3/pom.xml dependency:copy-dependencies -DexcludeArtifactIds=hadoop-common -DoutputDirectory=$(abspath $(S3_JARS))
+	@ROCKETEER_S3_JARS=$(abspath $(S3_JARS)) $(BIN)/pytest tests/spark/jobs/test_lake_s3.py $(ARGS)
 
 check: $(READY_DEV)
 	@$(BIN)/ruff check .

@@ -1,6 +1,7 @@
 """One Spark session and one broker for all tests of a process; each test has topics of its own."""
 
 import itertools
+import os
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -62,7 +63,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    running = session("rocketeer-tests", master="local[2]", config=SETTINGS)
+    jars = os.environ.get("ROCKETEER_S3_JARS")
+    path = {} if jars is None else {"spark.driver.extraClassPath": f"{jars}/*"}
+    running = session("rocketeer-tests", master="local[2]", config={**SETTINGS, **path})
     running.sparkContext.setLogLevel("OFF")
     yield running
     running.stop()

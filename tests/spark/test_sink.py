@@ -376,3 +376,19 @@ def test_a_stream_at_least_once_needs_no_id(spark: SparkSession, broker: Broker,
             .start()
             .awaitTermination(100)
         )  # fmt: skip
+
+
+def test_a_missing_topic_is_made_with_as_many_queues_as_asked_for_and_one_that_is_there_stays(
+    spark: SparkSession, broker: Broker, write: Write
+) -> None:
+    df = spark.range(0, 60, 1, 2).selectExpr("cast(id as string) body")
+    assert "no route to topic 'MadeByWrite'" in failure(write, df, topic="MadeByWrite")
+    for queues in (3, 7):  # the second time it is there
+        write(df, topic="MadeByWrite", createTopic=queues)
+    assert {message.queue_id for message in stored(broker.cluster.broker, "MadeByWrite", 8)} == {0, 1, 2}
+    assert bodies(broker.cluster.broker, "MadeByWrite", 3).total() == 120
+    columns = df.selectExpr("body", "concat('MadeByRow', body % 2) topic", "body id")
+    write(columns, createTopic=2, idColumn="id", **ONCE)
+    for number in range(2):
+        found = bodies(broker.cluster.broker, f"MadeByRow{number}", 2)
+        assert found == Counter(str(n).encode() for n in range(number, 60, 2))

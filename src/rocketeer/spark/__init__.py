@@ -14,15 +14,19 @@ except ImportError as error:  # pragma: no cover - the extra is there in all our
     raise ImportError(f"{error.name} is missing: pip install 'rocketeer[spark]'", name=error.name) from error
 
 from rocketeer.spark.python_of_workers import choose_python
+from rocketeer.spark.versions import check_version
 
+check_version()
 choose_python()
 
+from rocketeer.spark.metrics import StreamMetrics, watch_streams  # noqa: E402
 from rocketeer.spark.reads import SparkFailed, clear_errors, read, read_stream, reason  # noqa: E402
 from rocketeer.spark.sessions import register, session  # noqa: E402
 from rocketeer.spark.sink.identity import identify_rows  # noqa: E402
 
 __all__ = [
     "SparkFailed",
+    "StreamMetrics",
     "clear_errors",
     "identify_rows",
     "read",
@@ -30,4 +34,5 @@ __all__ = [
     "reason",
     "register",
     "session",
+    "watch_streams",
 ]

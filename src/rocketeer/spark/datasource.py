@@ -12,6 +12,7 @@ from pyspark.sql.types import StructType
 from rocketeer.spark.source.batch import BatchReader
 from rocketeer.spark.source.columns import SCHEMA, check_schema
 from rocketeer.spark.source.options import FORMAT, parse_options
+from rocketeer.spark.versions import need_streams
 
 
 class RocketmqDataSource(DataSource):
@@ -29,6 +30,7 @@ class RocketmqDataSource(DataSource):
         return BatchReader(parse_options(dict(self.options), streaming=False), schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        need_streams()
         from rocketeer.spark.source.stream import StreamReader
 
         check_schema(schema)

@@ -16,6 +16,7 @@ from rocketeer.spark.source.columns import COLUMNS
 from rocketeer.spark.source.options import FORMAT, parse_options
 from rocketeer.spark.source.reading import open_view
 from rocketeer.spark.source.retries import with_retries
+from rocketeer.spark.versions import need_streams
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -52,6 +53,7 @@ def read_stream(
     **options: object,
 ) -> "DataFrame":
     """What topics have and get: `read` for streams."""
+    need_streams()
     given = _checked(topics, options, streaming=True)
     reader = register(spark).readStream.format(FORMAT).options(**given)
     return (reader if columns is None else reader.schema(_schema(columns))).load()

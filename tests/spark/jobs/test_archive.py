@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, timedelta
 from pathlib import Path
 
 import pytest
@@ -14,8 +14,11 @@ from rocketeer.model.queue import MessageQueue
 from rocketeer.spark.failures import explain
 from rocketeer.spark.jobs import archive, lake_offsets, read_lake
 from rocketeer.spark.jobs.archive.command import Archived, ArchiveTerms
-from rocketeer.spark.jobs.lake.folder import CHECKSUM_SQL, Lake, LakeDamaged, NoLake
-from rocketeer.spark.jobs.lake.session import LakeLocked, data_files, open_session
+from rocketeer.spark.jobs.lake.delta import DeltaLake
+from rocketeer.spark.jobs.lake.folder import CHECKSUM_SQL, Lake
+from rocketeer.spark.jobs.lake.footers import all_parts
+from rocketeer.spark.jobs.lake.places import LakeDamaged, LakePlace, NoLake
+from rocketeer.spark.jobs.lake.session import LakeLocked, open_session
 from rocketeer.spark.jobs.lake.state import Range
 from rocketeer.spark.source.columns import SCHEMA
 
@@ -24,6 +27,11 @@ from ..conftest import Broker, numbers
 pytestmark = pytest.mark.timeout(600)
 
 SMALL = {"maxOffsetsPerTrigger": "100"}
+
+
+def data_files(lake: Path) -> list[str]:
+    """What lies there, counted or not."""
+    return list(LakePlace.of(lake).data_files())
 
 
 @pytest.fixture
@@ -62,16 +70,17 @@ def test_a_lake_has_every_column_of_every_message(
     assert lake_offsets(tmp_path / "lake")[MessageQueue(topics[0], "broker-a", 3)] == (Range(0, 15),)
 
 
-def test_checksums_of_commits_are_those_spark_computes(
+def test_checksums_in_footers_are_those_spark_computes(
     spark: SparkSession, broker: Broker, tmp_path: Path, run: Callable[..., Archived]
 ) -> None:
     topic = broker.topic()
     broker.fill(topic, 50)
     run(topic)
+    lake = Lake.open(tmp_path / "lake")
     found = {
         (part.broker, part.queue): (part.rows, part.body_bytes, part.checksum)
-        for file in Lake.open(tmp_path / "lake").state().files.values()
-        for part in file.queues
+        for parts in all_parts(lake.place, lake.state().files.values()).values()
+        for part in parts
     }
     rows = read_lake(spark, tmp_path / "lake").groupBy("brokerName", "queueId")
     sums = rows.agg(
@@ -89,14 +98,20 @@ def test_another_run_adds_only_what_is_new_and_small_files_become_one(
         done = run(topic, compact=begin == 320, options=SMALL)
         assert done.rows == 80
     assert done.compacted == 5, "one file of each run"
-    lake = Lake.open(tmp_path / "lake")
+    folder = tmp_path / "lake"
+    lake = Lake.open(folder)
+    assert isinstance(lake.table, DeltaLake)
     assert len(lake.state().files) == 1
-    assert len(list(data_files(lake.path))) == 6, "who reads the replaced ones may go on"
-    assert numbers(read_lake(spark, lake.path)) == list(range(400))
+    assert len(data_files(folder)) == 6, "who reads the replaced ones may go on"
+    assert numbers(read_lake(spark, folder)) == list(range(400))
     assert run(topic).rows == 0
-    with open_session(lake.path) as session:
-        assert session.sweep(now_s=datetime.now().timestamp() + 7200) == 5
-    assert numbers(read_lake(spark, lake.path)) == list(range(400))
+    assert numbers(read_lake(spark, folder, version=2)) == list(range(160)), "as of the second run"
+    assert lake.table.vacuum(keep_hours=0) == 5
+    assert numbers(read_lake(spark, folder)) == list(range(400))
+    with pytest.raises(LakeDamaged, match="files are missing"):
+        read_lake(spark, folder, version=2)
+    with pytest.raises(NoLake, match="cannot be read at version 99"):
+        read_lake(spark, folder, version=99)
 
 
 def test_a_batch_whose_end_spark_did_not_see_is_not_stored_again(
@@ -105,30 +120,34 @@ def test_a_batch_whose_end_spark_did_not_see_is_not_stored_again(
     topic = broker.topic()
     broker.fill(topic, 300)
     run(topic, options=SMALL, compact=False)
-    lake = Lake.open(tmp_path / "lake")
-    (lake.checkpoint / "commits" / "2").unlink()  # the lake's commit is there: a crash between the two
+    folder = tmp_path / "lake"
+    (
+        folder / "_rocketeer/checkpoint/commits/2"
+    ).unlink()  # the lake's commit is there: a crash between the two
     assert run(topic, compact=False).rows == 0
-    assert numbers(read_lake(spark, lake.path)) == list(range(300))
+    assert numbers(read_lake(spark, folder)) == list(range(300))
 
 
-def test_files_without_a_commit_do_not_exist_and_are_swept(
+def test_files_without_a_commit_do_not_exist_and_are_vacuumed(
     spark: SparkSession, broker: Broker, tmp_path: Path, run: Callable[..., Archived]
 ) -> None:
     topic = broker.topic()
     broker.fill(topic, 300)
     run(topic, options=SMALL, compact=False)
-    lake = Lake.open(tmp_path / "lake")
-    before = set(data_files(lake.path))
-    (
-        lake.checkpoint / "commits" / "2"
-    ).unlink()  # a crash before the lake's commit: files, and nothing that names them
-    (lake.commits / f"{2:020d}.json").unlink()
-    assert len(numbers(read_lake(spark, lake.path))) == 200
+    folder = tmp_path / "lake"
+    before = set(data_files(folder))
+    # A crash before the lake's commit: files, and nothing that names them.
+    (folder / "_rocketeer/checkpoint/commits/2").unlink()
+    (folder / f"_delta_log/{3:020d}.json").unlink()
+    assert len(numbers(read_lake(spark, folder))) == 200
     assert run(topic, compact=False).rows == 100
-    assert numbers(read_lake(spark, lake.path)) == list(range(300))
-    after = set(data_files(lake.path))
+    assert numbers(read_lake(spark, folder)) == list(range(300))
+    assert len(data_files(folder)) > len(before), "they may be somebody's who writes at this moment"
+    assert run(topic, compact=False, keep_hours=0).rows == 0
+    after = set(data_files(folder))
     assert len(after) == len(before)
     assert after != before
+    assert numbers(read_lake(spark, folder)) == list(range(300))
 
 
 def test_a_lake_that_lost_its_checkpoint_goes_on_behind_what_it_has(
@@ -182,14 +201,12 @@ def test_what_cannot_be_is_said_in_one_line(
     (full / "mine.txt").write_text("x")
     with pytest.raises(NoLake, match="not empty"):
         archive(spark, full, ArchiveTerms(topics=[topic], nameserver=broker.nameserver))
-    with pytest.raises(NoLake, match="not a URL"):
-        read_lake(spark, "s3://bucket/lake")
-    about = tmp_path / "lake" / "_rocketeer" / "lake.json"
-    good = about.read_text()
-    about.write_text(good.replace('"body":"binary"', '"body":"string"'))
-    with pytest.raises(NoLake, match="another schema: it differs in body"):
-        read_lake(spark, tmp_path / "lake")
-    about.write_text(good)
+    with pytest.raises(NoLake, match="an object store that speaks S3"):
+        read_lake(spark, "gs://bucket/lake")
+    with pytest.raises(ConfigError, match="format 'iceberg': choose one of delta, parquet"):
+        run(topic, kind="iceberg")
+    with pytest.raises(ConfigError, match="is delta, not parquet: choose another folder"):
+        run(topic, kind="parquet")
     with open_session(tmp_path / "lake"), pytest.raises(LakeLocked, match="another job is writing"):
         run(topic)
 
@@ -200,27 +217,24 @@ def test_a_lost_file_is_missed(
     topic = broker.topic()
     broker.fill(topic, 10)
     run(topic)
-    next(data_files(tmp_path / "lake")).unlink()
+    (tmp_path / "lake" / data_files(tmp_path / "lake")[0]).unlink()
     with pytest.raises(LakeDamaged, match="1 files are missing"):
         read_lake(spark, tmp_path / "lake")
 
 
-def test_a_lake_of_many_commits_is_read_from_a_saved_state(tmp_path: Path) -> None:
+def test_a_lake_of_many_commits_keeps_its_ranges_and_batches(tmp_path: Path) -> None:
+    """Delta-rs makes a checkpoint of the log every 100 commits, and cleans old ones away."""
     with open_session(tmp_path / "lake") as session:
-        for batch in range(350):
+        for batch in range(130):
             queue = MessageQueue(f"T{batch % 2}", "broker-a", 0)
             session.append("query", batch, [], [(queue, Range(batch, batch + 1))])
-        wanted = session.state
-    lake = Lake.open(tmp_path / "lake")
-    assert lake.state() == wanted
-    assert len(list(lake.states.iterdir())) == 2
-    assert len(list(lake.commits.iterdir())) == 150
-    with open_session(lake.path) as session:
-        assert session.state.has("query", 349)
-        assert session.append("query", 349, [], []) is None
-    (lake.commits / f"{320:020d}.json").unlink()
-    with pytest.raises(LakeDamaged, match=r"commits \[320\] are missing"):
-        lake.state()
+        wanted = session.ranges
+    assert list((tmp_path / "lake" / "_delta_log").glob("*.checkpoint.parquet"))
+    with open_session(tmp_path / "lake") as session:
+        assert session.ranges == wanted
+        assert session.has("query", 129)
+        assert not session.has("query", 130)
+        assert session.append("query", 129, [], []) is None
 
 
 def test_what_was_lost_is_said_and_can_be_passed_over(

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from rocketeer.spark.jobs import read_lake
 from rocketeer.spark.jobs.lake.folder import Lake
-from rocketeer.spark.jobs.lake.session import data_files
+from rocketeer.spark.jobs.lake.places import LakePlace
 from support.spark_commands import NOISE, Driver, to_its_end
 
 from ..conftest import Broker, numbers
@@ -27,15 +27,16 @@ def digest(frame: DataFrame) -> str:
 
 def is_in_the_middle_of_a_batch(folder: Path) -> bool:
     """A batch was begun and not ended, and of its files there is one that no commit names. Not the first batch."""
-    if not (folder / "_rocketeer" / "lake.json").exists():
+    if not (folder / "_delta_log").exists():
         return False
-    lake = Lake.open(folder)
+    checkpoint = folder / "_rocketeer" / "checkpoint"
     begun, ended = (
-        {int(path.name) for path in (lake.checkpoint / log).glob("[0-9]*")} for log in ("offsets", "commits")
+        {int(path.name) for path in (checkpoint / log).glob("[0-9]*")} for log in ("offsets", "commits")
     )
-    named = set(lake.state().files)
-    waiting = [path for path in data_files(folder) if path.relative_to(folder).as_posix() not in named]
-    return len(ended) >= 2 and bool(begun - ended) and bool(waiting)
+    if len(ended) < 2 or not begun - ended:
+        return False
+    named = Lake.open(folder).state().files
+    return any(name not in named for name in LakePlace.of(folder).data_files())
 
 
 @pytest.mark.parametrize("how", [Driver.kill, Driver.kill_driver], ids=["all", "the driver alone"])
@@ -57,7 +58,12 @@ def test_killed_in_the_middle_of_a_batch_it_loses_and_doubles_nothing(
         to_its_end(*words).fine()  # a JVM that lost its driver may still be about to notice
     assert digest(read_lake(spark, lake)) == digest(read(None, subscribe=topic))
     assert numbers(read_lake(spark, lake)) == list(range(2000))
-    assert len(set(data_files(lake))) == len(Lake.open(lake).state().files), "what nobody names is swept"
+    left = set(LakePlace.of(lake).data_files()) - set(Lake.open(lake).state().files)
+    assert left, "what the dead one wrote"
+    to_its_end(*words, "--keep", "0s").fine()
+    assert set(LakePlace.of(lake).data_files()) == set(Lake.open(lake).state().files), (
+        "a vacuum takes it away"
+    )
 
 
 def test_a_command_that_goes_on_for_ever_is_stopped_and_goes_on(
@@ -70,7 +76,7 @@ def test_a_command_that_goes_on_for_ever_is_stopped_and_goes_on(
     small = ["--forever", "--interval", "100 ms", "--option", "maxOffsetsPerTrigger=20", "--no-compact"]
     stops = ((signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated"))
     for number, code, word in stops:
-        before = Lake.open(lake).state().rows if lake.exists() else 0
+        before = Lake.open(lake).state().rows if (lake / "_delta_log").exists() else 0
         with Driver(*words, *small) as driver:
             driver.freeze_when(
                 lambda before=before: (

@@ -45,11 +45,19 @@ def test_it_ends_by_itself_and_says_where_to_look(tmp_path: Path) -> None:
         "traced",
     ):
         assert re.search(rf"[1-9][\d,]* {word}", said), said
-    for step in ("totals went through the topic", "archived", "report written", "replayed", "nothing wrong"):
+    for step in (
+        "totals went through the topic",
+        "archived",
+        "report written",
+        "replayed",
+        "nothing wrong",
+        "read by DuckDB",
+    ):
         assert step in said, said
     report, lake = (re.search(rf"^  {name} +(\S+)$", said, re.MULTILINE) for name in ("report", "lake"))
     assert report is not None
     assert lake is not None
+    assert re.search(r"^ +Orders +[\d,]+  since \d\d:", said, re.MULTILINE), "by DuckDB"
     assert "<svg" in Path(report[1]).read_text()
     assert Lake.open(lake[1]).state().rows > 400
     assert {path.name for path in Path(lake[1]).parent.iterdir()} == {"lake", "report.html"}

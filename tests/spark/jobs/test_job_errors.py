@@ -1,9 +1,12 @@
 """What a person can get wrong ends as one line and exit code 1, whichever the job: no traceback, nothing of Java's."""
 
 import json
+from datetime import date
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
 from rocketeer.spark.jobs.archive.command import ArchiveTerms, archive
@@ -79,15 +82,15 @@ def test_no_lake_and_a_lake_of_another_schema(job: Commands, lake: Path, topic: 
         if name not in ("archive", "dedup"):  # those make one
             assert job(name, *words).line() == f"{tmp_path / 'none'} is no lake: it does not exist", name
     assert not (tmp_path / "none").exists()
-    about = lake / "_rocketeer" / "lake.json"
-    good = about.read_text()
-    about.write_text(good.replace('"body":"binary"', '"body":"string"'))
-    try:
-        for name, words in of_lake(lake).items():
-            line = job(name, *words).line()
-            assert line == f"{lake} is a lake of another schema: it differs in body", name
-    finally:
-        about.write_text(good)
+    theirs = tmp_path / "theirs"
+    table = pa.table({"topic": ["T"], "date": [date(2026, 11, 16)], "body": ["text"]})
+    write_deltalake(theirs, table, partition_by=["topic", "date"])
+    for name, words in of_lake(theirs).items():
+        line = job(name, *words).line()
+        assert line == (
+            f"{theirs} is a Delta table of another schema: "
+            "it differs in body, brokerName, queueId, queueOffset, storeTimestamp"
+        ), name
 
 
 def test_a_checkpoint_of_another_query(job: Commands, broker: Broker, topic: str, tmp_path: Path) -> None:
@@ -145,14 +148,16 @@ def test_a_file_of_the_lake_that_is_none(
     file.write_bytes(file.read_bytes()[:-8])
     line = job("replay", "--lake", tmp_path / "lake", "--to", broker.topic(1)).lines()[-1]
     assert file.name in line
-    assert "is not a Parquet file" in line
+    assert "is no Parquet file" in line
 
 
-def test_a_url_is_no_lake(job: Commands, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_url_of_an_unknown_kind_is_no_lake(
+    job: Commands, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     for words in (["archive", "-t", topic], ["dedup", "-t", topic, "--lake"], ["audit", "--lake"]):
-        line = job(*words, "s3a://bucket/lake").line()
-        assert line == "s3a:/bucket/lake: a lake is a folder of a mounted file system, not a URL", words
+        line = job(*words, "gs://bucket/lake").line()
+        assert line.startswith("gs://bucket/lake: a lake is a folder, or a prefix of an object store"), words
     assert list(tmp_path.iterdir()) == [], "nor is one made here"
 
 

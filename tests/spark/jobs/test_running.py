@@ -14,8 +14,9 @@ from typer.main import get_command
 from rocketeer.errors import ConfigError
 from rocketeer.spark.failures import explain, interruption
 from rocketeer.spark.jobs.cli import app
-from rocketeer.spark.jobs.progress import Progress, lag_of, progress_line
+from rocketeer.spark.jobs.progress import Progress, progress_line
 from rocketeer.spark.jobs.running import Run, Terminated, batch_interval, key_values
+from rocketeer.spark.source.offsets import lag_of
 
 
 def rocketeer(*arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":

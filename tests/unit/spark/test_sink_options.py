@@ -13,6 +13,7 @@ ONCE = {**GIVEN, "delivery": "effectively-once"}
 UNREADABLE = {
     "nameserver": ["", ";", "localhost", "host:port"],
     "topic": ["", "Or ders", "a" * 200, "SCHEDULE_TOPIC_XXXX"],
+    "createTopic": ["", "0", "-1", "true"],
     "producerGroup": ["", "my group", "g" * 256],
     "delivery": ["", "exactly-once"],
     "writeId": ["", "a b", "w" * 101, "a\nb"],

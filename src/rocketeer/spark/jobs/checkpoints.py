@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from rocketeer.errors import RocketeerError
-from rocketeer.spark.jobs.lake.folder import read_json, write_whole
+from rocketeer.spark.jobs.lake.notes import read_json, write_whole
 
 NOTE: Final = "rocketeer.json"
 

@@ -5,7 +5,6 @@ times are at most `within` apart. Spark remembers what it has seen in the checkp
 no other.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +15,7 @@ import typer
 from rocketeer.errors import ConfigError
 from rocketeer.spark.failures import BY_OPTION
 from rocketeer.spark.jobs.checkpoints import claim
-from rocketeer.spark.jobs.lake.folder import local_path
+from rocketeer.spark.jobs.lake.folder import DEDUP
 from rocketeer.spark.jobs.lake.session import LakeSession, open_session
 from rocketeer.spark.jobs.moments import parse_duration_ms
 from rocketeer.spark.jobs.progress import Progress
@@ -157,25 +156,20 @@ def dedup_to_lake(spark: "SparkSession", terms: DedupTerms, session: LakeSession
     checkpoint = session.lake.dedup_checkpoint
     frame = terms.stream(spark, all_columns=True).drop(KEY)
     claim(checkpoint, terms.identity("lake"))
-    metadata = checkpoint / "metadata"
-    mine = {_query_id(metadata)} if metadata.exists() else set()
-    others = set(session.state.last_batch) - mine
-    if others:
-        raise ConfigError(f"the lake {session.lake.path} is filled by another job: choose another folder")
+    mine = session.lake.query_id(DEDUP)
+    if session.lake.state().files and (mine is None or session.lake.table.last_batch(mine) < 0):
+        raise ConfigError(f"the lake {session.lake.place} is filled by another job: choose another folder")
 
     def commit(batch: "DataFrame", number: int) -> None:
-        writer = _query_id(metadata)
+        writer = session.lake.query_id(DEDUP)
+        assert writer is not None, "Spark writes it before the first batch"
         if session.append_frame(batch, writer, number) is None:
             # Stored before a crash. The batch must run all the same: running it is what brings Spark's memory of
             # what it has seen up to date.
             batch.write.format("noop").mode("overwrite").save()
 
     writer = frame.writeStream.queryName("dedup to lake").foreachBatch(commit).outputMode("append")
-    return triggered(writer.option("checkpointLocation", str(checkpoint)), terms.interval).start()
-
-
-def _query_id(metadata: Path) -> str:
-    return str(json.loads(metadata.read_text())["id"])
+    return triggered(writer.option("checkpointLocation", checkpoint), terms.interval).start()
 
 
 @job_command(goes_on=True, over_loss=BY_OPTION)
@@ -186,7 +180,7 @@ def command(
     checkpoint: Annotated[
         str | None, typer.Option(help="With --to, a folder of its own: where it goes on when started again.")
     ] = None,
-    lake: Annotated[Path | None, typer.Option(help="Instead: a lake, made if it does not exist.")] = None,
+    lake: Annotated[str | None, typer.Option(help="Instead: a lake, made if it does not exist.")] = None,
     by: Annotated[str, typer.Option(help="msgId, key, or a SQL expression over the columns.")] = "msgId",
     within: Annotated[str, typer.Option(help="Duplicates come at most so long after one another.")] = "1h",
     time: Annotated[str, typer.Option(help=f"By which time: {' or '.join(TIMES)}.")] = "storeTimestamp",
@@ -218,7 +212,6 @@ def command(
     with run.spark("dedup") as spark, counting(spark) as counts:
         few_state_partitions(spark)
         if lake is not None:
-            local_path(lake)
             terms.check()
             with open_session(lake) as session:
                 rows = progress.watch(dedup_to_lake(spark, terms, session))

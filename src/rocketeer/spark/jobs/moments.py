@@ -13,6 +13,7 @@ _AGO: Final = re.compile(r"([0-9]+)\s*(s|m|h|d)")
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _DURATION: Final = re.compile(r"([0-9]+)\s*(ms|s|m|h|d|(milli)?seconds?|min|minutes?|hours?|days?)")
 _UNIT_MS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_VERSION: Final = re.compile(r"[0-9]{1,11}")
 _MS: Final = re.compile(r"[0-9]{12,14}")
 HELP: Final = (
     "2026-11-15, 2026-11-15T13:00 (UTC unless it names a zone), ms since 1970, or how long ago: 90m, 2d."
@@ -67,3 +68,13 @@ def parse_duration_ms(option: str, text: str) -> int:
     if unit == "ms" or unit.startswith("milli"):
         return int(found[1])
     return int(found[1]) * _UNIT_MS[unit[0]]
+
+
+def parse_version(option: str, text: str, now: datetime) -> int | datetime:
+    """A version of a lake: a number of few digits, or a time.
+
+    >>> parse_version("--as-of", "17", datetime(2026, 11, 15, tzinfo=UTC))
+    17
+    """
+    word = text.strip()
+    return int(word) if _VERSION.fullmatch(word) else parse_moment(option, text, now)

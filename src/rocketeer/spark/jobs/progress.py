@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
+from rocketeer.spark.source.offsets import lag_of
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
@@ -36,19 +38,6 @@ def progress_line(
         parts.append(f"lag {lag:,}")
     parts.append(f"{seconds:,.0f} s")
     return "  ".join([*parts, more] if more else parts)
-
-
-def lag_of(latest: Mapping[str, Any] | None, end: Mapping[str, Any] | None) -> int | None:
-    """Messages behind, from two offsets {"topic": {"broker": {"queue": offset}}}."""
-    if not latest:
-        return None
-    done = end or {}
-    return sum(
-        max(int(high) - int(done.get(topic, {}).get(broker, {}).get(queue, 0)), 0)
-        for topic, brokers in latest.items()
-        for broker, queues in brokers.items()
-        for queue, high in queues.items()
-    )
 
 
 class Progress:

@@ -191,7 +191,7 @@ class _Source:
 
 def _noted_facts(checkpoint: str | Path) -> dict[str, Any]:
     from rocketeer.spark.jobs.checkpoints import NOTE
-    from rocketeer.spark.jobs.lake.folder import read_json
+    from rocketeer.spark.jobs.lake.notes import read_json
 
     note = Path(str(checkpoint).removeprefix("file://")) / NOTE
     return dict(read_json(note).get("facts", {})) if note.exists() else {}

@@ -78,7 +78,7 @@ class SinkClient:
             return client
 
     async def route(self, topic: str, *, fresh: bool = False) -> TopicRoutes:
-        """Where the topic is; raises NoRoute for one that does not exist: the sink creates none."""
+        """Where the topic is; raises NoRoute for one that does not exist."""
         known = self.routes.get(topic)
         if known is not None and not fresh:
             return known

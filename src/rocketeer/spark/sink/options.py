@@ -56,6 +56,7 @@ class SinkOptions(Protection):
 
     nameserver: str = option("nameserver", nameservers_of, "")
     topic: str | None = option("topic", _topic)
+    create_queues: int | None = option("createTopic", count_from(1))
     producer_group: str = option("producerGroup", group_of, "SPARK_SINK")
     delivery: str = option("delivery", one_of(AT_LEAST_ONCE, EFFECTIVELY_ONCE), AT_LEAST_ONCE)
     write_id: str | None = option("writeId", _write_id)

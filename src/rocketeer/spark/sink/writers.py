@@ -27,6 +27,7 @@ from rocketeer.spark.sink.requests import Batcher, Request
 from rocketeer.spark.sink.rows import BadRow, RowEncoder, RowMessage, row_label
 from rocketeer.spark.sink.sender import SinkSender
 from rocketeer.spark.sink.spool import Spool
+from rocketeer.spark.sink.topics import create_missing
 
 log = logging.getLogger(__name__)
 
@@ -54,6 +55,8 @@ def open_writer(given: Mapping[str, str], schema: StructType, overwrite: bool) -
     columns = plan_columns(schema, options)
     if options.topic is not None:
         client = SinkClient.of(options.nameserver, options.protection)
+        if options.create_queues is not None:
+            client.thread.call(create_missing(client, options.topic, options.create_queues))
         client.thread.call(client.queues(options.topic))
     # Without an id of the user's the write still has one of its own: its tasks may be tried again.
     return BatchWriter(options, columns, options.write_id or str(uuid.uuid4()))
@@ -200,6 +203,8 @@ class _Targets:
 
     async def _find(self, topic: str) -> Sequence[MessageQueue]:
         client = self._client
+        if self._options.create_queues is not None:
+            await create_missing(client, topic, self._options.create_queues)
         queues: Sequence[MessageQueue] = await client.queues(topic)
         if self._scope is not None:
             counts = await sink_layout.settled_queues(client, self._scope, topic, self._batch_id)

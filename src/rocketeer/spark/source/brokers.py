@@ -128,6 +128,10 @@ class BrokersView:
                 high = middle
         return low if low < end else None
 
+    def stored_ms(self, queue: MessageQueue, offset: int) -> int | None:
+        found = self._peek(queue, offset, count=1)
+        return found[0].store_ms if found else None
+
     def mean_bytes(self, queue: MessageQueue, offset: int) -> float:
         found = self._peek(queue, offset, count=32)
         return sum(message.size for message in found) / len(found) if found else float(_SMALLEST)

@@ -19,6 +19,8 @@ BEGAN: Final = "@began"
 Spark writes down where batches end. Where the first one began it asks again after a restart, when the latest offset
 is another one; so the end says it too.
 """
+METRICS: Final = "@metrics"
+"""In what a stream reports as the latest offsets: numbers for people (`spark/metrics.py`)."""
 EARLIEST = -2
 LATEST = -1
 
@@ -41,7 +43,7 @@ def from_json(value: Mapping[str, Mapping[str, Mapping[str, int]]]) -> Places:
     return {
         MessageQueue(topic, broker, int(queue_id)): int(offset)
         for topic, brokers in value.items()
-        if topic != BEGAN
+        if topic not in (BEGAN, METRICS)
         for broker, queues in brokers.items()
         for queue_id, offset in queues.items()
     }
@@ -97,3 +99,21 @@ def _queue(option: str, topic: str, broker: str, queue_id: object) -> MessageQue
     if isinstance(queue_id, bool) or not (text.isascii() and text.isdigit()):
         raise ConfigError(f"option {option!r}: queue id {queue_id!r} of {topic!r} on {broker!r} is no number")
     return MessageQueue(topic, broker, int(text))
+
+
+def lag_of(latest: Mapping[str, Any] | None, end: Mapping[str, Any] | None) -> int | None:
+    """Messages behind, from two offsets {"topic": {"broker": {"queue": offset}}}; None when nothing is known.
+
+    >>> lag_of({"Orders": {"broker-a": {"0": 9, "1": 4}}}, {"Orders": {"broker-a": {"0": 7}}})
+    6
+    """
+    if not latest:
+        return None
+    done = end or {}
+    return sum(
+        max(int(high) - int(done.get(topic, {}).get(broker, {}).get(queue, 0)), 0)
+        for topic, brokers in latest.items()
+        if topic != METRICS
+        for broker, queues in brokers.items()
+        for queue, high in queues.items()
+    )

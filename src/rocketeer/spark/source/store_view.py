@@ -91,6 +91,12 @@ class StoreView:
                 high = middle
         return low if low < end else None
 
+    def stored_ms(self, queue: MessageQueue, offset: int) -> int | None:
+        entry = self._entry(queue, offset)
+        if entry is None or is_blank(entry):
+            return None
+        return self._log.stored_ms(int(entry["log_offset"]))
+
     def mean_bytes(self, queue: MessageQueue, offset: int) -> float:
         sizes = self._entries(queue, offset, offset + _SAMPLE)["size"]
         return float(sizes.mean()) if len(sizes) else 1.0

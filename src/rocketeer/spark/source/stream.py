@@ -3,7 +3,7 @@
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -21,7 +21,7 @@ from rocketeer.model.queue import MessageQueue
 from rocketeer.spark.source import planning
 from rocketeer.spark.source.away import BrokersAway
 from rocketeer.spark.source.bounds import starting_places
-from rocketeer.spark.source.offsets import BEGAN, Places, from_json, to_json
+from rocketeer.spark.source.offsets import BEGAN, METRICS, Places, from_json, to_json
 from rocketeer.spark.source.options import SourceOptions
 from rocketeer.spark.source.planning import QueueRange
 from rocketeer.spark.source.reading import open_view, plan_tasks, read_partition
@@ -30,6 +30,7 @@ from rocketeer.spark.source.view import View
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
+LAG_ASKED_EVERY_S: Final = 1.0
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -49,6 +50,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._initial: dict[str, Any] | None = None
         self._away = BrokersAway(options.fetch_retry_interval_ms / 1000)
         self._retries = 0
+        self._reached: dict[str, Any] = {}
+        self._lag_s = 0.0
+        self._lag_asked_s = float("-inf")
         self._filter_checked = options.sql is None
 
     # --- asked by Spark, on the driver -------------------------------------------------------
@@ -84,10 +88,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._show_progress(start)
         self._check_filter(start)
         end = self._end_of_batch(start, limit)
+        self._reached = end
         return {**end, BEGAN: start} if start == self._initial else end
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        return to_json(self._highs) if self._highs else None
+        """For Spark's progress: how far queues go, and what else there is to know (`spark/metrics.py`)."""
+        return {**to_json(self._highs), METRICS: self._metrics()} if self._highs else None
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         view = self._opened()
@@ -232,6 +238,32 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if options.max_offsets_per_trigger is not None:
             shares = planning.share(shares, options.max_offsets_per_trigger)
         return shares
+
+    def _metrics(self) -> dict[str, Any]:
+        return {
+            "lagSeconds": round(self._lag_seconds(), 3),
+            "retries": self._retries + self._away.failures,
+            "brokersAway": {name: round(seconds, 1) for name, seconds in self._away.seconds().items()},
+        }
+
+    def _lag_seconds(self) -> float:
+        """The age of the oldest message that is not read yet; brokers are asked once a second at most."""
+        reached = from_json(self._reached)
+        behind = {q: at for q, at in reached.items() if at < self._highs.get(q, 0)}
+        if not behind:
+            return 0.0
+        now_s = time.monotonic()
+        if now_s - self._lag_asked_s >= LAG_ASKED_EVERY_S:
+            self._lag_asked_s = now_s
+            view = self._opened()
+            try:
+                found = [view.stored_ms(q, at) for q, at in behind.items() if q.broker_name not in self._away]
+            except (RemotingError, ClientError) as error:
+                log.warning("lag not known error=%s", error)
+                return self._lag_s
+            oldest_ms = min((ms for ms in found if ms is not None), default=None)
+            self._lag_s = 0.0 if oldest_ms is None else max(time.time() - oldest_ms / 1000, 0.0)
+        return self._lag_s
 
     def _show_progress(self, done: dict[str, Any]) -> None:
         """What a batch begins at is done: as soon as Spark asks for the next one, not only when it runs."""

@@ -39,6 +39,9 @@ class View(Protocol):
     def first_at(self, queue: MessageQueue, time_ms: int) -> int | None:
         """The first message stored at that time or later; None if there is none."""
 
+    def stored_ms(self, queue: MessageQueue, offset: int) -> int | None:
+        """When the message there was stored; None if it is gone, or not there yet."""
+
     def mean_bytes(self, queue: MessageQueue, offset: int) -> float:
         """About how large messages are there."""
 

@@ -1,8 +1,8 @@
 """`rocketeer spark archive`: topics into a lake, exactly once, so that messages outlive the broker's retention.
 
 A micro-batch's tasks write files (`source`); the driver then makes one commit that names them and the offsets
-(`lake.session`). Spark's checkpoint inside the lake decides what the next batch reads; a batch that Spark tries again
-because it did not see it end finds its commit there.
+(`lake.session`, `lake.delta`). Spark's checkpoint inside the lake decides what the next batch reads; a batch that
+Spark tries again because it did not see it end finds its commit there.
 """
 
 import json
@@ -15,12 +15,16 @@ import typer
 
 from rocketeer.errors import ConfigError
 from rocketeer.model.queue import MessageQueue
+from rocketeer.spark.jobs.lake.delta import KEEP_HOURS
+from rocketeer.spark.jobs.lake.folder import ARCHIVE, FORMATS
 from rocketeer.spark.jobs.lake.session import LakeSession, open_session
-from rocketeer.spark.jobs.lake.state import Range
+from rocketeer.spark.jobs.lake.state import LakeState, Range
 from rocketeer.spark.jobs.lake.writer import WriterTerms, files_of
+from rocketeer.spark.jobs.moments import parse_duration_ms
 from rocketeer.spark.jobs.progress import Progress
 from rocketeer.spark.jobs.running import Run, SourceOptionTexts, batch_interval, job_command, key_values, say
 from rocketeer.spark.jobs.texts import counted
+from rocketeer.spark.versions import need_streams
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -62,6 +66,10 @@ class ArchiveTerms:
     file_bytes: int = 256 << 20
     compression: str = "zstd"
     compact: bool = True
+    kind: str | None = None
+    """`delta` or `parquet`; None: what the lake is, or Delta for a new one."""
+    keep_hours: int = KEEP_HOURS
+    """How long files that a compaction replaced stay, for those who read older versions."""
     interval: str | None = None
     """None: archive what is there and end. Otherwise go on for ever, a batch every so often, like `10 seconds`."""
     options: Mapping[str, str] = field(default_factory=dict)
@@ -72,6 +80,8 @@ class ArchiveTerms:
             raise ConfigError("name topics (-t), or give a --pattern for their names; one of them")
         if self.compression not in COMPRESSIONS:
             raise ConfigError(f"compression {self.compression!r}: choose one of {', '.join(COMPRESSIONS)}")
+        if self.kind not in (None, *FORMATS):
+            raise ConfigError(f"format {self.kind!r}: choose one of {', '.join(FORMATS)}")
         if (self.nameserver is None) == (self.store_path is None):
             raise ConfigError("give the name server (host:9876) or a broker's store folder to read; not both")
         if self.broker_name is not None and self.store_path is None:
@@ -101,13 +111,13 @@ class ArchiveTerms:
 
     def fitted(self, session: LakeSession) -> "ArchiveTerms":
         """The same for a lake that has messages already; ConfigError if they could be archived twice."""
-        if session.lake.dedup_checkpoint.exists():
+        if session.lake.is_deduplicated:
             raise ConfigError(
-                f"the lake {session.lake.path} is filled by dedup, which leaves messages out: choose another folder"
+                f"the lake {session.lake.place} is filled by dedup, which leaves messages out: choose another folder"
             )
         if self.store_path is None or self.broker_name is not None:
             return self
-        known = sorted({queue.broker_name for queue in session.state.ranges})
+        known = sorted({queue.broker_name for queue in session.ranges})
         if len(known) > 1:
             raise ConfigError(
                 f"the lake has messages of {', '.join(known)}: say whose store this is with --broker-name"
@@ -122,6 +132,7 @@ def archive(
 
     `archive(spark, "/data/lake", ArchiveTerms(topics=["Orders"], nameserver="127.0.0.1:9876"))`
     """
+    need_streams()
     from rocketeer.spark.jobs.archive import source as archive_source
     from rocketeer.spark.jobs.lake.compaction import compact
     from rocketeer.spark.jobs.topic_sink import triggered
@@ -129,27 +140,31 @@ def archive(
 
     file_terms = WriterTerms(terms.compression, terms.file_bytes)
     _check_source(terms)  # before anything is touched
-    with open_session(lake) as session:
+    with open_session(lake, terms.kind) as session:
         options = terms.fitted(session).source_options()
         spark.dataSource.register(archive_source.ArchiveSource)
         done = Archived()
 
+        chosen = session.terms(file_terms)
+
         def tidy() -> int:
             replaced = compact(spark, session, file_terms) if terms.compact else 0
-            session.sweep()
+            session.lake.table.vacuum(terms.keep_hours)
             return replaced
 
         stream = (
             spark.readStream.format(archive_source.NAME)
             .options(**options)
-            .option(archive_source.LAKE, str(session.lake.path))
-            .option(archive_source.ENDS, json.dumps(to_json(session.state.ends())))
-            .option(archive_source.COMPRESSION, terms.compression)
-            .option(archive_source.FILE_BYTES, str(terms.file_bytes))
+            .option(archive_source.LAKE, session.lake.place.root)
+            .option(archive_source.STORAGE, json.dumps(session.lake.place.storage))
+            .option(archive_source.ENDS, json.dumps(to_json(LakeState(ranges=session.ranges).ends())))
+            .option(archive_source.COMPRESSION, chosen.compression)
+            .option(archive_source.FILE_BYTES, str(chosen.file_bytes))
+            .option(archive_source.SUFFIX, chosen.suffix)
             .load()
         )
         writer = stream.writeStream.queryName("archive").foreachBatch(_committer(session, done, tidy))
-        writer = writer.option("checkpointLocation", str(session.lake.checkpoint))
+        writer = writer.option("checkpointLocation", session.lake.checkpoint)
         query = triggered(writer, terms.interval).start()
         (progress or Progress("archive", quiet=True)).watch(query, rows=lambda: done.rows)
         done.compacted += tidy()
@@ -169,8 +184,10 @@ def _committer(
     session: LakeSession, done: Archived, compact: Callable[[], int]
 ) -> Callable[["DataFrame", int], None]:
     def commit(frame: "DataFrame", batch: int) -> None:
-        writer = _query_id(session)
-        if session.state.has(writer, batch):
+        # It lives with the checkpoint: who deletes that begins a new query, whose batches count from 0 again.
+        writer = session.lake.query_id(ARCHIVE)
+        assert writer is not None, "Spark writes it before the first batch"
+        if session.has(writer, batch):
             return
         rows = frame.collect()
         files = [file for row in rows for file in files_of(row.files)]
@@ -181,24 +198,19 @@ def _committer(
         ]
         made = session.append(writer, batch, files, ranges)
         if made is not None:
-            done.rows += made.rows
+            done.rows += sum(file.rows for file in files)
             done.commits += 1
-            done.files += len(made.added)
+            done.files += made
             if done.commits % COMPACT_EVERY == 0:
                 done.compacted += compact()
 
     return commit
 
 
-def _query_id(session: LakeSession) -> str:
-    """Lives with the checkpoint: who deletes that begins a new query, whose batches count from 0 again."""
-    return str(json.loads((session.lake.checkpoint / "metadata").read_text())["id"])
-
-
 @job_command(goes_on=True, over_loss="Say --skip-lost to go on with what exists")
 def command(
     run: Run,
-    lake: Annotated[Path, typer.Argument(help="The lake's folder; made if it does not exist.")],
+    lake: Annotated[str, typer.Argument(help="A folder or s3a://bucket/prefix; made if it does not exist.")],
     topic: Annotated[list[str] | None, typer.Option("-t", "--topic", help="May be repeated.")] = None,
     pattern: Annotated[
         str | None, typer.Option(help="A regular expression for whole names of topics.")
@@ -227,9 +239,15 @@ def command(
     batch_bytes: Annotated[str, typer.Option(help="About so much is committed at a time.")] = BATCH_BYTES,
     compression: Annotated[str, typer.Option(help=f"Of the files: {', '.join(COMPRESSIONS)}.")] = "zstd",
     compact: Annotated[bool, typer.Option(help="Make few large files of many small ones at the end.")] = True,
+    format: Annotated[
+        str | None, typer.Option(help="Of a new lake: delta, or parquet for plain files.  [default: delta]")
+    ] = None,
+    keep: Annotated[
+        str, typer.Option(help="How long files stay that were replaced: older versions can be read so long.")
+    ] = "7d",
     option: SourceOptionTexts = None,
 ) -> None:
-    """Copy topics into a Parquet lake, exactly once; started again, it goes on where it stopped."""
+    """Copy topics into a lake, a Delta table, exactly once; started again, it goes on where it stopped."""
     every = batch_interval(forever, interval, "10 seconds")
     terms = ArchiveTerms(
         topics=topic or (),
@@ -242,6 +260,8 @@ def command(
         batch_bytes=batch_bytes,
         compression=compression,
         compact=compact,
+        kind=format,
+        keep_hours=-(-parse_duration_ms("--keep", keep) // 3_600_000),
         interval=every,
         options=key_values("--option", option),
     )

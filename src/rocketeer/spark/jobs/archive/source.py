@@ -12,6 +12,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StringType, StructField, StructType
 
+from rocketeer.spark.jobs.lake.places import LakePlace
 from rocketeer.spark.jobs.lake.writer import LakeWriter, WriterTerms, summary_json
 from rocketeer.spark.source.columns import SCHEMA
 from rocketeer.spark.source.offsets import Places, from_json
@@ -21,6 +22,9 @@ from rocketeer.spark.source.stream import StreamReader
 
 NAME: Final = "rocketmq-archive"
 LAKE: Final = "lake"
+STORAGE: Final = "lakestoragesecret"
+"""Also credentials: Spark hides options with such a name where it shows plans."""
+SUFFIX: Final = "lakesuffix"
 COMPRESSION: Final = "lakecompression"
 FILE_BYTES: Final = "lakefilebytes"
 ENDS: Final = "lakeends"
@@ -39,18 +43,19 @@ class ArchiveSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         given = {name.lower(): value for name, value in dict(self.options).items()}
-        lake = given.pop(LAKE)
-        terms = WriterTerms(given.pop(COMPRESSION), int(given.pop(FILE_BYTES)))
+        storage = json.loads(given.pop(STORAGE))
+        place = LakePlace(given.pop(LAKE), tuple((name, value) for name, value in storage))
+        terms = WriterTerms(given.pop(COMPRESSION), int(given.pop(FILE_BYTES)), given.pop(SUFFIX))
         ends = from_json(json.loads(given.pop(ENDS)))
-        return ArchiveReader(parse_options(given, streaming=True), lake, terms, ends)
+        return ArchiveReader(parse_options(given, streaming=True), place, terms, ends)
 
 
 class ArchiveReader(StreamReader):
     """Plans like any stream of the source; a task's rows are its files."""
 
-    def __init__(self, options: SourceOptions, lake: str, terms: WriterTerms, ends: Places) -> None:
+    def __init__(self, options: SourceOptions, place: LakePlace, terms: WriterTerms, ends: Places) -> None:
         super().__init__(options, SCHEMA)
-        self._lake = lake
+        self._place = place
         self._terms = terms
         self._ends = ends
 
@@ -64,7 +69,7 @@ class ArchiveReader(StreamReader):
     def read(self, partition: InputPartition) -> Iterator[Any]:
         if not isinstance(partition, RangePartition):
             return
-        writer = LakeWriter(self._lake, self._terms)
+        writer = LakeWriter(self._place, self._terms)
         for batch in read_partition(self._options, SCHEMA, partition):
             writer.add(batch)
         ranges = [

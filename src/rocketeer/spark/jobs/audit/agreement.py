@@ -43,7 +43,7 @@ def audit_agreement(
     report.count(lake_rows_compared=sum(end - begin for _, begin, end in shared))
     if not shared:
         return
-    files = [file for file in state.files.values() if (lake.path / file.path).exists()]
+    files = [file for file in state.files.values() if lake.place.size(file.path) is not None]
     archived = _within(spark, read_files(spark, lake, files), shared)
     stored = _within(spark, spark.read.format("rocketmq").options(**chosen).load(), shared)
     _compare(archived, stored, report)

@@ -50,9 +50,9 @@ def audit(
     if lake is not None:
         opened = Lake.open(lake)
         if report is None:
-            report = AuditReport(f"lake {opened.path}", exact=True)
+            report = AuditReport(f"lake {opened.place}", exact=True)
         else:
-            report.subject += f" and lake {opened.path}"
+            report.subject += f" and lake {opened.place}"
         before = report.seconds
         state = audit_lake_files(run, opened, report)
         where = _where(state, store, nameserver, broker_name)
@@ -87,7 +87,7 @@ def command(
         Path | None, typer.Argument(help="A broker's store folder (storePathRootDir), running or a copy.")
     ] = None,
     lake: Annotated[
-        Path | None, typer.Option(help="A lake: checked, and compared with the store, or with -n the topics.")
+        str | None, typer.Option(help="A lake: checked, and compared with the store, or with -n the topics.")
     ] = None,
     broker_name: Annotated[
         str | None, typer.Option(help="Whose store it is, when the lake has several brokers.")

@@ -1,32 +1,28 @@
 """A lake against itself: every file a commit names is there, as it was written, and holds each message once."""
 
-import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from isal.isal_zlib import crc32
 
 from rocketeer.audit.report import AuditReport, Findings
 from rocketeer.audit.store import Runner
 from rocketeer.model.queue import MessageQueue
-from rocketeer.spark.jobs.lake.folder import META, Lake, topic_of
+from rocketeer.spark.jobs.lake.delta import DeltaLake
+from rocketeer.spark.jobs.lake.folder import Lake
+from rocketeer.spark.jobs.lake.places import LakePlace
 from rocketeer.spark.jobs.lake.state import DataFile, LakeState, QueuePart, Range
-from rocketeer.spark.jobs.lake.writer import joined, queue_parts
+from rocketeer.spark.jobs.lake.writer import joined, parts_of, queue_parts
 
 LOST_FILE: Final = "lake file is missing"
 DAMAGED_FILE: Final = "lake file is not as it was written"
 WRONG_ROWS: Final = "lake file does not hold what its commit says"
-DOUBLED_FILE: Final = "lake file is there twice"
 DOUBLED: Final = "messages are in the lake twice"
 LOST: Final = "archived messages are missing in the lake"
 UNKNOWN: Final = "messages in the lake that no commit speaks of"
-
-_READ_BYTES: Final = 8 << 20
 
 
 @dataclass(slots=True)
@@ -35,74 +31,77 @@ class FileResult:
     """The offsets of each queue that are in the file, as runs without a hole."""
     rows: int = 0
     bytes: int = 0
+    is_strange: bool = False
+    """The file says nothing of its queues."""
     findings: Findings = field(default_factory=Findings)
 
 
 def audit_lake_files(run: Runner, lake: Lake, report: AuditReport) -> LakeState:
-    """All files; what the commits say comes back."""
+    """All files; what the log says comes back."""
     state = lake.state()
     files = sorted(state.files.values(), key=lambda file: file.path)
-    root = str(lake.path)
-    results = run(files, lambda file: check_file(root, file))
+    place = lake.place
+    results = run(files, lambda file: check_file(place, file))
+    strangers = 0
     for result in results:
         report.findings.take(result.findings)
         report.count(lake_files=1, lake_rows=result.rows, lake_bytes=result.bytes)
-    report.count(lake_commits=state.next_number)
+        strangers += result.is_strange
+    report.count(lake_commits=state.version)
+    if strangers:
+        report.notes.append(f"{strangers} files do not say what they hold of which queue: others wrote them")
     _check_runs(lake, state, [one for result in results for one in result.runs], report)
     _check_strays(lake, state, report)
     return state
 
 
-def check_file(root: str, file: DataFile) -> FileResult:
-    """One file: its bytes, its rows, its queues."""
+def check_file(place: LakePlace, file: DataFile) -> FileResult:
+    """One file: its size, its pages' checksums, its rows, its queues."""
     result = FileResult()
-    path = Path(root) / file.path
-    if not path.exists():
+    size = place.size(file.path)
+    if size is None:
         result.findings.add(LOST_FILE, file.path, 0, f"{file.rows} rows in {file.bytes} bytes", "no file")
         return result
-    size, checksum = _checksum(path)
-    if (size, checksum) != (file.bytes, file.crc32):
-        wanted = f"{file.bytes} bytes with crc {file.crc32:#010x}"
-        result.findings.add(DAMAGED_FILE, file.path, 0, wanted, f"{size} bytes with crc {checksum:#010x}")
+    if size != file.bytes:
+        result.findings.add(DAMAGED_FILE, file.path, 0, f"{file.bytes} bytes", f"{size} bytes")
     result.bytes = size
     try:
-        parts = _read_parts(path, topic_of(file.path), result)
+        parts, said = _read_parts(place, file, result)
     except (pa.ArrowException, OSError, KeyError, ValueError) as error:
         reason = str(error).split("\n")[0]
         result.findings.add(DAMAGED_FILE, file.path, 0, "a Parquet file with the lake's columns", reason)
         return result
-    said = {(part.broker, part.queue): part for part in file.queues}
-    for place in sorted({*parts, *said}):
-        if parts.get(place) != said.get(place):
-            queue = f"{topic_of(file.path)}/{place[1]} of {place[0]}"
+    if result.rows != file.rows:
+        result.findings.add(WRONG_ROWS, file.path, 0, f"{file.rows} rows", f"{result.rows} rows")
+    if said is None:
+        result.is_strange = True
+        return result
+    expected = {(part.broker, part.queue): part for part in said}
+    for where in sorted({*parts, *expected}):
+        if parts.get(where) != expected.get(where):
+            queue = f"{file.topic}/{where[1]} of {where[0]}"
             result.findings.add(
-                WRONG_ROWS, file.path, place[1], f"{queue}: {said.get(place)}", parts.get(place)
+                WRONG_ROWS, file.path, where[1], f"{queue}: {expected.get(where)}", parts.get(where)
             )
     return result
 
 
-def _checksum(path: Path) -> tuple[int, int]:
-    size = checksum = 0
-    with path.open("rb") as opened:
-        while piece := opened.read(_READ_BYTES):
-            checksum = crc32(piece, checksum)
-            size += len(piece)
-    return size, checksum
-
-
-def _read_parts(path: Path, topic: str, result: FileResult) -> dict[tuple[str, int], QueuePart]:
+def _read_parts(
+    place: LakePlace, file: DataFile, result: FileResult
+) -> tuple[dict[tuple[str, int], QueuePart], list[QueuePart] | None]:
+    """What is in a file, and what its footer says."""
     parts: dict[tuple[str, int], QueuePart] = {}
-    columns = ["brokerName", "queueId", "queueOffset", "body"]
-    with pq.ParquetFile(path) as opened:
-        for batch in opened.iter_batches(batch_size=16_384, columns=columns):
+    # All columns: a page that nobody reads has its checksum in vain.
+    with place.read(file.path) as source, pq.ParquetFile(source, page_checksum_verification=True) as opened:
+        for batch in opened.iter_batches(batch_size=16_384):
             if not len(batch):
                 continue
             result.rows += len(batch)
             for part in queue_parts(batch):
-                place = (part.broker, part.queue)
-                parts[place] = joined(parts[place], part) if place in parts else part
-            result.runs += list(_runs(topic, batch))
-    return parts
+                where = (part.broker, part.queue)
+                parts[where] = joined(parts[where], part) if where in parts else part
+            result.runs += list(_runs(file.topic, batch))
+        return parts, parts_of(opened.metadata)
 
 
 def _runs(topic: str, batch: Any) -> Iterable[tuple[MessageQueue, Range]]:
@@ -133,7 +132,7 @@ def _check_runs(
             if union and one.begin < union[-1].end:
                 twice = min(one.end, union[-1].end) - one.begin
                 report.findings.add(
-                    DOUBLED, str(lake.path), one.begin, f"{name}: each once", f"{twice} again", twice
+                    DOUBLED, str(lake.place), one.begin, f"{name}: each once", f"{twice} again", twice
                 )
             if union and one.begin <= union[-1].end:
                 union[-1] = Range(union[-1].begin, max(union[-1].end, one.end))
@@ -142,11 +141,11 @@ def _check_runs(
         wanted = list(archived.get(queue, ()))
         for begin, end in _without(wanted, union):
             report.findings.add(
-                LOST, str(lake.path), begin, f"{name}: {begin} to {end - 1}", "none", end - begin
+                LOST, str(lake.place), begin, f"{name}: {begin} to {end - 1}", "none", end - begin
             )
         for begin, end in _without(union, wanted):
             report.findings.add(
-                UNKNOWN, str(lake.path), begin, f"{name}: none", f"{begin} to {end - 1}", end - begin
+                UNKNOWN, str(lake.place), begin, f"{name}: none", f"{begin} to {end - 1}", end - begin
             )
 
 
@@ -165,19 +164,8 @@ def _without(some: list[Range], others: list[Range]) -> Iterable[tuple[int, int]
 
 
 def _check_strays(lake: Lake, state: LakeState, report: AuditReport) -> None:
-    """Files that no commit names do not count, unless they are copies of files that do: somebody's accident."""
-    known = {(file.bytes, file.crc32): file.path for file in state.files.values()}
-    sizes = {size for size, _ in known}
-    strays = 0
-    for folder, folders, names in os.walk(lake.path):
-        folders[:] = [name for name in folders if name != META]
-        for name in names:
-            path = Path(folder) / name
-            inside = path.relative_to(lake.path).as_posix()
-            if inside in state.files or inside in state.removed or not name.endswith(".parquet"):
-                continue
-            strays += 1
-            if path.stat().st_size in sizes and (original := known.get(_checksum(path))) is not None:
-                report.findings.add(DOUBLED_FILE, inside, 0, "no such file", f"a copy of {original}")
-    if strays:
-        report.notes.append(f"{strays} files that no commit names, which the next archive run sweeps")
+    """Files that no commit names do not count: replaced ones, and what died before its commit."""
+    if isinstance(lake.table, DeltaLake):
+        strays = sum(name not in state.files for name in lake.place.data_files())
+        if strays:
+            report.notes.append(f"{strays} files that this version does not name, which a vacuum takes away")

@@ -83,7 +83,7 @@ def command(
     ] = None,
     since: Annotated[str | None, typer.Option(metavar="TIME", help=f"Dead since then. {HELP}")] = None,
     until: Annotated[str | None, typer.Option(metavar="TIME", help="Dead before.")] = None,
-    lake: Annotated[Path | None, typer.Option(help="Read a lake, with -n beside the brokers.")] = None,
+    lake: Annotated[str | None, typer.Option(help="Read a lake, with -n beside the brokers.")] = None,
     show: Annotated[
         int, typer.Option("--list", min=0, metavar="N", help="Show so many of them one by one.")
     ] = 0,

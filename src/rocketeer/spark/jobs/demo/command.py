@@ -89,11 +89,30 @@ def command(
             show_totals(spark, shop, home, live_s, steps)
             lake, report = home / "lake", home / "report.html"
             run_jobs(spark, nameserver, home / "store", lake, report, steps, quiet=run.quiet)
+    show_delta(lake, steps)
     steps.say("done; the cluster is gone, this is left to look at:")
     print(f"  report  {report}\n  lake    {lake}", flush=True)
     print(
         f"  try     rocketeer spark query --lake {lake} -e 'SELECT tags, count(*) FROM {ORDERS} GROUP BY tags'"  # noqa: S608
     )
+
+
+def show_delta(lake: Path, steps: Steps) -> None:
+    """The lake as a reader sees it that knows nothing of us; where DuckDB is not installed, how to ask it."""
+    question = "SELECT topic, count(*), min(storeTimestamp) FROM lake GROUP BY topic ORDER BY topic"
+    try:
+        import duckdb
+    except ImportError:
+        steps.say("DuckDB would read the lake, too: pip install duckdb, then")
+        print("  " + question.replace("FROM lake", f"FROM delta_scan('{lake}')"), flush=True)
+        return
+    from deltalake import DeltaTable
+
+    steps.say("the Delta table, read by DuckDB:")
+    connection = duckdb.connect()
+    connection.register("lake", DeltaTable(lake).to_pyarrow_dataset())
+    for topic, messages, first in connection.execute(question).fetchall():
+        print(f"          {topic:<24}{messages:>9,}  since {first:%H:%M:%S}", flush=True)
 
 
 class _Filling(threading.Thread):
@@ -204,7 +223,7 @@ def run_jobs(
     """Archive, stats, replay, audit."""
     # What nobody was sent to has nothing to archive, but its queues are there.
     terms = ArchiveTerms(topics=[topic for topic in TOPICS if topic != AGAIN], nameserver=nameserver)
-    steps.say("archive: all topics into a Parquet lake")
+    steps.say("archive: all topics into a lake, a Delta table")
     done = archive(spark, lake, terms, progress=Progress("archive", quiet=quiet))
     steps.say(f"archived {done.rows:,} messages in {done.files} files, exactly once")
 

@@ -4,16 +4,22 @@ Tasks read and write files; a task checks that what it wrote has the rows and ch
 """
 
 import json
-import time
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from rocketeer.spark.jobs.lake.folder import LakeDamaged
+from rocketeer.spark.jobs.lake.delta import DeltaLake
+from rocketeer.spark.jobs.lake.places import LakeDamaged, LakePlace
 from rocketeer.spark.jobs.lake.session import LakeSession
-from rocketeer.spark.jobs.lake.state import COMPACT, Commit, DataFile, QueuePart
-from rocketeer.spark.jobs.lake.writer import OpenFile, WriterTerms, files_of, joined, summary_json
+from rocketeer.spark.jobs.lake.state import DataFile, QueuePart
+from rocketeer.spark.jobs.lake.writer import (
+    OpenFile,
+    WriterTerms,
+    files_of,
+    joined,
+    parts_of,
+    summary_json,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,52 +60,68 @@ def compact(
     terms: WriterTerms | None = None,
     files_min: int = FILES_MIN,
 ) -> int:
-    """Replace small files by large ones; how many were replaced. Old files stay a while for those who read them."""
-    chosen = terms or WriterTerms()
-    groups = plan_compaction(session.state.files.values(), chosen.file_bytes, files_min)
+    """Replace small files by large ones; how many were replaced. Plain Parquet has no way to: 0.
+
+    Old files stay for those who read an older version, until a vacuum.
+    """
+    table = session.lake.table
+    if not isinstance(table, DeltaLake):
+        return 0
+    chosen = session.terms(terms)
+    groups = plan_compaction(table.state().files.values(), chosen.file_bytes, files_min)
     if not groups:
         return 0
-    lake = str(session.lake.path)
+    place = session.lake.place
 
     def merge(batches: Iterator[Any]) -> Iterator[Any]:
         import pyarrow as pa
 
         for batch in batches:
             for text in batch.column(0).to_pylist():
-                merged = merge_files(lake, files_of(text), chosen)
+                merged = merge_files(place, files_of(text), chosen)
                 yield pa.RecordBatch.from_pydict({"files": [summary_json([merged])]})
 
     # A task for each group: what one reads is what another must not wait for.
     work = spark.createDataFrame([(summary_json(group),) for group in groups], "files string")
     rows = work.repartition(len(groups)).mapInArrow(merge, "files string").collect()
-    added = tuple(sorted((file for row in rows for file in files_of(row.files)), key=lambda file: file.path))
-    removed = tuple(file.path for group in groups for file in group)
-    session.commit(Commit(session.state.next_number, COMPACT, time.time_ns() // 1_000_000, added, removed))
+    added = sorted((file for row in rows for file in files_of(row.files)), key=lambda file: file.path)
+    removed = [file for group in groups for file in group]
+    table.replace(added, removed, session.ranges)
     return len(removed)
 
 
-def merge_files(lake: str, files: Iterable[DataFile], terms: WriterTerms) -> DataFile:
-    """One file with the rows of several of one folder; LakeDamaged if they are not what the commits say."""
+def merge_files(place: LakePlace, files: Iterable[DataFile], terms: WriterTerms) -> DataFile:
+    """One file with the rows of several of one folder; LakeDamaged if they are not what was written to them."""
     import pyarrow.parquet as pq
 
     given = list(files)
     target: OpenFile | None = None
+    wanted: dict[tuple[str, int], QueuePart] = {}
     for file in given:
-        with pq.ParquetFile(Path(lake) / file.path) as source:
+        with (
+            place.read(file.path) as opened,
+            pq.ParquetFile(opened, page_checksum_verification=True) as source,
+        ):
+            rows = source.metadata.num_rows
+            if rows != file.rows:
+                raise LakeDamaged(f"{place}: {file.path} has {rows} rows, and its commit says {file.rows}")
+            for part in parts_of(source.metadata) or []:
+                where = (part.broker, part.queue)
+                wanted[where] = joined(wanted[where], part) if where in wanted else part
             for batch in source.iter_batches(batch_size=_READ_ROWS):
                 if target is None:
-                    target = OpenFile(Path(lake), str(Path(file.path).parent), batch.schema, terms)
+                    target = OpenFile(place, str(Path(file.path).parent), batch.schema, terms)
                 target.add(batch)
     assert target is not None, "files of a lake have rows"
     merged = target.close()
-    wanted: dict[tuple[str, int], QueuePart] = {}
-    for part in (part for file in given for part in file.queues):
-        place = (part.broker, part.queue)
-        wanted[place] = joined(wanted[place], part) if place in wanted else part
-    if {(part.broker, part.queue): part for part in merged.queues} != wanted:
-        (Path(lake) / merged.path).unlink(missing_ok=True)
-        names = json.dumps([asdict(file)["path"] for file in given])
+    with place.read(merged.path) as opened:
+        made = {(part.broker, part.queue): part for part in parts_of(pq.read_metadata(opened)) or []}
+    # Files from before Delta say nothing of their queues in their footers: then only rows are compared.
+    known = sum(part.rows for part in wanted.values()) == merged.rows
+    if merged.rows != sum(file.rows for file in given) or (known and made != wanted):
+        place.delete(merged.path)
+        names = json.dumps([file.path for file in given])
         raise LakeDamaged(
-            f"{lake}: these files do not hold what was written to them, rows or bodies differ: {names}"
+            f"{place}: these files do not hold what was written to them, rows or bodies differ: {names}"
         )
     return merged

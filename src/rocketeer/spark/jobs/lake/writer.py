@@ -1,16 +1,15 @@
 """Arrow batches into a lake's Parquet files, in a task: one file per topic and day, rolled when it is large.
 
-The files count only once a commit names them; what a task returns is what that commit needs.
+The files count only once a commit names them; what a task returns is what that commit needs. What of which queue is
+in a file stands in its footer, and each of its pages has a checksum: a file proves itself.
 """
 
 import json
-import os
 import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -19,8 +18,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from isal.isal_zlib import crc32
 
-from rocketeer.spark.jobs.lake.folder import partition_folder
-from rocketeer.spark.jobs.lake.state import DataFile, QueuePart
+from rocketeer.spark.jobs.lake.places import LakePlace
+from rocketeer.spark.jobs.lake.state import DataFile, QueuePart, partition_folder
 
 Batch: TypeAlias = Any  # pyarrow has no types of its own for mypy
 
@@ -34,19 +33,25 @@ _DICTIONARIES: Final = [
 ]  # fmt: skip
 
 
+QUEUES: Final = b"rocketeer.queues"
+"""In a file's footer: what it has of which queue."""
+
+
 @dataclass(frozen=True)
 class WriterTerms:
     """How files are written."""
 
     compression: str = "zstd"
     file_bytes: int = 256 << 20
+    suffix: str = ".parquet"
+    """What readers of plain files know such a file by."""
 
 
 class LakeWriter:
     """One per task. `add` rows, then `finish`; an abandoned writer leaves files that nobody counts."""
 
-    def __init__(self, lake: str, terms: WriterTerms) -> None:
-        self._lake = Path(lake)
+    def __init__(self, place: LakePlace, terms: WriterTerms) -> None:
+        self._place = place
         self._terms = terms
         self._open: dict[str, OpenFile] = {}
         self._done: list[DataFile] = []
@@ -56,7 +61,7 @@ class LakeWriter:
         for folder, part in _by_folder(batch):
             file = self._open.get(folder)
             if file is None:
-                file = self._open[folder] = OpenFile(self._lake, folder, part.schema, self._terms)
+                file = self._open[folder] = OpenFile(self._place, folder, part.schema, self._terms)
             file.add(part)
             if file.bytes >= self._terms.file_bytes:
                 self._done.append(self._open.pop(folder).close())
@@ -94,16 +99,16 @@ def _folder(names: list[str], kind: int, day: int) -> str:
 class OpenFile:
     """A Parquet file being written; rows come without their topic."""
 
-    def __init__(self, lake: Path, folder: str, schema: Any, terms: WriterTerms) -> None:
-        self._path = f"{folder}/{uuid.uuid4().hex}.parquet"
-        self._whole_path = lake / self._path
-        self._whole_path.parent.mkdir(parents=True, exist_ok=True)
-        self._sink = _CountingFile(self._whole_path)
+    def __init__(self, place: LakePlace, folder: str, schema: Any, terms: WriterTerms) -> None:
+        self._place = place
+        self._path = f"{folder}/{uuid.uuid4().hex}{terms.suffix}"
+        self._sink = place.write(self._path)
         self._writer = pq.ParquetWriter(
-            pa.PythonFile(self._sink, mode="w"),
+            self._sink,
             schema,
             compression=terms.compression,
             use_dictionary=_DICTIONARIES,
+            write_page_checksum=True,
             write_statistics=[
                 "queueId",
                 "queueOffset",
@@ -121,7 +126,7 @@ class OpenFile:
 
     @property
     def bytes(self) -> int:
-        return self._sink.size + self._waiting_bytes
+        return int(self._sink.tell()) + self._waiting_bytes
 
     def add(self, rows: Batch) -> None:
         self._waiting.append(rows)
@@ -145,54 +150,23 @@ class OpenFile:
 
     def close(self) -> DataFile:
         self._flush()
+        parts = [asdict(self._parts[place]) for place in sorted(self._parts)]
+        self._writer.add_key_value_metadata({QUEUES: json.dumps(parts).encode()})
         self._writer.close()
-        self._sink.settle()
-        return DataFile(
-            self._path,
-            self._rows,
-            self._sink.size,
-            self._sink.crc32,
-            self._store_us[0] // 1000,
-            self._store_us[1] // 1000,
-            tuple(self._parts[place] for place in sorted(self._parts)),
-        )
+        size = int(self._sink.tell())
+        self._sink.close()
+        self._place.settle(self._path)
+        return DataFile(self._path, self._rows, size, self._store_us[0] // 1000, self._store_us[1] // 1000)
 
 
-class _CountingFile:
-    """What Parquet writes to: counts bytes and their CRC on the way, so that the file need not be read again."""
-
-    closed = False
-
-    def __init__(self, path: Path) -> None:
-        self._file = path.open("wb", buffering=0)
-        self.size = 0
-        self.crc32 = 0
-
-    def write(self, data: Any) -> int:
-        view = memoryview(data).cast("B")
-        written = 0
-        while written < len(view):
-            written += self._file.write(view[written:]) or 0
-        self.crc32 = crc32(view, self.crc32)
-        self.size += len(view)
-        return len(view)
-
-    def tell(self) -> int:
-        return self.size
-
-    def flush(self) -> None:
-        pass
-
-    def close(self) -> None:
-        """Parquet closes it before `settle`; the file is still to be brought to the disk."""
-
-    def settle(self) -> None:
-        os.fsync(self._file.fileno())
-        self._file.close()
+def parts_of(metadata: Any) -> list[QueuePart] | None:
+    """What a file's footer says it has of each queue; None for one that others wrote."""
+    found = (metadata.metadata or {}).get(QUEUES)
+    return None if found is None else [QueuePart(**part) for part in json.loads(found)]
 
 
 def queue_parts(rows: Batch) -> Iterator[QueuePart]:
-    """What a batch has of each queue, with checksums; see `lake.CHECKSUM_SQL`."""
+    """What a batch has of each queue, with checksums; see `folder.CHECKSUM_SQL`."""
     offsets = rows.column("queueOffset").to_numpy(zero_copy_only=False).astype(np.int64)
     sums = body_crcs(rows.column("body")) * (offsets % _CHECKSUM_MODULUS + 1)
     sizes = _lengths(rows.column("body"))
@@ -256,4 +230,4 @@ def summary_json(files: Iterable[DataFile]) -> str:
 
 
 def files_of(summary: str) -> list[DataFile]:
-    return [DataFile.from_json(file) for file in json.loads(summary)]
+    return [DataFile(**file) for file in json.loads(summary)]

@@ -11,7 +11,7 @@ import typer
 from rocketeer.errors import ConfigError, RocketeerError
 from rocketeer.spark.failures import BY_OPTION, explain, interruption, quiet_errors
 from rocketeer.spark.jobs.moments import HELP as MOMENTS
-from rocketeer.spark.jobs.moments import parse_span
+from rocketeer.spark.jobs.moments import parse_span, parse_version
 from rocketeer.spark.jobs.progress import Progress
 from rocketeer.spark.jobs.query.prompt import HELP, Prompt
 from rocketeer.spark.jobs.query.sql_text import all_statements, quoted
@@ -35,6 +35,7 @@ def query_tables(
     until: datetime | None = None,
     json: Mapping[str, str | None] | None = None,
     options: Mapping[str, str] | None = None,
+    lake_version: int | datetime | None = None,
 ) -> "dict[str, DataFrame]":
     """Tables of topics, from the brokers, a lake, or both without overlap; also as temporary views for `spark.sql`.
 
@@ -44,7 +45,7 @@ def query_tables(
         query_tables(spark, ["Orders"], nameserver="127.0.0.1:9876", lake="/data/lake", json={"Orders": None})
         spark.sql("SELECT tags, sum(amount) FROM Orders GROUP BY tags").show()
     """
-    terms = TableTerms(nameserver, lake, since, until, json or {}, options or {})
+    terms = TableTerms(nameserver, lake, since, until, json or {}, options or {}, lake_version)
     tables = TopicTables(spark, terms)
     found = {topic: tables.frame(tables.resolve(topic)) for topic in topics}
     for topic, frame in found.items():
@@ -163,7 +164,10 @@ def command(
         str | None, typer.Option("-e", "--execute", metavar="SQL", help="Run this and leave.")
     ] = None,
     lake: Annotated[
-        Path | None, typer.Option(help="A lake; tables are it and the live topics together.")
+        str | None, typer.Option(help="A lake; tables are it and the live topics together.")
+    ] = None,
+    as_of: Annotated[
+        str | None, typer.Option(help="An older version of the lake: its number, or a moment it was there.")
     ] = None,
     lake_only: Annotated[bool, typer.Option("--lake-only", help="Do not ask the brokers.")] = False,
     since: Annotated[
@@ -192,6 +196,8 @@ def command(
     """Ask topics and a lake with Spark SQL; without SQL there is a prompt."""
     if lake_only and lake is None:
         raise ConfigError("--lake-only needs --lake")
+    if as_of is not None and lake is None:
+        raise ConfigError("--as-of needs --lake")
     begin, end = parse_span(since, until, datetime.now(UTC))
     options = key_values("--option", option)
     stored = "storepath" in {name.lower() for name in options}
@@ -206,6 +212,7 @@ def command(
         until=end,
         json=json_terms(json or [], json_schema or []),
         options=options,
+        lake_version=None if as_of is None else parse_version("--as-of", as_of, datetime.now(UTC)),
     )
     text = sql_text(execute, file)
     statements = None if text is None else all_statements(text)

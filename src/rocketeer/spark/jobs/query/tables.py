@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from rocketeer.errors import ConfigError, NoRoute, RocketeerError
 from rocketeer.model.queue import MessageQueue
-from rocketeer.spark.jobs.lake.folder import Lake, chosen_files, read_files, topic_of
+from rocketeer.spark.jobs.lake.folder import Lake, chosen_files, read_files
 from rocketeer.spark.jobs.lake.state import LakeState, Range
 from rocketeer.spark.jobs.query import json_bodies
 from rocketeer.spark.jobs.query.ranges import gaps, newest, reads
@@ -93,11 +93,12 @@ class TopicTables:
 
     def _lake_topics(self) -> set[str]:
         state = self._state
-        return set() if state is None else {topic_of(path) for path in state.files}
+        return set() if state is None else state.topics
 
     @property
     def _state(self) -> LakeState | None:
-        return None if self._terms.lake is None else Lake.open(self._terms.lake).state()
+        terms = self._terms
+        return None if terms.lake is None else Lake.open(terms.lake).state(terms.lake_version)
 
     def _options(self, topic: str) -> SourceOptions:
         assert self._live is not None
@@ -282,5 +283,5 @@ class TopicTables:
         if self._terms.lake is None:
             return self._spark.createDataFrame([], SCHEMA)
         lake = Lake.open(self._terms.lake)
-        state = lake.state()
+        state = lake.state(self._terms.lake_version)
         return read_files(self._spark, lake, [state.files[path] for path in paths])

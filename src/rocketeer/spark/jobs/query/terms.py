@@ -38,6 +38,8 @@ class TableTerms:
     """Topic, or `*` for all -> the schema of its JSON bodies, None to find it out from a sample."""
     options: Mapping[str, str] = field(default_factory=dict)
     """Further options of the source; `storePath` reads a store's files instead of asking brokers."""
+    lake_version: int | datetime | None = None
+    """An older version of the lake, by its number or its time."""
 
     @property
     def live(self) -> dict[str, str] | None:

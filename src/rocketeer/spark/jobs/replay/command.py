@@ -15,7 +15,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rocketeer.errors import ConfigError
+from rocketeer.model.queue import MessageQueue
 from rocketeer.spark.jobs.lake.folder import Lake, chosen_files, read_files
+from rocketeer.spark.jobs.lake.footers import all_parts
+from rocketeer.spark.jobs.lake.notes import META
 from rocketeer.spark.jobs.lake.state import Range
 from rocketeer.spark.jobs.moments import HELP, is_ago, parse_span
 from rocketeer.spark.jobs.progress import Progress
@@ -56,7 +59,11 @@ def replay(
     lake = None if terms.lake is None else Lake.open(terms.lake)
     folder = Path(terms.state_folder) if terms.state_folder is not None else None
     if folder is None:
-        folder = default_folder() if lake is None else lake.meta / "replays"
+        folder = (
+            lake.place.path / META / "replays"
+            if lake is not None and lake.place.is_local
+            else default_folder()
+        )
     replay_id = terms.replay_id or uuid.uuid4().hex[:12]
     shown = progress or Progress("replay", quiet=True)
     with open_replay(folder, replay_id) as file:
@@ -102,20 +109,19 @@ def _check(spark: "SparkSession", terms: ReplayTerms) -> None:
 
 
 def _lake_ranges(lake: Lake, terms: ReplayTerms) -> Ranges:
-    from rocketeer.model.queue import MessageQueue
-    from rocketeer.spark.jobs.lake.folder import topic_of
-
     state = lake.state()
-    known = {topic_of(path) for path in state.files}
+    known = state.topics
     unknown = sorted(set(terms.topics) - known)
     if unknown:
         raise ConfigError(
             f"the lake has no topic {unknown[0]!r}; it has {', '.join(sorted(known)) or 'none'}"
         )
     ranges: Ranges = {}
-    for file in chosen_files(state, terms.topics or None, terms.since, terms.until):
-        for part in file.queues:
-            queue = MessageQueue(topic_of(file.path), part.broker, part.queue)
+    files = chosen_files(state, terms.topics or None, terms.since, terms.until)
+    parts = all_parts(lake.place, files)
+    for file in files:
+        for part in parts[file.path]:
+            queue = MessageQueue(file.topic, part.broker, part.queue)
             before = ranges.get(queue, Range(part.begin, part.end))
             ranges[queue] = Range(min(before.begin, part.begin), max(before.end, part.end))
     return dict(sorted(ranges.items()))
@@ -149,14 +155,14 @@ def _source(terms: ReplayTerms) -> dict[str, str]:
 
 
 def _lake_rows(spark: "SparkSession", lake: Lake, terms: ReplayTerms, ranges: Ranges) -> "DataFrame":
-    from rocketeer.model.queue import MessageQueue
-    from rocketeer.spark.jobs.lake.folder import topic_of
     from rocketeer.spark.jobs.replay.rows import in_ranges
 
+    possible = chosen_files(lake.state(), {queue.topic for queue in ranges}, terms.since, terms.until)
+    parts = all_parts(lake.place, possible)
     files = []
-    for file in chosen_files(lake.state(), {queue.topic for queue in ranges}, terms.since, terms.until):
-        parts = [(MessageQueue(topic_of(file.path), p.broker, p.queue), p) for p in file.queues]
-        if any(q in ranges and p.begin < ranges[q].end and ranges[q].begin < p.end for q, p in parts):
+    for file in possible:
+        here = [(MessageQueue(file.topic, p.broker, p.queue), p) for p in parts[file.path]]
+        if any(q in ranges and p.begin < ranges[q].end and ranges[q].begin < p.end for q, p in here):
             files.append(file)
     return in_ranges(spark, read_files(spark, lake, files), ranges)
 
@@ -209,7 +215,7 @@ def command(
     to: Annotated[
         str | None, typer.Option(metavar="TOPIC", help="Where to.  [default: each to its own topic]")
     ] = None,
-    lake: Annotated[Path | None, typer.Option(help="Replay from this lake.")] = None,
+    lake: Annotated[str | None, typer.Option(help="Replay from this lake.")] = None,
     topic: Annotated[
         list[str] | None, typer.Option("-t", "--topic", help="From this topic, or only this one of the lake.")
     ] = None,

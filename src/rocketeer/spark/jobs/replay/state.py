@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 
 from rocketeer.errors import ConfigError, RocketeerError
 from rocketeer.model.queue import MessageQueue
-from rocketeer.spark.jobs.lake.folder import read_json, write_whole
+from rocketeer.spark.jobs.lake.notes import read_json, write_whole
 from rocketeer.spark.jobs.lake.state import Range
 from rocketeer.spark.source.planning import share
 

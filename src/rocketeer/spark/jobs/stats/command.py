@@ -43,7 +43,7 @@ def command(
         list[str] | None, typer.Option("-t", "--topic", help="May be repeated.  [default: all]")
     ] = None,
     pattern: Annotated[str | None, typer.Option(help="A regular expression for whole names.")] = None,
-    lake: Annotated[Path | None, typer.Option(help="Read a lake, with -n beside the brokers.")] = None,
+    lake: Annotated[str | None, typer.Option(help="Read a lake, with -n beside the brokers.")] = None,
     since: Annotated[str | None, typer.Option(metavar="TIME", help=f"Stored then or later. {HELP}")] = None,
     until: Annotated[str | None, typer.Option(metavar="TIME", help="Stored before.")] = None,
     window: Annotated[

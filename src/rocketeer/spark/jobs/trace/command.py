@@ -4,7 +4,6 @@ import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -116,7 +115,7 @@ def command(
         bool, typer.Option("--store-times", help="Read -t too, for the brokers' own times of storing.")
     ] = False,
     trace_topic: Annotated[str, typer.Option(help="Where the traces are.")] = TRACE_TOPIC,
-    lake: Annotated[Path | None, typer.Option(help="Read a lake, with -n beside the brokers.")] = None,
+    lake: Annotated[str | None, typer.Option(help="Read a lake, with -n beside the brokers.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
     """Tell the lives of messages: published, stored, each consumption; what took long, what was never consumed."""
