@@ -88,12 +88,14 @@ test-spark: $(READY_DEV)
 test-pyspark: $(READY_DEV)
 	@sh tools/test_pyspark.sh $(VENV) $(or $(PYSPARK),4.2.1) $(ARGS)
 
-# A lake in an object store: hadoop-aws and its SDK from Maven Central, a server from PyPI.
+# A lake in an object store: hadoop-aws and its SDK from Maven Central, and a server from PyPI in an environment of its own.
 S3_JARS := interop/s3/target/jars
+S3_SERVER := build/s3-server
 .PHONY: test-s3
 test-s3: $(READY_DEV)
 	@[ -d $(S3_JARS) ] || mvn -q -B -f interop/s3/pom.xml dependency:copy-dependencies -DexcludeArtifactIds=hadoop-common -DoutputDirectory=$(abspath $(S3_JARS))
-	@ROCKETEER_S3_JARS=$(abspath $(S3_JARS)) $(BIN)/pytest tests/spark/jobs/test_lake_s3.py $(ARGS)
+	@[ -x $(S3_SERVER)/bin/moto_server ] || { $(BIN)/python -m venv $(S3_SERVER) && $(S3_SERVER)/bin/python -m pip --disable-pip-version-check install --quiet 'moto[server]==5.2.5'; }
+	@ROCKETEER_S3_JARS=$(abspath $(S3_JARS)) ROCKETEER_S3_SERVER=$(abspath $(S3_SERVER)/bin/moto_server) $(BIN)/pytest tests/spark/jobs/test_lake_s3.py $(ARGS)
 
 check: $(READY_DEV)
 	@$(BIN)/ruff check .

@@ -5,7 +5,6 @@ The server is moto's, a process that speaks S3 over HTTP, with conditional puts;
 
 import os
 import subprocess
-import sys
 import urllib.request
 from collections.abc import Iterator
 
@@ -32,7 +31,7 @@ pytestmark = pytest.mark.skipif(
 def bucket(spark: SparkSession) -> Iterator[str]:
     port, _ = free_ports()
     endpoint = f"http://127.0.0.1:{port}"
-    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    command = [os.environ["ROCKETEER_S3_SERVER"], "-H", "127.0.0.1", "-p", str(port)]
     server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         Broker.until(lambda: _answers(f"{endpoint}/moto-api/"))
