@@ -31,6 +31,11 @@ from rocketeer.spark.source.view import View
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 LAG_ASKED_EVERY_S: Final = 1.0
+HOLD_S: Final = 0.25
+"""So long an idle stream keeps Spark waiting for an answer; so much later it hears that it shall stop."""
+POLLED_S_MAX: Final = 0.05
+"""Who asks again so soon has nothing else to do."""
+POLL_S_MIN: Final = 0.005
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -51,6 +56,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._away = BrokersAway(options.fetch_retry_interval_ms / 1000)
         self._retries = 0
         self._reached: dict[str, Any] = {}
+        self._answered_s = float("-inf")
         self._lag_s = 0.0
         self._lag_asked_s = float("-inf")
         self._filter_checked = options.sql is None
@@ -88,6 +94,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._show_progress(start)
         self._check_filter(start)
         end = self._end_of_batch(start, limit)
+        if end == start and self._is_polled():
+            end = self._held(start, limit)
+        self._answered_s = time.monotonic()
         self._reached = end
         return {**end, BEGAN: start} if start == self._initial else end
 
@@ -122,6 +131,22 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_partition(self._options, self._schema, partition)
 
     # --- inside ------------------------------------------------------------------------------
+
+    def _is_polled(self) -> bool:
+        """Whether Spark does nothing but ask, some 85 times a second. (With another source that has news there are
+        batches between its questions, and with a trigger there is time.)"""
+        asked_again_s = time.monotonic() - self._answered_s
+        return self._target is None and asked_again_s < POLLED_S_MAX
+
+    def _held(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """Wait for news here for a while: a question costs this process little, and the JVM a lot."""
+        until_s = time.monotonic() + HOLD_S
+        end = start
+        while end == start and time.monotonic() < until_s:
+            pause_s = max(self._options.poll_interval_ms / 1000, POLL_S_MIN)
+            time.sleep(max(min(pause_s, until_s - time.monotonic()), 0))
+            end = self._end_of_batch(start, limit)
+        return end
 
     def _end_of_batch(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         before = from_json(start)
