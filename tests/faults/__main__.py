@@ -1,6 +1,7 @@
 """Run the nemesis against a group for some minutes and judge what is left."""
 
 import argparse
+import logging
 import random
 import sys
 import tempfile
@@ -11,12 +12,24 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from faults.check import log_problems, problems
-from faults.load import TOPICS, CommitLoad, IdempotentLoad, LeaderOf, Ledger, Load, OrderedLoad, PlainLoad
+from faults.load import (
+    QUEUES,
+    TOPICS,
+    CommitLoad,
+    IdempotentLoad,
+    LeaderOf,
+    Ledger,
+    Load,
+    OrderedLoad,
+    PlainLoad,
+)
 from faults.nemesis import Nemesis
 from faults.network import Network, can_make_networks
 from rocketeer.bench.control import Control
 from rocketeer.bench.groups import GroupCluster
+from rocketeer.errors import RocketeerError
 from support.cluster import TEST_CONF
+from support.senders import wait_for
 
 LASTS_S = (0.3, 1.0, 2.5, 5.0, 9.0)
 PAUSE_S = (0.5, 2.0, 5.0)
@@ -38,9 +51,8 @@ def run(folder: Path, *, seed: int, seconds: float, network: bool, flush: str = 
         conf = {**TEST_CONF, "flushDiskType": flush}
         places = None if net is None else net.places
         cluster = stack.enter_context(GroupCluster(folder, conf=conf, places=places))
-        with Control(wait_until_started(cluster), timeout_s=30) as broker:
-            for topic in TOPICS:
-                broker.create_topic(topic, queues=4)
+        for topic in TOPICS:
+            wait_for(lambda topic=topic: _is_made(cluster, topic), what=f"topic {topic}")  # type: ignore[misc]
         loads = _loads(cluster, outcome.ledger)
         for load in loads:
             load.start()
@@ -67,8 +79,14 @@ def run(folder: Path, *, seed: int, seconds: float, network: bool, flush: str = 
     return outcome
 
 
-def wait_until_started(cluster: GroupCluster) -> str:
-    return cluster.wait_for_leader().address
+def _is_made(cluster: GroupCluster, topic: str) -> bool:
+    """Refused while too few members are in sync."""
+    try:
+        with Control(cluster.wait_for_leader().address, timeout_s=30) as broker:
+            broker.create_topic(topic, queues=QUEUES)
+    except RocketeerError:
+        return False
+    return True
 
 
 def wait_until_whole_again(cluster: GroupCluster) -> None:
@@ -95,6 +113,7 @@ def main() -> int:
     parser.add_argument("--flush", choices=("ASYNC_FLUSH", "SYNC_FLUSH"), default="ASYNC_FLUSH")
     parser.add_argument("--folder", type=Path, help="keep stores and logs there")
     wanted = parser.parse_args()
+    logging.getLogger("rocketeer").setLevel(logging.ERROR)  # that brokers cannot be reached is no news here
     network = can_make_networks()
     if not network:
         print("no network namespaces here (root and `ip` are needed): links are not cut")
