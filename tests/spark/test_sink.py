@@ -384,7 +384,7 @@ def test_a_missing_topic_is_made_with_as_many_queues_as_asked_for_and_one_that_i
     df = spark.range(0, 60, 1, 2).selectExpr("cast(id as string) body")
     assert "no route to topic 'MadeByWrite'" in failure(write, df, topic="MadeByWrite")
     for queues in (3, 7):  # the second time it is there
-        write(df, topic="MadeByWrite", createTopic=queues)
+        write(df, topic="MadeByWrite", createTopic=queues, batchRows=5)
     assert {message.queue_id for message in stored(broker.cluster.broker, "MadeByWrite", 8)} == {0, 1, 2}
     assert bodies(broker.cluster.broker, "MadeByWrite", 3).total() == 120
     columns = df.selectExpr("body", "concat('MadeByRow', body % 2) topic", "body id")

@@ -98,6 +98,15 @@ def test_options_must_fit_each_other(given: dict[str, str], said: str) -> None:
 
 
 UNREADABLE = {
+    "accessKey": [""],
+    "secretKey": [" "],
+    "tls": ["", "yes"],
+    "tlsTrust": [""],
+    "tlsCert": [""],
+    "tlsKey": [""],
+    "tlsKeyPassword": [""],
+    "tlsVerify": ["", "no"],
+    "tlsCheckHostname": ["", "1"],
     "nameserver": ["", " ; ", "localhost", "host:port", "::1:9876", "host:70000"],
     "storePath": [" "],
     "brokerName": [""],

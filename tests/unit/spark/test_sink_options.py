@@ -11,6 +11,15 @@ GIVEN = {"nameserver": "127.0.0.1:9876", "topic": "Orders"}
 ONCE = {**GIVEN, "delivery": "effectively-once"}
 
 UNREADABLE = {
+    "accessKey": [""],
+    "secretKey": [" "],
+    "tls": ["", "yes"],
+    "tlsTrust": [""],
+    "tlsCert": [""],
+    "tlsKey": [""],
+    "tlsKeyPassword": [""],
+    "tlsVerify": ["", "no"],
+    "tlsCheckHostname": ["", "1"],
     "nameserver": ["", ";", "localhost", "host:port"],
     "topic": ["", "Or ders", "a" * 200, "SCHEDULE_TOPIC_XXXX"],
     "createTopic": ["", "0", "-1", "true"],

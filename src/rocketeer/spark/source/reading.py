@@ -22,6 +22,7 @@ from rocketeer.spark.source.pulls import PullTerms
 from rocketeer.spark.source.store_read import read_files
 from rocketeer.spark.source.store_view import StorePlace, StoreView
 from rocketeer.spark.source.view import Place, View
+from rocketeer.spark.versions import HAS_LIMITS
 
 log = logging.getLogger(__name__)
 
@@ -67,7 +68,9 @@ def read_partition(options: SourceOptions, schema: StructType, partition: InputP
         return  # Spark's stand-in for "no partition"
     from rocketeer.spark.source.arrow import Decoder  # the driver never needs pyarrow's compute kernels
 
-    decoder = Decoder(to_arrow_schema(schema, timezone="UTC"))
+    # Before 4.2 PySpark writes no other zone than UTC, and takes none.
+    arrow = to_arrow_schema(schema, timezone="UTC") if HAS_LIMITS else to_arrow_schema(schema)
+    decoder = Decoder(arrow)
     tags = _tag_set(options)
     for piece, place in partition.pieces:
         keep = _keeper(piece)
