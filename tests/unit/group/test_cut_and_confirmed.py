@@ -1,0 +1,61 @@
+"""What a returning member cuts is gone for good, and what is not confirmed is seen by nobody."""
+
+import shutil
+from pathlib import Path
+
+from rocketeer.store.cutting import cut_store
+from rocketeer.store.message_store import GetStatus
+from support.stores import make_store, message, open_store, small_config
+
+
+def test_what_was_cut_is_off_the_disk_and_queues_go_on_densely(tmp_path: Path) -> None:
+    """RocketMQ issues 10666 (the cut was in memory only) and 7689 (queue offsets of the tail came twice)."""
+    store, _ = open_store(tmp_path / "s")
+    entries = [store.append(message(b"%02d" % number * 200, keys=f"k{number}")) for number in range(10)]
+    store.close()
+    cut = entries[6].log_offset
+    assert cut_store(small_config(tmp_path / "s"), cut, tables=()) > 0
+    raw = (tmp_path / "s" / "commitlog" / f"{0:020d}").read_bytes()
+    assert not any(raw[cut:])
+    shutil.copytree(
+        tmp_path / "s", tmp_path / "crashed"
+    )  # right after the cut, before anything was derived again
+    for folder in ("s", "crashed"):
+        again, report = open_store(tmp_path / folder)
+        assert report.log_max == cut
+        assert again.max_queue_offset("TopicTest", 0) == 6
+        assert again.query("TopicTest", "k7", 0, 1 << 62, 10).messages == []
+        assert again.append(message(b"new")).queue_offset == 6
+        again.close()
+
+
+def test_nobody_reads_behind_what_is_confirmed_and_nobody_is_sent_back(tmp_path: Path) -> None:
+    store = make_store(tmp_path)
+    bound = store.bound_reads()
+    store.open()
+    entries = [store.append(message(b"%d" % number)) for number in range(50)]
+    for confirmed in (0, 1, 2, 17, 49, 50):
+        bound.advance(entries[confirmed].log_offset if confirmed < 50 else store.max_log_offset)
+        assert store.max_queue_offset("TopicTest", 0) == confirmed
+        found = store.get("TopicTest", 0, 0, 100)
+        assert found.count == min(confirmed, 32)
+        assert found.max_offset == confirmed
+        if confirmed < 50:
+            behind = store.get("TopicTest", 0, 50, 32)
+            assert (behind.status, behind.next_offset) == (GetStatus.OFFSET_OVERFLOW_ONE, 50)
+    store.close()
+
+
+def test_arrivals_are_told_when_they_are_confirmed(tmp_path: Path) -> None:
+    store = make_store(tmp_path)
+    bound = store.bound_reads()
+    told: list[tuple[str, int, int]] = []
+    awaited = {("TopicTest", 0)}
+    store.listeners.append((awaited, bound.listener(awaited, lambda *news: told.append(news))))
+    store.open()
+    first, second = store.append(message(b"1")), store.append(message(b"2"))
+    assert told == []
+    bound.advance(first.end)
+    bound.advance(second.end)
+    assert told == [("TopicTest", 0, 1), ("TopicTest", 0, 2)]
+    store.close()
