@@ -1,5 +1,8 @@
 """`rocketeer bench`: measure our broker, Apache's, or any other; measure our client; check the bars."""
 
+import signal
+import sys
+
 import typer
 
 from rocketeer.bench import bar_commands, load_commands
@@ -21,6 +24,13 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
+
+
+@app.callback()
+def _ends_what_it_started() -> None:
+    """A terminated benchmark takes its servers along, as an interrupted one does."""
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+
 
 for _command in (
     load_commands.send,

@@ -156,6 +156,9 @@ class Cluster:
                 self.kill()
                 if attempt == _START_TRIES - 1 or "in use" not in str(failure):
                     raise
+            except BaseException:  # Ctrl-C, or terminated: nobody stops what has not started
+                self.kill()
+                raise
 
     def start_namesrv(self) -> None:
         """Start the name server again after `kill_namesrv`, on the same port."""

@@ -1,6 +1,11 @@
 """Every command of `rocketeer bench` starts, and takes its options one by one though functions take them in groups."""
 
 import inspect
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -43,3 +48,19 @@ def test_a_group_of_options_is_one_argument_of_the_function() -> None:
         16,
         7,
     )
+
+
+def test_a_terminated_benchmark_takes_its_servers_along() -> None:
+    command = [sys.executable, "-m", "rocketeer.cli.main", "bench", "send", "--seconds", "60"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as bench:
+        give_up_s = time.monotonic() + 60
+        while len(servers := _children(bench.pid)) < 2:
+            assert time.monotonic() < give_up_s, "it starts no servers"
+            time.sleep(0.1)
+        bench.terminate()
+        assert bench.wait(60) == 128 + signal.SIGTERM
+    assert not [pid for pid in servers if Path(f"/proc/{pid}").exists()]
+
+
+def _children(pid: int) -> list[int]:
+    return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
