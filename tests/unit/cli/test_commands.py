@@ -93,7 +93,7 @@ def test_bad_addresses_are_refused_wherever_they_come_from(shell: Shell) -> None
 
 
 def test_an_unknown_host_is_refused(shell: Shell) -> None:
-    assert "no IPv4 address" in refusal(shell, "up", "--host", "no-such-host.invalid")
+    assert "has no address here" in refusal(shell, "up", "--host", "no-such-host.invalid")
 
 
 def test_a_store_that_is_a_file_is_refused(shell: Shell, base_port: int) -> None:
