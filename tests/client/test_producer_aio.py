@@ -6,17 +6,11 @@ import time
 import pytest
 
 from rocketeer.aio import Message, MessageQueue, Producer, SendStatus, by_hash
-from rocketeer.bench.control import Control
 from rocketeer.errors import BrokerRefused, ClientClosed, NoNameServer
 from support.cluster import Cluster
-from support.consuming import until
+from support.consuming import stored_count, until, wait_stored
 
 GROUP = "test-aio-producer"
-
-
-def stored_count(cluster: Cluster, topic: str) -> int:
-    with Control(cluster.broker) as broker:
-        return sum(broker.max_offset(topic, queue_id) for queue_id in range(4))
 
 
 async def test_many_sends_at_a_time_are_all_stored_once(cluster: Cluster, topic: str) -> None:
@@ -24,7 +18,7 @@ async def test_many_sends_at_a_time_are_all_stored_once(cluster: Cluster, topic:
         results = await asyncio.gather(*(producer.send(Message(topic, b"x")) for _ in range(300)))
     assert len({result.message_id for result in results}) == 300
     assert len({(result.queue, result.queue_offset) for result in results}) == 300
-    assert stored_count(cluster, topic) == 300
+    await asyncio.to_thread(wait_stored, cluster, topic, 300)
 
 
 async def test_batches_queues_and_selectors_work_as_in_threads(cluster: Cluster, topic: str) -> None:

@@ -23,7 +23,7 @@ from rocketeer.errors import BrokerRefused, ClientClosed, NoNameServer, NoRoute
 from rocketeer.protocol.codes import RequestCode
 from rocketeer.record.layout import StoredMessage, decode_record
 from support.cluster import Cluster
-from support.consuming import until_sync
+from support.consuming import until_sync, wait_stored
 
 GROUP = "test-producer"
 
@@ -40,18 +40,6 @@ def look_up(cluster: Cluster, result: SendResult, which: int = 0) -> StoredMessa
     with Control(cluster.broker) as broker:
         header = {"offset": str(int(identity[16:], 16))}
         return decode_record(broker.ask(RequestCode.VIEW_MESSAGE_BY_ID, header).body)
-
-
-def stored_count(cluster: Cluster, topic: str) -> int:
-    with Control(cluster.broker) as broker:
-        return sum(broker.max_offset(topic, queue_id) for queue_id in range(4))
-
-
-def wait_stored(cluster: Cluster, topic: str, count: int, timeout_s: float = 40) -> None:
-    give_up_s = time.monotonic() + timeout_s
-    while (stored := stored_count(cluster, topic)) < count:
-        assert time.monotonic() < give_up_s, f"{stored} of {count} stored within {timeout_s:g} s"
-        time.sleep(0.02)
 
 
 def test_a_message_is_stored_as_it_was_sent(cluster: Cluster, producer: Producer, topic: str) -> None:
@@ -92,7 +80,7 @@ def test_a_long_list_is_sent_in_parts(cluster: Cluster, producer: Producer, topi
     messages = [Message(topic, os.urandom(100_000)) for _ in range(50)]
     parts = [producer.send(part) for part in split_batch(messages)]
     assert len(parts) == 2
-    assert stored_count(cluster, topic) == 50
+    wait_stored(cluster, topic, 50)
 
 
 def test_the_caller_chooses_the_queue(producer: Producer, topic: str) -> None:
@@ -135,7 +123,7 @@ def test_async_sends_bring_futures(cluster: Cluster, producer: Producer, topic: 
     results = [future.result(10) for future in futures]
     assert all(result.ok for result in results)
     assert len({(result.queue, result.queue_offset) for result in results}) == 200
-    assert stored_count(cluster, topic) == 200
+    wait_stored(cluster, topic, 200)
 
 
 def test_threads_share_a_producer(cluster: Cluster, producer: Producer, topic: str) -> None:
@@ -151,7 +139,7 @@ def test_threads_share_a_producer(cluster: Cluster, producer: Producer, topic: s
         thread.join(30)
     assert len({result.message_id for result in results}) == 400
     assert len({(result.queue, result.queue_offset) for result in results}) == 400
-    assert stored_count(cluster, topic) == 400
+    wait_stored(cluster, topic, 400)
 
 
 def test_a_namespace_separates_topics(cluster: Cluster, topic: str) -> None:

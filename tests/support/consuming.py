@@ -69,3 +69,15 @@ def dead_letters(cluster: Cluster, group: str) -> int:
     """How many messages the group has given up."""
     with Control(cluster.broker) as broker:
         return broker.max_offset(f"%DLQ%{group}", 0)
+
+
+def stored_count(cluster: Cluster, topic: str, queues: int = 4) -> int:
+    """How many messages the topic's queues show."""
+    with Control(cluster.broker) as broker:
+        return sum(broker.max_offset(topic, queue_id) for queue_id in range(queues))
+
+
+def wait_stored(cluster: Cluster, topic: str, count: int, queues: int = 4) -> None:
+    """Wait until so many are there, and no more: Apache's broker answers first and shows messages a little later."""
+    until_sync(lambda: stored_count(cluster, topic, queues) >= count, f"{count} messages in {topic}")
+    assert stored_count(cluster, topic, queues) == count
