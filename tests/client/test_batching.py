@@ -1,33 +1,53 @@
 """Sends of one moment share requests: nobody but the network notices."""
 
 import asyncio
+import threading
+import time
 from collections import defaultdict
 
 import pytest
 
 from rocketeer import ClientError
 from rocketeer import Producer as SyncProducer
-from rocketeer.aio import Message, MessageTooLarge, Producer, PullConsumer, ReceivedMessage, SendFailed
+from rocketeer.aio import (
+    Message,
+    MessageTooLarge,
+    Producer,
+    PullConsumer,
+    ReceivedMessage,
+    SendFailed,
+    SendTimeout,
+)
 from rocketeer.client.core.hooks import SendContext
 from rocketeer.client.core.send_result import SendResult, SendStatus, split_result
 from rocketeer.model.queue import MessageQueue
 from rocketeer.protocol.codes import RequestCode
 from rocketeer.protocol.command import Command, reply
 from support.cluster import Cluster, chosen_make
-from support.consuming import make_topic
-from support.stage import stage
+from support.consuming import make_topic, wait_stored
+from support.stage import silence, stage
+from support.stage import stored as answer_stored
 
 BATCH, SINGLE = RequestCode.SEND_BATCH_MESSAGE, RequestCode.SEND_MESSAGE_V2
 
 
-async def stored(cluster: Cluster, topic: str) -> dict[str, ReceivedMessage]:
-    """By message id."""
+async def stored(cluster: Cluster, topic: str, count: int, queues: int = 4) -> dict[str, ReceivedMessage]:
+    """By message id; waits until the queues show so many."""
+    await asyncio.to_thread(wait_stored, cluster, topic, count, queues)
     async with PullConsumer(f"G-{topic}", nameserver=cluster.namesrv) as consumer:
         return {
             message.message_id: message
             for queue in await consumer.queues(topic)
             async for message in consumer.read(queue)
         }
+
+
+def numbers_by_key(found: dict[str, ReceivedMessage]) -> dict[str, list[int]]:
+    """The last six digits of the bodies, as their queues have them."""
+    seen: dict[str, list[int]] = defaultdict(list)
+    for message in sorted(found.values(), key=lambda each: each.queue_offset):
+        seen[message.properties.get("__SHARDINGKEY", "")].append(int(message.body[-6:]))
+    return seen
 
 
 async def test_each_caller_gets_its_own_result_and_consumers_see_no_difference(
@@ -43,7 +63,7 @@ async def test_each_caller_gets_its_own_result_and_consumers_see_no_difference(
         alone = await producer.send(messages[0])
     async with Producer("P", nameserver=cluster.namesrv, batch_bytes=0) as producer:
         unbatched = await producer.send(messages[0])
-    found = await stored(cluster, topic)
+    found = await stored(cluster, topic, 502)
     assert len(found) == 502
     for message, result in zip(messages, results, strict=True):
         there = found[result.message_id]
@@ -59,30 +79,104 @@ async def test_each_caller_gets_its_own_result_and_consumers_see_no_difference(
         )
         assert there.queue == result.queue
     kept = [
-        {name: value for name, value in found[result.message_id].properties.items() if name != "UNIQ_KEY"}
+        {
+            name: value
+            for name, value in found[result.message_id].properties.items()
+            if name not in {"UNIQ_KEY", "MAX_OFFSET"}
+        }
         for result in (results[0], alone, unbatched)
     ]
     assert kept[0] == kept[1] == kept[2]
 
 
+@pytest.mark.parametrize("in_flight_max", [1000, 20])
 async def test_messages_of_a_key_stay_in_order_also_with_one_that_goes_alone(
-    cluster: Cluster, topic: str
+    cluster: Cluster, topic: str, in_flight_max: int
 ) -> None:
     make_topic(cluster, topic)
-    async with Producer("P", nameserver=cluster.namesrv) as producer:
-        large = b"z" * 9000  # is compressed, so it cannot share a request
+    large = b"z" * 9000  # is compressed, so it cannot share a request
+    async with Producer("P", nameserver=cluster.namesrv, in_flight_max=in_flight_max) as producer:
         sends = [
             producer.send(
-                Message(topic, (large if n % 50 == 7 else b"") + b"%06d" % n, sharding_key=f"key-{n % 5}")
+                Message(
+                    topic,
+                    (large if n % 50 == 7 else b"") + b"%06d" % n,
+                    sharding_key=f"key-{n % 5}",
+                    wait_stored=n % 30 > 4,  # those share no request with others
+                )
             )
             for n in range(300)
         ]
         await asyncio.gather(*sends)
-    seen: dict[str, list[int]] = defaultdict(list)
-    for message in sorted((await stored(cluster, topic)).values(), key=lambda each: each.queue_offset):
-        seen[message.properties["__SHARDINGKEY"]].append(int(message.body[-6:]))
+    seen = numbers_by_key(await stored(cluster, topic, 300))
     assert len(seen) == 5
     assert all(numbers == sorted(numbers) for numbers in seen.values())
+
+
+async def test_a_request_for_a_chosen_queue_does_not_overtake_an_unanswered_one() -> None:
+    def keyed(body: bytes) -> Message:
+        return Message("T", body, sharding_key="k")
+
+    with stage({BATCH: silence}) as broker:
+        async with Producer("P", nameserver=broker.address, close_timeout_s=0.1) as producer:
+            began_s = time.monotonic()
+            outcomes = await asyncio.gather(
+                producer.send(keyed(b"1"), timeout_s=2),
+                producer.send(keyed(b"2"), timeout_s=2),
+                producer.send(keyed(b"alone" * 1000), timeout_s=0.2),
+                producer.send([keyed(b"of"), keyed(b"a list")], timeout_s=0.2),
+                producer.send(keyed(b"3"), timeout_s=0.2),
+                return_exceptions=True,
+            )
+        assert time.monotonic() - began_s < 20
+        assert [type(outcome) for outcome in outcomes] == [SendTimeout] * 5
+        assert all("those before it in" in str(outcome) for outcome in outcomes[2:])
+        assert (len(broker.asked(BATCH)), broker.asked(SINGLE)) == (1, [])
+
+
+def test_a_request_of_a_thread_for_a_chosen_queue_does_not_overtake_an_unanswered_one() -> None:
+    def keyed(body: bytes) -> Message:
+        return Message("T", body, sharding_key="k")
+
+    with stage({BATCH: silence}) as broker:
+        config = {"nameserver": broker.address, "close_timeout_s": 0.1, "linger_ms": 20, "async_retries": 0}
+        with SyncProducer("P", **config) as producer:  # type: ignore[arg-type]
+            first = [producer.send_async(keyed(b"x"), timeout_s=1) for _ in range(2)]
+            behind = [
+                producer.send_async(keyed(b"alone" * 1000), timeout_s=0.2),
+                producer.send_async([keyed(b"of"), keyed(b"a list")], timeout_s=0.2),
+                producer.send_async(keyed(b"3"), timeout_s=0.2),
+            ]
+            errors = [future.exception(20) for future in (*first, *behind)]
+        assert [type(error) for error in errors] == [SendTimeout] * 5
+        assert all("those before it in" in str(error) for error in errors[2:])
+        assert (len(broker.asked(BATCH)), broker.asked(SINGLE)) == (1, [])
+
+
+async def test_sends_gather_in_one_request_while_the_one_before_is_unanswered() -> None:
+    go_on = threading.Event()
+
+    def answer_later(command: Command) -> Command:
+        go_on.wait(10)
+        return answer_stored(command)
+
+    with stage({SINGLE: answer_later, BATCH: answer_later}) as broker:
+        async with Producer("P", nameserver=broker.address) as producer:
+            tasks = []
+            for number in range(20):
+                tasks.append(
+                    asyncio.create_task(producer.send(Message("T", b"%d" % number, sharding_key="k")))
+                )
+                await asyncio.sleep(0)
+                if not number:
+                    await asyncio.to_thread(broker.wait_for, SINGLE)
+            await asyncio.sleep(0)
+            tasks[5].cancel()
+            go_on.set()
+            outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+            assert [n for n, each in enumerate(outcomes) if not isinstance(each, SendResult)] == [5]
+            await producer.send(Message("T", b"the queue is free again", sharding_key="k"))
+        assert (len(broker.asked(BATCH)), len(broker.asked(SINGLE))) == (1, 2)
 
 
 async def test_one_that_is_wrong_harms_no_other(cluster: Cluster, topic: str) -> None:
@@ -95,7 +189,7 @@ async def test_one_that_is_wrong_harms_no_other(cluster: Cluster, topic: str) ->
         )
     assert isinstance(outcomes.pop(5), MessageTooLarge)
     assert all(isinstance(outcome, SendResult) for outcome in outcomes)
-    assert len(await stored(cluster, topic)) == 9
+    assert len(await stored(cluster, topic, 9)) == 9
 
 
 async def test_what_cannot_be_in_a_batch_goes_alone() -> None:
@@ -186,7 +280,7 @@ async def test_hooks_see_each_message_of_a_shared_request_by_itself(cluster: Clu
     assert {result.queue for result in results} == {results[0].queue}, "they share one request"
     assert notes.seen == [(when, b"%d" % n) for when in ("before", "after") for n in range(20)]
     assert [notes.results[b"%d" % n] for n in range(20)] == results
-    found = await stored(cluster, topic)
+    found = await stored(cluster, topic, 20)
     for result in results:
         assert found[result.message_id].properties["seen"] == found[result.message_id].text
 
@@ -201,7 +295,7 @@ async def test_a_hook_that_forbids_one_message_forbids_no_other(cluster: Cluster
     assert isinstance(refused, ValueError)
     assert str(refused) == "not this one"
     assert all(isinstance(outcome, SendResult) for outcome in outcomes)
-    assert {message.body for message in (await stored(cluster, topic)).values()} == {
+    assert {message.body for message in (await stored(cluster, topic, 5)).values()} == {
         b"%d" % n for n in range(6) if n != 3
     }
 
@@ -221,7 +315,7 @@ async def test_idempotent_sends_of_one_moment_share_requests_and_keep_their_numb
     wrong = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
     assert [str(error) for error in wrong] == (["not this one"] if hooked else [])
     by_queue: dict[int, list[ReceivedMessage]] = defaultdict(list)
-    for message in (await stored(cluster, topic)).values():
+    for message in (await stored(cluster, topic, 200 - len(wrong), queues=2)).values():
         by_queue[message.queue_id].append(message)
     assert sum(map(len, by_queue.values())) == 200 - len(wrong)
     for messages in by_queue.values():
@@ -255,14 +349,11 @@ def test_async_sends_of_threads_are_stored_each_with_its_result_and_in_the_order
             for n in range(1, 300)
         ]
         results = [future.result(10) for future in futures]
-    found = asyncio.run(stored(cluster, topic))
+    found = asyncio.run(stored(cluster, topic, 300))
     assert {result.message_id for result in results} < set(found)
     for number, result in enumerate(results, 1):
         assert found[result.message_id].body.endswith(b"%06d" % number)
-    seen: dict[str, list[int]] = defaultdict(list)
-    for message in sorted(found.values(), key=lambda each: each.queue_offset):
-        seen[message.properties.get("__SHARDINGKEY", "")].append(int(message.body[-6:]))
-    assert all(numbers == sorted(numbers) for numbers in seen.values())
+    assert all(numbers == sorted(numbers) for numbers in numbers_by_key(found).values())
 
 
 def test_an_async_send_of_a_thread_that_is_wrong_raises_at_once_or_harms_no_other(

@@ -1,24 +1,22 @@
 """Joins single sends of one moment into batch requests: each caller still gets its own result, or its own error.
 
 Sends that name no queue share one until it is full, then it is the turn of the next; those with a queue, a selector
-or a sharding key are joined per queue. A message that cannot be in a batch goes alone, behind what waits for its
-queue.
+or a sharding key are joined per queue, and the requests for such a queue leave one after the other (`queue_lines`).
+What cannot be in a batch goes alone, in its turn.
 """
 
 import asyncio
 from collections.abc import Sequence
 from typing import Final, Protocol
 
-import msgspec
-
-from rocketeer.client.aio.send_limit import AsyncSendLimit
+from rocketeer.client.aio.queue_lines import QueueLines, Turn, late
 from rocketeer.client.core.config import ProducerConfig
 from rocketeer.client.core.encoding import Encoder, Outgoing
 from rocketeer.client.core.hooks import SendMode
 from rocketeer.client.core.send_result import SendResult, split_result
 from rocketeer.client.plans.effects import Plan
 from rocketeer.client.plans.send import Choose, SendApart, Sender, fixed
-from rocketeer.errors import BrokerRefused, ClientClosed, RocketeerError, SendFailed
+from rocketeer.errors import BrokerRefused, ClientClosed, RocketeerError
 from rocketeer.model.message import InvalidMessage, Message
 from rocketeer.model.property_names import DEDUP_ID
 from rocketeer.model.queue import MessageQueue
@@ -51,12 +49,24 @@ class Store(Protocol):
 class _Batch:
     """Messages on their way together. Without `queue` any will do."""
 
-    __slots__ = ("bytes", "key", "messages", "mode", "queue", "timeout_s", "timer", "waiters")
+    __slots__ = (
+        "bytes",
+        "due_s",
+        "key",
+        "messages",
+        "mode",
+        "queue",
+        "slot",
+        "timeout_s",
+        "timer",
+        "waiters",
+    )
 
     def __init__(
         self, key: tuple[object, ...], queue: MessageQueue | None, timeout_s: float | None, mode: SendMode
     ) -> None:
         self.key = key
+        self.slot: object = key if queue is None else queue  # of a chosen queue one is open, so order is kept
         self.queue = queue
         self.timeout_s = timeout_s
         self.mode = mode
@@ -64,6 +74,8 @@ class _Batch:
         self.waiters: list[Waiter] = []
         self.bytes = 0
         self.timer: asyncio.Handle | None = None
+        self.due_s: float | None = None
+        """Since when it waits for its turn; more may join it meanwhile."""
 
 
 class Batcher:
@@ -78,7 +90,10 @@ class Batcher:
         self._bytes_max = min(config.batch_bytes, config.message_bytes_max)
         self._body_bytes_max = min(config.compress_over_bytes - 1, self._bytes_max)
         self._loop = asyncio.get_running_loop()
-        self._open: dict[tuple[object, ...], _Batch] = {}
+        # An idempotent producer's messages have numbers: the broker keeps their order.
+        self._lines = None if config.idempotent else QueueLines()
+        self._open: dict[object, _Batch] = {}
+        self._in_line: set[_Batch] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
     def takes(self, message: object) -> bool:
@@ -101,9 +116,13 @@ class Batcher:
     ) -> None:
         """Have it sent; the waiter gets what a send alone would return or raise."""
         key = (message.topic, queue, message.wait_stored, timeout_s, mode is SendMode.SYNC)
-        batch = self._open.get(key)
+        batch = self._open.get(key if queue is None else queue)
+        if batch is not None and (batch.key != key or self._is_old(batch)):
+            self.close_open(batch.queue)
+            batch = None
         if batch is None:
-            batch = self._open[key] = _Batch(key, queue, timeout_s, mode)
+            batch = _Batch(key, queue, timeout_s, mode)
+            self._open[batch.slot] = batch
             if self._linger_s > 0:
                 batch.timer = self._loop.call_later(self._linger_s, self._flush, batch)
             else:
@@ -113,51 +132,100 @@ class Batcher:
         batch.bytes += len(message.body) + _ITEM_BYTES
         if batch.bytes >= self._bytes_max or len(batch.messages) >= MESSAGES_MAX:
             self._flush(batch)
+            self._shut(batch)
 
-    def known_queue(self, message: Message, choose: Choose) -> MessageQueue | None:
+    def known_queue(self, topic: str, choose: Choose) -> MessageQueue | None:
         """The queue that was chosen; None when its topic's route is not known yet (`queue_plan` asks for it)."""
-        topic = self._config.full_topic(message.topic)
+        topic = self._config.full_topic(topic)
         known = self._sender.routes.get(topic)
         if known is None or not known.publish:
             return None
         return self._sender.chosen(topic, known, choose)
 
-    def queue_plan(self, message: Message, choose: Choose, timeout_s: float | None) -> Plan[MessageQueue]:
+    def queue_plan(self, topic: str, choose: Choose, timeout_s: float | None) -> Plan[MessageQueue]:
         """The queue that was chosen; asks for the route first."""
-        topic = self._config.full_topic(message.topic)
-        limit_s = self._config.send_timeout_s if timeout_s is None else timeout_s
+        topic = self._config.full_topic(topic)
+        limit_s = self.limit_s(timeout_s)
         known = yield from self._sender.publish_route(topic, min(limit_s, self._config.call_timeout_s))
         return self._sender.chosen(topic, known, choose)
 
-    def flush_queue(self, queue: MessageQueue) -> bool:
-        """Have what waits for the queue leave in the loop's next turn: a message that goes alone comes behind it.
+    def limit_s(self, timeout_s: float | None) -> float:
+        return self._config.send_timeout_s if timeout_s is None else timeout_s
 
-        False when nothing waits.
-        """
-        waiting = [batch for batch in self._open.values() if batch.queue == queue]
-        for batch in waiting:
+    def turn(self, queue: MessageQueue) -> Turn:
+        """For a request that goes alone to a queue that was chosen."""
+        return Turn(self, self._lines, queue)
+
+    def close_open(self, queue: MessageQueue | None) -> None:
+        """Have what waits for the queue go as it is: whoever comes now comes behind it."""
+        batch = self._open.get(queue)
+        if batch is not None:
             self._flush(batch)
-        return bool(waiting)
+            self._shut(batch)
 
     def close(self) -> None:
         """Give up what is under way: those who wait get ClientClosed."""
-        for batch in list(self._open.values()):
+        for batch in [*self._open.values(), *self._in_line]:
+            self._shut(batch)
             if batch.timer is not None:
                 batch.timer.cancel()
             _fail(batch.waiters, asyncio.CancelledError())
-        self._open.clear()
         for task in self._tasks:
             task.cancel()
 
+    # --- a batch's way -----------------------------------------------------------------------
+
     def _flush(self, batch: _Batch) -> None:
-        if self._open.get(batch.key) is not batch:
+        """It is due: it leaves, or waits for its turn and may grow meanwhile."""
+        if batch.due_s is not None:
             return
-        del self._open[batch.key]
+        batch.due_s = self._loop.time()
         if batch.timer is not None:
             batch.timer.cancel()
+            batch.timer = None
+        if batch.queue is None or self._lines is None:
+            self._begin(batch)
+            return
+        self._in_line.add(batch)
+        self._lines.join(batch.queue, lambda: self._begin(batch))
+        limit_s = self.limit_s(batch.timeout_s)
+        if batch in self._in_line and limit_s > 0:
+            batch.timer = self._loop.call_later(limit_s, self._late, batch)
+
+    def _begin(self, batch: _Batch) -> bool:
+        self._shut(batch)
+        self._in_line.discard(batch)
+        if batch.timer is not None:
+            batch.timer.cancel()
+        if all(waiter.done() for waiter in batch.waiters):
+            return False
         task = self._loop.create_task(self._deliver(batch))
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda done: self._ended(batch, done))
+        return True
+
+    def _ended(self, batch: _Batch, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if task.cancelled():  # perhaps before it began
+            _fail(batch.waiters, asyncio.CancelledError())
+        if batch.queue is not None and self._lines is not None:
+            self._lines.leave(batch.queue)
+
+    def _shut(self, batch: _Batch) -> None:
+        """Nobody can join it any more."""
+        if self._open.get(batch.slot) is batch:
+            del self._open[batch.slot]
+
+    def _is_old(self, batch: _Batch) -> bool:
+        """Whoever joined a batch that has waited long would have little of its time left."""
+        if batch.due_s is None:
+            return False
+        return self._loop.time() - batch.due_s > self.limit_s(batch.timeout_s) / 2
+
+    def _late(self, batch: _Batch) -> None:
+        assert batch.queue is not None, "others do not wait"
+        self._shut(batch)
+        _fail(batch.waiters, late(batch.queue))
 
     async def _deliver(self, batch: _Batch) -> None:
         messages, waiters = batch.messages, batch.waiters
@@ -202,47 +270,17 @@ class Batcher:
 
     async def _send(self, outgoing: Outgoing, batch: _Batch) -> SendResult:
         choose = None if batch.queue is None else fixed(batch.queue)
-        return await self._store(outgoing, choose, batch.timeout_s, batch.mode)
+        return await self._store(outgoing, choose, self._left_s(batch), batch.mode)
 
-
-class SharedSend(msgspec.Struct, gc=False, eq=False):
-    """One send that shares its request: it waits for a place in flight, joins a batch, and leaves with its outcome.
-
-    One object and one future for all of it: of these there may be hundreds of thousands.
-    """
-
-    future: asyncio.Future[SendResult]
-    batcher: Batcher
-    limit: AsyncSendLimit
-    message: Message
-    queue: MessageQueue | None
-    timeout_s: float | None
-    size: int
-    in_flight: bool = False
-
-    def enter(self) -> None:
-        self.in_flight = True
-        self.batcher.add(self.message, self.queue, self.timeout_s, self)
-
-    def done(self) -> bool:
-        return self.future.done()
-
-    def set_result(self, result: SendResult, /) -> None:
-        self.future.set_result(result)
-        self._leave(answered=True)
-
-    def set_exception(self, error: Exception, /) -> None:
-        self.future.set_exception(error)
-        self._leave(answered=not isinstance(error, SendFailed))
-
-    def give_up(self) -> None:
-        """Its sender was cancelled."""
-        self._leave(answered=False)
-
-    def _leave(self, *, answered: bool) -> None:
-        if self.in_flight:
-            self.in_flight = False
-            self.limit.leave(self.size, answered=answered)
+    def _left_s(self, batch: _Batch) -> float | None:
+        """What waiting for its turn left of its time."""
+        limit_s = self.limit_s(batch.timeout_s)
+        if batch.queue is None or batch.due_s is None or limit_s <= 0:
+            return batch.timeout_s
+        left_s = limit_s - (self._loop.time() - batch.due_s)
+        if left_s <= 0:
+            raise late(batch.queue)
+        return left_s
 
 
 def _fail(waiters: Sequence[Waiter], error: BaseException) -> None:

@@ -11,10 +11,12 @@ from typing import Any, Protocol, TypeVar, Unpack, cast
 
 from rocketeer.client import discovery
 from rocketeer.client.aio import request_reply
-from rocketeer.client.aio.batching import Batcher, SharedSend
+from rocketeer.client.aio.batching import Batcher
 from rocketeer.client.aio.idempotent import IdempotentSender
 from rocketeer.client.aio.instance import ClientInstance, Membership
+from rocketeer.client.aio.queue_lines import Turn
 from rocketeer.client.aio.send_limit import AsyncSendLimit
+from rocketeer.client.aio.shared_send import SharedSend
 from rocketeer.client.aio.tracing import Tracer
 from rocketeer.client.core.codecs import JSON, NOTHING, Codec, as_message
 from rocketeer.client.core.config import ProducerConfig, ProducerOptions
@@ -205,17 +207,19 @@ class Producer(StartedAsync):
         self, message: Message | Sequence[Message], choose: Choose | None, timeout_s: float | None
     ) -> SendResult:
         batcher = self.batcher
-        if batcher is None or not isinstance(message, Message):
-            return await self._send_alone(message, choose, timeout_s)
         chosen: MessageQueue | None = None
+        first = message[0] if isinstance(message, Sequence) and message else message
+        if batcher is None or not isinstance(first, Message):
+            return await self._send_alone(message, choose, timeout_s)
         if choose is not None:
-            chosen = batcher.known_queue(message, choose) or await self.run_plan(
-                batcher.queue_plan(message, choose, timeout_s)
+            chosen = batcher.known_queue(first.topic, choose) or await self.run_plan(
+                batcher.queue_plan(first.topic, choose, timeout_s)
             )
             assert chosen is not None
             choose = fixed(chosen)  # whoever chose is not asked twice
         if not batcher.takes(message):
-            return await self._send_alone(message, choose, timeout_s, chosen)
+            turn = None if chosen is None else batcher.turn(chosen)
+            return await self._send_alone(message, choose, timeout_s, turn)
         sent = self._share(batcher, message, chosen, timeout_s)
         try:
             return await sent.future
@@ -228,14 +232,19 @@ class Producer(StartedAsync):
         message: Message | Sequence[Message],
         choose: Choose | None,
         timeout_s: float | None,
-        behind: MessageQueue | None = None,
+        turn: Turn | None = None,
     ) -> SendResult:
-        """In a request of its own, `behind` what waits for that queue."""
-        async with self._send_limit.place(body_bytes(message)):
-            if behind is not None and self.batcher is not None and self.batcher.flush_queue(behind):
-                await asyncio.sleep(0)
-            # Encoded when there is a place for it: those who wait hold their message and nothing else.
-            return await self.store(self.encoder.encode(message), choose, timeout_s)
+        """In a request of its own, and where a queue was chosen in its turn."""
+        if turn is None:
+            async with self._send_limit.place(body_bytes(message)):
+                # Encoded when there is a place for it: those who wait hold their message and nothing else.
+                return await self.store(self.encoder.encode(message), choose, timeout_s)
+        try:
+            async with self._send_limit.place(body_bytes(message), turn.line_up):
+                outgoing = self.encoder.encode(message)
+                return await self.store(outgoing, choose, await turn.begin(timeout_s))
+        finally:
+            turn.end()
 
     async def store(
         self,

@@ -36,11 +36,14 @@ class _Place(msgspec.Struct, gc=False, eq=False):
 
     free: asyncio.Future[None]
     size: int
+    then: Callable[[], None] | None = None
 
     def done(self) -> bool:
         return self.free.done()
 
     def enter(self) -> None:
+        if self.then is not None:
+            self.then()
         self.free.set_result(None)
 
     def set_exception(self, error: Exception, /) -> None:
@@ -66,10 +69,13 @@ class AsyncSendLimit:
         """Take a place if there is one and nobody waits for it."""
         return not self._waiting and self._in_flight.try_enter(size)
 
-    async def enter(self, size: int) -> None:
+    async def enter(self, size: int, then: Callable[[], None] | None = None) -> None:
+        """`then` is called in the moment there is a place, before anybody behind has one."""
         if self.try_enter(size):
+            if then is not None:
+                then()
             return
-        place = _Place(asyncio.get_running_loop().create_future(), size)
+        place = _Place(asyncio.get_running_loop().create_future(), size, then)
         self.seek(place)
         try:
             await place.free
@@ -105,9 +111,9 @@ class AsyncSendLimit:
             self._empty = None
 
     @contextlib.asynccontextmanager
-    async def place(self, size: int) -> AsyncIterator[None]:
+    async def place(self, size: int, then: Callable[[], None] | None = None) -> AsyncIterator[None]:
         """Enter, and leave at the block's end."""
-        await self.enter(size)
+        await self.enter(size, then)
         answered = True
         try:
             yield

@@ -15,6 +15,7 @@ from typing import Any, Final, TypeAlias, TypeVar, Unpack
 
 from rocketeer.client.aio import producer as aio
 from rocketeer.client.aio.batching import Batcher
+from rocketeer.client.aio.queue_lines import Turn
 from rocketeer.client.core.codecs import NOTHING, as_message
 from rocketeer.client.core.config import ProducerConfig
 from rocketeer.client.core.encoding import Outgoing
@@ -32,6 +33,7 @@ from rocketeer.client.sync.send_limit import ThreadSendLimit
 from rocketeer.client.sync.shared_send import SharedSend
 from rocketeer.errors import ClientClosed, ClientError, SendFailed
 from rocketeer.model.message import Message
+from rocketeer.model.queue import MessageQueue
 
 T = TypeVar("T")
 Sent: TypeAlias = Message | Sequence[Message] | str
@@ -101,8 +103,7 @@ class ProducerBase(Started):
             link.encoder.check(message)
             return link.join(batcher, message, choose, timeout_s)
         outgoing = link.encoder.encode(message)
-        alone = message if isinstance(message, Message) else None
-        return link.begin(outgoing, choose, timeout_s, alone)
+        return link.begin(outgoing, choose, timeout_s)
 
     def _send_oneway(self, message: Sent, value: Any = NOTHING, **target: Unpack[Target]) -> None:
         link = self._link or self._started()
@@ -192,30 +193,33 @@ class Link:
         self._post(sent, lambda: self._join(batcher, message, choose, timeout_s, sent))
         return sent.future
 
-    def begin(
-        self, outgoing: Outgoing, choose: Choose | None, timeout_s: float | None, alone: Message | None
-    ) -> Future[SendResult]:
-        """Send a request on the loop; one message `alone` leaves behind those that wait for its queue."""
+    def begin(self, outgoing: Outgoing, choose: Choose | None, timeout_s: float | None) -> Future[SendResult]:
+        """Send a request on the loop; where a queue was chosen in its turn."""
         sent = SharedSend(self.send_limit, outgoing.size)
 
-        async def finish(choose: Choose | None) -> None:
-            plan = self.sender.send(outgoing, SendMode.ASYNC, choose=choose, timeout_s=timeout_s)
+        async def finish(choose: Choose | None, left_s: float | None) -> None:
+            plan = self.sender.send(outgoing, SendMode.ASYNC, choose=choose, timeout_s=left_s)
             result = await self.hosted.run_plan(plan)
             assert result is not None, "only oneway sends have no result"
             sent.set_result(result)
 
+        async def in_turn(turn: Turn) -> None:
+            try:
+                # Whoever chose is not asked twice.
+                await finish(fixed(turn.queue), await turn.begin(timeout_s))
+            finally:
+                turn.end()
+
+        def line_up(batcher: Batcher, queue: MessageQueue) -> Coroutine[Any, Any, None]:
+            turn = batcher.turn(queue)
+            turn.line_up()
+            return in_turn(turn)
+
         def begin() -> None:
-            batcher, chosen = self.hosted.batcher, choose
-            if batcher is not None and choose is not None and alone is not None:
-                try:
-                    queue = batcher.known_queue(alone, choose)
-                except Exception as error:
-                    sent.set_exception(error)
-                    return
-                if queue is not None:
-                    batcher.flush_queue(queue)
-                    chosen = fixed(queue)  # whoever chose is not asked twice
-            self._run(sent, finish(chosen))
+            if (batcher := self.hosted.batcher) is None or choose is None:
+                self._run(sent, finish(choose, timeout_s))
+            else:
+                self._with_queue(sent, batcher, outgoing.topic, choose, timeout_s, line_up)
 
         self._post(sent, begin)
         return sent.future
@@ -239,20 +243,40 @@ class Link:
         if choose is None:
             batcher.add(message, None, timeout_s, sent, SendMode.ASYNC)
             return
+
+        def add(batcher: Batcher, queue: MessageQueue) -> None:
+            batcher.add(message, queue, timeout_s, sent, SendMode.ASYNC)
+
+        self._with_queue(sent, batcher, message.topic, choose, timeout_s, add)
+
+    def _with_queue(
+        self,
+        sent: SharedSend,
+        batcher: Batcher,
+        topic: str,
+        choose: Choose,
+        timeout_s: float | None,
+        then: Callable[[Batcher, MessageQueue], Coroutine[Any, Any, None] | None],
+    ) -> None:
+        """`then` with the chosen queue, and what it returns is awaited. At once if the route is known."""
         try:
-            queue = batcher.known_queue(message, choose)
+            queue = batcher.known_queue(topic, choose)
+            work = then(batcher, queue) if queue is not None else None
         except Exception as error:
             sent.set_exception(error)
             return
+        if work is not None:
+            self._run(sent, work)
         if queue is not None:
-            batcher.add(message, queue, timeout_s, sent, SendMode.ASYNC)
             return
 
-        async def choose_and_add() -> None:
-            found = await self.hosted.run_plan(batcher.queue_plan(message, choose, timeout_s))
-            batcher.add(message, found, timeout_s, sent, SendMode.ASYNC)
+        async def find_queue() -> None:
+            found = await self.hosted.run_plan(batcher.queue_plan(topic, choose, timeout_s))
+            work = then(batcher, found)
+            if work is not None:
+                await work
 
-        self._run(sent, choose_and_add())
+        self._run(sent, find_queue())
 
     def _run(self, sent: SharedSend, work: Coroutine[Any, Any, None]) -> None:
         async def run() -> None:

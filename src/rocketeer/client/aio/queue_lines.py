@@ -1,0 +1,105 @@
+"""Lets requests for a queue that somebody chose leave one after the other: its messages are stored as they were sent.
+
+A broker may work on several requests of one connection at a time (Apache's does, with several threads), so the next
+one leaves when the one before it has its answer. Which request that is the batcher says.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+from rocketeer.errors import SendTimeout
+from rocketeer.model.queue import MessageQueue
+
+Begin = Callable[[], bool]
+"""Called when it is one's turn; False when there is nothing to send any more. Otherwise `leave` has to follow."""
+
+
+class QueueLines:
+    """One line per queue that is asked just now: first come, first served."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[MessageQueue, deque[Begin]] = {}
+
+    def join(self, queue: MessageQueue, begin: Begin) -> None:
+        """Have it begin behind all who came before: now, or when they have left."""
+        waiting = self._waiting.get(queue)
+        if waiting is not None:
+            waiting.append(begin)
+            return
+        self._waiting[queue] = deque()
+        if not begin():
+            self.leave(queue)
+
+    def leave(self, queue: MessageQueue) -> None:
+        """The one whose turn it was has its answer, or has given up."""
+        waiting = self._waiting[queue]
+        while waiting:
+            if waiting.popleft()():
+                return
+        del self._waiting[queue]
+
+
+class Batches(Protocol):
+    """What waits to be sent together (`batching.Batcher`)."""
+
+    def close_open(self, queue: MessageQueue) -> None: ...
+
+    def limit_s(self, timeout_s: float | None) -> float: ...
+
+
+class Turn:
+    """The turn of a request that goes alone: `line_up()`, `await begin()`, send, `end()`."""
+
+    def __init__(self, batches: Batches, lines: QueueLines | None, queue: MessageQueue) -> None:
+        self._batches = batches
+        self._lines = lines
+        self.queue = queue
+        self._came: asyncio.Future[None] | None = None
+        self._ended = False
+
+    def line_up(self) -> None:
+        """Come behind all that was sent to the queue until now."""
+        self._batches.close_open(self.queue)
+        self._came = asyncio.get_running_loop().create_future()
+        if self._lines is not None:
+            self._lines.join(self.queue, self._come)
+
+    def _come(self) -> bool:
+        assert self._came is not None, "it has lined up"
+        if self._ended:
+            return False
+        if not self._came.done():
+            self._came.set_result(None)
+        return True
+
+    async def begin(self, timeout_s: float | None) -> float | None:
+        """Wait for the turn; what is left of the time."""
+        assert self._came is not None, "it has lined up"
+        if self._lines is None:
+            await asyncio.sleep(0)  # the batch before it has its number first
+            return timeout_s
+        limit_s = self._batches.limit_s(timeout_s)
+        if self._came.done() or limit_s <= 0:
+            return timeout_s
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        try:
+            async with asyncio.timeout(limit_s):
+                await asyncio.shield(self._came)
+        except TimeoutError:
+            raise late(self.queue) from None
+        return max(limit_s - (loop.time() - began_s), 0.001)
+
+    def end(self) -> None:
+        """It has its answer, or is given up."""
+        if self._ended or self._came is None:
+            return
+        self._ended = True
+        if self._lines is not None and self._came.done():
+            self._lines.leave(self.queue)
+
+
+def late(queue: MessageQueue) -> SendTimeout:
+    return SendTimeout(queue.topic, (), f"those before it in {queue} are unanswered")
