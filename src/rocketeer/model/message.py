@@ -57,6 +57,7 @@ class Message(_TopicAndBody, frozen=True, kw_only=True, gc=False):
     At most one of these three.
     `wait_stored=False` lets the broker answer before its disk or its slave has the message.
     `sharding_key` travels with the message; ordered sends choose the queue by it.
+    A message does not change; `msgspec.structs.replace(message, body=...)` makes another, checked as well.
     """
 
     tags: str | None = None

@@ -4,6 +4,7 @@ import doctest
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from rocketeer.errors import InvalidTopic, RocketeerError
 from rocketeer.model import message as module
@@ -17,6 +18,17 @@ def test_the_examples_in_the_docstring_run() -> None:
 def test_a_list_of_keys_is_the_same_as_the_keys_joined_with_spaces() -> None:
     assert Message("T", b"x", keys=["a", "b"]) == Message("T", b"x", keys="a b")
     assert Message("T", b"x", keys=("a",)).keys == "a"
+
+
+def test_a_changed_copy_is_checked_like_a_new_message() -> None:
+    message = Message("T", b"x", keys=["a", "b"], delay=5, properties={"colour": "red"})
+    changed = structs.replace(message, body=b"y", keys=["c", "d"])
+    assert changed == Message("T", b"y", keys="c d", delay=5, properties={"colour": "red"})
+    assert message.body == b"x"
+    with pytest.raises(InvalidMessage, match="contradict each other"):
+        structs.replace(message, delay_level=1)
+    with pytest.raises(InvalidMessage, match="body must be bytes"):
+        structs.replace(message, body="text")
 
 
 def test_all_arguments_become_properties() -> None:
