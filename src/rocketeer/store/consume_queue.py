@@ -198,6 +198,8 @@ class ConsumeQueue(QueueTail):
         end = offset + count
         if end <= self._written:  # for nearly every pull
             return self._files.read(offset, end)
+        if offset >= self.max_offset:
+            return b""
         return self._bytes(offset, min(end, self.max_offset))
 
     def unit(self, code: int) -> ExtUnit | None:

@@ -88,6 +88,13 @@ def test_reads_go_over_file_borders_and_into_the_tail(tmp_path: Path) -> None:
     assert queue.read(99, 5) == b""
 
 
+def test_nothing_is_read_at_or_beyond_the_end(tmp_path: Path) -> None:
+    queue = filled(tmp_path, 4)
+    queue.write_out()
+    for offset in (4, 5, PER_FILE - 1, PER_FILE, 3 * PER_FILE):
+        assert queue.read(offset, 3) == b""
+
+
 def test_files_are_whole_sparse_and_named_by_byte_offset(tmp_path: Path) -> None:
     filled(tmp_path, 12).write_out()
     assert file_names(tmp_path) == [f"{0:020d}", f"{200:020d}"]
