@@ -10,6 +10,7 @@ from rocketeer import Message, Producer, PullConsumer
 nameserver = os.environ.get("NAMESRV_ADDR", "127.0.0.1:9876")
 
 with Producer("writers", nameserver=nameserver) as producer:
+    producer.create_topic("lines", queues=4)
     for number in range(12):
         producer.send(Message("lines", f"line {number}".encode()))
 

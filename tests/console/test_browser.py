@@ -4,6 +4,7 @@ Needs Debian's `chromium` and `chromium-driver` (`make browser` installs them); 
 """
 
 import json
+import re
 import time
 import urllib.error
 import urllib.request
@@ -221,11 +222,13 @@ def test_dead_letters_are_searched_exported_and_sent_again(console: Browser, sho
     assert [json.loads(line)["keys"] for line in exported.read_text().splitlines()] == [["refund-7"]]
     with Admin(shop.nameserver) as admin:
         console.open("/c/shop/dead-letters/refusing?q=refund")
+        row = console.script("return document.querySelectorAll('[name=ids]')[0].closest('tr').innerText")
+        (key,) = set(re.findall(r"refund-\d+", str(row)))
         console.script("document.querySelectorAll('[name=ids]')[0].click()")
         console.script("document.querySelectorAll('[name=ids]')[1].click()")
         assert "2 dead letters of refusing are being sent again" in console.act("resend_some")
         console.until(lambda driver: "2 / 2" in console.text)
-        wait_for(lambda: len(admin.messages_with_key("refunds", "refund-0")) == 2, what="the message again")
+        wait_for(lambda: len(admin.messages_with_key("refunds", key)) == 2, what="the message again")
     console.open("/c/shop/dead-letters/refusing?q=refund")
     assert "are being sent again, 1 a second" in console.act("resend_dead_letters", {"rate": "1"})
     assert "resend refusing is stopped" in console.act("stop_job", path="/jobs/stop")
@@ -235,7 +238,7 @@ def test_dead_letters_are_searched_exported_and_sent_again(console: Browser, sho
 def test_what_waits_is_shown_and_a_timed_message_taken_back(console: Browser) -> None:
     text = console.open("/c/shop/delayed")
     assert "later" in text
-    assert "59 min" in text or "1 h 0 min" in text
+    assert re.search(r"5\d min|1 h 0 min", text), text
     assert "will not be delivered" in console.act("recall")
     assert "Nothing waits for a time of its own." in console.text
 

@@ -45,10 +45,11 @@ def test_a_stream_tells_its_lag_and_its_rows(
         page = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics").read().decode()
         assert 'rocketeer_spark_lag_messages{query="told"} 0.0' in page
         assert 'rocketeer_spark_rows_total{query="told"} 60.0' in page
+        query.stop()
+        broker.until(lambda: not metrics.queries())
     finally:
         query.stop()
         spark.streams.removeListener(metrics)
-    broker.until(lambda: not metrics.queries())
     with pytest.raises(NoSuchQuery, match="no query 'told'"):
         metrics.of("told")
 

@@ -422,9 +422,9 @@ def _(address: str) -> None:
     ask(address, request(320, send_header(HONEST_TOPIC, 0, "", batch=True), encode_batch(items)))
 
 
-@broker("a batch of 4,000 messages with keys beyond ASCII")
+@broker("a batch of 2,000 messages with keys beyond ASCII")
 def _(address: str) -> None:
-    items = [BatchItem(0, b"", f"KEYS\x01größe{number}\x02".encode()) for number in range(4_000)]
+    items = [BatchItem(0, b"", f"KEYS\x01größe{number}\x02".encode()) for number in range(2_000)]
     ask(address, request(320, send_header(HONEST_TOPIC, 0, "", batch=True), encode_batch(items)))
 
 
@@ -508,7 +508,7 @@ def _(address: str) -> None:
 @broker("50 locks of 4,000 queues each", memory_mb=128)
 def _(address: str) -> None:
     for number in range(50):
-        queues = [{"topic": f"T{number}", "brokerName": "b", "queueId": queue} for queue in range(4_000)]
+        queues = [{"topic": f"T{number}", "brokerName": "b", "queueId": queue} for queue in range(2_000)]
         ask(
             address,
             request(41, {}, json.dumps({"consumerGroup": "g", "clientId": "c", "mqSet": queues}).encode()),

@@ -74,7 +74,7 @@ class SendRules:
     broker_perm: int
     message_bytes_max: int
     batch_messages_max: int = 16_384
-    other_batch_messages_max: int = 4_096
+    other_batch_messages_max: int = 2_048
     """Of batches that come here: those that cannot take the compiled way."""
 
 

@@ -49,7 +49,7 @@ class BrokerLimits:
     sql_terms: int = _limit("limitSqlTerms", 1_024)
     tags: int = _limit("limitSubscriptionTags", 4_096)
     batch_messages: int = _limit("limitBatchMessages", 16_384)
-    other_batch_messages: int = _limit("limitOtherBatchMessages", 4_096)
+    other_batch_messages: int = _limit("limitOtherBatchMessages", 2_048)
     query_entries: int = _limit("limitQueryEntries", 200_000)
 
 

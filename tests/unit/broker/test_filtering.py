@@ -138,10 +138,11 @@ async def test_a_held_pull_finds_what_came_behind_more_than_one_look_takes_in(
         ext = {"queueOffset": 1, "sysFlag": 6, "suspendTimeoutMillis": 15_000, "expressionType": kind}
         held = asyncio.ensure_future(pull(broker, expression, **ext))
         await asyncio.sleep(0.2)
-        items = [BatchItem(0, b"x", b"color\x01blue\x02TAGS\x01blue")] * 9_000
-        items.append(BatchItem(0, b"wanted", b"color\x01red\x02TAGS\x01red"))
-        batch = await broker.send("T", encode_batch(items), m="true", i="")
-        assert batch.code == 0
+        items = [BatchItem(0, b"x", b"color\x01blue\x02TAGS\x01blue")] * 1_500
+        for _ in range(6):
+            assert (await broker.send("T", encode_batch(items), m="true", i="")).code == 0
+        wanted = [BatchItem(0, b"wanted", b"color\x01red\x02TAGS\x01red")]
+        assert (await broker.send("T", encode_batch(wanted), m="true", i="")).code == 0
         reply = await held
         while not texts(reply):  # after some looks it is the client's turn again
             reply = await pull(broker, expression, **{**ext, "queueOffset": reply.ext["nextBeginOffset"]})
