@@ -285,6 +285,8 @@ def test_a_producer_survives_the_restart_of_its_broker(own_cluster: Cluster) -> 
     with Producer("g", nameserver=own_cluster.namesrv) as producer:
         assert producer.send(Message("T", b"x")).ok
         assert producer.send_async(Message("T", b"x")).result(10).ok
+        topics = own_cluster.store / "config" / "topics.json"
+        until_sync(lambda: topics.exists() and '"T"' in topics.read_text(), "the topic is on disk")
         own_cluster.kill_broker()
         with pytest.raises(SendFailed, match=rf"\d attempts failed within 1 s.*{own_cluster.broker}"):
             producer.send(Message("T", b"x"), timeout_s=1)

@@ -33,6 +33,7 @@ def small_config(folder: Path, **changes: Any) -> StoreConfig:
         # A test machine's disk may be as full as it likes.
         "disk_warning_percent": 100,
         "disk_clean_percent": 100,
+        "disk_max_used_percent": 95,
     }
     return StoreConfig(store_path=folder, **{**sizes, **changes})
 
