@@ -1,6 +1,7 @@
 """Every error a user of Rocketeer can meet; each says what was wrong, with which value, and what to do."""
 
 from collections.abc import Sequence
+from typing import Final
 
 
 class RocketeerError(Exception):
@@ -223,6 +224,13 @@ class NoBroker(ClientError):
         self.broker = broker
 
 
+OUTCOME_UNKNOWN: Final = (
+    "the message was appended, and this broker ceased to lead before it was confirmed: "
+    "it may be kept or not; send it again"
+)
+"""What a broker says that lost the lead while a message waited to be confirmed."""
+
+
 class BrokerRefused(ClientError):
     """The broker answered, and the answer is no: its code and remark, and which broker and queue it was."""
 
@@ -235,6 +243,11 @@ class BrokerRefused(ClientError):
         self.remark = remark or ""
         self.broker = broker
         self.queue = queue
+
+    @property
+    def outcome_unknown(self) -> bool:
+        """The message was stored before the answer became no: it may be kept or not."""
+        return self.remark == OUTCOME_UNKNOWN
 
 
 class AccessDenied(BrokerRefused):

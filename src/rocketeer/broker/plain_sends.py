@@ -20,10 +20,10 @@ from typing import Final, Protocol
 
 from rocketeer.broker.plain_properties import PlainParser
 from rocketeer.broker.topics import TopicTable
-from rocketeer.broker.writer import OUTCOME_UNKNOWN, Writer
+from rocketeer.broker.writer import Writer
 from rocketeer.clock import Clock
 from rocketeer.engine.sends import Later, PropertyRules, ReplyFormat, SendAccess, SendBuffer
-from rocketeer.errors import StoreRefused
+from rocketeer.errors import OUTCOME_UNKNOWN, StoreRefused
 from rocketeer.model.topic import RETRY_PREFIX, Perm, may_not_be_sent_to
 from rocketeer.observe.counters import Counters
 from rocketeer.protocol.codes import RequestCode, ResponseCode

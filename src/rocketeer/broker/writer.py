@@ -5,20 +5,15 @@ Handlers, the delay service, retries and transactions all write through here; no
 
 from collections.abc import Callable, Sequence
 from time import perf_counter
-from typing import Final, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from rocketeer.broker.feature import Durability, Examine, Examined, Rewrite
 from rocketeer.clock import Clock
-from rocketeer.errors import RequestRefused, StoreRefused
+from rocketeer.errors import OUTCOME_UNKNOWN, RequestRefused, StoreRefused
 from rocketeer.observe.counters import Counters
 from rocketeer.protocol.codes import ResponseCode
 from rocketeer.record.entry import DispatchEntry
 from rocketeer.record.layout import PendingMessage
-
-OUTCOME_UNKNOWN: Final = (
-    "the message was appended, and this broker ceased to lead before it was confirmed: "
-    "it may be kept or not; send it again"
-)
 
 
 class Log(Protocol):

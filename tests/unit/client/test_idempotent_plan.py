@@ -12,6 +12,7 @@ from rocketeer.client.plans.idempotent import IdempotentSends, NotSent
 from rocketeer.client.plans.send import Sender
 from rocketeer.clock import ManualClock
 from rocketeer.errors import (
+    OUTCOME_UNKNOWN,
     BrokerRefused,
     CallTimeout,
     ClientError,
@@ -107,6 +108,18 @@ def test_a_batch_has_ids_of_its_own_or_none() -> None:
     assert dedup_id(bench.outgoing(b"a", b"b")) is None
     with pytest.raises(ClientError, match="all or none"):
         dedup_id(bench.encoder.encode([named[0], Message("T", b"x")]))
+
+
+def test_what_a_fallen_leader_had_appended_is_in_doubt_and_stays_with_its_queue() -> None:
+    unknown = Command(code=ResponseCode.SYSTEM_ERROR, remark=OUTCOME_UNKNOWN)
+    not_leading = refusal(ResponseCode.SERVICE_NOT_AVAILABLE)
+    bench = Bench()
+    pending = bench.sequence.take(bench.outgoing())
+    bench.attempt_once(pending, unknown)
+    script = bench.settle(pending, not_leading, unknown, DOWN, stored())
+    assert pending.result is not None
+    assert len({(command.ext["e"], command.ext["i"]) for command in script.commands}) == 1
+    assert (bench.sequence.next, bench.sequence.pending) == (1, [])
 
 
 def test_without_an_answer_the_same_bytes_go_to_the_same_queue_again() -> None:

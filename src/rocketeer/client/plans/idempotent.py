@@ -52,7 +52,7 @@ class IdempotentSends:
             result = yield from self._attempt(pending.outgoing)
         except (ConnectFailed, NoBroker, BrokerRefused, SendTimeout) as error:
             self._failed(error)
-            pending.in_doubt = False
+            pending.in_doubt = isinstance(error, BrokerRefused) and error.outcome_unknown
         except RemotingError as error:
             self._failed(error)
         except BaseException as error:  # a hook forbids it
@@ -92,9 +92,11 @@ class IdempotentSends:
                 self._failed(error)
                 in_doubt = True
             except BrokerRefused as error:
-                if error.code not in TRANSIENT_CODES:
+                if error.outcome_unknown:
+                    in_doubt = True
+                elif error.code not in TRANSIENT_CODES:
                     raise
-                if not in_doubt:
+                elif not in_doubt:
                     raise NotSent(error) from error
                 self._failed(error)
             yield Sleep(next(pauses_s))
@@ -116,6 +118,10 @@ class IdempotentSends:
             except RemotingError as error:
                 self._failed(error)
             except BrokerRefused as error:
+                if error.outcome_unknown:
+                    self._failed(error)
+                    yield Sleep(next(pauses_s))
+                    continue
                 pending.in_doubt = was_in_doubt
                 if error.code == ResponseCode.SEQUENCE_GAP and sequence.renewable and not renewed:
                     # The broker has forgotten us (we were silent for days, or its disk was lost).
@@ -191,5 +197,5 @@ class IdempotentSends:
 
     def _failed(self, error: Exception) -> None:
         self._tried = [*self._tried[-9:], (self._queue, error)]
-        if not isinstance(error, BrokerRefused) or is_led_elsewhere(error):
+        if not isinstance(error, BrokerRefused) or error.outcome_unknown or is_led_elsewhere(error):
             self._sender.routes.suspect(self._queue.topic)

@@ -20,9 +20,8 @@ from rocketeer.broker.groups import GroupTable
 from rocketeer.broker.locks import JournaledLocks
 from rocketeer.broker.offsets import JournaledOffsets
 from rocketeer.broker.topics import ChangeKind, TopicChange, TopicTable
-from rocketeer.broker.writer import OUTCOME_UNKNOWN
 from rocketeer.clock import Clock
-from rocketeer.errors import BadBody, RequestRefused, StoreRefused
+from rocketeer.errors import OUTCOME_UNKNOWN, BadBody, RequestRefused, StoreRefused
 from rocketeer.model.data_version import DataVersion
 from rocketeer.model.queue import MessageQueue
 from rocketeer.protocol.bodies.groups import decode_group_table, encode_group_entry, join_group_table
