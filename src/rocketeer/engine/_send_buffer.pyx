@@ -24,7 +24,7 @@ from rocketeer.engine._send cimport Send
 from rocketeer.record._bytes cimport get16, get32, hash_ascii, without_sign
 from rocketeer.record._layout cimport (
     HEAD_BYTES, HOST_BYTES, HOSTS_V6, ITEM_BODY_BYTES_AT, ITEM_BYTES, ITEM_FLAG_AT, PROPERTIES_BYTES_MAX,
-    PROPERTY_END, TX_PREPARED,
+    PROPERTY_END, TX_PREPARED, TX_ROLLBACK,
 )
 from rocketeer.store._queue_entries cimport QueueTail
 
@@ -400,7 +400,7 @@ cdef class SendBuffer:
         cdef Send *send
         cdef bint wait = True, ignored
         cdef Marks marks, common
-        if body_bytes > self._message_bytes_max:
+        if body_bytes > self._message_bytes_max or header.sys_flag & TX_ROLLBACK:  # any state of a transaction
             return 0
         shared_bytes = header.properties.size
         shared = self._use_arena(shared_bytes + 1)

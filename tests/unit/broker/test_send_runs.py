@@ -87,6 +87,20 @@ def test_no_message_of_a_batch_is_left_out_because_it_is_not_plain(text: str, od
         same(fast, general)
 
 
+@pytest.mark.parametrize("sys_flag", ["4", "8", "12"])
+def test_a_batch_in_a_transaction_is_refused_by_either_way(tmp_path: Path, sys_flag: str) -> None:
+    ext = {
+        "a": "group", "b": "Known", "c": "TBW102", "d": "4", "e": "1", "f": sys_flag, "g": "1700000000000", "h": "0",
+        "i": "", "j": "0", "k": "false", "m": "true",
+    }  # fmt: skip
+    data = pack_frame(JSON, header(320, ext), encode_batch([BatchItem(0, b"x", b"")]))
+    fast, general = Sending(tmp_path / "a", []), Sending(tmp_path / "b", [])
+    fast.serve_fast(data)
+    general.serve_general(data)
+    assert fast.store.max_queue_offset("Known", 1) == 0
+    same(fast, general)
+
+
 def batch_of(items: list[BatchItem], properties: str = "") -> bytes:
     ext = {
         "a": "group", "b": "Known", "c": "TBW102", "d": "4", "e": "1", "f": "0", "g": "1700000000000", "h": "0",
