@@ -20,7 +20,7 @@ from typing import Final
 
 from rocketeer.broker.assemble import Broker
 from rocketeer.broker.features.group.follower import FollowerPart
-from rocketeer.broker.features.group.shared_tables import Position, position_text
+from rocketeer.broker.group_cut import cut_member
 from rocketeer.broker.group_roles import FollowerRole, LeaderRole
 from rocketeer.clock import Clock
 from rocketeer.config import BrokerConfig, BrokerRole, FlushMode, ServerConfig, StoreConfig
@@ -45,19 +45,12 @@ from rocketeer.group.state import GroupState, Me, Seat, Verdict, created, electe
 from rocketeer.remoting.address import split_address
 from rocketeer.remoting.connection import address_text
 from rocketeer.security.peer_socket import PeerSocket
-from rocketeer.store.cutting import cut_store
-from rocketeer.store.table_file import save_table
 
 log = logging.getLogger(__name__)
 
 LOOK_S: Final = 0.2
 FOLLOW_AGAIN_S: Final = 0.2
 CONFIRMED_S: Final = 1.0
-
-LOG_TABLES: Final = (
-    "consumerOffset.json", "delayOffset.json", "sentBack.json", "transactionProgress.json", "producers.bin",
-)  # fmt: skip
-"""Speak of places in the log; a member that cut its log's end takes them from its leader."""
 
 
 class GroupMember:
@@ -303,21 +296,13 @@ class GroupMember:
         await self._stop_role()
         cut_at, self._cut_at = self._cut_at, None
         if cut_at is not None:
-            await asyncio.to_thread(self._cut, cut_at)
+            await asyncio.to_thread(cut_member, self._store, self._file, cut_at)
         role = FollowerRole(self._file.load_confirmed(), was_member=self._was_member)
         broker = replace(self._broker, broker_id=self._group.member_id)
         store = replace(self._store, broker_role=BrokerRole.SLAVE, ha_master_address=None)
         self._running = self._new_broker(broker, store, role)
         await self._running.start()
         self._follower = role
-
-    def _cut(self, end: int) -> None:
-        """The bytes are gone before the epochs say so."""
-        cut_store(self._store, end, tables=LOG_TABLES)
-        path = self._store.store_path / "config" / Position.file_name
-        save_table(path, position_text(end, whole=False))
-        (self._store.store_path / "timer" / "pending").unlink(missing_ok=True)  # made from the log again
-        self._file.set_epochs(within(self._file.now.epochs, end))
 
     async def _run_leader(self, state: GroupState) -> None:
         self._save_confirmed()

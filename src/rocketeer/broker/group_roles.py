@@ -139,7 +139,7 @@ class FollowerRole:
         return self.part.confirmed
 
     def leader_named(self, address: str) -> None:
-        self._tables.master_named(address)
+        self._tables.leader_named(address)
 
 
 def _refuse(command: Command, connection: Connection) -> NoReturn:

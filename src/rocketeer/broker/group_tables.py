@@ -35,6 +35,8 @@ class JoinedTables(FollowedTables):
 
     shared: SharedTables
     scanned: ScannedLog
+    _leader = 0
+    """Counts the leaders we have followed."""
 
     def use(self, shared: SharedTables, scanned: ScannedLog) -> None:
         self.shared = shared
@@ -45,15 +47,25 @@ class JoinedTables(FollowedTables):
             "tables of the leader", services=(Periodic("tables of the leader", LOOK_S, self.look),)
         )
 
+    def leader_named(self, address: str) -> None:
+        """We follow somebody, perhaps once more. What was told before is of another log: ours may go on otherwise."""
+        self._leader += 1
+        self._held.clear()
+        self._address = address
+        self._next_s = 0.0
+
     async def look(self) -> None:
         if not self.shared.position.whole and "tables" not in self._held:
             self._next_s = 0.0  # nothing is acknowledged before they are here
         await super().look()
 
     async def _sync(self, address: str) -> None:
+        leader = self._leader
         files = {DELAY_FILE: await self._ask(address, RequestCode.GET_ALL_DELAY_OFFSET)}
         for name in OWN_FILES:
             files[name] = await self._ask(address, RequestCode.GET_BROKER_TABLE, {"name": name})
+        if leader != self._leader:
+            return
         for name, answer in files.items():
             self._hold_file(name, answer, number_of(answer.ext, LOG_OFFSET))
         if not self.shared.position.whole:  # behind the files: whoever has the tables has those, too
@@ -61,6 +73,7 @@ class JoinedTables(FollowedTables):
 
     async def _take_all(self, address: str) -> None:
         """The offsets first: what the others tell is as new or newer, and what is newer stands in the log."""
+        leader = self._leader
         answer = await self._ask(address, RequestCode.GET_ALL_CONSUMER_OFFSET)
         at = number_of(answer.ext, LOG_OFFSET)
         offsets = decode_consumer_offsets(answer.body)
@@ -77,4 +90,5 @@ class JoinedTables(FollowedTables):
                 self.shared.see(entry)
             self.shared.position.whole = True
 
-        self._held["tables"] = Held(at, take)
+        if leader == self._leader:
+            self._held["tables"] = Held(at, take)

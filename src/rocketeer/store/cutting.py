@@ -1,6 +1,6 @@
 """Cutting the end off a store that nobody has open: a member came back with what its group never confirmed.
 
-    abort, synced -> the checkpoint, synced -> the log's end, synced -> tables that may speak of it
+    abort, synced -> tables that may speak of the end, synced -> the checkpoint, synced -> the log's end, synced
 
 In this order a crash at any instant is met by the next start as a crash of the broker: what is derived is made
 from the log that is left. Whoever asked for the cut asks again then.
@@ -39,18 +39,21 @@ def cut_store(config: StoreConfig, end: int, *, tables: Sequence[str]) -> int:
             raise StoreError(
                 f"the log is to be cut at {end}, and goes from {commit_log.min_offset} to {commit_log.max_offset}"
             )
+        _remove_tables(config.store_path / "config", tables)
         _lower_checkpoint(config.store_path / "checkpoint", end)
         gone = commit_log.cut_to(end)
-        folder = config.store_path / "config"
-        for name in tables:
-            for path in (folder / name, folder / f"{name}.bak"):
-                path.unlink(missing_ok=True)
-        if folder.exists():
-            sync_folder(str(folder))
         log.warning("log cut end=%d bytes=%d", end, gone)
         return gone
     finally:
         lock.release()
+
+
+def _remove_tables(folder: Path, tables: Sequence[str]) -> None:
+    for name in tables:
+        for path in (folder / name, folder / f"{name}.bak"):
+            path.unlink(missing_ok=True)
+    if folder.exists():
+        sync_folder(str(folder))
 
 
 def _lower_checkpoint(path: Path, end: int) -> None:

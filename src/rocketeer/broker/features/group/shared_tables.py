@@ -13,6 +13,7 @@ import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from inspect import isawaitable
+from pathlib import Path
 from typing import Any, Final, Protocol
 
 from rocketeer.broker.feature import Dispatcher, Feature, Periodic, Replay
@@ -32,6 +33,7 @@ from rocketeer.record.dispatch_entry import DispatchEntry
 from rocketeer.record.layout import PendingMessage, StoredMessage
 from rocketeer.record.table_change import TOPIC, is_table_change, table_change
 from rocketeer.remoting.server import Connection, Handler
+from rocketeer.store.table_file import load_table
 
 log = logging.getLogger(__name__)
 
@@ -86,11 +88,7 @@ class Position:
         return position_text(self.log_offset, self.whole)
 
     def decode(self, text: str) -> None:
-        try:
-            told = json.loads(text)
-            self.log_offset, self.whole = int(told["logOffset"]), bool(told["whole"])
-        except (ValueError, KeyError, TypeError) as error:
-            raise BadBody(f"no position of tables: {error}") from None
+        self.log_offset, self.whole = _decode_position(text)
 
     def take_dirty(self) -> bool:
         return self._saved != self._log_end()
@@ -98,6 +96,23 @@ class Position:
 
 def position_text(log_offset: int, whole: bool) -> str:
     return json.dumps({"logOffset": log_offset, "whole": whole})
+
+
+def read_position(path: Path) -> int | None:
+    """Up to where in the log a store's tables are known to have its records; None when that is not known."""
+    text = load_table(path)
+    try:
+        return None if text is None else _decode_position(text)[0]
+    except BadBody:
+        return None
+
+
+def _decode_position(text: str) -> tuple[int, bool]:
+    try:
+        told = json.loads(text)
+        return int(told["logOffset"]), bool(told["whole"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise BadBody(f"no position of tables: {error}") from None
 
 
 class SharedTables:

@@ -232,7 +232,7 @@ class FollowedTables:
     async def _take_reached(self) -> None:
         flushed = self._store.flushed_log_offset
         for name, held in list(self._held.items()):
-            if held.log_offset <= flushed:
+            if held.log_offset <= flushed and self._held.get(name) is held:  # not given up meanwhile
                 del self._held[name]
                 taking = held.take()
                 if taking is not None:
