@@ -77,11 +77,15 @@ class Rig:
         timeout_ms: int = 6_000,
         times_max: int = 15,
         rejected: bool = False,
+        bounded: bool = False,
         **store: Any,
     ) -> None:
+        """`bounded`: nobody reads further than `bound` says, as in a group."""
         self.folder = folder
         self.clock = clock or ManualClock()
         self.store = make_store(folder, self.clock, **store)
+        if bounded:
+            self.bound = self.store.bound_reads()
         self.store.open()
         self.topics = TopicTable(BrokerConfig(), self.clock)
         self.offsets = ConsumerOffsets()

@@ -2,12 +2,13 @@
 
 import json
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
 from rocketeer.broker.features.transaction.half_table import HalfTable
 from rocketeer.errors import BadBody
-from support.transactions import ENDED, Rig, ok
+from support.transactions import COMMIT, ENDED, ROLLBACK, Rig, ok
 
 # --- retention ----------------------------------------------------------------------------------
 
@@ -42,6 +43,39 @@ def test_nothing_pending_needs_nothing(rig: Rig) -> None:
     assert ok(rig.end(rig.prepare()))
     assert needs() is None
     assert roll(1 << 40)
+
+
+# --- in a group ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("verdict", [COMMIT, ROLLBACK])
+def test_a_half_that_was_asked_after_ends_once_also_before_the_question_is_confirmed(
+    tmp_path: Path, verdict: int
+) -> None:
+    """The copy that a question is about is not in the half queue yet for those who read no further than confirmed."""
+    rig = Rig(tmp_path / "s", bounded=True)
+    peer = rig.join()
+    first, second = rig.prepare(b"1", "K1"), rig.prepare(b"2", "K2")
+    rig.bound.advance(rig.store.max_log_offset)
+    rig.round()
+    questions = peer.questions()
+    rig.prepare(b"3", "K3")
+    assert len(rig.halves()) == 2, "the copies are not confirmed"
+    assert ok(rig.answer(questions[1], verdict))
+    assert rig.answer(questions[1], verdict) == ENDED
+    rig.bound.advance(rig.store.max_log_offset)
+    assert rig.answer(questions[1], verdict) == ENDED
+    assert rig.end(second) == ENDED
+    assert ok(rig.end(first))
+    rig.bound.advance(rig.store.max_log_offset)
+    assert rig.end(first) == ENDED
+    rig.round()
+    assert [question.ext["msgId"] for question in peer.questions()] == ["K3"]
+    assert rig.delivered() == ([b"2", b"1"] if verdict == COMMIT else [b"1"])
+    delivered = rig.delivered()
+    again = rig.reopened(tmp_path / "again")
+    assert again.delivered() == delivered
+    assert [again.store.message_at(place).body for place in again.table.pending] == [b"3"]  # type: ignore[union-attr]
 
 
 # --- the file -----------------------------------------------------------------------------------

@@ -62,6 +62,8 @@ class HalfTable:
         self.op_offset = 0
         self._copies: dict[int, int] = {}
         """Identity to log offset, of halves that were appended anew."""
+        self._ahead: dict[int, int | None] = {}
+        """Copies that the half queue does not show yet (in a group: not confirmed), by log offset; None: settled."""
         self._read_to = 0
         self._saved = (0, 0, 0)
         """Log offset, half and op queue offset of the file."""
@@ -72,7 +74,8 @@ class HalfTable:
     def catch_up(self) -> None:
         """Learn of the halves stored since the last call."""
         for offset, log_offset in self._halves(self._read_to):
-            self.pending[log_offset] = offset
+            if self._ahead.pop(log_offset, offset) is not None:
+                self.pending[log_offset] = offset
             self._read_to = offset + 1
 
     def find(self, half: StoredMessage) -> int | None:
@@ -85,7 +88,11 @@ class HalfTable:
         """It is pending no longer; its queue offset."""
         if self._copies:
             self._copies.pop(identity(half), None)
-        return self.pending.pop(log_offset)
+        ahead = self._ahead.get(log_offset)
+        if ahead is None:
+            return self.pending.pop(log_offset)
+        self._ahead[log_offset] = None
+        return ahead
 
     def replace(self, half: StoredMessage, copy: DispatchEntry) -> int:
         """It goes on as its copy; the old queue offset."""
@@ -96,6 +103,8 @@ class HalfTable:
     def note_copy(self, half: StoredMessage, copy: DispatchEntry) -> None:
         """Who asks for the half means this one."""
         self._copies[identity(half)] = copy.log_offset
+        if copy.queue_offset >= self._read_to:
+            self._ahead[copy.log_offset] = copy.queue_offset
 
     def forget(self, log_offset: int) -> None:
         """The log does not have it any more."""
@@ -148,7 +157,7 @@ class HalfTable:
 
     def _read_pending(self, start: int) -> None:
         self._read_to = start
-        self.pending, self._copies, self.pending_ops = {}, {}, []
+        self.pending, self._copies, self._ahead, self.pending_ops = {}, {}, {}, []
         ended = {target for _, targets in self._ops(self.op_offset) for target in targets if target >= start}
         for offset, log_offset in self._halves(start):
             self._read_to = offset + 1
