@@ -4,17 +4,36 @@ import contextlib
 import json
 import time
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
-from faults.load import COMMITTED_GROUP, ONCE, ORDERED, PLAIN, QUEUES, TOPICS, Ledger
+from faults.ledger import (
+    COMMITTED_GROUP,
+    DELAYED,
+    ORDERED,
+    PLAIN,
+    QUEUES,
+    RETRIED,
+    RETRIED_GROUP,
+    TIMED,
+    TOPICS,
+    TRANSACTIONS,
+    Ledger,
+    is_dead_letter,
+)
 from rocketeer.bench.control import Control
 from rocketeer.bench.groups import GroupCluster, Member
 from rocketeer.errors import RemotingError
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.record.layout import StoredMessage
-from support.senders import read_topic
+from support.senders import read_queue, read_topic
 
-QUIET_S = 90.0
+QUIET_S = 180.0
+"""How long a group may need to come to rest: bounds a run, is no promise."""
+AFTERWARDS_S = 3.0
+"""So long is looked for what should not come."""
+
+Queues = list[list[StoredMessage]]
 
 
 def wait_until_whole(cluster: GroupCluster) -> Member:
@@ -42,6 +61,48 @@ def _log_end(member: Member) -> int:
     return -1
 
 
+def wait_until_delivered(cluster: GroupCluster, ledger: Ledger) -> list[str]:
+    """What was to come later has come: delayed, timed, committed and retried messages."""
+    waiting: dict[str, set[bytes]] = {}
+
+    def missing() -> dict[str, set[bytes]]:
+        leader = cluster.wait_for_leader(timeout_s=QUIET_S)
+        found = {topic: _bodies(leader, topic) for topic in (DELAYED, TIMED, TRANSACTIONS)}
+        dead = _dead_letters(leader)
+        return {
+            "delayed": ledger.later[DELAYED] - found[DELAYED],
+            "timed": ledger.later[TIMED] - found[TIMED],
+            "committed": ledger.committed_transactions - found[TRANSACTIONS],
+            "retried": {ack.body for ack in ledger.acked[RETRIED]} - ledger.consumed.keys() - dead,
+        }
+
+    give_up_s = time.monotonic() + QUIET_S
+    while time.monotonic() < give_up_s:
+        with contextlib.suppress(RemotingError, OSError, AssertionError):
+            waiting = missing()
+            if not any(waiting.values()):
+                time.sleep(AFTERWARDS_S)
+                return []
+        time.sleep(0.5)
+    return [
+        f"{len(bodies)} {kind} messages never came, such as {min(bodies)!r}"
+        for kind, bodies in waiting.items()
+        if bodies
+    ]
+
+
+def _bodies(member: Member, topic: str) -> set[bytes]:
+    return {each.plain_body() for queue in read_topic(member.address, topic, QUEUES) for each in queue}
+
+
+def _dead_letters(member: Member) -> set[bytes]:
+    with Control(member.address, timeout_s=10) as broker:
+        topic = f"%DLQ%{RETRIED_GROUP}"
+        if topic not in broker.topics():
+            return set()
+        return {each.plain_body() for each in read_queue(broker, topic, 0)}
+
+
 def problems(cluster: GroupCluster, ledger: Ledger) -> list[str]:
     """Everything that is wrong, read from whoever leads now."""
     leader = wait_until_whole(cluster)
@@ -52,44 +113,65 @@ def problems(cluster: GroupCluster, ledger: Ledger) -> list[str]:
         for member in cluster.members:
             if member is not leader:
                 found += _same_on(member, topic, queues)
-    with Control(leader.address, timeout_s=10) as broker:
+    dead = _dead_letters(leader)
+    alive = {ack.body for ack in ledger.acked[RETRIED] if is_dead_letter(ack.body)} - dead
+    if alive:
+        found.append(f"{len(alive)} messages that no try helped are no dead letters, such as {min(alive)!r}")
+    for member in cluster.members:
+        found += [f"member {member.number}: {text}" for text in _table_problems(member, ledger)]
+    return found
+
+
+def _table_problems(member: Member, ledger: Ledger) -> list[str]:
+    found = []
+    with Control(member.address, timeout_s=10) as broker:
         header = {"consumerGroup": COMMITTED_GROUP, "topic": PLAIN, "queueId": "0"}
         answer = broker.call(RequestCode.QUERY_CONSUMER_OFFSET, header)
         committed = int(answer.ext["offset"]) if answer.code == ResponseCode.SUCCESS else -1
         if committed < ledger.committed:
             found.append(f"offset {ledger.committed} was committed, {committed} is there")
+        gone = ledger.topics - broker.topics()
+        if gone:
+            found.append(f"{len(gone)} topics that were made are gone, such as {min(gone)}")
     return found
 
 
-def _topic_problems(topic: str, queues: list[list[StoredMessage]], ledger: Ledger) -> list[str]:
+def _topic_problems(topic: str, queues: Queues, ledger: Ledger) -> list[str]:
     found: list[str] = []
     seen: Counter[bytes] = Counter()
     for queue_id, messages in enumerate(queues):
         if [message.queue_offset for message in messages] != list(range(len(messages))):
             found.append(f"the offsets of queue {queue_id} are not dense")
         seen.update(message.plain_body() for message in messages)
-    invented = [body for body in seen if body not in ledger.sent[topic]]
-    if invented:
-        found.append(f"{len(invented)} messages nobody sent, such as {invented[0][:40]!r}")
     lost = [
         ack for ack in ledger.acked[topic] if not _is_at(queues[ack.queue_id], ack.queue_offset, ack.body)
     ]
-    if lost:
-        found.append(f"{len(lost)} acknowledged messages are not where they were, such as {lost[0]}")
-    if topic == ONCE:
-        doubled = [body for body, count in seen.items() if count > 1]
-        if doubled:
-            found.append(f"{len(doubled)} idempotent sends are stored twice, such as {doubled[0]!r}")
+    found += _told(lost, "acknowledged messages are not where they were")
+    found += _told((body for body in seen if body not in ledger.sent[topic]), "messages nobody sent")
+    found += _told((body for body in ledger.refused[topic] if body in seen), "refused messages are there")
+    if topic not in (PLAIN, ORDERED, RETRIED):  # their clients send again what was not answered
+        doubled = (body for body, count in seen.items() if count > 1)
+        found += _told(doubled, "messages are there twice")
     if topic == ORDERED:
         found += _order_problems(queues)
+    if topic in (DELAYED, TIMED):
+        found += _told(ledger.later[topic] - seen.keys(), "messages were never delivered")
+    if topic == TRANSACTIONS:
+        found += _told(ledger.committed_transactions - seen.keys(), "committed messages are not there")
+        found += _told(ledger.rolled_back & seen.keys(), "messages were rolled back and are there")
     return found
+
+
+def _told(bad: Iterable[object], what: str) -> list[str]:
+    some = list(bad)
+    return [f"{len(some)} {what}, such as {str(some[0])[:160]}"] if some else []
 
 
 def _is_at(queue: list[StoredMessage], offset: int, body: bytes) -> bool:
     return offset < len(queue) and queue[offset].plain_body() == body
 
 
-def _order_problems(queues: list[list[StoredMessage]]) -> list[str]:
+def _order_problems(queues: Queues) -> list[str]:
     """A key's numbers never go back: a number is only sent when the one before was acknowledged."""
     found = []
     for queue in queues:
@@ -102,7 +184,7 @@ def _order_problems(queues: list[list[StoredMessage]]) -> list[str]:
     return found[:3]
 
 
-def _same_on(member: Member, topic: str, wanted: list[list[StoredMessage]]) -> list[str]:
+def _same_on(member: Member, topic: str, wanted: Queues) -> list[str]:
     queues = read_topic(member.address, topic, QUEUES)
     for queue_id, (there, leader) in enumerate(zip(queues, wanted, strict=True)):
         if [each.offset_msg_id for each in there] != [each.offset_msg_id for each in leader][: len(there)]:

@@ -62,9 +62,13 @@ class Network:
     def cut(self, member: str, peer: str) -> None:
         """Nothing gets from the member to the peer any more; between members, nothing either way."""
         for one, other in {(member, peer), *([(peer, member)] if peer in self._members else [])}:
-            if (one, other) not in self._cut:
-                self._in(one, "route", "add", "blackhole", f"{self.host(other)}/32")
-                self._cut.add((one, other))
+            self.cut_one_way(one, other)
+
+    def cut_one_way(self, one: str, other: str) -> None:
+        """Nothing gets from this member to the other end; what comes from there arrives."""
+        if (one, other) not in self._cut:
+            self._in(one, "route", "add", "blackhole", f"{self.host(other)}/32")
+            self._cut.add((one, other))
 
     def heal(self) -> None:
         for one, other in sorted(self._cut):

@@ -76,9 +76,13 @@ class Etcd:
 
     # --- keys --------------------------------------------------------------------------------
 
-    async def range(self, prefix: str) -> Found:
-        """Every key that begins with the prefix; asks a majority, so nothing that was committed is missed."""
-        answer = await self._call("kv/range", {"key": _text(prefix), "range_end": _text(_after(prefix))})
+    async def range(self, prefix: str, *, revision: int = 0) -> Found:
+        """Every key that begins with the prefix, now or as it was at a revision.
+
+        Asks a majority, so nothing that was committed is missed.
+        """
+        asked = {"key": _text(prefix), "range_end": _text(_after(prefix)), "revision": str(revision)}
+        answer = await self._call("kv/range", asked)
         header = answer["header"]
         found = [_key_value(each) for each in answer.get("kvs", ())]
         return Found(header["cluster_id"], int(header.get("revision", 0)), {each.key: each for each in found})

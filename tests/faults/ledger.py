@@ -1,0 +1,55 @@
+"""What the loads sent and were told; written by their threads, read when they have ended."""
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from typing import Final
+
+from support.senders import Acked
+
+PLAIN, ORDERED, ONCE = "FaultsPlain", "FaultsOrdered", "FaultsOnce"
+SINGLE, DELAYED, TIMED = "FaultsSingle", "FaultsDelayed", "FaultsTimed"
+TRANSACTIONS, RETRIED = "FaultsTransactions", "FaultsRetried"
+TOPICS: Final = (PLAIN, ORDERED, ONCE, SINGLE, DELAYED, TIMED, TRANSACTIONS, RETRIED)
+QUEUES: Final = 4
+
+COMMITTED_GROUP: Final = "faults-commits"
+RETRIED_GROUP: Final = "faults-retried"
+
+KINDS: Final = (
+    "plain", "ordered", "idempotent", "single", "batch", "delayed", "timed", "transaction", "retried",
+    "commit", "topic",
+)  # fmt: skip
+
+
+@dataclass
+class Ledger:
+    sent: dict[str, set[bytes]] = field(default_factory=lambda: defaultdict(set))
+    """By topic; a body is sent once."""
+    acked: dict[str, list[Acked]] = field(default_factory=lambda: defaultdict(list))
+    """Stored, and where; of topics whose sends are answered with their place."""
+    later: dict[str, set[bytes]] = field(default_factory=lambda: defaultdict(set))
+    """Acknowledged, to be delivered later: delayed, timed."""
+    refused: dict[str, set[bytes]] = field(default_factory=lambda: defaultdict(set))
+    """Refused before the append: in no queue, ever."""
+    committed_transactions: set[bytes] = field(default_factory=set)
+    rolled_back: set[bytes] = field(default_factory=set)
+    consumed: Counter[bytes] = field(default_factory=Counter)
+    """Retried messages whose listener succeeded."""
+    committed: int = -1
+    first_queue_end: int = 0
+    """Of the plain messages' queue 0: what was acknowledged there may be committed."""
+    topics: set[str] = field(default_factory=set)
+    counts: Counter[str] = field(default_factory=Counter)
+    """Acknowledged, by kind."""
+    errors: Counter[str] = field(default_factory=Counter)
+    longest_gap_s: float = 0.0
+    """Between two acknowledged plain sends of one client."""
+
+    def __str__(self) -> str:
+        counts = ", ".join(f"{kind} {self.counts[kind]}" for kind in KINDS)
+        return f"acknowledged: {counts}; longest pause {self.longest_gap_s:.1f} s"
+
+
+def is_dead_letter(body: bytes) -> bool:
+    """Retried messages that no try helps; they end among the dead letters."""
+    return body.endswith(b"*")
