@@ -119,6 +119,7 @@ class Sending:
                 clock=clock,
                 message_bytes_max=message_bytes_max,
                 batch_messages_max=16_384,
+                batch_keys_max=65_536,
                 after_reads=self.soon.append,
                 counters=counters,
                 access=access,

@@ -441,6 +441,22 @@ def _(address: str) -> None:
     flood(address, [send] * 300, last=request(12, query))
 
 
+@broker("20 batches with 60,000 keys each, then one with two million")
+def _(address: str) -> None:
+    header = send_header(HONEST_TOPIC, 0, "", batch=True)
+    keys = [f"{n:x}" for n in range(15_000)]
+    full = encode_batch([BatchItem(0, b"x", b"KEYS\x01" + " ".join(keys[:6_000]).encode())] * 10)
+    beyond = encode_batch([BatchItem(0, b"x", b"KEYS\x01" + b"a " * 15_000)] * 120)
+    flood(address, [request(320, header, full)] * 20, last=request(320, header, beyond))
+
+
+@broker("batches of 2,000 messages with 30,000 characters of properties in common, five times")
+def _(address: str) -> None:
+    header = send_header(HONEST_TOPIC, 0, "p\x01" + "v" * 30_000, batch=True)
+    body = encode_batch([BatchItem(0, b"", b"")] * 2_000)
+    flood(address, [request(320, header, body)] * 5)
+
+
 @broker("properties with a million separators")
 def _(address: str) -> None:
     for separators in ("\x01" * 1_000_000, "\x02" * 1_000_000, "a\x01b\x02" * 500_000):

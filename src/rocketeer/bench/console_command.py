@@ -123,7 +123,10 @@ def console(
     folder: Folder = None,
     json: Json = None,
 ) -> None:
-    """Sends to one topic while browsers look at the console, against sends that nobody looks at."""
+    """Sends to one topic while browsers look at the console, against sends that nobody looks at.
+
+    Exit code 1 when the first page takes too long, or looking costs more of the throughput than it may.
+    """
     about = report.machine()
     base = Path(tempfile.mkdtemp(prefix="rocketeer-bench-", dir=folder))
     runs: list[Measured] = []
@@ -165,6 +168,7 @@ def console(
                 )
             finally:
                 watching.stop()
+        lost = lost_share(runs) if runs else 0.0
     except RocketeerError as why:
         terminal.print(f"[red]{why}[/red]")
         raise typer.Exit(1) from None
@@ -172,11 +176,14 @@ def console(
         shutil.rmtree(base, ignore_errors=True)
     if runs:
         report.print_runs(runs, terminal)
-        figures["lost"] = lost_share(runs)
+        figures["lost"] = lost
         terminal.print(
             f"  {browsers} browsers cost {figures['lost']:.1%} of the throughput (at most {LOST_MAX:.0%} may be)"
         )
-    finish(about, runs, json, console=figures)
+    passed = lost <= LOST_MAX and figures["first_ms"] <= FIRST_PAGE_MS_MAX
+    finish(about, runs, json, console={**figures, "passed": passed})
+    if not passed:
+        raise typer.Exit(1)
 
 
 def _in_turn(

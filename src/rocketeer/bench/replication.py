@@ -17,7 +17,7 @@ from rocketeer.bench.control import Control
 from rocketeer.bench.load import LoadFailed
 from rocketeer.bench.run import Measured
 from rocketeer.bench.servers import HOST, Cluster, Make, Slave, make_label
-from rocketeer.bench.session import Plan, Server, fill, rest, run_send
+from rocketeer.bench.session import Plan, Server, broker_cores, fill, rest, run_send
 from rocketeer.clock import SystemClock
 from rocketeer.config import StoreConfig
 from rocketeer.protocol.bodies.kv import decode_kv_table
@@ -105,14 +105,19 @@ def _is_sync(master: Cluster) -> bool:
 
 
 def catch_up(folder: Path, plan: Plan, messages: int) -> CatchUp:
-    """Fill a master; in turns copy its files and have empty slaves copy it, in peace and while it is sent to."""
-    with Cluster("ours", folder / "master", conf={"waitTimeMillsInSendQueue": 10_000}) as master:
+    """Fill a master; in turns copy its files and have empty slaves copy it, in peace and while it is sent to.
+
+    The master has a core of its own, as with a slave on another machine: the slave shares the others with the load.
+    """
+    own, others = broker_cores()
+    conf = {"waitTimeMillsInSendQueue": 10_000}
+    with Cluster("ours", folder / "master", conf=conf, cores=own) as master:
         server = Server(
             label=make_label("ours"),
             make="ours",
             address=master.broker,
             pid=master.broker_process.pid,
-            load_cores=None,
+            load_cores=others,
         )
         fill(server, plan, messages)
         log_mb = _log_end(master.broker) / 1e6
@@ -162,7 +167,7 @@ def _follow_under_load(server: Server, master: Cluster, folder: Path, plan: Plan
 @contextlib.contextmanager
 def _starting_slave(master: Cluster, folder: Path) -> Iterator[tuple[Slave, float]]:
     """A slave without a log, and when it got its first bytes."""
-    slave = Slave("ours", folder, master)
+    slave = Slave("ours", folder, master, cores=broker_cores()[1])
     seen_s: list[float] = []
 
     def watch() -> None:

@@ -37,7 +37,7 @@ class MessagePath:
         self._state = state
         self._writable = bool(broker.permission & Perm.WRITE)
         self._message_bytes_max = store.message_bytes_max
-        self._batch_messages_max = broker.limits.batch_messages
+        self._limits = broker.limits
         dispatchers = [each for feature in features for each in feature.dispatchers]
         self._all_followed = any(each.each_queue for each in dispatchers)
         self._followed_topics = {topic for each in dispatchers for topic in each.topics}
@@ -57,6 +57,7 @@ class MessagePath:
                 store.message_bytes_max,
                 broker.limits.batch_messages,
                 broker.limits.other_batch_messages,
+                broker.limits.batch_keys,
             ),
             topics=state.topics,
             groups=state.groups,
@@ -166,7 +167,8 @@ class MessagePath:
                 reply_ext=self._sends.ext,
                 clock=state.clock,
                 message_bytes_max=self._message_bytes_max,
-                batch_messages_max=self._batch_messages_max,
+                batch_messages_max=self._limits.batch_messages,
+                batch_keys_max=self._limits.batch_keys,
                 after_reads=after_reads,
                 counters=state.counters,
                 access=access,

@@ -81,6 +81,7 @@ class PlainSends:
         clock: Clock,
         message_bytes_max: int,
         batch_messages_max: int,
+        batch_keys_max: int,
         after_reads: AfterReads,
         counters: Counters,
         access: AccessControl | None = None,
@@ -116,6 +117,7 @@ class PlainSends:
             store_host=store_host,
             message_bytes_max=message_bytes_max,
             batch_messages_max=batch_messages_max,
+            batch_keys_max=batch_keys_max,
             access=checks,
         )
         self._buffer.on_first = lambda: after_reads(self.flush)

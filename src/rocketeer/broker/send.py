@@ -33,6 +33,7 @@ from rocketeer.record.layout import PendingMessage
 from rocketeer.record.properties import (
     CLUSTER,
     DELAY,
+    KEYS,
     WAIT,
     decode_properties,
     encode_properties,
@@ -76,6 +77,8 @@ class SendRules:
     batch_messages_max: int = 16_384
     other_batch_messages_max: int = 2_048
     """Of batches that come here: those that cannot take the compiled way."""
+    batch_keys_max: int = 65_536
+    """Of all its messages: the index writes them while others wait."""
 
 
 class SendService:
@@ -140,10 +143,22 @@ class SendService:
         pieces = ("", shared, self._plain.cluster_property) if shared else ("", self._plain.cluster_property)
         common = "\x02".join(pieces).encode("utf-8", "replace")
         model = self._pending(header, config, born_host)
-        if len(body) > self._rules.message_bytes_max:  # before it is split: items may be tiny, and many
-            too_large = StoreRefused(StoreRefused.TOO_LARGE, f"a batch of {len(body)} bytes")
-            done(model.queue_id, self._writer.refused(too_large))
+        try:
+            items = self._split(body, common)
+        except StoreRefused as refused:
+            done(model.queue_id, self._writer.refused(refused))
             return
+        making = _messages_of(items, model, common)
+        if len(items) <= BATCH_AT_ONCE:
+            self._writer.put_batch(list(making), lambda put: done(model.queue_id, put), wait=wait)
+        else:
+            run_sliced(self._put_large(making, model.queue_id, done, wait=wait))
+
+    def _split(self, body: bytes, common: bytes) -> list[BatchItem]:
+        """The messages of a batch. RequestRefused, or StoreRefused for one that would be too large in the store."""
+        bytes_max, keys_max = self._rules.message_bytes_max, self._rules.batch_keys_max
+        if len(body) > bytes_max:  # before it is split: items may be tiny, and many
+            raise StoreRefused(StoreRefused.TOO_LARGE, f"a batch of {len(body)} bytes")
         self._check_items(body)  # before it is split, too
         try:
             items = list(iter_batch(body))
@@ -151,11 +166,12 @@ class SendService:
             raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, str(error)) from None
         if not items:
             raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, "a batch without messages")
-        making = _messages_of(items, model, common)
-        if len(items) <= BATCH_AT_ONCE:
-            self._writer.put_batch(list(making), lambda put: done(model.queue_id, put), wait=wait)
-        else:
-            run_sliced(self._put_large(making, model.queue_id, done, wait=wait))
+        if len(items) * len(common) > bytes_max:  # each is stored with them
+            text = f"a batch of {len(items)} messages with {len(common)} bytes of properties in common"
+            raise StoreRefused(StoreRefused.TOO_LARGE, text)
+        if _has_more_keys(items, common, keys_max):
+            raise over_limit("keys in a batch", "limitBatchKeys", keys_max, ResponseCode.MESSAGE_ILLEGAL)
+        return items
 
     def _check_items(self, body: bytes) -> None:
         """No more messages than a batch may have, or one that cannot take the compiled way; RequestRefused."""
@@ -268,6 +284,19 @@ def _has_more_items(body: bytes, limit: int) -> bool:
         at += size
         count += 1
     return count > limit
+
+
+def _has_more_keys(items: Sequence[BatchItem], common: bytes, limit: int) -> bool:
+    """Whether the messages of a batch have more keys than `limit`, their ids included."""
+    spaces = sum(
+        item.properties.count(b" ") for item in items
+    )  # elsewhere than in keys, too: at most too many
+    if spaces + len(items) * (2 + common.count(b" ")) <= limit:
+        return False
+    shared = decode_properties(common).get(KEYS)
+    if shared is not None:
+        return len(items) * (2 + shared.count(" ")) > limit
+    return sum(2 + decode_properties(item.properties).get(KEYS, "").count(" ") for item in items) > limit
 
 
 def _messages_of(

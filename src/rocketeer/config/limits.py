@@ -50,6 +50,7 @@ class BrokerLimits:
     tags: int = _limit("limitSubscriptionTags", 4_096)
     batch_messages: int = _limit("limitBatchMessages", 16_384)
     other_batch_messages: int = _limit("limitOtherBatchMessages", 2_048)
+    batch_keys: int = _limit("limitBatchKeys", 65_536)
     query_entries: int = _limit("limitQueryEntries", 200_000)
 
 

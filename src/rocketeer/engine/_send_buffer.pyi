@@ -27,6 +27,7 @@ class SendBuffer(Generic[P]):
         store_host: bytes,
         message_bytes_max: int,
         batch_messages_max: int,
+        batch_keys_max: int,
         access: SendAccess | None = None,
     ) -> None: ...
     def __len__(self) -> int: ...

@@ -37,6 +37,7 @@ cdef extern from "unistd.h":
 cdef enum:
     FRAME_PREFIX_BYTES = 8
     SENDS_MAX = 4096  # messages the buffer holds, but for one batch that is larger
+    KEYS_MAX = 4 * SENDS_MAX  # with so many keys it takes no further request: the index has to write them
     RECENT_QUEUES = 65536  # places for queues by hash: thousands of them seldom share one
     ARENA_BYTES_MIN = 4 << 20  # enough for what many sockets bring at a time
     SHARED_BYTES_MAX = 256  # what a message in a batch may have on top of its own; usually enough
@@ -120,6 +121,7 @@ cdef class SendBuffer:
     cdef bytes _store_host
     cdef Py_ssize_t _message_bytes_max
     cdef Py_ssize_t _batch_messages_max
+    cdef Py_ssize_t _batch_keys_max
     cdef dict _topics  # the known queues of each, by id
     cdef PyObject **_recent  # some of the same, by hash
     cdef public bint enabled
@@ -172,6 +174,7 @@ cdef class SendBuffer:
         bytes store_host not None,
         Py_ssize_t message_bytes_max,
         Py_ssize_t batch_messages_max,
+        Py_ssize_t batch_keys_max,
         SendAccess access=None,
     ):
         assert len(store_host) == HOST_BYTES, "IPv4 only"
@@ -185,6 +188,7 @@ cdef class SendBuffer:
         self._store_host = store_host
         self._message_bytes_max = message_bytes_max
         self._batch_messages_max = batch_messages_max
+        self._batch_keys_max = batch_keys_max
         self._topics = {}
         self._clear()
 
@@ -210,14 +214,19 @@ cdef class SendBuffer:
 
         `peer` is whom `append` answers; its `remote_host` is where they were born.
         """
-        cdef Py_ssize_t read
-        cdef bint was_empty
+        cdef Py_ssize_t read, more
         if not self.enabled:
             return 0
         read = self._read_requests(data, peer.remote_host, peer)
         if read < 0:
             self.on_full()
             read = self._read_requests(data, peer.remote_host, peer)
+        while self._hashes_used >= KEYS_MAX and read < PyBytes_GET_SIZE(data):
+            self.on_full()
+            if not self.enabled:
+                return read
+            more = self._read_requests(data[read:], peer.remote_host, peer)
+            read += max(more, 0)
         if read and len(self._requests) == 1:
             self.on_first()
         return read
@@ -296,7 +305,7 @@ cdef class SendBuffer:
         cdef const char *body
         cdef int32_t place
         header.keeps_fields = self._access is not None
-        while end - at >= FRAME_PREFIX_BYTES and self._count < SENDS_MAX:
+        while end - at >= FRAME_PREFIX_BYTES and self._count < SENDS_MAX and self._hashes_used < KEYS_MAX:
             frame = start + at
             size = <int32_t> get32(frame)
             header_bytes = get32(frame + 4)  # with the kind in its first byte, which is 0 for JSON
@@ -319,7 +328,9 @@ cdef class SendBuffer:
                 added = self._read_send(&header, body, size - 4 - header_bytes, place)
             if not added:
                 break
-            if self._access is not None and not self._access.takes_nonce(&header):
+            if self._hashes_used - hashes > self._batch_keys_max or (
+                self._access is not None and not self._access.takes_nonce(&header)
+            ):
                 self._total, self._hashes_used = total, hashes  # as if it had not been read
                 break
             self._count += added
@@ -420,6 +431,8 @@ cdef class SendBuffer:
         while at < body_bytes:
             item = body + at
             if count == self._batch_messages_max or body_bytes - at < ITEM_BYTES + 2:
+                break
+            if self._hashes_used - hashes_before > self._batch_keys_max:
                 break
             if self._count + count == self._sends_room:
                 self._double_sends()
@@ -550,7 +563,9 @@ cdef class SendBuffer:
         # Of messages that are not in a batch there are SENDS_MAX at most, those of a batch have ITEM_BYTES + 2 at least.
         messages = SENDS_MAX + min(data_bytes // (ITEM_BYTES + 2), 2 * self._batch_messages_max)
         size += messages * (PyBytes_GET_SIZE(self._rules.cluster) + SHARED_BYTES_MAX + 2)
-        if self._count and (size > self._arena_bytes or self._count > SENDS_MAX // 2):
+        if self._count and (
+            size > self._arena_bytes or self._count > SENDS_MAX // 2 or self._hashes_used >= KEYS_MAX
+        ):
             return False
         if size > self._arena_bytes:
             more = <char *> realloc(self._arena, size)

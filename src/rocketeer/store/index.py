@@ -24,9 +24,12 @@ from rocketeer.store.index_slice import IndexSlice, PrefixHashes, key_columns
 log = logging.getLogger(__name__)
 
 SLICE_MESSAGES = 512
-SLICE_KEYS = 8_192
+SLICE_KEYS = 2_048
+"""So many are written in one go: each may touch a page of slots for the first time, which takes microseconds."""
 GATHER_CHARS = 64 << 10
 """Of keys: so many are hashed in one go."""
+WAITING_KEYS_MAX = 1_000_000
+"""Beyond so many, whoever brings more waits until as many are written."""
 FULL_MAX = 4
 """So many full files wait for a checkpoint to write their slots; small ones fill faster than checkpoints come."""
 
@@ -42,6 +45,10 @@ class Waiting(NamedTuple):
     messages: int
     first: int
     end: int
+
+    @property
+    def keys(self) -> int:
+        return len(self.columns[0]) // 4
 
 
 class Index:
@@ -60,6 +67,7 @@ class Index:
         self._loose: list[DispatchEntry] = []
         self._loose_chars = 0
         self._count = 0
+        self._keys = 0
         self._prefixes = PrefixHashes()
         self._slice: IndexSlice | None = None
         self._full: list[IndexFile] = []
@@ -91,8 +99,21 @@ class Index:
         """
         if self._loose:
             self._gather()
-        self._pending.append(Waiting(columns, messages, first, end))
-        self._count += messages
+        self._wait(Waiting(columns, messages, first, end))
+
+    def _wait(self, run: Waiting) -> None:
+        self._pending.append(run)
+        self._count += run.messages
+        self._keys += run.keys
+        if self._keys > WAITING_KEYS_MAX:
+            self._write_some(run.keys + SLICE_KEYS)
+
+    def _write_some(self, keys: int) -> None:
+        try:
+            while keys > 0 and self._write_slice(SLICE_MESSAGES):
+                keys -= SLICE_KEYS
+        except OSError:
+            pass  # a full disk: they wait, and whoever calls `flush_pending` says so
 
     def _gather(self) -> None:
         while self._loose:
@@ -109,7 +130,7 @@ class Index:
         loose, self._loose = self._loose[:count], self._loose[count:]
         columns = key_columns(loose, self._prefixes)
         last = loose[-1]
-        self._pending.append(
+        self._wait(
             Waiting(
                 tuple(column.tobytes() for column in columns),  # type: ignore[arg-type]
                 len(loose),
@@ -117,12 +138,16 @@ class Index:
                 last.log_offset + last.size,
             )
         )
-        self._count += len(loose)
 
     @property
     def pending_count(self) -> int:
         """Messages collected and not yet written."""
         return self._count + len(self._loose)
+
+    @property
+    def pending_keys(self) -> int:
+        """Keys of messages collected and not yet written; each takes 20 bytes of memory."""
+        return self._keys
 
     @property
     def next_offset(self) -> int:
@@ -142,6 +167,9 @@ class Index:
         """
         if self._loose:
             self._gather()
+        return self._write_slice(limit)
+
+    def _write_slice(self, limit: int) -> bool:
         if not self._pending:
             return False
         if not self._is_file_ready():
@@ -149,14 +177,19 @@ class Index:
         if self._slice is None:
             self._slice = self._next_slice(limit)
         batch = self._slice
-        while batch.done < len(batch.hashes):
-            file, done = self._file_to_fill(), batch.done
-            batch.done += file.put_many(batch.hashes[done:], batch.log_offsets[done:], batch.store_ms[done:])
+        end = min(batch.done + SLICE_KEYS, len(batch.hashes))
+        while batch.done < end:
+            file, here = self._file_to_fill(), slice(batch.done, end)
+            batch.done += file.put_many(batch.hashes[here], batch.log_offsets[here], batch.store_ms[here])
             self._unsynced.add(file.path)
+        if end < len(batch.hashes):
+            return True
         self._slice = None
         self._next_offset = batch.end_offset
         for _ in range(batch.runs):
-            self._count -= self._pending.popleft().messages
+            run = self._pending.popleft()
+            self._count -= run.messages
+            self._keys -= run.keys
         return True
 
     def _next_slice(self, limit: int) -> IndexSlice:
@@ -165,7 +198,7 @@ class Index:
         for run in self._pending:
             runs.append(run)
             messages += run.messages
-            keys += len(run.columns[0]) // 4
+            keys += run.keys
             if messages >= limit or keys >= SLICE_KEYS:
                 break
         hashes, offsets, times = (
@@ -374,7 +407,7 @@ class Index:
         self._files.clear()
         self._pending.clear()
         self._loose.clear()
-        self._count = 0
+        self._count = self._keys = 0
         self._slice = None
         self._unsynced.clear()
         self._next_offset = 0

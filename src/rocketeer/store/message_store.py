@@ -52,6 +52,7 @@ _INDEX_SLICE_S = 0.0005
 _INDEX_PAUSE_S = 1.0  # after a failure: the disk is full
 _INDEX_BEHIND = 5_000  # messages; with every so many that wait the index gets more of the loop's time
 _INDEX_STEP = 256  # messages that are worth a step of their own, some 0.1 ms
+_INDEX_KEYS = 1_024  # keys that are
 
 
 RECONFIGURABLE: Final = (
@@ -288,8 +289,11 @@ class MessageStore:
 
     def sends_answered(self) -> None:
         """After many sends have been answered: index along, in steps too small for anybody to notice."""
-        if self.index is not None and self.index.pending_count >= _INDEX_STEP:
-            self._fill_index(self.index, slice_s=0.0)
+        index = self.index
+        if index is None:
+            return
+        if index.pending_count >= _INDEX_STEP or index.pending_keys >= _INDEX_KEYS:
+            self._fill_index(index, slice_s=0.0)
 
     def is_idle(self) -> bool:
         """True when the log has not grown since the last time, and nothing waits for a tick."""

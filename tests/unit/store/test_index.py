@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from rocketeer.store.file_cache import delete_paths, sync_paths
+from rocketeer.store.index import WAITING_KEYS_MAX
 from support.index_reference import entry
 from support.indexes import (
     START_MS,
@@ -48,6 +49,20 @@ def test_the_time_range_counts_whole_seconds_from_the_files_begin(tmp_path: Path
     assert index.query("T", "shared", begin - 9000, begin - 1, 99) == []
     assert index.query("T", "shared", begin + 6300, begin + 99_000, 99) == []
     assert index.query("T", "shared", begin + 6000, begin + 99_000, 99) == [900]
+
+
+def test_keys_that_wait_are_bounded_however_many_come(tmp_path: Path) -> None:
+    index = opened(tmp_path, slots=1_000, entries=WAITING_KEYS_MAX)
+    many = 100_000
+    for n in range(2 * WAITING_KEYS_MAX // many):
+        hashes = (n % 7).to_bytes(4, "little") * many
+        index.extend_columns(
+            (hashes, n.to_bytes(8, "little") * many, START_MS.to_bytes(8, "little") * many), 1, n, n + 1
+        )
+        assert index.pending_keys <= WAITING_KEYS_MAX + many
+    drain(index)
+    assert index.pending_keys == 0
+    assert index.next_offset == 2 * WAITING_KEYS_MAX // many
 
 
 def test_nothing_is_made_before_the_first_key(tmp_path: Path) -> None:
