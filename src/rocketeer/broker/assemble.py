@@ -34,6 +34,7 @@ from rocketeer.broker.features.timer.feature import timer_feature
 from rocketeer.broker.features.timer.recall import RecallRules
 from rocketeer.broker.features.transaction.check_back import CheckRules
 from rocketeer.broker.features.transaction.feature import transaction_feature
+from rocketeer.broker.followed_tables import followed_tables
 from rocketeer.broker.lifecycle import Components, Lifecycle
 from rocketeer.broker.live_config import FILE_NAME as FILE_NAME_OF_CHANGES
 from rocketeer.broker.live_config import LiveConfig, saved_changes
@@ -412,17 +413,7 @@ def _replication(state: BrokerState, store: StoreConfig, server: ServerConfig) -
         state.store.on_grown.append(master.grown)
         return [master_feature(master, store.broker_role)]
     receiver = Receiver(store, state.store, state.clock, state.peers)
-    state.topics.on_change.append(lambda change: state.store.forget_copied_queues())
-    followed = FollowedTables(
-        state.remoting,
-        topics=state.topics,
-        groups=state.groups,
-        offsets=state.offsets,
-        files=state.tables,
-        store=state.store,
-        clock=state.clock,
-        own_address=state.identity.address,
-    )
+    followed = followed_tables(FollowedTables, state)
 
     def named(address: str, ha_address: str) -> None:
         followed.master_named(address)

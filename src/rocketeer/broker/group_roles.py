@@ -7,6 +7,7 @@ from rocketeer.broker.features.group.follower import FollowerPart
 from rocketeer.broker.features.group.leader import LeaderPart
 from rocketeer.broker.features.group.shared_tables import SHARED, Position, SharedTables
 from rocketeer.broker.features.replication.master import master_feature
+from rocketeer.broker.followed_tables import followed_tables
 from rocketeer.broker.group_tables import JoinedTables
 from rocketeer.broker.locks import JournaledLocks
 from rocketeer.broker.offsets import JournaledOffsets
@@ -16,8 +17,8 @@ from rocketeer.errors import RequestRefused
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command
 from rocketeer.remoting.server import Connection, Handler
+from rocketeer.replication.log_sender import SentLog
 from rocketeer.replication.master import Master
-from rocketeer.replication.sender import SentLog
 from rocketeer.security.peer_socket import PeerSecurity
 from rocketeer.store.confirmed import ConfirmedLog
 from rocketeer.store.message_store import MessageStore
@@ -111,19 +112,9 @@ class FollowerRole:
     def features(self, state: BrokerState, store: StoreConfig, server: ServerConfig) -> list[Feature]:
         assert state.confirmed is not None
         self.store, self.peers = state.store, state.peers
-        state.topics.on_change.append(lambda change: state.store.forget_copied_queues())
         self.part = FollowerPart(state.store, state.confirmed, confirmed=self.confirmed)
         self._shared = _shared_tables(state, was_member=self._was_member)
-        self._tables = JoinedTables(
-            state.remoting,
-            topics=state.topics,
-            groups=state.groups,
-            offsets=state.offsets,
-            files=state.tables,
-            store=state.store,
-            clock=state.clock,
-            own_address=state.identity.address,
-        )
+        self._tables = followed_tables(JoinedTables, state)
         self._tables.use(self._shared, state.store)
         return [self.part.feature(), self._shared.follower_feature(), self._tables.feature()]
 

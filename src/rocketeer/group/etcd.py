@@ -10,8 +10,9 @@ import ssl
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
+from rocketeer.config.group import GroupConfig
 from rocketeer.errors import ConfigError, EtcdAway, GroupError
 
 log = logging.getLogger(__name__)
@@ -29,6 +30,16 @@ class Access:
     ca: Path | None = None
     certificate: Path | None = None
     key: Path | None = None
+
+    @classmethod
+    def of(cls, group: GroupConfig) -> Self:
+        return cls(
+            group.etcd_user,
+            group.etcd_password_file,
+            group.etcd_ca,
+            group.etcd_certificate,
+            group.etcd_key,
+        )
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from rocketeer.group.in_sync import InSyncCount
 from rocketeer.group.leader_link import Follower
 from rocketeer.group.registry import Registry, View
 from rocketeer.group.state import GroupState, Leader, Me, grown, handed_over, shrunk
-from rocketeer.replication.sender import SentLog
+from rocketeer.replication.log_sender import SentLog
 
 log = logging.getLogger(__name__)
 

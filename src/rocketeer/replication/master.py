@@ -5,28 +5,21 @@ belongs into a network of its own. What a stranger can cost is bounded: so many 
 housekeeping time, no memory for what it does not read.
 """
 
-import asyncio
-import errno
 import logging
-import socket
 from typing import Final
 
 from rocketeer.clock import Clock
 from rocketeer.config import StoreConfig
-from rocketeer.errors import PeerRefused, PortInUse
-from rocketeer.remoting.connection import address_text
 from rocketeer.replication.confirmations import Confirmations
-from rocketeer.replication.sender import SentLog, SlaveLink
+from rocketeer.replication.log_sender import SentLog
+from rocketeer.replication.peer_port import PeerPort
+from rocketeer.replication.sender import SlaveLink
 from rocketeer.replication.stream import PURPOSE
-from rocketeer.security.addresses import plain_ip
-from rocketeer.security.peer_socket import PeerSecurity
+from rocketeer.security.peer_socket import PeerSecurity, PeerSocket
 
 log = logging.getLogger(__name__)
 
 SLAVES_MAX: Final = 64
-BACKLOG: Final = 16
-ACCEPTS_MAX: Final = 16
-ACCEPT_PAUSE_S: Final = 1.0
 
 
 class Master:
@@ -41,15 +34,21 @@ class Master:
         host: str,
         security: PeerSecurity | None = None,
     ) -> None:
-        self._security = security or PeerSecurity()
-        self._coming: set[asyncio.Task[None]] = set()
         self._config = config
         self._log = sent_log
         self._clock = clock
-        self._host = host
-        self._listener: socket.socket | None = None
         self._heartbeat_s = config.ha_heartbeat_ms / 1000
         self._silence_s_max = config.ha_housekeeping_ms / 1000
+        self._port = PeerPort(
+            host,
+            config.ha_port,
+            peer="slave",
+            purpose=PURPOSE,
+            silence_s_max=self._silence_s_max,
+            has_room=self._has_room,
+            on_peer=self._add,
+        )
+        self._port.security = security or PeerSecurity()
         self.slaves: list[SlaveLink] = []
         self.confirmations = Confirmations(
             self.slaves,
@@ -60,27 +59,10 @@ class Master:
 
     async def start(self) -> None:
         """Raises PortInUse."""
-        try:
-            self._listener = socket.create_server(
-                (self._host.strip("[]"), self._config.ha_port),
-                family=socket.AF_INET6 if ":" in self._host else socket.AF_INET,
-                backlog=BACKLOG,
-                dualstack_ipv6=self._host == "::",
-            )
-        except OSError as error:
-            if error.errno == errno.EADDRINUSE:
-                raise PortInUse(self._host, self._config.ha_port) from None
-            raise
-        self._listener.setblocking(False)
-        asyncio.get_running_loop().add_reader(self._listener.fileno(), self._accept, self._listener)
+        self._port.open()
 
     async def stop(self) -> None:
-        if self._listener is not None:
-            asyncio.get_running_loop().remove_reader(self._listener.fileno())
-            self._listener.close()
-            self._listener = None
-        for task in self._coming:
-            task.cancel()
+        self._port.close()
         for slave in list(self.slaves):
             slave.close("the master stops")
         self.confirmations.close()
@@ -108,36 +90,13 @@ class Master:
 
     # --- letting in --------------------------------------------------------------------------
 
-    def _accept(self, listener: socket.socket) -> None:
-        for _ in range(ACCEPTS_MAX):
-            try:
-                sock, address = listener.accept()
-            except (BlockingIOError, ConnectionAbortedError):
-                return
-            except OSError as error:
-                log.warning("slave not accepted error=%s: tried again in %g s", error, ACCEPT_PAUSE_S)
-                self._pause(listener)
-                return
-            if len(self.slaves) + len(self._coming) >= SLAVES_MAX:
-                log.warning("slave refused remote=%s limit=%d", address_text(address), SLAVES_MAX)
-                sock.close()
-                continue
-            sock.setblocking(False)
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            task = asyncio.ensure_future(self._admit(sock, address_text(address)))
-            self._coming.add(task)
-            task.add_done_callback(self._coming.discard)
+    def _has_room(self, remote: str) -> bool:
+        if len(self.slaves) + self._port.coming < SLAVES_MAX:
+            return True
+        log.warning("slave refused remote=%s limit=%d", remote, SLAVES_MAX)
+        return False
 
-    async def _admit(self, sock: socket.socket, remote: str) -> None:
-        try:
-            peer = await self._security.admit(sock, plain_ip(remote), PURPOSE, silent_s=self._silence_s_max)
-        except PeerRefused as error:
-            log.warning("slave refused remote=%s reason=%s", remote, error)
-            sock.close()
-            return
-        except BaseException:
-            sock.close()
-            raise
+    def _add(self, peer: PeerSocket, remote: str) -> None:
         self.slaves.append(
             SlaveLink(
                 peer,
@@ -149,13 +108,3 @@ class Master:
                 on_close=self.slaves.remove,
             )
         )
-
-    def _pause(self, listener: socket.socket) -> None:
-        loop = asyncio.get_running_loop()
-        loop.remove_reader(listener.fileno())
-
-        def resume() -> None:
-            if self._listener is listener:
-                loop.add_reader(listener.fileno(), self._accept, listener)
-
-        loop.call_later(ACCEPT_PAUSE_S, resume)

@@ -8,14 +8,13 @@ dispatched at once; a connection that breaks anywhere is taken up again where ou
 
 import asyncio
 import logging
-import socket
-from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
 from rocketeer.clock import Clock
 from rocketeer.config import FlushMode, StoreConfig
-from rocketeer.errors import ReplicationError, RocketeerError, StoreError, StoreRefused
-from rocketeer.remoting.address import split_address
+from rocketeer.errors import ReplicationError, RocketeerError
+from rocketeer.replication.caller import Caller, connected
+from rocketeer.replication.copied_log import CopiedLog, append_copied
 from rocketeer.replication.stream import HELLO, PURPOSE, REPORT, Data, FrameReader, Heartbeat, Note, Noted
 from rocketeer.security.peer_socket import PeerSecurity, PeerSocket
 
@@ -29,24 +28,6 @@ CONNECT_S: Final = 5.0
 AGAIN_S: Final = 0.5
 AGAIN_S_MAX: Final = 5.0
 TICK_S: Final = 0.2
-
-
-class CopiedLog(Protocol):
-    """What a receiver asks of the store."""
-
-    def append_raw(self, offset: int, data: memoryview) -> None:
-        """Add bytes that follow the log, and dispatch; StoreError or StoreRefused, with nothing added."""
-        ...
-
-    def when_durable(self, log_offset: int, callback: Callable[[bool], None]) -> None: ...
-
-    @property
-    def max_log_offset(self) -> int: ...
-
-    @property
-    def failure(self) -> StoreRefused | None:
-        """Why nothing more may be written to this store, if its disk has failed."""
-        ...
 
 
 class Receiver:
@@ -117,25 +98,13 @@ class Receiver:
     async def _follow_once(self, address: str) -> None:
         if self._store.failure is not None:
             raise ReplicationError(f"nothing is copied any more: {self._store.failure}")
-        loop = asyncio.get_running_loop()
-        found = await loop.getaddrinfo(*split_address(address), type=socket.SOCK_STREAM)
-        family, kind, protocol, _, where = found[0]
-        sock = socket.socket(family, kind, protocol)
-        sock.setblocking(False)
-        peer: PeerSocket = sock
-        try:
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            await asyncio.wait_for(loop.sock_connect(sock, where), CONNECT_S)
-            peer = await self._security.greet(sock, split_address(address)[0], PURPOSE)
+        async with connected(address, self._security, PURPOSE, CONNECT_S) as peer:
             self._link = MasterLink(peer, address, self._config, self._store, self._clock)
             log.info("master connected ha_address=%s log_end=%d", address, self._store.max_log_offset)
-            await self._link.run()
-        except TimeoutError:
-            raise ReplicationError(f"no connection to {address} within {CONNECT_S:g} s") from None
-        finally:
-            self._link = None
-            peer.close()
-            sock.close()
+            try:
+                await self._link.run()
+            finally:
+                self._link = None
 
     def _tell(self, error: Exception) -> None:
         """The same trouble, however often it comes, is told once."""
@@ -151,7 +120,6 @@ class MasterLink:
     def __init__(
         self, sock: PeerSocket, address: str, config: StoreConfig, store: CopiedLog, clock: Clock
     ) -> None:
-        self._sock = sock
         self._address = address
         self._store = store
         self._clock = clock
@@ -159,72 +127,40 @@ class MasterLink:
         self._heartbeat_s = config.ha_heartbeat_ms / 1000
         self._silence_s_max = config.ha_housekeeping_ms / 1000
         self._frames = FrameReader()
-        self._buffer = memoryview(bytearray(READ_BYTES))
-        self._loop = asyncio.get_running_loop()
-        self._ended: asyncio.Future[None] = self._loop.create_future()
-        self._began_s = self._read_s = self._wrote_s = clock.monotonic_s()
+        self._caller = Caller(sock, READ_BYTES, clock.monotonic_s, peer="master", take=self._read)
+        self._began_s = clock.monotonic_s()
         self._is_ours = self._has_begun = False
         self._log_begins = 0
         self._reported = -1
-        self._unsent = b""
 
     async def run(self) -> None:
         """Copy until the connection ends; raises why."""
-        fd = self._sock.fileno()
         self._send(HELLO)
-        self._loop.add_reader(fd, self._readable)
-        self._loop.call_soon(self._readable)  # something may have been read before
-        try:
-            while not self._ended.done():
-                await asyncio.wait((self._ended,), timeout=TICK_S)
-                if not self._ended.done():
-                    self._tick()
-        finally:
-            self._loop.remove_reader(fd)
-            self._loop.remove_writer(fd)
-        self._ended.result()
+        await self._caller.run(self._tick, TICK_S)
 
     def close(self, error: Exception) -> None:
-        if not self._ended.done():
-            self._ended.set_exception(error)
-            self._loop.remove_reader(self._sock.fileno())
+        self._caller.close(error)
 
     def _tick(self) -> None:
         now_s = self._clock.monotonic_s()
         if not self._has_begun and now_s - self._began_s > HELLO_S:
             self._begin()
-        elif now_s - self._read_s > self._silence_s_max:
+        elif now_s - self._caller.read_s > self._silence_s_max:
             self.close(ReplicationError(f"nothing came from the master for {self._silence_s_max:g} s"))
-        elif self._has_begun and now_s - self._wrote_s >= self._heartbeat_s:
+        elif self._has_begun and now_s - self._caller.wrote_s >= self._heartbeat_s:
             self._report(again=True)
 
     # --- what comes --------------------------------------------------------------------------
 
-    def _readable(self) -> None:
-        if self._ended.done():
-            return
-        try:
-            count = self._sock.recv_into(self._buffer)
-        except BlockingIOError:
-            return
-        except OSError as error:
-            self.close(error)
-            return
-        if not count:
-            self.close(ReplicationError("the master closed the connection"))
-            return
-        self._read_s = self._clock.monotonic_s()
-        try:
-            for event in self._frames.feed(self._buffer[:count]):
-                if isinstance(event, Data):
-                    self._copy(event.offset, event.data)
-                elif isinstance(event, Noted):
-                    self._noted(event)
-                else:
-                    self._heartbeat(event)
-        except (ReplicationError, StoreError, StoreRefused) as error:
-            self.close(error)
-        if self._has_begun and not self._ended.done():
+    def _read(self, data: memoryview) -> None:
+        for event in self._frames.feed(data):
+            if isinstance(event, Data):
+                append_copied(self._store, event.offset, event.data, of="master")
+            elif isinstance(event, Noted):
+                self._noted(event)
+            else:
+                self._heartbeat(event)
+        if self._has_begun:
             self._report()
 
     def _noted(self, event: Noted) -> None:
@@ -254,15 +190,6 @@ class MasterLink:
         if end and event.offset != end:
             raise ReplicationError(f"the master goes on at {event.offset}, and our log ends at {end}")
 
-    def _copy(self, offset: int, data: memoryview) -> None:
-        failure = self._store.failure
-        if failure is not None:
-            raise ReplicationError(f"nothing is copied any more: {failure}")
-        end = self._store.max_log_offset
-        if end and offset != end:
-            raise ReplicationError(f"the master sends its log at {offset}, and ours ends at {end}")
-        self._store.append_raw(offset, data)
-
     # --- reports -----------------------------------------------------------------------------
 
     def _report(self, *, again: bool = False) -> None:
@@ -275,30 +202,11 @@ class MasterLink:
             self._report_end(max(end, self._reported))
 
     def _report_end(self, end: int) -> None:
-        if not self._ended.done() and end >= self._reported:
+        if not self._caller.ended and end >= self._reported:
             self._reported = end
             self._send(end)
 
     def _send(self, report: int) -> None:
         """Reports are few and small; while the master does not read them only the newest is worth keeping."""
-        if len(self._unsent) >= REPORT.size:
-            self._unsent = self._unsent[: len(self._unsent) % REPORT.size]
-        self._unsent += REPORT.pack(report)
-        self._flush()
-
-    def _flush(self) -> None:
-        try:
-            sent = self._sock.send(self._unsent)
-        except BlockingIOError:
-            sent = 0
-        except OSError as error:
-            self.close(error)
-            return
-        self._unsent = self._unsent[sent:]
-        fd = self._sock.fileno()
-        if sent:
-            self._wrote_s = self._clock.monotonic_s()
-        if self._unsent:
-            self._loop.add_writer(fd, self._flush)
-        else:
-            self._loop.remove_writer(fd)
+        self._caller.drop_unsent(REPORT.size)
+        self._caller.send(REPORT.pack(report))

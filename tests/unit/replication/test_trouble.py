@@ -15,7 +15,7 @@ import pytest
 
 from rocketeer.config import BrokerRole, FlushMode
 from rocketeer.protocol.codes import RequestCode, ResponseCode
-from rocketeer.replication import receiver, sender
+from rocketeer.replication import log_sender, receiver, sender
 from rocketeer.replication.master import SLAVES_MAX
 from rocketeer.replication.stream import HEADER, HELLO, REPORT
 from support.broker import BrokerUnderTest, broker_at
@@ -121,7 +121,7 @@ async def test_a_slave_of_4_9_8_gets_the_last_file_and_one_of_ours_the_whole_log
             assert end > 2 << 20
             ours.sendall(REPORT.pack(0))
             assert HEADER.unpack(await read(ours, 12)) == (0, 0)
-            assert HEADER.unpack(await read(ours, 12)) == (0, sender.TURN_BYTES)
+            assert HEADER.unpack(await read(ours, 12)) == (0, log_sender.TURN_BYTES)
 
 
 async def test_no_piece_crosses_a_file_and_pieces_have_the_size_that_is_configured(tmp_path: Path) -> None:
@@ -150,9 +150,9 @@ async def take_and_report(slave: socket.socket) -> None:
 async def test_a_report_that_overtakes_the_sending_threads_result_is_no_report_beyond_what_was_sent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sender, "HOT_BYTES", 0)
+    monkeypatch.setattr(log_sender, "HOT_BYTES", 0)
     may_return = threading.Event()
-    send_now = sender.send_now
+    send_now = log_sender.send_now
 
     def sent_and_held_up(*args: Any) -> int:
         count = send_now(*args)
@@ -167,7 +167,7 @@ async def test_a_report_that_overtakes_the_sending_threads_result_is_no_report_b
             slave.sendall(REPORT.pack(0))
             await read(slave, 12)  # a heartbeat
             await take_and_report(slave)
-            monkeypatch.setattr(sender, "send_now", sent_and_held_up)
+            monkeypatch.setattr(log_sender, "send_now", sent_and_held_up)
             sending = asyncio.create_task(master.send("T", b"confirmed"))
             await take_and_report(slave)  # the thread has not come back yet
             try:

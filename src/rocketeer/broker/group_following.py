@@ -1,0 +1,122 @@
+"""A follower's connection: to the leader of one epoch, again and again until somebody else leads.
+
+It copies the leader's log and keeps what it promised: as long as a promise holds, this member stands for no election.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from rocketeer.broker.group_roles import FollowerRole
+from rocketeer.config.group import GroupConfig
+from rocketeer.errors import PeerRefused, ReplicationError, StoreError, StoreRefused
+from rocketeer.group.boot_clock import BootClock
+from rocketeer.group.epochs import within
+from rocketeer.group.follower_link import CONNECT_S, LeaderLink, MustCut
+from rocketeer.group.frames import PURPOSE, Hello, Welcome
+from rocketeer.group.member_file import MemberFile
+from rocketeer.group.state import GroupState, Me, Seat
+from rocketeer.replication.caller import connected
+
+log = logging.getLogger(__name__)
+
+AGAIN_S: Final = 0.2
+
+
+class Following:
+    """Follows one leader at a time. Belongs to the loop thread.
+
+    `must_cut` is called when our log has what the leader's has not, with where the two part; `tell` with what is
+    in the way, "" when nothing is.
+    """
+
+    def __init__(
+        self,
+        group: GroupConfig,
+        me: Me,
+        file: MemberFile,
+        boot: BootClock,
+        *,
+        flushes: bool,
+        must_cut: Callable[[int], None],
+        tell: Callable[[str], None],
+    ) -> None:
+        self._group = group
+        self._me = me
+        self._file = file
+        self._boot = boot
+        self._flushes = flushes
+        self._must_cut = must_cut
+        self._tell = tell
+        self._leader: tuple[int, str] | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._promised_until_s = 0.0
+
+    @property
+    def has_promised(self) -> bool:
+        """Whether we may not stand for election yet."""
+        return self._boot() < self._promised_until_s
+
+    async def follow(self, state: GroupState, seat: Seat, role: FollowerRole) -> None:
+        """Follow the leader that sits there, unless we do."""
+        leader = (state.epoch, seat.group_address)
+        if self._leader == leader and self._task is not None and not self._task.done():
+            return
+        await self.stop()
+        role.leader_named(seat.address)
+        self._leader = leader
+        self._task = asyncio.create_task(self._copy(state, seat, role), name="follow the leader")
+
+    async def stop(self) -> None:
+        """On return nothing more is accepted from a leader."""
+        task, self._task = self._task, None
+        self._leader = None
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def _copy(self, state: GroupState, seat: Seat, role: FollowerRole) -> None:
+        while True:
+            try:
+                await self._copy_once(state, seat.group_address, role)
+            except MustCut as cut:
+                log.warning("log must be cut leader=%d reason=%s", state.leader.member, cut)
+                self._must_cut(cut.offset)
+                return
+            except (ReplicationError, PeerRefused, StoreError, StoreRefused, OSError) as error:
+                self._tell(f"member {state.leader.member} at {seat.group_address}: {error}")
+            await asyncio.sleep(AGAIN_S)
+
+    async def _copy_once(self, state: GroupState, address: str, role: FollowerRole) -> None:
+        async with connected(address, role.peers, PURPOSE, CONNECT_S) as peer:
+            end = role.store.max_log_offset
+            hello = Hello(
+                group=state.group,
+                member=self._me.member,
+                incarnation=self._me.incarnation,
+                epoch=state.epoch,
+                epochs=within(self._file.now.epochs, end),
+                log_end=end,
+            )
+            link = LeaderLink(
+                peer,
+                role.store,
+                self._boot,
+                epoch=state.epoch,
+                flushes=self._flushes,
+                silence_s_max=self._group.lease_s,
+                on_welcome=self._welcomed,
+                on_beat=lambda confirmed: self._beaten(role, confirmed),
+                is_ready=lambda: role.tables_are_whole,
+            )
+            await link.run(hello)
+
+    def _welcomed(self, welcome: Welcome) -> None:
+        self._file.set_epochs(welcome.epochs)
+        self._tell("")
+
+    def _beaten(self, role: FollowerRole, confirmed: int) -> None:
+        """The promise holds before the leader hears of it."""
+        self._promised_until_s = self._boot() + self._group.lease_s
+        role.part.confirm(confirmed)

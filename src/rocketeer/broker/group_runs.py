@@ -1,0 +1,139 @@
+"""A member's broker, in one role at a time: started as a follower, stopped, started as the leader.
+
+What features promise after a restart holds after a change of role as well, for it is one. A follower whose log has
+what the leader's has not stops, cuts that off and starts again.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+
+from rocketeer.broker.assemble import Broker, GroupPart
+from rocketeer.broker.group_cut import cut_member
+from rocketeer.broker.group_roles import FollowerRole, LeaderRole
+from rocketeer.config import BrokerConfig, BrokerRole, FlushMode, StoreConfig
+from rocketeer.group.boot_clock import BootClock
+from rocketeer.group.epochs import begun
+from rocketeer.group.leadership import Leadership
+from rocketeer.group.member_file import MemberFile
+from rocketeer.group.members_port import MembersPort
+from rocketeer.group.registry import Registry
+from rocketeer.group.state import GroupState, Me
+
+log = logging.getLogger(__name__)
+
+NewBroker = Callable[[BrokerConfig, StoreConfig, GroupPart], Broker]
+
+
+class RoleRuns:
+    """At most one broker runs. Belongs to the loop thread."""
+
+    def __init__(
+        self,
+        broker: BrokerConfig,
+        store: StoreConfig,
+        me: Me,
+        file: MemberFile,
+        *,
+        registry: Registry,
+        port: MembersPort,
+        boot: BootClock,
+        new_broker: NewBroker,
+    ) -> None:
+        self._broker = broker
+        self._store = store
+        self._me = me
+        self._file = file
+        self._registry = registry
+        self._port = port
+        self._boot = boot
+        self._new_broker = new_broker
+        self._running: Broker | None = None
+        self.follower: FollowerRole | None = None
+        self.leader: LeaderRole | None = None
+        self.leadership: Leadership | None = None
+        """Set with `leader`."""
+
+    @property
+    def role(self) -> FollowerRole | LeaderRole | None:
+        return self.leader or self.follower
+
+    async def stop(self) -> None:
+        if self.leader is not None:
+            self.leader.end()
+        if self.leadership is not None:
+            await self.leadership.close()
+        self._port.rest()
+        running, self._running = self._running, None
+        self.leader = self.follower = self.leadership = None
+        if running is not None:
+            await running.stop()
+
+    # --- following ---------------------------------------------------------------------------
+
+    async def follow(self, cut_at: int | None = None) -> None:
+        """Run as a follower; first cut the log there."""
+        self.save_confirmed()
+        await self.stop()
+        if cut_at is not None:
+            await asyncio.to_thread(cut_member, self._store, self._file, cut_at)
+        role = FollowerRole(self._file.load_confirmed(), was_member=self._was_member)
+        broker = replace(self._broker, broker_id=self._me.member)
+        store = replace(self._store, broker_role=BrokerRole.SLAVE, ha_master_address=None)
+        self._running = self._new_broker(broker, store, role)
+        await self._running.start()
+        self.follower = role
+
+    # --- leading -----------------------------------------------------------------------------
+
+    async def lead(self, state: GroupState) -> None:
+        """Run as the leader that the record names."""
+        self.save_confirmed()
+        await asyncio.to_thread(self._file.saw, state)
+        await self.stop()
+        role = LeaderRole(
+            self._file.load_confirmed(),
+            epoch=state.epoch,
+            flushes=self._store.flush_mode is FlushMode.SYNC_FLUSH,
+            was_member=self._was_member,
+        )
+        broker = replace(self._broker, broker_id=0)
+        store = replace(self._store, broker_role=BrokerRole.ASYNC_MASTER)
+        self._running = self._new_broker(broker, store, role)
+        await self._running.start()
+        log_end = role.store.max_log_offset
+        known = self._file.now.epochs or [(0, 0)]  # what was there before the group is epoch 0
+        epochs = begun(known, state.epoch, log_end)
+        await asyncio.to_thread(self._file.set_epochs, epochs)
+        group = self._broker.group
+        leadership = Leadership(
+            state,
+            self._me,
+            epochs,
+            registry=self._registry,
+            sent_log=role.store.log,
+            clock=self._boot,
+            lease_s=group.lease_s,
+            lag_s_max=group.lag_ms_max / 1000,
+            min_in_sync=group.min_in_sync,
+            confirmed=role.confirmed,
+            remember=self._file.saw,
+        )
+        self.leader, self.leadership = role, leadership
+        self._port.lead(leadership, role.store.log, role.peers)
+        role.part.lead(leadership)
+        log.warning("leads epoch=%d log_end=%d in_sync=%s", state.epoch, log_end, sorted(state.in_sync))
+
+    @property
+    def _was_member(self) -> bool:
+        return bool(self._file.now.epochs)
+
+    # --- what was confirmed ------------------------------------------------------------------
+
+    def save_confirmed(self) -> None:
+        role = self.role
+        if role is not None and role.confirmed_now > self._file.load_confirmed():
+            with suppress(OSError):  # then less is known
+                self._file.save_confirmed(role.confirmed_now)
