@@ -9,15 +9,16 @@ from rocketeer.bench import bar_commands, load_commands
 from rocketeer.bench.backlog_command import backlog
 from rocketeer.bench.clients.command import client
 from rocketeer.bench.console_command import console
+from rocketeer.bench.failover_command import failover
 from rocketeer.bench.filter_command import filter_
 from rocketeer.bench.metrics_command import metrics
-from rocketeer.bench.options import with_options
 from rocketeer.bench.replication_command import replication
 from rocketeer.bench.spark import spark
 from rocketeer.bench.spark_jobs import spark_jobs
 from rocketeer.bench.spark_sink import spark_sink
 from rocketeer.bench.timer_command import timers
 from rocketeer.bench.topics_command import topics
+from rocketeer.option_groups import with_options
 
 app = typer.Typer(
     help="Measure a broker: messages/s, latencies, CPU; ours, Apache's, or any RocketMQ. Or our client.",
@@ -47,6 +48,7 @@ for _command in (
     metrics,
     console,
     replication,
+    failover,
     spark,
 ):
     app.command()(with_options(_command))

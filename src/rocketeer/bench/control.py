@@ -1,11 +1,14 @@
 """Calls a benchmark or a test makes beside the load: plans of the client, run in the calling thread."""
 
+from collections.abc import Iterator
 from types import TracebackType
 from typing import Self, TypeVar
 
+from rocketeer.client.core.received import ReceivedMessage
 from rocketeer.client.plans.brokers import cluster_of
 from rocketeer.client.plans.effects import Call, Plan
 from rocketeer.client.plans.offsets import max_offset
+from rocketeer.client.plans.pull import PullSettings, PullStatus, pull
 from rocketeer.client.plans.queries import FOREVER_MS, query_records
 from rocketeer.client.plans.replies import ask
 from rocketeer.client.plans.topics import put_topic, topic_table
@@ -13,6 +16,7 @@ from rocketeer.client.secure import connection_security
 from rocketeer.client.sync.driver import BlockingDriver
 from rocketeer.clock import SystemClock
 from rocketeer.model.queue import MessageQueue
+from rocketeer.model.subscription import Subscription
 from rocketeer.model.topic import TopicConfig
 from rocketeer.protocol.command import Command, request
 
@@ -54,6 +58,17 @@ class Control:
     def max_offset(self, topic: str, queue_id: int) -> int:
         """Where the queue ends; 0 for a queue nobody has written to."""
         return self.run(max_offset(self.cluster, self.queue(topic, queue_id)))
+
+    def messages(self, topic: str, queue_id: int, offset: int = 0) -> Iterator[ReceivedMessage]:
+        """Everything in the queue from `offset` on, pulled as a consumer pulls it."""
+        settings = PullSettings("bench", hold_s=0.0)
+        queue = self.queue(topic, queue_id)
+        while True:
+            found = self.run(pull(settings, self.cluster, queue, offset, Subscription(topic)))
+            if found.status is not PullStatus.FOUND:
+                return
+            yield from found.messages
+            offset = found.next_offset
 
     def has_key(self, topic: str, key: str) -> bool:
         """Whether the index knows a message of this topic by this key."""

@@ -1,12 +1,13 @@
 """A group of brokers as real processes: etcd, a name server, members to kill, stop and start again."""
 
+import asyncio
 import contextlib
 import os
 import signal
 import sys
 import time
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
@@ -15,12 +16,16 @@ from rocketeer.bench.control import Control
 from rocketeer.bench.processes import ServerFailed, ServerProcess
 from rocketeer.bench.servers import HOST
 from rocketeer.config.ports import free_ports
-from rocketeer.errors import RemotingError
+from rocketeer.errors import GroupError, RemotingError
+from rocketeer.group.etcd import Etcd
 from rocketeer.group.etcd_program import etcd_command, find_etcd
+from rocketeer.group.registry import Registry, View
+from rocketeer.group.state import is_alive
 from rocketeer.protocol.bodies.route import decode_cluster_info
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 
 READY_S = 60.0
+CLUSTER = "DefaultCluster"
 NAME = "broker-a"
 
 
@@ -89,11 +94,12 @@ class Member:
     def running(self) -> bool:
         return self.process is not None and self.process.running
 
-    def start(self) -> None:
+    def write_conf(self) -> Path:
+        """Its broker.conf."""
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / "broker.conf"
         values = {
-            "brokerClusterName": "DefaultCluster",
+            "brokerClusterName": CLUSTER,
             "brokerName": NAME,
             "listenPort": self.port,
             "brokerIP1": self.place.host,
@@ -104,9 +110,12 @@ class Member:
             "bindAddress": self.place.host,
         }
         path.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
+        return path
+
+    def start(self) -> None:
         command = [
             *self.place.prefix,
-            *(sys.executable, "-m", "rocketeer.cli.main", "broker", "-c", str(path)),
+            *(sys.executable, "-m", "rocketeer.cli.main", "broker", "-c", str(self.write_conf())),
         ]
         env = {"PYTHONUNBUFFERED": "1", **self.place.env}
         self.process = ServerProcess(command, log=self.folder / "broker.out", env=env)
@@ -145,9 +154,14 @@ class GroupCluster:
         members: int = 3,
         conf: Mapping[str, object] | None = None,
         places: Mapping[str, Place] | None = None,
+        started: bool = True,
     ) -> None:
-        """`places` of "etcd", "namesrv", "1", "2" ...; all on this machine's loopback without them."""
+        """`places` of "etcd", "namesrv", "1", "2" ...; all on this machine's loopback without them.
+
+        `started`: whether `with` starts the members, too.
+        """
         self.folder = folder
+        self._started = started
         self._places = places or {}
         self.etcd = EtcdProcess(folder / "etcd", self._place("etcd").host)
         self.namesrv_port, _ = free_ports()
@@ -184,14 +198,15 @@ class GroupCluster:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if error is not None:
-            for member in self.members:
-                print(f"--- member {member.number}\n{member.last_lines()}")
+            print(self._last_lines())
         self.kill()
 
     def start(self) -> None:
-        """Returns when there is a leader and all members are in sync."""
+        """Returns when there is a leader; `wait_until_in_sync` for the others."""
         self.etcd.start()
         self.start_namesrv()
+        if not self._started:
+            return
         for member in self.members:
             member.start()
         self.wait_for_leader()
@@ -221,6 +236,49 @@ class GroupCluster:
         self.kill_namesrv()
         self.etcd.kill()
 
+    # --- who is in sync ----------------------------------------------------------------------
+
+    def view(self) -> View:
+        """What etcd says of the group; GroupError while it does not answer."""
+
+        async def read() -> View:
+            etcd = Etcd([self.etcd.endpoint], timeout_s=5)
+            try:
+                return await Registry(etcd, CLUSTER, NAME).read()
+            finally:
+                await etcd.close()
+
+        return asyncio.run(read())
+
+    def leader_number(self) -> int | None:
+        """Who leads by etcd's record; None while nobody does."""
+        with contextlib.suppress(GroupError):
+            view = self.view()
+            if view.state is not None and is_alive(view.state.leader, view.seats):
+                return view.state.leader.member
+        return None
+
+    def in_sync(self) -> frozenset[int]:
+        """The numbers of the members that are alive and in sync."""
+        with contextlib.suppress(GroupError):
+            view = self.view()
+            if view.state is not None:
+                seats = view.seats.items()
+                return frozenset(number for number, seat in seats if view.state.has(number, seat.incarnation))
+        return frozenset()
+
+    def wait_until_in_sync(self, members: Collection[int] | None = None, timeout_s: float = READY_S) -> None:
+        """Until just these are in sync: all of them, unless it is said otherwise."""
+        wanted = frozenset(members or (member.number for member in self.members))
+        give_up_s = time.monotonic() + timeout_s
+        while (found := self.in_sync()) != wanted:
+            if time.monotonic() > give_up_s:
+                raise ServerFailed(
+                    f"members {sorted(found)} are in sync after {timeout_s:g} s, wanted {sorted(wanted)}\n"
+                    f"{self._last_lines()}"
+                )
+            time.sleep(0.05)
+
     # --- who leads ---------------------------------------------------------------------------
 
     def _masters(self) -> dict[str, dict[int, str]] | None:
@@ -246,5 +304,7 @@ class GroupCluster:
             if leader is not None and leader is not other_than and not leader.paused:
                 return leader
             time.sleep(0.05)
-        lines = "\n".join(f"--- member {each.number}\n{each.last_lines()}" for each in self.members)
-        raise ServerFailed(f"no leader within {timeout_s:g} s\n{lines}")
+        raise ServerFailed(f"no leader within {timeout_s:g} s\n{self._last_lines()}")
+
+    def _last_lines(self) -> str:
+        return "\n".join(f"--- member {each.number}\n{each.last_lines()}" for each in self.members)

@@ -1,4 +1,6 @@
-"""`rocketeer bench replication`: sends with one slave, ours and Apache's; how fast an empty slave catches up."""
+"""`rocketeer bench replication`: sends with one slave, ours and Apache's, and to a group of three of ours; how fast
+an empty slave catches up.
+"""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -10,25 +12,26 @@ import typer
 from rocketeer.bench import report
 from rocketeer.bench.compare import console, finish
 from rocketeer.bench.options import MAKES, Folder, Json, Shape, Start, StartOption
-from rocketeer.bench.replication import CatchUp, Copying, catch_up, idle_cost_ns, pair, replication_bars
+from rocketeer.bench.replication import CatchUp, Copying, catch_up, idle_cost_ns, replication_bars, servers_of
 from rocketeer.bench.run import Measured
 from rocketeer.bench.servers import Make
 from rocketeer.bench.session import Plan, prime, rest, run_send
 from rocketeer.errors import RocketeerError
 
-COPYING: tuple[Copying, ...] = ("async", "sync")
-
 
 def replication(
     shape: Shape,
     start: StartOption = Start.ours,
+    copy: Annotated[
+        list[Copying] | None, typer.Option(help="Which to measure; given again for more.  [default: all]")
+    ] = None,
     catch_up_messages: Annotated[
         int, typer.Option(min=0, help="Messages an empty slave has to catch up with; 0: none.")
     ] = 400_000,
     folder: Folder = None,
     json: Json = None,
 ) -> None:
-    """Sends to a master with a slave (async, sync), then an empty slave; exit code 1 for a missed bar."""
+    """Sends to a master with a slave (async, sync), a group of three; an empty slave. Exit code 1: a bar missed."""
     about = report.machine()
     runs: list[Measured] = []
     rates: dict[tuple[Make, Copying], list[float]] = {}
@@ -38,11 +41,13 @@ def replication(
     plan = Plan(**asdict(shape))
     try:
         with TemporaryDirectory(prefix="rocketeer-bench-", dir=folder) as scratch:
-            for copying in COPYING:
+            for copying in copy or Copying:
                 for number in range(plan.rounds):
-                    for make in MAKES[start]:  # never two pairs at a time: two cores are few for one
+                    for make in MAKES[start]:  # never two at a time: two cores are few for one
+                        if copying is Copying.GROUP and make == "apache":
+                            continue  # beside its SYNC_MASTER
                         place = Path(scratch) / f"{make}-{copying}-{number}"
-                        with pair(make, place, copying) as server:
+                        with servers_of(make, place, copying) as server:
                             prime([server], plan)
                             rest([server])
                             runs.append(run_send(server, plan, f"{copying} copy"))

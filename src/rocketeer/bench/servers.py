@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, Self
+from typing import Literal, Protocol, Self
 
 from rocketeer.bench.control import Control
 from rocketeer.bench.processes import ServerFailed, ServerProcess
@@ -286,6 +286,10 @@ class Cluster:
         return command, {"ROCKETMQ_HOME": str(home)}
 
 
+class HasNameServer(Protocol):
+    namesrv_port: int
+
+
 class Slave(Cluster):
     """A broker of either make that copies the master of a running cluster; it has that cluster's name server."""
 
@@ -293,7 +297,7 @@ class Slave(Cluster):
         self,
         make: Make,
         folder: Path,
-        master: Cluster,
+        master: HasNameServer,
         *,
         broker_id: int = 1,
         conf: Mapping[str, object] | None = None,

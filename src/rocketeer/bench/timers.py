@@ -8,12 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rocketeer.bench.control import Control
-from rocketeer.client.core.received import ReceivedMessage
-from rocketeer.client.plans.pull import PullSettings, PullStatus, pull
 from rocketeer.clock import SystemClock
 from rocketeer.config import StoreConfig
 from rocketeer.errors import RocketeerError
-from rocketeer.model.subscription import Subscription
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import decode_frame, encode, request
 from rocketeer.protocol.frame import FrameSplitter
@@ -123,20 +120,9 @@ def punctuality(address: str, skip: Sequence[int] = (0,) * QUEUES) -> Punctualit
         late_ms = [
             message.store_ms - int(message.properties["TIMER_DELIVER_MS"])
             for queue_id in range(QUEUES)
-            for message in _read(broker, queue_id, skip[queue_id])
+            for message in broker.messages(TOPIC, queue_id, skip[queue_id])
         ]
     return Punctuality.of(late_ms)
-
-
-def _read(broker: Control, queue_id: int, offset: int) -> Iterator[ReceivedMessage]:
-    settings = PullSettings("bench", hold_s=0.0)
-    queue = broker.queue(TOPIC, queue_id)
-    while True:
-        found = broker.run(pull(settings, broker.cluster, queue, offset, Subscription(TOPIC)))
-        if found.status is not PullStatus.FOUND:
-            return
-        yield from found.messages
-        offset = found.next_offset
 
 
 class Probe(threading.Thread):

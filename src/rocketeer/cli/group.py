@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, TypeVar
 
@@ -11,43 +12,49 @@ from rocketeer.config import BrokerConfig, Role, read_config
 from rocketeer.config.group import GroupConfig
 from rocketeer.errors import ConfigError, GroupError
 from rocketeer.group.etcd import Access, Etcd
-from rocketeer.group.registry import Registry, View
-from rocketeer.group.state import is_alive, lost, shrunk
+from rocketeer.group.registry import Registry, View, Wish
+from rocketeer.group.state import GroupState, is_alive, lost, shrunk
+from rocketeer.option_groups import with_options
 
 app = typer.Typer(no_args_is_help=True, help="Groups of brokers that elect their leader: docs/groups.md.")
 
 SWITCH_S = 30.0
 LOOK_S = 0.2
 
-ConfigFile = Annotated[
-    Path | None, typer.Option("-c", "--config", metavar="FILE", help="broker.conf of one of the members.")
-]
-EtcdOption = Annotated[str | None, typer.Option("--etcd", metavar="URLS", help="http://host:2379;...")]
-ClusterOption = Annotated[str, typer.Option("--cluster", help="brokerClusterName.")]
-BrokerOption = Annotated[str | None, typer.Option("--broker", help="brokerName: the group's name.")]
 MemberArgument = Annotated[int, typer.Argument(help="groupMemberId.")]
 
 T = TypeVar("T")
 
 
-def _asked(config: Path | None, etcd: str | None, cluster: str, broker: str | None) -> BrokerConfig:
-    if config is not None:
-        settings = read_config(config, Role.BROKER).broker
-        if not settings.group.enabled:
-            raise ConfigError(f"{config} has no groupEtcd: it is no member's")
-        return settings
-    if etcd is None or broker is None:
-        raise ConfigError("which group? -c FILE of a member, or --etcd URLS --broker NAME")
-    return BrokerConfig(cluster_name=cluster, broker_name=broker, group=GroupConfig(etcd=etcd))
+@dataclass(frozen=True, kw_only=True)
+class Which:
+    """The options that name a group."""
 
+    config: Annotated[
+        Path | None, typer.Option("-c", "--config", metavar="FILE", help="broker.conf of one of the members.")
+    ] = None
+    etcd: Annotated[str | None, typer.Option("--etcd", metavar="URLS", help="http://host:2379;...")] = None
+    cluster: Annotated[str, typer.Option("--cluster", help="brokerClusterName.")] = "DefaultCluster"
+    broker: Annotated[str | None, typer.Option("--broker", help="brokerName: the group's name.")] = None
 
-def _run(settings: BrokerConfig, work: Callable[[Registry], Awaitable[T]]) -> T:
-    async def run() -> T:
-        group = settings.group
-        access = Access(
-            group.etcd_user, group.etcd_password_file, group.etcd_ca, group.etcd_certificate, group.etcd_key
+    def settings(self) -> BrokerConfig:
+        if self.config is not None:
+            settings = read_config(self.config, Role.BROKER).broker
+            if not settings.group.enabled:
+                raise ConfigError(f"{self.config} has no groupEtcd: it is no member's")
+            return settings
+        if self.etcd is None or self.broker is None:
+            raise ConfigError("which group? -c FILE of a member, or --etcd URLS --broker NAME")
+        return BrokerConfig(
+            cluster_name=self.cluster, broker_name=self.broker, group=GroupConfig(etcd=self.etcd)
         )
-        etcd = Etcd(group.endpoints, access, timeout_s=5)
+
+
+def _run(which: Which, work: Callable[[Registry], Awaitable[T]]) -> T:
+    settings = which.settings()
+
+    async def run() -> T:
+        etcd = Etcd(settings.group.endpoints, Access.of(settings.group), timeout_s=5)
         try:
             return await work(Registry(etcd, settings.cluster_name, settings.broker_name))
         finally:
@@ -56,23 +63,31 @@ def _run(settings: BrokerConfig, work: Callable[[Registry], Awaitable[T]]) -> T:
     return asyncio.run(run())
 
 
-@app.command()
-def status(
-    config: ConfigFile = None,
-    etcd: EtcdOption = None,
-    cluster: ClusterOption = "DefaultCluster",
-    broker: BrokerOption = None,
-) -> None:
+async def _state(registry: Registry) -> tuple[View, GroupState]:
+    view = await registry.read()
+    if view.state is None:
+        raise GroupError("there is no group of this name in this etcd")
+    return view, view.state
+
+
+async def _wish(registry: Registry, wish: Wish, member: int) -> GroupState:
+    """Ask the members for it, and wait until this one leads."""
+    await registry.wish(wish, member)
+    for _ in range(int(SWITCH_S / LOOK_S)):
+        _, state = await _state(registry)
+        if state.leader.member == member:
+            return state
+        await asyncio.sleep(LOOK_S)
+    await registry.forget_wish(wish)
+    raise GroupError(f"member {member} does not lead after {SWITCH_S:g} s: see the members' logs")
+
+
+def status(which: Which) -> None:
     """Who leads, who is in sync, who is alive."""
-    settings = _asked(config, etcd, cluster, broker)
-    view = _run(settings, lambda registry: registry.read())
-    state = view.state
-    if state is None:
-        print(f"{settings.broker_name}: no group in this etcd")
-        raise typer.Exit(1)
+    view, state = _run(which, _state)
     alive = is_alive(state.leader, view.seats)
     print(
-        f"{settings.broker_name}: epoch {state.epoch}, version {state.version}, "
+        f"{which.settings().broker_name}: epoch {state.epoch}, version {state.version}, "
         f"leader {state.leader.member}{'' if alive else ' (gone)'}"
     )
     for member in sorted({*state.in_sync, *view.seats}):
@@ -91,50 +106,24 @@ def status(
         raise typer.Exit(1)
 
 
-@app.command()
-def switch(
-    member: MemberArgument,
-    config: ConfigFile = None,
-    etcd: EtcdOption = None,
-    cluster: ClusterOption = "DefaultCluster",
-    broker: BrokerOption = None,
-) -> None:
+def switch(member: MemberArgument, which: Which) -> None:
     """Let another member lead, which is in sync; returns when it does."""
 
-    async def work(registry: Registry) -> View:
-        view = await registry.read()
-        state, seat = view.state, view.seats.get(member)
-        if state is None or seat is None or not state.has(member, seat.incarnation):
+    async def work(registry: Registry) -> GroupState:
+        view, state = await _state(registry)
+        seat = view.seats.get(member)
+        if seat is None or not state.has(member, seat.incarnation):
             raise GroupError(f"member {member} is not alive and in sync: see `rocketeer group status`")
-        if state.leader.member != member:
-            await registry.wish("switch", member)
-        for _ in range(int(SWITCH_S / LOOK_S)):
-            view = await registry.read()
-            if view.state is not None and view.state.leader.member == member:
-                return view
-            await asyncio.sleep(LOOK_S)
-        raise GroupError(f"member {member} does not lead after {SWITCH_S:g} s: see the leader's log")
+        return state if state.leader.member == member else await _wish(registry, "switch", member)
 
-    view = _run(_asked(config, etcd, cluster, broker), work)
-    assert view.state is not None
-    print(f"member {member} leads epoch {view.state.epoch}")
+    print(f"member {member} leads epoch {_run(which, work).epoch}")
 
 
-@app.command()
-def remove(
-    member: MemberArgument,
-    config: ConfigFile = None,
-    etcd: EtcdOption = None,
-    cluster: ClusterOption = "DefaultCluster",
-    broker: BrokerOption = None,
-) -> None:
+def remove(member: MemberArgument, which: Which) -> None:
     """Forget a member that is gone for good."""
 
     async def work(registry: Registry) -> None:
-        view = await registry.read()
-        state = view.state
-        if state is None:
-            raise GroupError("there is no group in this etcd")
+        view, state = await _state(registry)
         if member in view.seats:
             raise GroupError(f"member {member} is alive: stop it first")
         if member not in state.in_sync:
@@ -144,28 +133,21 @@ def remove(
         if not await registry.change(view, shrunk(state, member)):
             raise GroupError("the group changed meanwhile: try again")
 
-    _run(_asked(config, etcd, cluster, broker), work)
+    _run(which, work)
     print(f"member {member} is not in the group")
 
 
-@app.command()
 def recover(
     member: MemberArgument,
+    which: Which,
     accept_loss: Annotated[
         bool, typer.Option("--accept-loss", help="Messages that only others had are lost.")
     ] = False,
-    config: ConfigFile = None,
-    etcd: EtcdOption = None,
-    cluster: ClusterOption = "DefaultCluster",
-    broker: BrokerOption = None,
 ) -> None:
     """Let a member lead that was not in sync, because nobody who was will ever come back."""
 
-    async def work(registry: Registry) -> View:
-        view = await registry.read()
-        state = view.state
-        if state is None:
-            raise GroupError("there is no group in this etcd")
+    async def work(registry: Registry) -> GroupState:
+        view, state = await _state(registry)
         if member not in view.seats:
             raise GroupError(f"member {member} is not alive: start it first")
         if not lost(state, view.seats):
@@ -177,14 +159,10 @@ def recover(
                 f"members {sorted(state.in_sync)} had every message of epoch {state.epoch} and are gone. "
                 f"What member {member} does not have is lost if it leads. --accept-loss says that this is meant"
             )
-        await registry.wish("recover", member)
-        for _ in range(int(SWITCH_S / LOOK_S)):
-            view = await registry.read()
-            if view.state is not None and view.state.leader.member == member:
-                return view
-            await asyncio.sleep(LOOK_S)
-        raise GroupError(f"member {member} does not lead after {SWITCH_S:g} s: see its log")
+        return await _wish(registry, "recover", member)
 
-    view = _run(_asked(config, etcd, cluster, broker), work)
-    assert view.state is not None
-    print(f"member {member} leads epoch {view.state.epoch}; what only others had is lost")
+    print(f"member {member} leads epoch {_run(which, work).epoch}; what only others had is lost")
+
+
+for _command in (status, switch, remove, recover):
+    app.command()(with_options(_command))

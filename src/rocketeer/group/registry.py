@@ -9,6 +9,7 @@
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 import msgspec
 
@@ -17,6 +18,9 @@ from rocketeer.group.etcd import Etcd, KeyValue
 from rocketeer.group.state import GroupState, Seat, decode_state, encode_state
 
 log = logging.getLogger(__name__)
+
+Wish = Literal["switch", "recover"]
+"""What a person may ask of a group: that another one leads, or one that may lack messages."""
 
 
 @dataclass(frozen=True)
@@ -92,11 +96,10 @@ class Registry:
 
     # --- wishes ------------------------------------------------------------------------------
 
-    async def wish(self, what: str, member: int) -> None:
-        """`what`: switch or recover."""
+    async def wish(self, what: Wish, member: int) -> None:
         await self._etcd.put(f"{self._prefix}{what}", str(member).encode(), "0")
 
-    async def forget_wish(self, what: str) -> None:
+    async def forget_wish(self, what: Wish) -> None:
         await self._etcd.delete(f"{self._prefix}{what}")
 
 

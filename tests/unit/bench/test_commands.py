@@ -11,7 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 from rocketeer.bench.cli import app
-from rocketeer.bench.options import Shape, Start, Where, with_options
+from rocketeer.bench.options import Shape, Start, Where
+from rocketeer.option_groups import with_options
 
 COMMANDS = [
     each.name or each.callback.__name__ for each in app.registered_commands if each.name or each.callback
