@@ -1,27 +1,13 @@
 """Our clients go on when the leader changes: by a person's wish without a refused send, by its death within seconds."""
 
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
 from rocketeer import Message, Producer, PullConsumer
-from rocketeer.bench.groups import NAME, GroupCluster, Member
+from rocketeer.bench.groups import GroupCluster, Member
 from support.cluster import TEST_CONF
-from support.grouped import TOPIC
+from support.grouped import TOPIC, group_command
 from support.senders import read_topic, wait_for
-
-
-def group_command(group: GroupCluster, *words: str) -> str:
-    command = [sys.executable, "-m", "rocketeer.cli.main", "group", *words]
-    done = subprocess.run(
-        [*command, "--etcd", group.etcd.endpoint, "--broker", NAME],
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 class Sending(threading.Thread):
@@ -62,7 +48,8 @@ def test_a_switch_and_a_death_refuse_no_send_and_store_each_once(tmp_path: Path)
     with GroupCluster(tmp_path, conf=TEST_CONF) as group:
         sending = Sending(group)
         leader = group.wait_for_leader()
-        wait_for(lambda: group_command(group, "status").count("in sync") == 2, what="members in sync")
+        group.wait_until_in_sync()
+        assert group_command(group, "status").count("in sync") == 2
         sending.start()
         sending.goes_on()
         other: Member = next(each for each in group.members if each is not leader)

@@ -1,13 +1,45 @@
-"""Load on a group with a ledger of all that was sent and acknowledged, whoever led."""
+"""Load on a group with a ledger of all that was sent and acknowledged, whoever led; what a person asks of a group."""
 
 import contextlib
+import subprocess
+import sys
 from collections.abc import Iterator
 
+from rocketeer.bench.control import Control
+from rocketeer.bench.groups import NAME, GroupCluster, Member
 from rocketeer.errors import RemotingError
-from support.senders import Acked, Sender, assert_ledger_holds, read_topic, wait_for
+from rocketeer.protocol.codes import RequestCode
+from support.senders import Acked, Sender, assert_ledger_holds, read_topic, send_header, wait_for
 
 TOPIC = "Kept"
 QUEUES = 4
+
+
+def others(group: GroupCluster, member: Member) -> list[Member]:
+    return [each for each in group.members if each is not member]
+
+
+def send(address: str, body: bytes, *, timeout_s: float = 3) -> int:
+    """The code of the answer; -1 without one."""
+    try:
+        with Control(address, timeout_s=timeout_s) as broker:
+            ext = send_header(TOPIC, 0, "TAGS\x01TagA\x02")
+            return broker.call(RequestCode.SEND_MESSAGE_V2, ext, body).code
+    except (RemotingError, OSError):
+        return -1
+
+
+def group_command(group: GroupCluster, *words: object, code: int = 0) -> str:
+    """What `rocketeer group ...` says, if it ends with this code."""
+    command = [sys.executable, "-m", "rocketeer.cli.main", "group", *map(str, words)]
+    done = subprocess.run(
+        [*command, "--etcd", group.etcd.endpoint, "--broker", NAME],
+        capture_output=True,
+        text=True,
+        timeout=90,
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout + done.stderr
 
 
 class Ledger:

@@ -226,21 +226,21 @@ class Leadership:
 
     # --- transactions ------------------------------------------------------------------------
 
-    def _begin(self, members: frozenset[int]) -> None:
+    def _begin(self, members: frozenset[int], *, is_made: bool = False) -> None:
+        """`is_made`: somebody else has changed the record, and we have only to read it."""
         self.count.begin_change(members)
-        self._changing = asyncio.get_running_loop().create_task(self._change(members))
+        self._changing = asyncio.get_running_loop().create_task(self._change(members, is_made))
 
-    async def _change(self, members: frozenset[int]) -> None:
+    async def _change(self, members: frozenset[int], is_made: bool) -> None:
         try:
-            await self._transact(members)
+            await self._transact(members, is_made)
         except (GroupError, OSError) as error:  # a record that is not on our disk is not acted upon
             self._depose(str(error))
         finally:
             self._changing = None
 
-    async def _transact(self, members: frozenset[int]) -> None:
+    async def _transact(self, members: frozenset[int], tried: bool) -> None:
         """Try once; then read the record until it is known which set is in force."""
-        tried = False
         while not self._closed:
             try:
                 view = await self._registry.read()
@@ -279,11 +279,14 @@ class Leadership:
         return state
 
     def seen(self, view: View) -> None:
-        """What etcd says now; raises nothing, `deposed` tells."""
+        """What etcd says now; raises nothing, `deposed` tells. A person may have taken a member out of the set."""
         try:
-            self._ours(view)
+            state = self._ours(view)
         except Deposed as error:
             self._depose(str(error))
+            return
+        if state.version > self.state.version and self._changing is None and self.deposed is None:
+            self._begin(frozenset(state.in_sync), is_made=True)
 
     async def hand_over(self, view: View, member: int) -> None:
         """Leave the lead to another, which has everything. Nothing more is confirmed here, whatever comes of it."""
