@@ -19,11 +19,11 @@ from rocketeer.nameserver.server import NameServer
 from rocketeer.protocol.bodies.data_version import encode_data_version
 from rocketeer.protocol.bodies.register import decode_registration
 from rocketeer.protocol.codes import RequestCode
-from rocketeer.protocol.command import Command, reply
+from rocketeer.protocol.command import Command
 from rocketeer.protocol.fastjson import loads
 from rocketeer.remoting.client import RemotingClient
-from rocketeer.remoting.server import Connection, RemotingServer, Router
 from rocketeer.steps import finish
+from support.name_servers import Listener
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "data" / "wire"
 US = BrokerIdentity("DefaultCluster", "broker-a", 0, "127.0.0.1:10911", "127.0.0.1:10912")
@@ -46,34 +46,6 @@ async def name_server(folder: Path, port: int = 0) -> AsyncIterator[NameServer]:
         yield server
     finally:
         await server.stop()
-
-
-class Listener:
-    """A name server that writes down what it hears and answers as told."""
-
-    def __init__(self) -> None:
-        self.heard: list[Command] = []
-        self.answers: dict[int, tuple[dict[str, str], bytes]] = {}
-        self._server = RemotingServer(Router(dict.fromkeys((103, 104, 322), self._hear)).process)
-
-    def _hear(self, command: Command, connection: Connection) -> Command:
-        self.heard.append(command)
-        ext, body = self.answers.get(command.code, ({}, b""))
-        return reply(command, ext=ext, body=body)
-
-    @property
-    def address(self) -> str:
-        return f"127.0.0.1:{self._server.ports[0]}"
-
-    def codes(self) -> list[int]:
-        return [command.code for command in self.heard]
-
-    async def __aenter__(self) -> "Listener":
-        await self._server.start("127.0.0.1", [0])
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self._server.stop()
 
 
 @contextlib.asynccontextmanager

@@ -9,7 +9,7 @@ import org.apache.rocketmq.remoting.RPCHook;
 
 /** The command line of a peer: `--name value` pairs and a few flags, as in ../cpp/peer.py. */
 final class Options {
-    private static final Set<String> FLAGS = Set.of("fail-first", "orderly", "batch");
+    private static final Set<String> FLAGS = Set.of("fail-first", "orderly", "batch", "keep-on");
     private final Map<String, String> values = new HashMap<>();
 
     Options(String[] args) {

@@ -7,7 +7,10 @@ import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.common.message.Message;
 
-/** Sends messages one by one, as one batch, or in order by a queue selector (number modulo 2). */
+/**
+ * Sends messages one by one, as one batch, or in order by a queue selector (number modulo 2).
+ * With --keep-on a send that failed is told, and the next one follows.
+ */
 final class Send {
     private Send() {}
 
@@ -15,7 +18,7 @@ final class Send {
         DefaultMQProducer producer = new DefaultMQProducer("interop_java_producer", o.hook());
         producer.setUseTLS(o.tls());
         producer.setNamesrvAddr(o.namesrv());
-        producer.setPollNameServerInterval(1000);
+        producer.setPollNameServerInterval(o.number("poll-ms", 1000));
         producer.setInstanceName(o.instance());
         producer.setSendMsgTimeout(10_000);
         producer.setVipChannelEnabled(Boolean.parseBoolean(o.text("vip", "false")));
@@ -29,9 +32,17 @@ final class Send {
             sent(producer.send(batch));
         } else {
             for (int i = 0; i < count; i++) {
-                sent(ordered
-                    ? producer.send(message(o, i), (queues, m, n) -> queues.get((int) n % 2), i)
-                    : producer.send(message(o, i)));
+                try {
+                    sent(ordered
+                        ? producer.send(message(o, i), (queues, m, n) -> queues.get((int) n % 2), i)
+                        : producer.send(message(o, i)));
+                } catch (Exception failure) {
+                    if (!o.flag("keep-on")) {
+                        throw failure;
+                    }
+                    Out.event("failed", "number", i, "reason", String.valueOf(failure.getMessage()));
+                }
+                Thread.sleep(o.number("pause-ms", 0));
             }
         }
         producer.shutdown();

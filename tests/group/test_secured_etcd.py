@@ -1,0 +1,145 @@
+"""An etcd that lets in only whom it knows: TLS with certificates of both sides, a user and a password."""
+
+import asyncio
+import json
+import ssl
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rocketeer.bench.groups import Member, Place
+from rocketeer.bench.processes import ServerProcess
+from rocketeer.config.ports import free_ports
+from rocketeer.errors import GroupError
+from rocketeer.group.etcd import Access, Etcd, is_absent
+from rocketeer.group.etcd_program import find_etcd
+from support.cluster import TEST_CONF
+
+USER, PASSWORD = "root", "only the members know it"
+HOST = "127.0.0.1"
+
+
+class SecuredEtcd:
+    """Certificates by `rocketeer certs`, one user who may do everything."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        for name in ("etcd", "member"):
+            subprocess.run(
+                [sys.executable, "-m", "rocketeer", "certs", str(folder), "--name", name],
+                check=True, capture_output=True, timeout=60,
+            )  # fmt: skip
+        self.password_file = folder / "password"
+        self.password_file.write_text(f"{PASSWORD}\n")
+        port, peer_port = free_ports()
+        self.endpoint, peer = f"https://{HOST}:{port}", f"http://{HOST}:{peer_port}"
+        self.process = ServerProcess(
+            [
+                str(find_etcd()), "--data-dir", str(folder / "data"),
+                "--listen-client-urls", self.endpoint, "--advertise-client-urls", self.endpoint,
+                "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
+                "--initial-cluster", f"default={peer}",
+                "--cert-file", str(folder / "etcd.pem"), "--key-file", str(folder / "etcd.key"),
+                "--trusted-ca-file", str(folder / "ca.pem"), "--client-cert-auth",
+            ],
+            log=folder / "etcd.out",
+        )  # fmt: skip
+        self._context = ssl.create_default_context(cafile=str(folder / "ca.pem"))
+        self._context.load_cert_chain(folder / "member.pem", folder / "member.key")
+        self.process.wait_until(self._answers, timeout_s=60, what="etcd")
+        self._ask("auth/user/add", {"name": USER, "password": PASSWORD})
+        self._ask("auth/role/add", {"name": "root"})
+        self._ask("auth/user/grant", {"user": USER, "role": "root"})
+        self._ask("auth/enable", {})
+
+    def _ask(self, path: str, body: dict[str, Any]) -> Any:
+        request = urllib.request.Request(
+            f"{self.endpoint}/v3/{path}", json.dumps(body).encode(), {"Content-Type": "application/json"}
+        )
+        with urllib.request.urlopen(request, timeout=10, context=self._context) as answer:
+            return json.loads(answer.read())
+
+    def _answers(self) -> bool:
+        try:
+            return "header" in self._ask("kv/range", {"key": "AA=="})
+        except OSError:
+            return False
+
+    def access(self, **changes: Path | str | None) -> Access:
+        paths: dict[str, Any] = {
+            "user": USER,
+            "password_file": self.password_file,
+            "ca": self.folder / "ca.pem",
+            "certificate": self.folder / "member.pem",
+            "key": self.folder / "member.key",
+        }
+        return Access(**{**paths, **changes})
+
+
+@pytest.fixture
+def secured(tmp_path: Path) -> Iterator[SecuredEtcd]:
+    folder = tmp_path / "etcd"
+    folder.mkdir()
+    etcd = SecuredEtcd(folder)
+    yield etcd
+    etcd.process.kill()
+
+
+async def try_all(endpoint: str, access: Access) -> None:
+    etcd = Etcd([endpoint], access, timeout_s=10)
+    try:
+        lease = await etcd.grant(10)
+        await etcd.put("/test/a", b"1", lease)
+        assert await etcd.put_if("/test/b", b"2", 0, [is_absent("/test/c")])
+        assert not await etcd.put_if("/test/b", b"3", 0)
+        found = await etcd.range("/test/")
+        assert {key: each.value for key, each in found.values.items()} == {"/test/a": b"1", "/test/b": b"2"}
+        assert await etcd.keep_alive(lease)
+        await etcd.revoke(lease)
+        assert not await etcd.keep_alive(lease)
+        await etcd.delete("/test/b")
+        assert not (await etcd.range("/test/")).values
+    finally:
+        await etcd.close()
+
+
+def test_members_come_in_with_certificate_and_password_and_nobody_else_does(
+    secured: SecuredEtcd, tmp_path: Path
+) -> None:
+    asyncio.run(try_all(secured.endpoint, secured.access()))
+    wrong = tmp_path / "wrong"
+    wrong.write_text("guessed")
+    with pytest.raises(GroupError, match="does not let root in"):
+        asyncio.run(try_all(secured.endpoint, secured.access(password_file=wrong)))
+    with pytest.raises(GroupError, match="refuses"):
+        asyncio.run(try_all(secured.endpoint, secured.access(user=None)))
+    for missing in ({"ca": None}, {"certificate": None, "key": None}):
+        with pytest.raises(GroupError, match="does not answer"):
+            asyncio.run(try_all(secured.endpoint, secured.access(**missing)))
+
+    conf = {
+        **TEST_CONF, "groupEtcd": secured.endpoint, "groupMembers": 1, "groupEtcdUser": USER,
+        "groupEtcdPasswordFile": secured.password_file, "groupEtcdCa": secured.folder / "ca.pem",
+        "groupEtcdCertificate": secured.folder / "member.pem", "groupEtcdKey": secured.folder / "member.key",
+    }  # fmt: skip
+    member = Member(1, tmp_path / "m1", conf, Place(HOST))
+    member.start()
+    try:
+        assert member.process is not None
+        member.process.wait_until(
+            lambda: "leads epoch=1" in member.last_lines(), timeout_s=60, what="the member"
+        )
+        told = subprocess.run(
+            [sys.executable, "-m", "rocketeer", "group", "status", "-c", str(member.folder / "broker.conf")],
+            capture_output=True, text=True, timeout=60,
+        )  # fmt: skip
+        assert told.returncode == 0, told.stderr
+        assert "leader 1" in told.stdout
+        assert PASSWORD not in member.process.log.read_text()
+    finally:
+        member.kill()
