@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from rocketeer.bench.groups import GroupCluster
-from rocketeer.errors import SyncFailed
 from rocketeer.store import segment as segment_module
+from rocketeer.store.kernel import SyncFailed
 from support.cluster import TEST_CONF
 from support.group_members import MemberInThread
 from support.grouped import Ledger
