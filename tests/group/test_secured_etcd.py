@@ -44,13 +44,13 @@ class SecuredEtcd:
                 "--listen-client-urls", self.endpoint, "--advertise-client-urls", self.endpoint,
                 "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
                 "--initial-cluster", f"default={peer}",
-                "--cert-file", str(folder / "etcd.pem"), "--key-file", str(folder / "etcd.key"),
+                "--cert-file", str(folder / "etcd.pem"), "--key-file", str(folder / "etcd-key.pem"),
                 "--trusted-ca-file", str(folder / "ca.pem"), "--client-cert-auth",
             ],
             log=folder / "etcd.out",
         )  # fmt: skip
         self._context = ssl.create_default_context(cafile=str(folder / "ca.pem"))
-        self._context.load_cert_chain(folder / "member.pem", folder / "member.key")
+        self._context.load_cert_chain(folder / "member.pem", folder / "member-key.pem")
         self.process.wait_until(self._answers, timeout_s=60, what="etcd")
         self._ask("auth/user/add", {"name": USER, "password": PASSWORD})
         self._ask("auth/role/add", {"name": "root"})
@@ -76,7 +76,7 @@ class SecuredEtcd:
             "password_file": self.password_file,
             "ca": self.folder / "ca.pem",
             "certificate": self.folder / "member.pem",
-            "key": self.folder / "member.key",
+            "key": self.folder / "member-key.pem",
         }
         return Access(**{**paths, **changes})
 
@@ -125,7 +125,7 @@ def test_members_come_in_with_certificate_and_password_and_nobody_else_does(
     conf = {
         **TEST_CONF, "groupEtcd": secured.endpoint, "groupMembers": 1, "groupEtcdUser": USER,
         "groupEtcdPasswordFile": secured.password_file, "groupEtcdCa": secured.folder / "ca.pem",
-        "groupEtcdCertificate": secured.folder / "member.pem", "groupEtcdKey": secured.folder / "member.key",
+        "groupEtcdCertificate": secured.folder / "member.pem", "groupEtcdKey": secured.folder / "member-key.pem",
     }  # fmt: skip
     member = Member(1, tmp_path / "m1", conf, Place(HOST))
     member.start()
