@@ -31,7 +31,7 @@ def _shared_tables(state: BrokerState, *, was_member: bool) -> SharedTables:
     assert isinstance(state.locks, JournaledLocks)
     store = state.store
     # Without a file: who never was in a group has no record of one; else the whole log is looked at.
-    position = Position(lambda: store.max_log_offset, known_until=None if was_member else 1 << 62)
+    position = Position(lambda: store.whole_log_offset, known_until=None if was_member else 1 << 62)
     return SharedTables(
         store,
         state.clock,

@@ -41,6 +41,13 @@ class LargeTable(Protocol):
     def refresh(self) -> Steps[None]: ...
 
 
+@runtime_checkable
+class SpeaksOfOthers(Protocol):
+    """A table that says what is in the others: it is written when they are, or with the next round."""
+
+    speaks_of_others: bool
+
+
 class TableKeeper:
     """One file a table. Encoding happens on the loop (it is the tables' owner), writing in a thread."""
 
@@ -110,6 +117,10 @@ class TableKeeper:
             try:
                 if not is_durable:
                     raise OSError(f"the disk does not have the log up to {end} yet")
+                if isinstance(table, SpeaksOfOthers) and self._unsaved - {table.file_name}:
+                    raise OSError(
+                        f"{', '.join(sorted(self._unsaved - {table.file_name}))} could not be saved"
+                    )
                 await asyncio.to_thread(save_table, self._folder / table.file_name, text)
             except OSError as error:  # a full disk: the next round may find room
                 self._not_saved(table, error)

@@ -396,6 +396,11 @@ class MessageStore:
         return self.log.max_offset
 
     @property
+    def whole_log_offset(self) -> int:
+        """Where the last whole record ends: a copied log may end within one, and no table may speak of that place."""
+        return self.log.max_offset - self._replica.part_bytes
+
+    @property
     def flushed_log_offset(self) -> int:
         """Everything below it is on disk."""
         return self._flusher.flushed

@@ -75,6 +75,7 @@ class Position:
     """Which records the tables' files have; written after them. `whole`: they are the group's."""
 
     file_name = "groupTables.json"
+    speaks_of_others = True
 
     def __init__(self, log_end: Callable[[], int], *, known_until: int | None) -> None:
         """`known_until`: what holds without a file; None: nothing is known, all records of the log are seen."""

@@ -50,6 +50,9 @@ class ReplayableLog(Protocol):
     def max_log_offset(self) -> int: ...
 
     @property
+    def whole_log_offset(self) -> int: ...
+
+    @property
     def flushed_log_offset(self) -> int: ...
 
     def message_at(self, log_offset: int) -> StoredMessage | None: ...
@@ -163,7 +166,7 @@ class Snapshots:
         waited_s = self._clock.monotonic_s() - self._saved_s
         if not self._grown() and not (self.table.changed and waited_s >= SAVE_AFTER_S):
             return
-        at = self._store.max_log_offset
+        at = self._store.whole_log_offset
         self.table.changed = False
         slices: list[bytes] = []
         for piece in self._slices():
@@ -187,7 +190,7 @@ class Snapshots:
             log.error("producers' snapshot not saved path=%s: the log is not on disk", self._path)
             return
         self.table.changed = False
-        self._write(end, list(self._slices()))
+        self._write(self._store.whole_log_offset, list(self._slices()))
 
     def _grown(self) -> bool:
         grown = self._store.max_log_offset - self._saved_at

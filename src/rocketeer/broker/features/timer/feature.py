@@ -88,7 +88,7 @@ class Timers:
 
     async def snapshot(self) -> None:
         """The timers of this moment, on disk when this returns."""
-        log_offset = self._store.max_log_offset
+        log_offset = self._store.whole_log_offset
         self.delivery.changes = 0
         pieces = []
         for piece in self.delivery.wheel.copy():

@@ -1,0 +1,51 @@
+"""A copied log may end within a record: what is noted beside it speaks of whole ones, or the record would be passed over."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from rocketeer.broker.features.idempotence.resends import Window
+from rocketeer.broker.features.idempotence.snapshot import Snapshots
+from rocketeer.broker.features.timer.feature import Timers
+from rocketeer.broker.features.timer.snapshot import read_snapshot
+from rocketeer.broker.writer import Writer
+from rocketeer.clock import ManualClock
+from rocketeer.observe.counters import Counters
+from support.stores import SEGMENT_BYTES, make_store, message, open_store
+
+
+@pytest.mark.parametrize("bytes_of_the_last", [1, 50, 0])
+async def test_snapshots_of_a_slave_end_with_a_whole_record(tmp_path: Path, bytes_of_the_last: int) -> None:
+    master, _ = open_store(tmp_path / "master")
+    entries = [master.append(message(b"%d" % number * 100)) for number in range(5)]
+    copied = bytes(master.log.read(0, master.max_log_offset) or b"")
+    master.close()
+    clock = ManualClock()
+    slave = make_store(tmp_path / "slave", clock)
+    slave.open()
+    whole = entries[4].log_offset
+    slave.append_raw(0, memoryview(copied[: whole + bytes_of_the_last]))
+    assert (slave.max_log_offset, slave.whole_log_offset) == (whole + bytes_of_the_last, whole)
+
+    writer = Writer(slave, clock=clock, message_bytes_max=slave.config.message_bytes_max, counters=Counters())
+    timers = Timers(tmp_path / "pending", slave, writer, clock)
+    timers.since()
+    timers.finish()
+    noting = asyncio.create_task(timers.snapshot())
+    while not noting.done():  # it waits for the disk
+        clock.advance(ms=100)
+        slave.tick()
+        await asyncio.sleep(0.001)
+    assert read_snapshot(tmp_path / "pending").log_offset == whole
+
+    path = tmp_path / "producers.bin"
+    producers = Snapshots(
+        Window(ids=100, numbers=10, idle_ms=1_000), slave, clock, path=path, segment_bytes=SEGMENT_BYTES
+    )
+    producers.save()
+    again = Snapshots(
+        Window(ids=100, numbers=10, idle_ms=1_000), slave, clock, path=path, segment_bytes=SEGMENT_BYTES
+    )
+    assert again.load() == whole
+    slave.close()
