@@ -24,7 +24,7 @@ from rocketeer.protocol.codes import RequestCode, ResponseCode
 from support.senders import Acked
 
 SEND_TIMEOUT_S = 8.0
-TOPICS_MAX = 60
+TOPICS_MAX = 300
 
 
 class Load(threading.Thread):
@@ -174,7 +174,7 @@ class CommitLoad(Load):
 class TopicLoad(Load):
     """Makes topics; one that was answered is there for good."""
 
-    pace_s = 2.0
+    pace_s = 3.0
 
     def __init__(self, name: str, namesrv: str, ledger: Ledger, leader: LeaderOf) -> None:
         super().__init__(name, namesrv, ledger)

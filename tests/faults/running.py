@@ -39,6 +39,7 @@ CONF: Final = {
     "diskSpaceCleanForciblyRatio": 99,
     "diskSpaceWarningLevelRatio": 100,
     "transactionCheckMax": 10_000,
+    "mappedFileSizeCommitLog": 1 << 20,  # many files: a full disk has no room for the next one
     "flushIntervalCommitLog": 100,
 }
 
