@@ -4,12 +4,12 @@ import logging
 import sys
 import threading
 import time
-import traceback
 
 log = logging.getLogger(__name__)
 
 CHECK_S = 0.05
 STALL_S = 0.1
+CALLS_MAX = 6
 
 
 class LoopWatchdog:
@@ -40,13 +40,19 @@ class LoopWatchdog:
             stalled_s = time.monotonic() - beat_s
             if stalled_s < self._stall_s + CHECK_S:
                 continue
-            frame = sys._current_frames().get(self._loop_thread)
-            stack = [
-                (entry.name, entry.filename.rpartition("/")[2], entry.lineno)
-                for entry in reversed(traceback.extract_stack(frame, limit=6))
-            ]
             if beat_s == reported_s:
                 continue
             reported_s = beat_s  # one line a stall
-            where = " < ".join(f"{name} ({file}:{line})" for name, file, line in stack)
+            where = " < ".join(_stack(self._loop_thread))
             log.warning("loop stalled ms=%d at=%s", stalled_s * 1000, where)
+
+
+def _stack(thread: int) -> list[str]:
+    """Its innermost calls. No frame outlives this: with it would live what its variables hold."""
+    frame = sys._current_frames().get(thread)
+    calls: list[str] = []
+    while frame is not None and len(calls) < CALLS_MAX:
+        code = frame.f_code
+        calls.append(f"{code.co_name} ({code.co_filename.rpartition('/')[2]}:{frame.f_lineno})")
+        frame = frame.f_back
+    return calls

@@ -148,3 +148,16 @@ def test_a_million_timers_are_loaded_quickly() -> None:
     wheel.load(rows, NOW)
     assert len(wheel) == 1_000_000
     assert wheel.oldest() == 0
+
+
+def test_a_bucket_grows_while_a_look_at_the_stack_keeps_its_rows_alive() -> None:
+    """A stalled loop's stack was told with the variables in it: timers could not be added any more."""
+    wheel = Wheel(NOW)
+    first, second, third = (Timer(NOW + 60_000, offset, offset) for offset in (10, 20, 30))
+    wheel.add(first)
+    seen = [bucket.rows() for bucket in wheel._buckets()]
+    assert len(seen) == 1
+    wheel.add(second)
+    assert wheel.remove(first)
+    wheel.add(third)
+    assert [timer for _, timer in run(wheel, NOW, NOW + 61_000, 1_000)] == [second, third]

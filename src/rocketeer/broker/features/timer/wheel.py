@@ -59,8 +59,16 @@ class _Bucket:
         self.start = 0
 
     def rows(self) -> Rows:
-        """A view: let it go before the bucket grows."""
+        """A view of the entries as they are now."""
         return np.frombuffer(self.data, ROW)[self.start // ENTRY.size :]
+
+    def grow(self, entries: bytes) -> None:
+        try:
+            self.data += entries
+        except (
+            BufferError
+        ):  # whoever looks at a stalled loop's stack keeps the views in it alive for a moment
+            self.data = self.data + entries
 
     def copied(self) -> bytes:
         return bytes(memoryview(self.data)[self.start :])
@@ -106,7 +114,7 @@ class Wheel:
             if not self._ready:
                 self._ready.append(_Bucket(bytearray(), NOWHERE))
             bucket = self._ready[-1]
-        bucket.data += ENTRY.pack(*timer)
+        bucket.grow(ENTRY.pack(*timer))
         bucket.oldest = min(bucket.oldest, log_offset)
         self._count += 1
 
@@ -148,7 +156,7 @@ class Wheel:
         if bucket is None:
             self._levels[level][key] = _Bucket(bytearray(some.tobytes()), oldest)
         else:
-            bucket.data += some.tobytes()
+            bucket.grow(some.tobytes())
             bucket.oldest = min(bucket.oldest, oldest)
 
     # --- time passes -------------------------------------------------------------------------
