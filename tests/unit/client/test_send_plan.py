@@ -1,9 +1,11 @@
 """The rules of sending, 4.9.8's, in microseconds: every answer is scripted, time is the clock's."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
+from rocketeer.client.aio.idempotent import IdempotentSender
 from rocketeer.client.core.config import ProducerConfig
 from rocketeer.client.core.encoding import Encoder, Outgoing
 from rocketeer.client.core.hooks import SendContext, SendMode
@@ -11,7 +13,7 @@ from rocketeer.client.core.nameservers import NameServers
 from rocketeer.client.core.routes import RouteCache
 from rocketeer.client.core.selectors import by_hash
 from rocketeer.client.core.send_result import SendStatus
-from rocketeer.client.plans.effects import Call, Sleep
+from rocketeer.client.plans.effects import Call, Plan, Sleep
 from rocketeer.client.plans.send import Sender, chooser
 from rocketeer.clock import ManualClock
 from rocketeer.errors import (
@@ -27,7 +29,8 @@ from rocketeer.errors import (
 from rocketeer.model.message import InvalidMessage, Message
 from rocketeer.model.queue import MessageQueue
 from rocketeer.model.route import BrokerData, QueueData, Route
-from rocketeer.protocol.codes import ResponseCode
+from rocketeer.protocol.bodies.route import encode_route
+from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command
 from rocketeer.protocol.headers.base import decode_header, encode_header
 from rocketeer.protocol.headers.send import SendMessageV2Header
@@ -393,3 +396,30 @@ def test_the_hand_written_header_is_the_typed_one() -> None:
     outgoing.max_reconsume_times = 3
     command = bench.sender.request(outgoing, MessageQueue("T", "a", 1))
     assert encode_header(decode_header(SendMessageV2Header, command.ext)) == command.ext
+
+
+async def test_an_idempotent_send_waits_for_the_election_when_no_member_leads_yet() -> None:
+    """The group's leader has left, and its name server knows slaves only: as plain sends do, it waits within its time."""
+    bench = Bench()
+    queues = (QueueData("a", 2, 2, 6),)
+    leaderless = Route(queues, (BrokerData("c", "a", {2: "b:10911"}),))
+    led = Route(queues, (BrokerData("c", "a", {0: "b:10911"}),))
+    told = [leaderless, leaderless, led]
+    bench.routes.put("T", leaderless)
+
+    def play(call: Call) -> Answer:
+        if call.command.code == RequestCode.GET_ROUTEINFO_BY_TOPIC:
+            return Command(code=0, body=encode_route(told.pop(0), strict=True))
+        if call.command.code == RequestCode.GET_PRODUCER_SEQUENCE:
+            return Command(code=0, ext={"nextSequence": "0", "oldestSequence": "0"})
+        return stored()
+
+    script = Script(play, bench.clock)
+
+    async def run(plan: Plan[Any]) -> Any:
+        return script.run(plan)
+
+    sender = IdempotentSender(bench.sender, run, "orders-1")
+    result = await sender.send(bench.outgoing(), None, 10.0)
+    assert result.ok
+    assert told == []

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from typing import Final, Protocol, TypeVar
 
 from rocketeer.client.core.encoding import Outgoing
+from rocketeer.client.core.hooks import SendMode
 from rocketeer.client.core.queue_sequence import (
     PendingSend,
     QueueSequence,
@@ -116,7 +117,7 @@ class IdempotentSender:
         failed_broker: str | None = None
         pauses_s = backoffs(PAUSE_S, PAUSE_S_MAX)
         while True:
-            queue = await self._queue(outgoing.topic, choose, own_id, failed_broker, timeout_s)
+            queue = await self._queue(outgoing.topic, choose, own_id, failed_broker, timeout_s, deadline_s)
             try:
                 if own_id is not None:
                     sends = IdempotentSends(self._sender, queue, deadline_s)
@@ -165,10 +166,12 @@ class IdempotentSender:
         own_id: str | None,
         failed_broker: str | None,
         timeout_s: float,
+        deadline_s: float,
     ) -> MessageQueue:
         known = self._sender.routes.get(topic)
         if known is None or not known.publish:
-            known = await self._run(self._sender.publish_route(topic, timeout_s))
+            route = self._sender.route_for_send(topic, SendMode.SYNC, timeout_s, deadline_s)
+            known = await self._run(route)
         if choose is not None:
             return self._sender.chosen(topic, known, choose)
         if own_id is not None:  # whoever sends it again, from wherever, asks the same broker

@@ -160,7 +160,7 @@ class Sender:
             raise NoBroker(topic, None, "has no queue that can be written to and whose master is up")
         return known
 
-    def _first_route(
+    def route_for_send(
         self, topic: str, mode: SendMode, timeout_s: float, deadline_s: float
     ) -> Plan[TopicRoutes]:
         """As `publish_route`; while a group elects its leader, that is waited for."""
@@ -196,7 +196,7 @@ class Sender:
         deadline_s = monotonic_s() + timeout_s
         known = self.routes.get(topic)
         if known is None or not known.publish:
-            known = yield from self._first_route(
+            known = yield from self.route_for_send(
                 topic, mode, min(timeout_s, config.call_timeout_s), deadline_s
             )
         chosen = self.chosen(topic, known, choose) if choose is not None else None
