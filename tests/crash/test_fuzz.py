@@ -14,5 +14,6 @@ def test_a_session_follows_from_seed_and_number_alone() -> None:
 
 @pytest.mark.timeout(240)
 def test_mutated_requests_of_every_code_break_nothing(tmp_path: Path) -> None:
-    run = fuzz(tmp_path, "share", seconds=12)
+    run = fuzz(tmp_path, "share", seconds=12, passes=3)
     assert run.frames > 500
+    assert len(run.pass_memory_mb) == 3

@@ -1,9 +1,12 @@
-"""Fuzzing of a real broker and a real name server: `make fuzz SEED=1 MINUTES=10`, `make fuzz REPLAY=file`.
+"""Fuzzing of a real broker and a real name server: `make fuzz SEED=1 MINUTES=10 ARGS="--passes 3"`, `make fuzz REPLAY=file`.
 
 A session is one connection with some mutated frames, in pieces of any size, which ends in good order, in the middle of a
 frame or without reading its replies. Sessions follow from the seed and their number alone. Meanwhile an honest client
 sends messages. What must hold: both servers live and answer, no error of ours is in their logs, nobody waits longer than
 `HOLD_MS_MAX` because of a request, memory and descriptors stay bounded, the honest client's messages are all there.
+
+Topics, groups and offsets that sessions make stay and take memory. The same sessions once more make (almost) none that
+are not there yet: with `--passes` all are played several times, and whatever the last pass adds is a leak.
 """
 
 import argparse
@@ -19,7 +22,8 @@ import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,6 +38,8 @@ from support.senders import read_queue, send_header
 HOLD_MS_MAX = 100
 MEMORY_MB_MAX = 400
 """How much a server may grow by: topics, groups and offsets that sessions make stay, within their limits."""
+PASS_MEMORY_MB_MAX = 16
+"""And by how much in the last of several passes, which makes nothing new: what allocators add by chance."""
 SEGMENT_S = 20.0
 KEPT_SESSIONS = 400
 LEDGER_TOPIC = "HonestLedger"
@@ -170,27 +176,52 @@ class Run:
         self.frames = 0
         self.sessions = 0
         self.hold_ms = 0.0
+        self.pass_memory_mb: list[list[float]] = []
+        """What each pass added, of the broker and of the name server."""
 
-    def go(self, sessions: Iterator[Session], *, until_s: float, frames_max: int) -> None:
-        """Play them until the time or the number of frames is over; a failure is written down with its frames."""
+    def go(
+        self, sessions: Callable[[], Iterator[Session]], *, pass_s: float, pass_frames: int, passes: int = 1
+    ) -> None:
+        """Play them until the time or the number of frames is over, and all of those again in each further pass.
+
+        A failure is written down with its frames.
+        """
         ledger = Ledger(self._cluster)
         with Control(self._cluster.broker) as broker:
             broker.create_topic(HONEST_TOPIC, queues=1)
             broker.create_topic(LEDGER_TOPIC, queues=1)
         ledger.start()
         try:
-            more = True
-            while more and time.monotonic() < until_s and self.frames < frames_max:
-                more = self._segment(sessions, min(until_s, time.monotonic() + SEGMENT_S), frames_max)
-                self._check_servers()
+            self._pass(sessions(), time.monotonic() + pass_s, pass_frames)
+            played = self.sessions
+            for _ in range(passes - 1):
+                self._pass(islice(sessions(), played), float("inf"), 1 << 60)
             messages = ledger.check()
             self._check_rest()
+            self._check_passes()
         except Failure as failure:
             raise Failure(f"{failure}\n{self._written()}") from None
+        memory = ", then ".join(f"+{max(grown):.0f}" for grown in self.pass_memory_mb)
         print(
             f"fuzz: seed {self._seed}: {self.frames:,} frames in {self.sessions:,} sessions, longest hold "
-            f"{self.hold_ms:.1f} ms, memory +{max(self._growth_mb()):.0f} MB, {messages:,} honest messages intact"
+            f"{self.hold_ms:.1f} ms, memory {memory} MB, {messages:,} honest messages intact"
         )
+
+    def _pass(self, sessions: Iterator[Session], until_s: float, frames_max: int) -> None:
+        before_mb = self._growth_mb()
+        end = self.frames + frames_max
+        more = True
+        while more and time.monotonic() < until_s and self.frames < end:
+            more = self._segment(sessions, min(until_s, time.monotonic() + SEGMENT_S), end)
+            self._check_servers()
+        grown = [now - before for now, before in zip(self._growth_mb(), before_mb, strict=True)]
+        self.pass_memory_mb.append(grown)
+
+    def _check_passes(self) -> None:
+        if len(self.pass_memory_mb) > 1 and max(self.pass_memory_mb[-1]) > PASS_MEMORY_MB_MAX:
+            raise Failure(
+                f"the same requests once more take more memory: broker and name server grew by {self.pass_memory_mb} MB"
+            )
 
     def _segment(self, sessions: Iterator[Session], until_s: float, frames_max: int) -> bool:
         broker, namesrv = self._processes
@@ -269,12 +300,23 @@ def sessions_in(path: Path) -> Iterator[Session]:
 
 
 def fuzz(
-    folder: Path, seed: str, *, seconds: float, frames_max: int = 1 << 60, replay: Path | None = None
+    folder: Path,
+    seed: str,
+    *,
+    seconds: float,
+    frames_max: int = 1 << 60,
+    passes: int = 1,
+    replay: Path | None = None,
 ) -> Run:
+    """Seconds and frames are of all passes together."""
     with running_cluster(folder, conf={"brokerName": BROKER_NAME}) as cluster:
         run = Run(cluster, seed)
-        sessions = sessions_from(seed) if replay is None else sessions_in(replay)
-        run.go(sessions, until_s=time.monotonic() + seconds, frames_max=frames_max)
+        run.go(
+            lambda: sessions_from(seed) if replay is None else sessions_in(replay),
+            pass_s=seconds / passes,
+            pass_frames=max(1, frames_max // passes),
+            passes=passes,
+        )
         return run
 
 
@@ -283,6 +325,7 @@ def main() -> None:
     options.add_argument("--seed", default=str(random.SystemRandom().randrange(1 << 32)))
     options.add_argument("--minutes", type=float, default=5)
     options.add_argument("--frames", type=int, default=1 << 60)
+    options.add_argument("--passes", type=int, default=1, help="play all sessions so many times")
     options.add_argument("--replay", type=Path)
     chosen = options.parse_args()
     print(f"fuzz: seed {chosen.seed}", flush=True)
@@ -293,6 +336,7 @@ def main() -> None:
                 chosen.seed,
                 seconds=chosen.minutes * 60,
                 frames_max=chosen.frames,
+                passes=chosen.passes,
                 replay=chosen.replay,
             )
         except Failure as failure:
