@@ -21,6 +21,8 @@ class ServerLimits:
     """The body of a request that carries neither messages nor a registration."""
     unfinished_bytes: int = _limit("limitUnfinishedBytes", 256 << 20, least=16 << 20)
     """Of all frames that have begun and not ended, together."""
+    unread_bytes: int = _limit("limitUnreadBytes", 256 << 20, least=16 << 20)
+    """Of all replies that were written and not taken by their peers, together."""
     requests_under_way: int = _limit("limitRequestsUnderWay", 4_096)
     """Of one connection: those whose answer takes a while."""
     bytes_under_way: int = _limit("limitBytesUnderWay", 256 << 20, least=16 << 20)

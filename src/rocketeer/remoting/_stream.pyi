@@ -14,6 +14,7 @@ class SocketPoller:
 
 class Stream:
     last_read_s: float
+    taken_bytes: int
     between_frames: bool
     def __init__(
         self, poller: SocketPoller, sock: socket.socket, protocol: Connection, serve_front: ServeFront | None

@@ -158,6 +158,8 @@ cdef class Stream:
     cdef Py_ssize_t _unsent_bytes
     cdef Py_ssize_t _high
     cdef readonly double last_read_s
+    cdef readonly Py_ssize_t taken_bytes
+    """How much the kernel has taken so far."""
     cdef public bint between_frames
     """Set by the protocol: nothing of what came before waits for what comes next."""
 
@@ -226,6 +228,7 @@ cdef class Stream:
                 self._lose(last_error())
             return 0
         if size == 0:
+            self._protocol.eof_received()
             self.close()
             return 0
         self.last_read_s = self._poller._now_s
@@ -282,6 +285,7 @@ cdef class Stream:
                 sent = send(self._fd, view.buf, size, MSG_NOSIGNAL)
                 if sent < 0:
                     sent = self._not_sent()
+                self.taken_bytes += sent
         finally:
             PyBuffer_Release(&view)
         if sent < size and not self._lost:
@@ -310,6 +314,7 @@ cdef class Stream:
         if self._unsent_bytes > self._high and not self._told_to_pause:
             self._told_to_pause = True
             self._protocol.pause_writing()
+        self._protocol.replies_unread(self._unsent_bytes)
         return 0
 
     cdef ssize_t _not_sent(self) except -1:
@@ -364,6 +369,7 @@ cdef class Stream:
     cdef int _drop_sent(self, Py_ssize_t sent) except -1:
         cdef Py_ssize_t whole = 0, size
         self._unsent_bytes -= sent
+        self.taken_bytes += sent
         for part in self._unsent:
             size = len(part)
             if size > sent:

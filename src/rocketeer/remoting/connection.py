@@ -3,6 +3,9 @@
 What one `data_received` brings is processed together and answered with one write. Requests of a peer that does
 not read its replies wait until it does. A connection that sends garbage, stalls in the middle of a frame or reads
 nothing is closed with one log line; what it can make us hold is bounded by one frame in and `WRITE_BYTES_MAX` out.
+
+No error may stay in a variable, or in a future that a variable holds, when its function ends: its trace would hold
+the frame that holds it, with all the bytes that were read, until the next collection of cycles, which is seldom.
 """
 
 import asyncio
@@ -16,6 +19,8 @@ from rocketeer.protocol.command import Command, encode
 from rocketeer.protocol.frame import Frame, FrameSplitter
 from rocketeer.record.hosts import encode_host
 from rocketeer.remoting.address import join_address
+from rocketeer.remoting.connection_state import NEXT, WAITING, Event, State
+from rocketeer.remoting.held_bytes import NOTED_BYTES, UNREAD_NOTED_BYTES, UnfinishedFrames, UnreadReplies
 
 if TYPE_CHECKING:
     from rocketeer.remoting.streams import Stream
@@ -51,61 +56,27 @@ ServeFront = Callable[[bytes, "Connection"], int]
 
 HUGE_HEADER_BYTES = 256 << 10
 
-NOTED_BYTES = 2 << 10
-"""Less of an unfinished frame than this is not counted."""
-
-
-class UnfinishedFrames:
-    """What all connections of a server hold of frames that have begun and not ended.
-
-    Beyond the limit the one whose frame began first is closed: whoever sends a whole frame without a pause is the
-    last to be hit.
-    """
-
-    def __init__(self, bytes_max: int, key: str) -> None:
-        self._bytes_max = bytes_max
-        self._key = key
-        self._bytes = 0
-        self.bytes_of: dict[Connection, int] = {}
-        """In the order in which their frames began."""
-
-    def note(self, connection: "Connection", unfinished_bytes: int) -> None:
-        """So much of an unfinished frame the connection holds now."""
-        before = self.bytes_of.get(connection, 0)
-        self._bytes += unfinished_bytes - before
-        if unfinished_bytes < before or not unfinished_bytes:
-            self.bytes_of.pop(connection, None)  # another frame than before
-        if unfinished_bytes:
-            self.bytes_of[connection] = unfinished_bytes
-        while self._bytes > self._bytes_max:
-            oldest = next(iter(self.bytes_of))
-            self._bytes -= self.bytes_of.pop(oldest)
-            reason = (
-                f"unfinished frames of all connections take more than {self._key}={self._bytes_max} bytes"
-            )
-            oldest.close(reason, abort=True)
-            oldest.drop_unfinished()
-
 
 class Connection(asyncio.Protocol):
-    """A peer. Handlers answer through `send`."""
+    """A peer. Handlers answer through `send`. `connection_state.py` has the table of its states."""
 
     __slots__ = (
         "_calls",
-        "_catching_up",
-        "_corked",
         "_last_read_s",
+        "_next_turn",
         "_on_close",
         "_on_open",
-        "_out",
         "_postponed",
         "_process",
-        "_reading_paused",
+        "_run_replies",
         "_serve_front",
         "_splitter",
+        "_state",
         "_stream",
         "_transport",
         "_unfinished",
+        "_unread",
+        "_written_bytes",
         "answer",
         "frame_began_s",
         "local",
@@ -122,28 +93,34 @@ class Connection(asyncio.Protocol):
         serve_front: ServeFront | None = None,
         on_open: Callable[["Connection"], None],
         on_close: Callable[["Connection"], None],
-        unfinished: UnfinishedFrames | None = None,
+        unfinished: UnfinishedFrames,
+        unread: UnreadReplies,
     ) -> None:
         self._process = process
         self._serve_front = serve_front
         self._on_open = on_open
         self._on_close = on_close
         self._unfinished = unfinished
+        self._unread = unread
         self._splitter = FrameSplitter()
+        self._state = State.NEW
         self._transport: asyncio.Transport | None = None
+        """There is one in every state but NEW and CLOSED."""
         self._stream: Stream | None = None
         """The transport, if it is one of ours."""
         self.answer: Callable[[bytes], None] = _drop
         """Write replies that belong to no run of `Process`."""
-        self._corked = False
-        self._reading_paused = False
-        self._catching_up = False
+        self._run_replies: list[bytes | memoryview] | None = None
+        """Those of the run of `Process` that is going on: they are written together when it ends."""
+        self._next_turn: asyncio.Handle | None = None
+        """Set in OUT_OF_TURN only."""
         self.turn_ends_s = 0.0
         """When others are to have their turn (`time.monotonic`)."""
         self.under_way = 0
         """Requests whose answer takes a while."""
-        self._out: list[bytes | memoryview] = []
         self._postponed: list[Frame] = []
+        """Whole requests that wait, in OUT_OF_TURN and UNREAD."""
+        self._written_bytes = 0
         self._calls: dict[int, asyncio.Future[Command]] = {}
         self.remote = NOBODY
         self.remote_host = b"\0" * 8
@@ -151,6 +128,26 @@ class Connection(asyncio.Protocol):
         self._last_read_s = 0.0
         self.frame_began_s = 0.0
         """When the frame that is now incomplete began; 0 between frames."""
+
+    def _happened(self, event: Event) -> None:
+        """Go to the next state, and do what follows from being there."""
+        before = self._state
+        state = self._state = NEXT[before][event]
+        if state is before:
+            return
+        transport = self._transport
+        if self._next_turn is not None:
+            self._next_turn.cancel()
+            self._next_turn = None
+        if state in WAITING:
+            assert transport is not None
+            if before is State.READING:
+                transport.pause_reading()
+            if state is State.OUT_OF_TURN:
+                self._next_turn = asyncio.get_running_loop().call_soon(self._take_turn)
+        elif state is State.READING and before is not State.NEW:
+            assert transport is not None
+            transport.resume_reading()
 
     # --- asyncio's side ----------------------------------------------------------------------
 
@@ -163,11 +160,12 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport = cast(asyncio.Transport, transport)  # uvloop's are of another class
         self._transport = transport
+        self._happened(Event.MADE)
         if self._stream is None:
             self.answer = self.write
         peer = transport.get_extra_info("peername")
         if peer is None:  # gone before we looked
-            transport.abort()
+            self.shut(abort=True)
             return
         self.remote = address_text(peer)
         self.remote_host = encode_host(peer[0].partition("%")[0], peer[1])
@@ -191,63 +189,59 @@ class Connection(asyncio.Protocol):
             frames = [] if whole is None else self._splitter.split(whole)
         except ProtocolError as error:
             self.close(str(error))
+            error.__traceback__ = (
+                None  # the splitter keeps the error, and its trace would keep all that was read
+            )
             return
         if frames:
-            self.frame_began_s = 0.0
-            self.turn_ends_s = time.monotonic() + TURN_S
-            if len(frames) > RUN_FRAMES_MAX or self._postponed:
-                self._postponed += frames
-                self._serve_postponed()
-            else:
-                self._serve(frames)
-            if self._postponed and not self._catching_up:
-                self._give_way()
+            self._serve_new(frames)
         if self._splitter.error is not None:
             if not self._postponed:
                 self.close(str(self._splitter.error))
         elif not self.frame_began_s and self._splitter.pending_bytes:
             self.frame_began_s = now_s
-        if self._unfinished is not None:
-            unfinished_bytes = self._splitter.pending_bytes
-            if unfinished_bytes >= NOTED_BYTES or self in self._unfinished.bytes_of:
-                self._unfinished.note(self, unfinished_bytes)
+        unfinished_bytes = self._splitter.pending_bytes
+        if unfinished_bytes >= NOTED_BYTES or self in self._unfinished.bytes_of:
+            self._unfinished.note(self, unfinished_bytes)
         if self._stream is not None:
             self._tell_stream(self._stream)
-        elif read_bytes >= TURN_BYTES and not self._reading_paused and not self.closed:
+        elif read_bytes >= TURN_BYTES and not self.closed:
             # There is more where this came from; libuv would read on and on while others wait.
-            assert self._transport is not None
-            self._transport.pause_reading()
-            asyncio.get_running_loop().call_soon(self._read_on)
+            self._happened(Event.TURN_OVER)
 
-    def _read_on(self) -> None:
-        """The others had their turn."""
-        if not self._reading_paused and not self._postponed and not self.closed:
-            assert self._transport is not None
-            self._transport.resume_reading()
+    def _serve_new(self, frames: list[Frame]) -> None:
+        self.frame_began_s = 0.0
+        self.turn_ends_s = time.monotonic() + TURN_S
+        if len(frames) > RUN_FRAMES_MAX or self._postponed:
+            self._postponed += frames
+            self._serve_postponed()
+        else:
+            self._serve(frames)
+        if self._postponed and not self.closed:
+            self._happened(Event.TURN_OVER)
 
     def _tell_stream(self, stream: "Stream") -> None:
         splitter = self._splitter
         stream.between_frames = not (self._postponed or splitter.pending_bytes or splitter.error)
 
     def _serve(self, frames: list[Frame]) -> None:
-        failure: ProtocolError | None = None
-        self._corked = True
+        """Give them to `Process`, and write what it answered, also before an error."""
+        broken: str | None = None
+        replies = self._run_replies = []
         try:
             self._process(frames, self)
         except ProtocolError as error:
-            failure = error
+            broken = str(error)
         finally:
-            self._corked = False
-            if self._out:
-                out = self._out
-                self._out = []
-                self._write_all(out)
-        if failure is not None:  # what was answered before it has been written
-            self.close(str(failure))
+            self._run_replies = None
+            if replies:
+                self._write_all(replies)
+        if broken is not None:
+            self.close(broken)
 
     def _serve_postponed(self) -> None:
         """Go on as long as the peer reads its replies (`resume_writing` comes back here) and its turn lasts."""
-        while self._postponed and not self._reading_paused and not self.closed:
+        while self._postponed and self._state is not State.UNREAD and not self.closed:
             run = self._postponed[:RUN_FRAMES_MAX]
             del self._postponed[:RUN_FRAMES_MAX]
             self._serve(run)
@@ -257,23 +251,13 @@ class Connection(asyncio.Protocol):
     def postpone(self, frames: list[Frame]) -> None:
         """For `Process`, when the turn is over: these come first in the next one."""
         self._postponed[:0] = frames
-        if not self._corked and not self._catching_up:  # not called from here
-            self._give_way()
+        if self._run_replies is None and not self.closed:  # not called from here
+            self._happened(Event.TURN_OVER)
             if self._stream is not None:
                 self._tell_stream(self._stream)
 
-    def _give_way(self) -> None:
-        """Go on in the next turn of the loop, and read nothing until all is served."""
-        if self._reading_paused or self.closed:  # `resume_writing` goes on, or nobody
-            return
-        assert self._transport is not None
-        self._transport.pause_reading()
-        self._catching_up = True
-        asyncio.get_running_loop().call_soon(self._catch_up)
-
-    def _catch_up(self) -> None:
-        """The peer has read, or it is its turn again: serve what waited, then read on."""
-        self._catching_up = False
+    def _take_turn(self) -> None:
+        """The peer has read, or the others had their turn: serve what waited, then read on."""
         self.turn_ends_s = time.monotonic() + TURN_S
         try:
             self._serve_postponed()
@@ -282,31 +266,31 @@ class Connection(asyncio.Protocol):
             raise
         if self._stream is not None:
             self._tell_stream(self._stream)
-        if self._reading_paused or self.closed:
+        if self._state is not State.OUT_OF_TURN or self.closed:
             return
         if self._postponed:
-            self._catching_up = True
-            asyncio.get_running_loop().call_soon(self._catch_up)
-            return
-        if self._splitter.error is not None:
+            self._next_turn = asyncio.get_running_loop().call_soon(self._take_turn)
+        elif self._splitter.error is not None:
             self.close(str(self._splitter.error))
-        elif self._transport is not None:
-            self._transport.resume_reading()
+        else:
+            self._happened(Event.ALL_SERVED)
 
     def pause_writing(self) -> None:
         # The peer does not read its replies: stop taking its requests, or they would pile up here.
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.pause_reading()
-            self._reading_paused = True
+        if not self.closed:
+            self._happened(Event.REPLIES_PILE_UP)
 
     def resume_writing(self) -> None:
-        was_paused, self._reading_paused = self._reading_paused, False
-        if was_paused and not self.closed:
-            loop = asyncio.get_running_loop()
-            self._last_read_s = loop.time()  # it took what we wrote: it is alive
-            loop.call_soon(self._catch_up)
+        if self._state is State.UNREAD and not self.closed:
+            self._last_read_s = asyncio.get_running_loop().time()  # it took what we wrote: it is alive
+            self._happened(Event.REPLIES_TAKEN)
+
+    def eof_received(self) -> None:
+        """The peer sends nothing more; the transport closes when what was written has left."""
+        self._happened(Event.END)
 
     def connection_lost(self, exc: BaseException | None) -> None:
+        self._happened(Event.LOST)
         self._transport = self._stream = None
         self.answer = _drop
         for waiter in self._calls.values():
@@ -314,8 +298,8 @@ class Connection(asyncio.Protocol):
                 waiter.set_exception(ConnectionLost(self.remote))
         self._calls.clear()
         self._postponed.clear()
-        if self._unfinished is not None:
-            self._unfinished.note(self, 0)
+        self._unfinished.note(self, 0)
+        self._unread.forget(self)
         if self.remote != NOBODY:
             self._on_close(self)
 
@@ -329,6 +313,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def closed(self) -> bool:
+        """Also when a write has found the peer gone, which the transport says a turn later."""
         return self._transport is None or self._transport.is_closing()
 
     @property
@@ -336,41 +321,56 @@ class Connection(asyncio.Protocol):
         """What we wrote and the peer has not taken yet."""
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
+    @property
+    def taken_bytes(self) -> int:
+        """How much of what was written has left, since the connection began."""
+        return self._written_bytes - self.unread_bytes if self._stream is None else self._stream.taken_bytes
+
     def send(self, command: Command) -> None:
         """Send a reply or a push; silently dropped when the peer has gone."""
         self.write(encode(command))
 
     def write(self, data: bytes | memoryview) -> None:
         """Write a whole frame; inside `data_received` it waits for the others of the same run."""
-        if self._corked:
-            self._out.append(data)
+        if self._run_replies is not None:
+            self._run_replies.append(data)
             return
         transport = self._transport
         if transport is None or transport.is_closing():
             return
         transport.write(data)
-        self._check_unread(transport)
+        if self._stream is None:
+            self._count_written(len(data))
 
-    def _check_unread(self, transport: asyncio.Transport) -> None:
-        if transport.get_write_buffer_size() > WRITE_BYTES_MAX:
+    def _count_written(self, size: int) -> None:
+        """What our own transports do by themselves."""
+        self._written_bytes += size
+        self.replies_unread(self.unread_bytes)
+
+    def replies_unread(self, unread_bytes: int) -> None:
+        """So much has been written and not been taken: is that too much, of this peer or of all?"""
+        if unread_bytes > WRITE_BYTES_MAX:
             self.close(f"the peer left more than {WRITE_BYTES_MAX} bytes of replies unread", abort=True)
+        elif unread_bytes >= UNREAD_NOTED_BYTES:
+            self._unread.note(self)
 
     def _write_all(self, parts: list[bytes | memoryview]) -> None:
         """Small pieces are joined, large ones are cheaper written as they are."""
         if len(parts) == 1:
             self.write(parts[0])
-        elif len(parts) > GATHER_PARTS_MAX or sum([len(part) for part in parts]) < GATHER_BYTES_MIN:
+        elif len(parts) > GATHER_PARTS_MAX or (size := sum([len(part) for part in parts])) < GATHER_BYTES_MIN:
             self.write(b"".join(parts))
         else:
             transport = self._transport
             if transport is not None and not transport.is_closing():
                 transport.writelines(parts)
-                self._check_unread(transport)
+                if self._stream is None:
+                    self._count_written(size)
 
     def write_parts(self, parts: list[bytes | memoryview]) -> None:
         """Write one frame that is still in pieces (a pull reply: header and slices of the log)."""
-        if self._corked:
-            self._out.extend(parts)
+        if self._run_replies is not None:
+            self._run_replies.extend(parts)
         else:
             self._write_all(parts)
 
@@ -382,11 +382,13 @@ class Connection(asyncio.Protocol):
         self._calls[command.opaque] = waiter
         self.send(command)
         try:
-            return await asyncio.wait_for(waiter, timeout_s)
+            async with asyncio.timeout(timeout_s):
+                return await waiter
         except TimeoutError:
             raise CallTimeout(self.remote, command.code, timeout_s) from None
         finally:
             self._calls.pop(command.opaque, None)
+            del waiter  # it may hold an error whose trace holds this frame
 
     def answer_arrived(self, command: Command) -> None:
         """Hand a reply from the peer to the `call` that waits for it; late ones are dropped."""
@@ -408,6 +410,7 @@ class Connection(asyncio.Protocol):
         """Close quietly, after what was written; `abort` throws that away."""
         if self._transport is None:
             return
+        self._happened(Event.END)
         if abort:
             self._transport.abort()
         else:

@@ -20,7 +20,8 @@ from rocketeer.errors import PortInUse, ProtocolError, RequestRefused, Rocketeer
 from rocketeer.protocol.codes import ResponseCode
 from rocketeer.protocol.command import Command, decode_frame, reply
 from rocketeer.protocol.frame import Frame
-from rocketeer.remoting.connection import Connection, Process, ServeFront, UnfinishedFrames, address_text
+from rocketeer.remoting.connection import Connection, Process, ServeFront, address_text
+from rocketeer.remoting.held_bytes import UnfinishedFrames, UnreadReplies
 from rocketeer.remoting.limits import RequestLimits, busy_limit, command_of_huge_header, over_limit
 from rocketeer.remoting.streams import SocketPoller, Stream, new_poller
 
@@ -150,6 +151,7 @@ class Router:
         except Exception as error:
             answer = _refusal(command, connection, error)
         finally:
+            del outcome  # a future holds its error, whose trace holds this frame
             connection.under_way -= 1
             self._under_way_bytes -= len(command.body)
         self._answer(connection, command, answer, began_s)
@@ -220,8 +222,9 @@ class RemotingServer:
         self._sizes = sizes
         self._connections_max = connections_max or default_connections_max()
         self._crowded = False
-        unfinished_bytes = (limits or ServerLimits()).unfinished_bytes
-        self._unfinished = UnfinishedFrames(unfinished_bytes, "limitUnfinishedBytes")
+        limits = limits or ServerLimits()
+        self._unfinished = UnfinishedFrames(limits.unfinished_bytes, "limitUnfinishedBytes")
+        self._unread = UnreadReplies(limits.unread_bytes, "limitUnreadBytes")
         self._listeners: list[socket.socket] = []
         self._greeting: dict[socket.socket, float] = {}
         self._opening: set[asyncio.Task[None]] = set()
@@ -372,6 +375,7 @@ class RemotingServer:
             on_open=self.connections.add,
             on_close=self._closed,
             unfinished=self._unfinished,
+            unread=self._unread,
         )
 
     def _closed(self, connection: Connection) -> None:

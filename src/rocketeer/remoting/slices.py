@@ -75,7 +75,8 @@ class Slicer:
                 if time.perf_counter() < until_s:
                     continue
             except Exception as error:
-                future.set_exception(error)
+                # Without this frame in its trace: the frame holds the future, and that the error.
+                future.set_exception(error.with_traceback(getattr(error.__traceback__, "tb_next", None)))
                 if time.perf_counter() < until_s:
                     continue
             else:
@@ -105,4 +106,7 @@ def run_sliced(steps: Steps[T]) -> T | Awaitable[T]:
 async def in_slices(steps: Steps[T]) -> T:
     """For coroutines."""
     outcome = slicer().run(steps)
-    return await outcome if isinstance(outcome, asyncio.Future) else outcome
+    try:
+        return await outcome if isinstance(outcome, asyncio.Future) else outcome
+    finally:
+        del outcome  # a future holds its error, whose trace holds this frame

@@ -4,7 +4,7 @@ import pytest
 
 from rocketeer.remoting import streams
 
-SERVERS = ("test_server", "test_backpressure", "test_client", "test_limits")
+SERVERS = ("test_server", "test_backpressure", "test_client", "test_limits", "test_no_cycles")
 
 
 @pytest.fixture(autouse=True)

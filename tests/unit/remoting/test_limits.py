@@ -14,7 +14,7 @@ from rocketeer.protocol.frame import PREFIX
 from rocketeer.remoting.limits import RequestLimits
 from rocketeer.remoting.server import Connection, RemotingServer, Router
 
-SPIN, WAIT, NOW, HUGE = 901, 902, 903, 904
+SPIN, WAIT, NOW, HUGE, LONG = 901, 902, 903, 904, 905
 KB, MB = 1 << 10, 1 << 20
 
 
@@ -38,10 +38,14 @@ def huge(command: Command, connection: Connection) -> Command:
     return reply(command, body=bytes(17 * MB))
 
 
+def long(command: Command, connection: Connection) -> Command:
+    return reply(command, body=bytes(3 * MB))
+
+
 @asynccontextmanager
 async def server(limits: ServerLimits, **bodies: int) -> AsyncIterator[RemotingServer]:
     router = Router(
-        {SPIN: spin, WAIT: wait, NOW: answer, HUGE: huge},
+        {SPIN: spin, WAIT: wait, NOW: answer, HUGE: huge, LONG: long},
         limits=RequestLimits(limits, bodies={NOW: ("limitNow", bodies.get("now", 4 * MB))}),
     )
     running = RemotingServer(router.process, limits=limits)
@@ -128,6 +132,32 @@ async def test_unfinished_frames_of_all_together_are_bounded_and_the_oldest_goes
         assert await stalled[0].reader.read() == b"", "its frame began first"
         assert await stalled[1].reader.read() == b""
         assert len(running.connections) >= 2
+
+
+async def test_unread_replies_of_all_together_are_bounded_and_those_go_that_waited_longest(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Peers that never read fill the server up to its limit; one who reads late but reads is not hit."""
+    limit = 16 * MB
+    async with server(ServerLimits(unread_bytes=limit)) as running:
+        deaf = [await Peer.to(running) for _ in range(12)]
+        slow = await Peer.to(running)
+        most = 0
+        for peer in deaf:
+            peer.writer.write(b"".join(encode(request(LONG)) for _ in range(4)))
+            assert len((await slow.ask(request(LONG))).body) == 3 * MB
+            most = max(most, sum(each.unread_bytes for each in running.connections))
+        assert most <= limit + 16 * MB, "the limit, and what one run of requests adds to it"
+        reasons = [
+            record.getMessage() for record in caplog.records if "limitUnreadBytes" in record.getMessage()
+        ]
+        assert reasons
+        first = deaf[0].writer.get_extra_info("sockname")
+        assert f"remote=127.0.0.1:{first[1]} " in reasons[0], "its replies waited longest"
+        assert (await slow.ask(request(NOW))).code == ResponseCode.SUCCESS
+        assert len(running.connections) < len(deaf)
+        for peer in deaf:
+            peer.writer.transport.abort()
 
 
 async def test_an_answer_that_fits_no_frame_is_an_error_and_costs_nobody_the_connection() -> None:

@@ -32,6 +32,7 @@ class Seen:
         self.events: list[object] = []
         self.on_data: Callable[[bytes], None] = lambda data: None
         self.lost = asyncio.Event()
+        self.unread_most = 0
         self.stream: Stream
 
     def stream_made(self, stream: Stream) -> None:
@@ -48,6 +49,12 @@ class Seen:
 
     def resume_writing(self) -> None:
         self.events.append("resume")
+
+    def replies_unread(self, unread_bytes: int) -> None:
+        self.unread_most = max(self.unread_most, unread_bytes)
+
+    def eof_received(self) -> None:
+        self.events.append("end")
 
     def connection_lost(self, error: Exception | None) -> None:
         self.events.append(("lost", type(error)))
@@ -182,13 +189,14 @@ async def test_one_who_does_not_read_is_said_once_and_so_is_the_end_of_it() -> N
         for _ in range(10):
             pair.stream.write(b"x" * 50_000)
         assert pair.seen.events == ["made", "pause"]
+        assert pair.seen.unread_most == pair.stream.get_write_buffer_size()
         assert pair.stream.get_write_buffer_size() > 400_000
         assert len(await pair.read(500_000)) == 500_000
         await until(lambda: "resume" in pair.seen.events)
         assert pair.stream.get_write_buffer_size() == 0
         pair.peer.close()
         await pair.lost()
-        assert pair.seen.events == ["made", "pause", "resume", ("lost", type(None))]
+        assert pair.seen.events == ["made", "pause", "resume", "end", ("lost", type(None))]
 
 
 async def test_reading_can_be_stopped_for_a_while() -> None:

@@ -1,0 +1,81 @@
+"""The states of an accepted connection, and what leads from one to the next.
+
+| state | requests are | because |
+|---|---|---|
+| NEW | not there yet | there is no transport |
+| READING | read and served as they come | |
+| OUT_OF_TURN | not read; whole ones wait | others have their turn of the loop first |
+| UNREAD | not read; whole ones wait | the peer does not read its replies |
+| CLOSING | not read nor served | one side has ended it; what was written still leaves |
+| CLOSED | gone | the transport is |
+"""
+
+from collections.abc import Mapping
+from enum import Enum, auto
+from typing import Final
+
+
+class State(Enum):
+    NEW = auto()
+    READING = auto()
+    OUT_OF_TURN = auto()
+    UNREAD = auto()
+    CLOSING = auto()
+    CLOSED = auto()
+
+
+class Event(Enum):
+    MADE = auto()
+    """A transport is there."""
+    TURN_OVER = auto()
+    """The connection has had the loop for long enough."""
+    ALL_SERVED = auto()
+    """No whole request waits any more."""
+    REPLIES_PILE_UP = auto()
+    """More than `READ_PAUSE_BYTES` were written and not taken."""
+    REPLIES_TAKEN = auto()
+    """Most of them have been taken."""
+    END = auto()
+    """We close it, or the peer has."""
+    LOST = auto()
+    """The transport is gone."""
+
+
+NEXT: Final[Mapping[State, Mapping[Event, State]]] = {
+    State.NEW: {Event.MADE: State.READING, Event.END: State.CLOSED},
+    State.READING: {
+        Event.TURN_OVER: State.OUT_OF_TURN,
+        Event.ALL_SERVED: State.READING,
+        Event.REPLIES_PILE_UP: State.UNREAD,
+        Event.REPLIES_TAKEN: State.READING,
+        Event.END: State.CLOSING,
+        Event.LOST: State.CLOSED,
+    },
+    State.OUT_OF_TURN: {
+        Event.TURN_OVER: State.OUT_OF_TURN,
+        Event.ALL_SERVED: State.READING,
+        Event.REPLIES_PILE_UP: State.UNREAD,
+        Event.REPLIES_TAKEN: State.OUT_OF_TURN,
+        Event.END: State.CLOSING,
+        Event.LOST: State.CLOSED,
+    },
+    State.UNREAD: {
+        Event.TURN_OVER: State.UNREAD,
+        Event.REPLIES_PILE_UP: State.UNREAD,
+        Event.REPLIES_TAKEN: State.OUT_OF_TURN,  # what waited is served first, in a turn of its own
+        Event.END: State.CLOSING,
+        Event.LOST: State.CLOSED,
+    },
+    State.CLOSING: {
+        Event.TURN_OVER: State.CLOSING,
+        Event.REPLIES_PILE_UP: State.CLOSING,
+        Event.REPLIES_TAKEN: State.CLOSING,
+        Event.END: State.CLOSING,
+        Event.LOST: State.CLOSED,
+    },
+    State.CLOSED: {Event.TURN_OVER: State.CLOSED, Event.END: State.CLOSED},
+}
+"""What is not here cannot happen: a KeyError is a bug of ours."""
+
+WAITING: Final = frozenset({State.OUT_OF_TURN, State.UNREAD})
+"""The transport is told not to read."""

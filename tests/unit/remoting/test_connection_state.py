@@ -1,0 +1,35 @@
+"""The table of a connection's states has no hole and no state without a way out."""
+
+import pytest
+
+from rocketeer.remoting.connection_state import NEXT, WAITING, Event, State
+
+
+def test_every_state_stands_in_the_table() -> None:
+    assert set(NEXT) == set(State)
+
+
+@pytest.mark.parametrize("state", [each for each in State if each is not State.CLOSED])
+def test_every_state_leads_to_the_end(state: State) -> None:
+    reached, before = {state}, set[State]()
+    while reached != before:
+        before = set(reached)
+        reached |= {after for each in before for after in NEXT[each].values()}
+    assert State.CLOSED in reached
+
+
+@pytest.mark.parametrize("state", [State.READING, *WAITING])
+def test_whatever_an_open_connection_does_it_can_be_ended_and_lost(state: State) -> None:
+    assert NEXT[state][Event.END] is State.CLOSING
+    assert NEXT[state][Event.LOST] is State.CLOSED
+
+
+@pytest.mark.parametrize("state", [State.CLOSING, State.CLOSED])
+def test_what_has_ended_reads_never_again(state: State) -> None:
+    assert set(NEXT[state].values()) <= {State.CLOSING, State.CLOSED}
+
+
+def test_one_who_does_not_read_its_replies_is_served_only_when_it_has() -> None:
+    ways_out = {event for event, after in NEXT[State.UNREAD].items() if after is not State.UNREAD}
+    assert ways_out == {Event.REPLIES_TAKEN, Event.END, Event.LOST}
+    assert NEXT[State.UNREAD][Event.REPLIES_TAKEN] is State.OUT_OF_TURN, "what waited comes first"
