@@ -65,8 +65,10 @@ def test_items_of_a_batch(sent: list[Message], instance: str | None, whole: bool
     )
 
 
-def as_tuple(raw: bytes, queue: MessageQueue, offset: int, size: int, namespace: str | None) -> Any:
-    return raw, queue, offset, size, namespace
+def as_tuple(
+    raw: bytes, queue: MessageQueue, offset: int, size: int, namespace: str | None, low: int, high: int
+) -> Any:
+    return raw, queue, offset, size, namespace, low, high
 
 
 records = st.builds(
@@ -85,8 +87,8 @@ records = st.builds(
 @given(body=st.lists(records, max_size=5).map(b"".join), cut=st.integers(0, 30))
 def test_messages_of_a_pull_reply(body: bytes, cut: int) -> None:
     body = body[: max(0, len(body) - cut)]
-    expected = split_plain(body, as_tuple, QUEUE, "shop", 7, 30)
-    assert _received_split.split(body, as_tuple, QUEUE, "shop", 7, 30) == expected
+    expected = split_plain(body, as_tuple, QUEUE, "shop", 3, 99, 7, 30)
+    assert _received_split.split(body, as_tuple, QUEUE, "shop", 3, 99, 7, 30) == expected
 
 
 def test_both_make_the_same_messages() -> None:
@@ -94,5 +96,5 @@ def test_both_make_the_same_messages() -> None:
         (40).to_bytes(4, "big") + (7).to_bytes(4, "big") + bytes(12) + (5).to_bytes(8, "big") + bytes(12)
     ) * 2
     for split in (split_plain, _received_split.split):
-        found, end = split(body, ReceivedMessage, QUEUE, None, 7, 30)
+        found, end = split(body, ReceivedMessage, QUEUE, None, 3, 99, 7, 30)
         assert (end, [(each.queue_offset, each.size) for each in found]) == (80, [(5, 40), (5, 40)])

@@ -190,14 +190,15 @@ class Reader:
     ) -> Fetched:
         limit = min(max(large_bytes, 0), LARGE_BYTES_MAX)
         entry = queue.entry(offset)
-        if entry is not None and self._log.max_offset - entry.log_offset > self._in_memory_bytes:
+        is_cold = entry is not None and self._log.max_offset - entry.log_offset > self._in_memory_bytes
+        if is_cold:
             limit = min(limit, COLD_BYTES_MAX)
         if accepts is None and matches is None and max_count > 0:
             found = read_large(queue, self._log, offset, max_count, limit)
             if found is not None:
                 parts, count, size = found
                 low, high = queue.min_offset, queue.max_offset
-                return Fetched(GetStatus.FOUND, offset + count, low, high, parts, count, size)
+                return Fetched(GetStatus.FOUND, offset + count, low, high, parts, count, size, is_cold)
         return self._scan(queue, offset, max_count, limit, accepts, matches, large=True)
 
     def _scan(

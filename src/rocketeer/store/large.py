@@ -1,4 +1,5 @@
-"""Reading megabytes of a queue for one pull: for readers in bulk (Spark) that asked for more than RocketMQ's cap."""
+"""Reading much of a queue for one pull: for readers in bulk (Spark, consumers behind) that ask for more than
+RocketMQ's caps."""
 
 from typing import Final
 

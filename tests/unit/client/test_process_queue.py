@@ -139,6 +139,20 @@ def test_a_queue_waits_when_it_holds_too_much_of_anything() -> None:
     assert ordered.reason_to_wait(spread) is None
 
 
+def test_much_is_asked_for_only_while_much_waits_and_there_is_room() -> None:
+    limits = Limits.of(ConsumerConfig("G", queue_messages_max=1000), ordered=False, queues_of_topic=1)
+    held, _ = filled(0)
+    assert limits.to_ask_for(held, 32) == 32, "nothing waits"
+    held.behind = 100
+    assert limits.to_ask_for(held, 32) == 100, "what waits"
+    held.behind = 100_000
+    assert limits.to_ask_for(held, 32) == 8 * 32
+    full, _ = filled(*range(900))
+    full.behind = 100_000
+    assert limits.to_ask_for(full, 32) == 100, "up to the queue's limit"
+    assert limits.to_ask_for(full, 200) == 200, "and as before when the limit is near"
+
+
 def test_a_topics_limit_is_shared_by_its_queues() -> None:
     config = ConsumerConfig("G", topic_messages_max=100, topic_bytes_max=10)
     limits = Limits.of(config, ordered=False, queues_of_topic=16)

@@ -1,4 +1,8 @@
-"""Keeps the queues in hand filled: one long-polling loop per queue, which waits while listeners are behind."""
+"""Keeps the queues in hand filled: one long-polling loop per queue, which waits while listeners are behind.
+
+While many messages wait at a broker that gives more than RocketMQ's caps at a time (ours), several pulls' worth are
+asked for at once: most of what a pull costs, it costs however many messages it brings.
+"""
 
 import asyncio
 import logging
@@ -17,7 +21,7 @@ from rocketeer.client.plans.pull import PullResult, PullSettings, PullStatus, pu
 from rocketeer.errors import BrokerRefused, RemotingError, RocketeerError
 from rocketeer.model.queue import MessageQueue
 from rocketeer.model.route import MASTER_ID
-from rocketeer.model.subscription import Subscription
+from rocketeer.model.subscription import SUB_ALL, TAG, Subscription
 from rocketeer.protocol.codes import ResponseCode
 
 log = logging.getLogger(__name__)
@@ -25,6 +29,8 @@ log = logging.getLogger(__name__)
 AGAIN_S: Final = 0.1
 AGAIN_S_MAX: Final = 3.0
 FLOW_CONTROL_S: Final = 0.02
+BULK_BYTES: Final = 256 << 10
+"""Of messages in one answer: what RocketMQ's brokers allow too."""
 _TELL_WHO_WE_ARE: Final = frozenset(
     {
         int(ResponseCode.SUBSCRIPTION_NOT_EXIST),
@@ -74,6 +80,7 @@ class Puller:
         self._offset_to_commit = offset_to_commit
         self._pulling: dict[ProcessQueue, tuple[asyncio.Task[None], PullTarget]] = {}
         self._queues_of_topic: Counter[str] = Counter()
+        self._limits: dict[int, Limits] = {}
         self._paused: frozenset[MessageQueue] = frozenset()
         self._waiting: dict[ProcessQueue, asyncio.Future[None]] = {}
         self._logged: set[str] = set()
@@ -135,8 +142,15 @@ class Puller:
     def _reason_to_wait(self, held: ProcessQueue) -> str | None:
         if held.queue in self._paused:
             return "paused"
+        return self._limits_of(held).reason_to_wait(held)
+
+    def _limits_of(self, held: ProcessQueue) -> Limits:
         queues = self._queues_of_topic[held.queue.topic]
-        return Limits.of(self._config, ordered=self._ordered, queues_of_topic=queues).reason_to_wait(held)
+        limits = self._limits.get(queues)
+        if limits is None:
+            limits = Limits.of(self._config, ordered=self._ordered, queues_of_topic=queues)
+            self._limits[queues] = limits
+        return limits
 
     # --- the loop of one queue ---------------------------------------------------------------
 
@@ -163,11 +177,16 @@ class Puller:
             if held.dropped:
                 return
             held.broker_id = result.broker_id
+            held.behind = result.max_offset - result.next_offset
             held.pulled_ms = self._instance.clock.now_ms()
             await self._hand_over(held, target, result)
 
     async def _pull(self, held: ProcessQueue, subscription: Subscription) -> PullResult:
-        return await self._instance.driver.run(
+        count = self._config.pull_batch
+        in_bulk = self._is_for_bulk(held, subscription)
+        if in_bulk and held.bulk:
+            count = self._limits_of(held).to_ask_for(held, count)
+        result = await self._instance.driver.run(
             pull(
                 self._settings,
                 self._cluster,
@@ -176,8 +195,23 @@ class Puller:
                 subscription,
                 broker_id=held.broker_id,
                 commit_offset=self._offset_to_commit(held.queue),
+                max_count=count,
+                bulk_bytes=BULK_BYTES if in_bulk else None,
                 timeout_s=self._config.pull_timeout_s,
             )
+        )
+        if in_bulk:
+            held.bulk = result.bulk
+        return result
+
+    def _is_for_bulk(self, held: ProcessQueue, subscription: Subscription) -> bool:
+        """Whether more than a pull's worth waits, wanted as it is, and by somebody who does not slow pulling down."""
+        return (
+            held.behind > self._config.pull_batch
+            and held.bulk is not False
+            and subscription.kind == TAG
+            and subscription.expression == SUB_ALL
+            and self._config.pull_interval_s <= 0
         )
 
     async def _hand_over(self, held: ProcessQueue, target: PullTarget, result: PullResult) -> None:

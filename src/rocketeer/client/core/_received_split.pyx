@@ -11,7 +11,16 @@ cdef enum:
     HEAD_BYTES_READ = 28  # size, magic, crc, queue id, flag, queue offset
 
 
-def split(bytes body not None, object make, object queue, object namespace, uint32_t magic, int32_t size_min):
+def split(
+    bytes body not None,
+    object make,
+    object queue,
+    object namespace,
+    object min_offset,
+    object max_offset,
+    uint32_t magic,
+    int32_t size_min,
+):
     """The messages at the front of `body`, made by `make`, and where they end: behind it is no record."""
     cdef const char *data = PyBytes_AS_STRING(body)
     cdef Py_ssize_t at = 0, end = PyBytes_GET_SIZE(body)
@@ -28,6 +37,8 @@ def split(bytes body not None, object make, object queue, object namespace, uint
                 <int64_t> get64(data + at + QUEUE_OFFSET_AT),
                 size,
                 namespace,
+                min_offset,
+                max_offset,
             )
         )
         at += size

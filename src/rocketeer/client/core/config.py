@@ -173,7 +173,7 @@ class ConsumerConfig(ClientConfig):
     consume_batch: int = _java(1, "consumeMessageBatchMaxSize")
     """Over 1: listeners are given lists of up to this many messages."""
     pull_batch: int = _java(32, "pullBatchSize")
-    """Messages asked for at a time."""
+    """Messages asked for at a time; up to 8 times as many while more wait at a broker of ours."""
     pull_interval_s: float = _java(0.0, "pullInterval")
     """Pause between two pulls of a queue that brought messages."""
     pull_hold_s: float = _java(15.0, "brokerSuspendMaxTimeMillis")

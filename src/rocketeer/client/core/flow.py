@@ -1,9 +1,13 @@
 """When a queue has enough: pulling waits while listeners are behind, so memory stays flat."""
 
 from dataclasses import dataclass
+from typing import Final
 
 from rocketeer.client.core.config import ConsumerConfig
 from rocketeer.client.core.process_queue import ProcessQueue
+
+BULK_BATCHES: Final = 8
+"""So many times `pull_batch` is asked for at a time, of a broker that gives it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,3 +38,11 @@ class Limits:
         if self.span is not None and held.span > self.span:
             return f"offsets {held.min_offset} to {held.max_offset} unfinished, limit {self.span}"
         return None
+
+    def to_ask_for(self, held: ProcessQueue, pull_batch: int) -> int:
+        """How many messages the next pull may ask a broker for that gives many at a time.
+
+        `pull_batch` as long as nothing waits; else as many as wait, up to the queue's limit.
+        """
+        room = min(self.messages - held.count, held.behind, BULK_BATCHES * pull_batch)
+        return max(room, pull_batch)

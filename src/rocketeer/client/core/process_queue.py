@@ -27,6 +27,10 @@ class ProcessQueue:
         """Ordered consumption: until when the broker's lock is ours for sure."""
         self.broker_id = 0
         """Which broker of the name to read from, as the last reply suggested."""
+        self.behind = 0
+        """How many messages the last pull left at the broker."""
+        self.bulk: bool | None = None
+        """Whether its broker gives more than RocketMQ's caps at a time; None: it was not asked yet."""
         self.busy = False
         """Ordered consumption: a listener is at it, or it pauses before the next try."""
         self.pulled_ms = 0

@@ -225,11 +225,18 @@ class ReceivedMessage(msgspec.Struct, gc=False, eq=False):
         return None if value is None else value.decode("utf-8", "replace")
 
 
-Make = Callable[[bytes, MessageQueue, int, int, str | None], ReceivedMessage]
+Make = Callable[[bytes, MessageQueue, int, int, str | None, int, int], ReceivedMessage]
 
 
 def split_plain(
-    body: bytes, make: Make, queue: MessageQueue, namespace: str | None, magic: int, size_min: int
+    body: bytes,
+    make: Make,
+    queue: MessageQueue,
+    namespace: str | None,
+    min_offset: int,
+    max_offset: int,
+    magic: int,
+    size_min: int,
 ) -> tuple[list[ReceivedMessage], int]:
     """The messages at the front of `body`, made by `make`, and where they end: behind it is no record."""
     found: list[ReceivedMessage] = []
@@ -240,7 +247,7 @@ def split_plain(
         size, mark, offset = unpack(body, at)
         if mark != magic or size < size_min or size > end - at:
             break
-        found.append(make(body[at : at + size], queue, offset, size, namespace))
+        found.append(make(body[at : at + size], queue, offset, size, namespace, min_offset, max_offset))
         at += size
     return found, at
 
@@ -260,13 +267,13 @@ def split_messages(
     max_offset: int = -1,
 ) -> list[ReceivedMessage]:
     """The messages of a pull reply; of those with other tags than `tags`, none (brokers compare hashes only)."""
-    found, at = _split(body, ReceivedMessage, queue, namespace, MAGIC & 0xFFFFFFFF, _SIZE_MIN)
+    found, at = _split(
+        body, ReceivedMessage, queue, namespace, min_offset, max_offset, MAGIC & 0xFFFFFFFF, _SIZE_MIN
+    )
     left = len(body) - at
     if left >= _SPLIT.size:
         size, magic, _ = _SPLIT.unpack_from(body, at)
         raise BadRecord(at=at, reason=f"magic {magic:#x}, size {size}, {left} bytes left")
     if left:
         raise BadRecord(at=at, reason=f"{left} bytes are left for a record")
-    for message in found:
-        message.min_offset, message.max_offset = min_offset, max_offset
     return [message for message in found if message.tags in tags] if tags else found

@@ -58,6 +58,8 @@ class PullResult(NamedTuple):
     max_offset: int
     broker_id: int
     """The broker to read from next: 0 the master, else a slave."""
+    bulk: bool = False
+    """The broker gives more than RocketMQ's caps, if it is asked for more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +134,8 @@ def read_reply(
     """What a reply says; raises BrokerRefused for codes that are no outcome of a pull."""
     offsets = reply_offsets(reply, queue, address)
     status = PULL_STATUS[reply.code]
-    found = PullResult(status, (), *offsets, int(reply.ext.get("suggestWhichBrokerId") or 0))
+    suggested = int(reply.ext.get("suggestWhichBrokerId") or 0)
+    found = PullResult(status, (), *offsets, suggested, BULK_FIELD in reply.ext)
     if status is not PullStatus.FOUND:
         return found
     # Brokers compare hashes of tags, which may collide; SQL expressions are theirs alone.
@@ -161,6 +164,8 @@ def pull(
     *,
     broker_id: int = 0,
     commit_offset: int | None = None,
+    max_count: int | None = None,
+    bulk_bytes: int | None = None,
     timeout_s: float | None = None,
 ) -> Plan[PullResult]:
     """Ask the broker that has the queue. `timeout_s` is for the whole call, the broker's hold included."""
@@ -169,6 +174,14 @@ def pull(
         where = yield from broker_of(queue, cluster, broker_id)
     # A slave cannot keep offsets: they would be lost when the master's table is copied over.
     told = None if where.is_slave else commit_offset
-    command = pull_request(settings, queue, offset, subscription, commit_offset=told)
+    command = pull_request(
+        settings,
+        queue,
+        offset,
+        subscription,
+        commit_offset=told,
+        max_count=max_count,
+        bulk_bytes=bulk_bytes,
+    )
     reply = yield Call(where.address, command, timeout_s or settings.hold_s + ANSWER_S)
     return read_reply(reply, settings, queue, subscription, where.address)
