@@ -77,7 +77,7 @@ async def test_large_pulls_serve_a_lite_pull_consumer_in_order(cluster: Cluster,
     pulls = Pulls()
     got: list[str] = []
     consumer = LitePullConsumer(f"G-{topic}", rpc_hooks=[pulls], **options(cluster))
-    consumer.assign([MessageQueue(topic, "broker-a", 0)])
+    await consumer.assign([MessageQueue(topic, "broker-a", 0)])
     async with consumer:
         while len(got) < COUNT:
             got += [message.text for message in await consumer.poll(timeout_s=20)]
@@ -97,7 +97,7 @@ async def test_a_broker_that_does_not_know_large_pulls_is_asked_for_no_more_than
 @pytest.mark.parametrize(
     ("tags", "more"),
     [("*", {"pull_interval_s": 0.001}), ("wanted", {})],
-    ids=["who pauses between pulls", "who wants some tags"],
+    ids=["pausing", "tags"],
 )
 async def test_others_are_served_pull_by_pull(
     cluster: Cluster, topic: str, tags: str, more: dict[str, Any]

@@ -103,7 +103,7 @@ def test_an_offset_of_zero_is_not_told() -> None:
 def test_the_codes_of_a_pull(code: int, status: PullStatus) -> None:
     script = Script((code, OFFSETS))
     result = script.run(pull(PullSettings("G"), cluster(), QUEUE, 0, tag_subscription("TopicTest")))
-    assert result == (status, [] if code == 0 else (), 7, 0, 9, 1)
+    assert result == (status, [] if code == 0 else (), 7, 0, 9, 1, False)
 
 
 def test_a_slave_is_read_from_but_told_no_offset() -> None:

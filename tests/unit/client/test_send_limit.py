@@ -10,17 +10,6 @@ from rocketeer.client.sync.send_limit import ThreadSendLimit
 from rocketeer.errors import ClientClosed, TooManyInFlight
 
 
-def test_places_and_bytes_are_limited_but_one_always_passes() -> None:
-    flight = InFlight(2, 100)
-    assert flight.try_enter(500), "alone, anything passes"
-    assert not flight.try_enter(1)
-    flight.leave(500)
-    assert flight.try_enter(60)
-    assert not flight.try_enter(60)
-    assert flight.try_enter(40)
-    assert not flight.try_enter(0)
-
-
 async def test_async_sends_wait_in_the_order_they_came() -> None:
     limit = AsyncSendLimit(InFlight(1, 100), 5)
     await limit.enter(1)

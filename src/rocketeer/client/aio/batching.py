@@ -7,35 +7,19 @@ What cannot be in a batch goes alone, in its turn.
 
 import asyncio
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Protocol
 
 from rocketeer.client.aio.queue_lines import QueueLines, Turn, late
+from rocketeer.client.aio.shared_send import Batch, JoinRule, Waiter, any_done, finish
 from rocketeer.client.core.config import ProducerConfig
 from rocketeer.client.core.encoding import Encoder, Outgoing
 from rocketeer.client.core.hooks import SendMode
-from rocketeer.client.core.send_result import SendResult, split_result
+from rocketeer.client.core.send_result import SendResult
 from rocketeer.client.plans.effects import Plan
 from rocketeer.client.plans.send import Choose, SendApart, Sender, fixed
 from rocketeer.errors import BrokerRefused, ClientClosed, RocketeerError
 from rocketeer.model.message import InvalidMessage, Message
-from rocketeer.model.property_names import DEDUP_ID
 from rocketeer.model.queue import MessageQueue
-from rocketeer.model.topic import RETRY_PREFIX
-
-MESSAGES_MAX: Final = 1024
-"""Of one batch; brokers refuse far larger ones."""
-_ITEM_BYTES: Final = 200
-"""About what a message's properties take beside its body."""
-
-
-class Waiter(Protocol):
-    """Who waits for a send's result: a future of the loop, or one that a thread waits for."""
-
-    def done(self) -> bool: ...
-
-    def set_result(self, result: SendResult, /) -> None: ...
-
-    def set_exception(self, error: Exception, /) -> None: ...
 
 
 class Store(Protocol):
@@ -44,38 +28,6 @@ class Store(Protocol):
     async def __call__(
         self, outgoing: Outgoing, choose: Choose | None, timeout_s: float | None, mode: SendMode
     ) -> SendResult: ...
-
-
-class _Batch:
-    """Messages on their way together. Without `queue` any will do."""
-
-    __slots__ = (
-        "bytes",
-        "due_s",
-        "key",
-        "messages",
-        "mode",
-        "queue",
-        "slot",
-        "timeout_s",
-        "timer",
-        "waiters",
-    )
-
-    def __init__(
-        self, key: tuple[object, ...], queue: MessageQueue | None, timeout_s: float | None, mode: SendMode
-    ) -> None:
-        self.key = key
-        self.slot: object = key if queue is None else queue  # of a chosen queue one is open, so order is kept
-        self.queue = queue
-        self.timeout_s = timeout_s
-        self.mode = mode
-        self.messages: list[Message] = []
-        self.waiters: list[Waiter] = []
-        self.bytes = 0
-        self.timer: asyncio.Handle | None = None
-        self.due_s: float | None = None
-        """Since when it waits for its turn; more may join it meanwhile."""
 
 
 class Batcher:
@@ -88,23 +40,15 @@ class Batcher:
         self._store = store
         self._linger_s = config.linger_ms / 1000
         self._bytes_max = min(config.batch_bytes, config.message_bytes_max)
-        self._body_bytes_max = min(config.compress_over_bytes - 1, self._bytes_max)
+        body_bytes_max = min(config.compress_over_bytes - 1, self._bytes_max)
+        self.takes = JoinRule(body_bytes_max, idempotent=config.idempotent).takes
+        """Whether the message can be in a batch."""
         self._loop = asyncio.get_running_loop()
         # An idempotent producer's messages have numbers: the broker keeps their order.
         self._lines = None if config.idempotent else QueueLines()
-        self._open: dict[object, _Batch] = {}
-        self._in_line: set[_Batch] = set()
+        self._open: dict[object, Batch] = {}
+        self._in_line: set[Batch] = set()
         self._tasks: set[asyncio.Task[None]] = set()
-
-    def takes(self, message: object) -> bool:
-        """Whether the message can be in a batch, and looks the same to consumers as if it came alone."""
-        return (
-            type(message) is Message
-            and 0 < len(message.body) <= self._body_bytes_max
-            and not message.is_timed
-            and not message.topic.startswith(RETRY_PREFIX)
-            and not (self._config.idempotent and DEDUP_ID in message.properties)
-        )
 
     def add(
         self,
@@ -113,26 +57,30 @@ class Batcher:
         timeout_s: float | None,
         waiter: Waiter,
         mode: SendMode = SendMode.SYNC,
-    ) -> None:
-        """Have it sent; the waiter gets what a send alone would return or raise."""
-        key = (message.topic, queue, message.wait_stored, timeout_s, mode is SendMode.SYNC)
-        batch = self._open.get(key if queue is None else queue)
-        if batch is not None and (batch.key != key or self._is_old(batch)):
-            self.close_open(batch.queue)
+    ) -> Batch:
+        """Have it sent, with the batch that is returned; the waiter gets what a send alone would return or raise."""
+        is_sync = mode is SendMode.SYNC
+        # Of a chosen queue one is open, so order is kept.
+        slot = (message.topic, message.wait_stored, timeout_s, is_sync) if queue is None else queue
+        batch = self._open.get(slot)
+        if batch is not None and (not batch.fits(message, timeout_s, is_sync) or self._is_old(batch)):
+            self.full(batch)
             batch = None
         if batch is None:
-            batch = _Batch(key, queue, timeout_s, mode)
-            self._open[batch.slot] = batch
+            batch = Batch(slot, message, queue, timeout_s, mode, self._bytes_max)
+            self._open[slot] = batch
             if self._linger_s > 0:
                 batch.timer = self._loop.call_later(self._linger_s, self._flush, batch)
             else:
                 batch.timer = self._loop.call_soon(self._flush, batch)
-        batch.messages.append(message)
-        batch.waiters.append(waiter)
-        batch.bytes += len(message.body) + _ITEM_BYTES
-        if batch.bytes >= self._bytes_max or len(batch.messages) >= MESSAGES_MAX:
-            self._flush(batch)
-            self._shut(batch)
+        if batch.join(message, waiter):
+            self.full(batch)
+        return batch
+
+    def full(self, batch: Batch) -> None:
+        """It leaves as it is, or lines up: whoever comes now comes behind it."""
+        self._flush(batch)
+        self._shut(batch)
 
     def known_queue(self, topic: str, choose: Choose) -> MessageQueue | None:
         """The queue that was chosen; None when its topic's route is not known yet (`queue_plan` asks for it)."""
@@ -160,8 +108,7 @@ class Batcher:
         """Have what waits for the queue go as it is: whoever comes now comes behind it."""
         batch = self._open.get(queue)
         if batch is not None:
-            self._flush(batch)
-            self._shut(batch)
+            self.full(batch)
 
     def close(self) -> None:
         """Give up what is under way: those who wait get ClientClosed."""
@@ -175,7 +122,7 @@ class Batcher:
 
     # --- a batch's way -----------------------------------------------------------------------
 
-    def _flush(self, batch: _Batch) -> None:
+    def _flush(self, batch: Batch) -> None:
         """It is due: it leaves, or waits for its turn and may grow meanwhile."""
         if batch.due_s is not None:
             return
@@ -192,7 +139,7 @@ class Batcher:
         if batch in self._in_line and limit_s > 0:
             batch.timer = self._loop.call_later(limit_s, self._late, batch)
 
-    def _begin(self, batch: _Batch) -> bool:
+    def _begin(self, batch: Batch) -> bool:
         self._shut(batch)
         self._in_line.discard(batch)
         if batch.timer is not None:
@@ -204,32 +151,33 @@ class Batcher:
         task.add_done_callback(lambda done: self._ended(batch, done))
         return True
 
-    def _ended(self, batch: _Batch, task: asyncio.Task[None]) -> None:
+    def _ended(self, batch: Batch, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if task.cancelled():  # perhaps before it began
             _fail(batch.waiters, asyncio.CancelledError())
         if batch.queue is not None and self._lines is not None:
             self._lines.leave(batch.queue)
 
-    def _shut(self, batch: _Batch) -> None:
+    def _shut(self, batch: Batch) -> None:
         """Nobody can join it any more."""
+        batch.shut = True
         if self._open.get(batch.slot) is batch:
             del self._open[batch.slot]
 
-    def _is_old(self, batch: _Batch) -> bool:
+    def _is_old(self, batch: Batch) -> bool:
         """Whoever joined a batch that has waited long would have little of its time left."""
         if batch.due_s is None:
             return False
         return self._loop.time() - batch.due_s > self.limit_s(batch.timeout_s) / 2
 
-    def _late(self, batch: _Batch) -> None:
+    def _late(self, batch: Batch) -> None:
         assert batch.queue is not None, "others do not wait"
         self._shut(batch)
         _fail(batch.waiters, late(batch.queue))
 
-    async def _deliver(self, batch: _Batch) -> None:
+    async def _deliver(self, batch: Batch) -> None:
         messages, waiters = batch.messages, batch.waiters
-        if any(waiter.done() for waiter in waiters):  # given up before it left
+        if any_done(waiters):  # given up before it left
             alive = [at for at, waiter in enumerate(waiters) if not waiter.done()]
             messages, waiters = [messages[at] for at in alive], [waiters[at] for at in alive]
         if not messages:
@@ -254,11 +202,9 @@ class Batcher:
             if not isinstance(error, RocketeerError):
                 raise
         else:
-            for waiter, each in zip(waiters, split_result(result, len(waiters)), strict=True):
-                if not waiter.done():
-                    waiter.set_result(each)
+            finish(waiters, result)
 
-    async def _alone(self, part: Outgoing | Message, waiter: Waiter, batch: _Batch) -> None:
+    async def _alone(self, part: Outgoing | Message, waiter: Waiter, batch: Batch) -> None:
         try:
             outgoing = self._encoder.encode(part) if isinstance(part, Message) else part
             result = await self._send(outgoing, batch)
@@ -268,11 +214,11 @@ class Batcher:
             if not waiter.done():
                 waiter.set_result(result)
 
-    async def _send(self, outgoing: Outgoing, batch: _Batch) -> SendResult:
+    async def _send(self, outgoing: Outgoing, batch: Batch) -> SendResult:
         choose = None if batch.queue is None else fixed(batch.queue)
         return await self._store(outgoing, choose, self._left_s(batch), batch.mode)
 
-    def _left_s(self, batch: _Batch) -> float | None:
+    def _left_s(self, batch: Batch) -> float | None:
         """What waiting for its turn left of its time."""
         limit_s = self.limit_s(batch.timeout_s)
         if batch.queue is None or batch.due_s is None or limit_s <= 0:

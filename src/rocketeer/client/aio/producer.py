@@ -16,7 +16,7 @@ from rocketeer.client.aio.idempotent import IdempotentSender
 from rocketeer.client.aio.instance import ClientInstance, Membership
 from rocketeer.client.aio.queue_lines import Turn
 from rocketeer.client.aio.send_limit import AsyncSendLimit
-from rocketeer.client.aio.shared_send import SharedSend
+from rocketeer.client.aio.shared_send import SharedSends
 from rocketeer.client.aio.tracing import Tracer
 from rocketeer.client.core.codecs import JSON, NOTHING, Codec, as_message
 from rocketeer.client.core.config import ProducerConfig, ProducerOptions
@@ -103,13 +103,14 @@ class Producer(StartedAsync):
             self._idempotent: IdempotentSender | None = None
             if self.config.idempotent:
                 self._idempotent = IdempotentSender(self.sender, instance.driver.run, self.config.producer_id)
-            self.batcher = None
-            if self.config.batch_bytes:
-                self.batcher = Batcher(self.config, self.sender, self.encoder, self.store)
             wait_s = stalled_s(self.config)
             self._send_limit = AsyncSendLimit(
                 InFlight(self.config.in_flight_max, self.config.in_flight_bytes_max), wait_s
             )
+            self.batcher = None
+            if self.config.batch_bytes:
+                self.batcher = Batcher(self.config, self.sender, self.encoder, self.store)
+                self._shared = SharedSends(self._loop, self._send_limit, self.batcher)
             self._oneway_limit = AsyncSendLimit(oneway_in_flight(self.config), wait_s)
             self.run_plan = instance.driver.run
             self.security = instance.security
@@ -162,15 +163,11 @@ class Producer(StartedAsync):
         message = as_message(message, value, self.codec)
         if self.around:
             return await self._publish(message, queue, selector, arg, timeout_s)
-        choose = chooser(message, queue, selector, arg)
-        if choose is None and self.batcher is not None and self.batcher.takes(message):
-            sent = self._share(self.batcher, message, None, timeout_s)
-            try:
-                return await sent.future
-            except asyncio.CancelledError:
-                sent.give_up()
-                raise
-        return await self._send(message, choose, timeout_s)
+        if queue is None and selector is None and self.batcher is not None and self.batcher.takes(message):
+            assert isinstance(message, Message), "the batcher takes nothing else"
+            if message.sharding_key is None:
+                return await self._shared.share(message, None, timeout_s)
+        return await self._send(message, chooser(message, queue, selector, arg), timeout_s)
 
     async def _publish(
         self,
@@ -187,21 +184,6 @@ class Producer(StartedAsync):
             message,
             lambda ready: self._send(ready, chooser(ready, queue, selector, arg), timeout_s),
         )
-
-    def _share(
-        self,
-        batcher: Batcher,
-        message: Message | Sequence[Message],
-        queue: MessageQueue | None,
-        timeout_s: float | None,
-    ) -> SharedSend:
-        """Have a message sent in one request with others, as soon as there is a place for it."""
-        assert isinstance(message, Message), "the batcher takes nothing else"
-        limit = self._send_limit
-        future: asyncio.Future[SendResult] = self._loop.create_future()
-        sent = SharedSend(future, batcher, limit, message, queue, timeout_s, len(message.body))
-        limit.seek(sent)
-        return sent
 
     async def _send(
         self, message: Message | Sequence[Message], choose: Choose | None, timeout_s: float | None
@@ -220,12 +202,8 @@ class Producer(StartedAsync):
         if not batcher.takes(message):
             turn = None if chosen is None else batcher.turn(chosen)
             return await self._send_alone(message, choose, timeout_s, turn)
-        sent = self._share(batcher, message, chosen, timeout_s)
-        try:
-            return await sent.future
-        except asyncio.CancelledError:
-            sent.give_up()
-            raise
+        assert isinstance(message, Message), "the batcher takes nothing else"
+        return await self._shared.share(message, chosen, timeout_s)
 
     async def _send_alone(
         self,

@@ -2,33 +2,16 @@
 
 import asyncio
 import contextlib
-from collections import deque
 from collections.abc import AsyncIterator, Callable
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
-from rocketeer.client.core.in_flight import InFlight
+from rocketeer.client.core.in_flight import InFlight, Seeker
 from rocketeer.errors import ClientClosed, SendFailed, TooManyInFlight
 
 SECOND_LOOK_S: Final = 0.5
 """A loop that was busy with other things has answers yet to read: it gets this long before waiters are sent away."""
-
-
-class Seeker(Protocol):
-    """Who waits for a place."""
-
-    @property
-    def size(self) -> int: ...
-
-    def done(self) -> bool:
-        """Given up."""
-
-    def enter(self) -> None:
-        """It has a place now."""
-
-    def set_exception(self, error: Exception, /) -> None:
-        """There will be none."""
 
 
 class _Place(msgspec.Struct, gc=False, eq=False):
@@ -58,16 +41,15 @@ class AsyncSendLimit:
     """
 
     def __init__(self, in_flight: InFlight, stalled_s: float) -> None:
-        self._in_flight = in_flight
+        self.in_flight = in_flight
         self._stalled_s = stalled_s
-        self._waiting: deque[Seeker] = deque()
         self._empty: asyncio.Future[None] | None = None
         self._answered = 0
         self._watch: asyncio.TimerHandle | None = None
 
     def try_enter(self, size: int) -> bool:
         """Take a place if there is one and nobody waits for it."""
-        return not self._waiting and self._in_flight.try_enter(size)
+        return not self.in_flight.waiting and self.in_flight.try_enter(size)
 
     async def enter(self, size: int, then: Callable[[], None] | None = None) -> None:
         """`then` is called in the moment there is a place, before anybody behind has one."""
@@ -86,27 +68,18 @@ class AsyncSendLimit:
 
     def seek(self, seeker: Seeker) -> None:
         """Give it a place, now or when its turn comes."""
-        if self.try_enter(seeker.size):
-            seeker.enter()
-            return
-        self._waiting.append(seeker)
-        if self._watch is None:
+        if not self.in_flight.seek(seeker) and self._watch is None:
             self._look_later(self._stalled_s, again=False)
 
-    def leave(self, size: int, *, answered: bool = True) -> None:
-        """`answered` False: it ended without an answer, which gives those who wait no hope."""
-        self._answered += answered
-        self._in_flight.leave(size)
-        while self._waiting:
-            seeker = self._waiting[0]
-            if seeker.done():  # given up
-                self._waiting.popleft()
-                continue
-            if not self._in_flight.try_enter(seeker.size):
-                break
-            self._waiting.popleft()
-            seeker.enter()
-        if self._empty is not None and not self._in_flight.count:
+    def leave(self, size: int, *, answered: bool = True, count: int = 1) -> None:
+        """So many leave, of this size together. `answered` False: they ended without an answer, which gives those
+        who wait no hope."""
+        if answered:
+            self._answered += count
+        self.in_flight.leave(size, count)
+        if self.in_flight.waiting:
+            self.in_flight.admit()
+        if self._empty is not None and not self.in_flight.count:
             self._empty.set_result(None)
             self._empty = None
 
@@ -131,7 +104,7 @@ class AsyncSendLimit:
 
     async def wait_empty(self, timeout_s: float) -> bool:
         """Wait until nothing is in flight; False when it takes longer."""
-        if not self._in_flight.count:
+        if not self.in_flight.count:
             return True
         if self._empty is None:
             self._empty = asyncio.get_running_loop().create_future()
@@ -144,20 +117,21 @@ class AsyncSendLimit:
 
     def _look(self, answered_then: int, again: bool) -> None:
         self._watch = None
-        while self._waiting and self._waiting[0].done():
-            self._waiting.popleft()
-        if not self._waiting:
+        while self.in_flight.waiting and self.in_flight.waiting[0].done():
+            self.in_flight.waiting.popleft()
+        if not self.in_flight.waiting:
             return
         if self._answered != answered_then:
             self._look_later(self._stalled_s, again=False)
         elif not again:
             self._look_later(min(self._stalled_s, SECOND_LOOK_S), again=True)
         else:
-            text = f"{self._in_flight}, and no place got free within {self._stalled_s:g} s (place_timeout_s)"
+            text = f"{self.in_flight}, and no place got free within {self._stalled_s:g} s (place_timeout_s)"
             self._fail_waiting(lambda: TooManyInFlight(text))
 
     def _fail_waiting(self, error: Callable[[], Exception]) -> None:
-        waiting, self._waiting = self._waiting, deque()
+        waiting = list(self.in_flight.waiting)
+        self.in_flight.waiting.clear()
         for seeker in waiting:
             if not seeker.done():
                 seeker.set_exception(error())

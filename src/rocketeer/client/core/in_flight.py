@@ -1,40 +1,15 @@
 """How much may be under way at a time: the counts behind the back-pressure of async and one-way sends."""
 
+from typing import TYPE_CHECKING
+
 from rocketeer.client.core.config import ProducerConfig
+from rocketeer.client.core.in_flight_plain import InFlight, Seeker
+from rocketeer.compiled import COMPILED
 
+__all__ = ["InFlight", "Seeker", "oneway_in_flight", "stalled_s"]
 
-class InFlight:
-    """Places and bytes taken. Something larger than all the bytes still passes when it is alone."""
-
-    __slots__ = ("_bytes", "_bytes_max", "_count", "_count_max", "_state")
-
-    def __init__(self, count_max: int, bytes_max: int, state: str = "unanswered") -> None:
-        self._count_max = count_max
-        self._bytes_max = bytes_max
-        self._count = 0
-        self._bytes = 0
-        self._state = state
-
-    def __str__(self) -> str:
-        """For the text of an error."""
-        return f"{self._count} sends are {self._state}"
-
-    @property
-    def count(self) -> int:
-        return self._count
-
-    def try_enter(self, size: int) -> bool:
-        """Take a place if there is one."""
-        if self._count and (self._count >= self._count_max or self._bytes + size > self._bytes_max):
-            return False
-        self._count += 1
-        self._bytes += size
-        return True
-
-    def leave(self, size: int) -> None:
-        self._count -= 1
-        self._bytes -= size
-        assert self._count >= 0, "left more often than entered"
+if COMPILED and not TYPE_CHECKING:
+    from rocketeer.client.core._in_flight import InFlight
 
 
 def stalled_s(config: ProducerConfig) -> float:
