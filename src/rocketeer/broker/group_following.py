@@ -72,9 +72,9 @@ class Following:
         """On return nothing more is accepted from a leader."""
         task, self._task = self._task, None
         self._leader = None
-        if task is not None:
+        while task is not None and not task.done():
             task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            await asyncio.wait((task,), timeout=AGAIN_S)
 
     async def _copy(self, state: GroupState, seat: Seat, role: FollowerRole) -> None:
         while True:

@@ -173,7 +173,8 @@ class GroupMember:
                 self._tell("role", f"{type(error).__name__}: {error}")
             self._look.clear()
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._look.wait(), LOOK_S)
+                async with asyncio.timeout(LOOK_S):
+                    await self._look.wait()
 
     async def _decide_once(self) -> None:
         self._port.tick()

@@ -193,7 +193,7 @@ class Leadership:
         self._beats[self._beat_number] = now_s
         for old in [number for number, sent_s in self._beats.items() if now_s - sent_s > self._lease_s]:
             del self._beats[old]
-        for follower in self.followers.values():
+        for follower in list(self.followers.values()):  # one that cannot be written to goes
             follower.beat(self.count.confirmed, self._beat_number)
 
     def _change_set(self, now_s: float) -> None:

@@ -26,7 +26,9 @@ async def connected(
     try:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
-            await asyncio.wait_for(loop.sock_connect(sock, where), timeout_s)
+            # Not wait_for: whoever is cancelled in the moment in which the connection fails would go on.
+            async with asyncio.timeout(timeout_s):
+                await loop.sock_connect(sock, where)
         except TimeoutError:
             raise ReplicationError(f"no connection to {address} within {timeout_s:g} s") from None
         peer = await security.greet(sock, host, purpose)

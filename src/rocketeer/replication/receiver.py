@@ -91,7 +91,8 @@ class Receiver:
             if self._clock.monotonic_s() - began_s > AGAIN_S_MAX:
                 again_s = AGAIN_S
             try:
-                await asyncio.wait_for(self._changed.wait(), again_s)
+                async with asyncio.timeout(again_s):
+                    await self._changed.wait()
             except TimeoutError:
                 again_s = min(2 * again_s, AGAIN_S_MAX)
 

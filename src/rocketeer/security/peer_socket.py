@@ -173,7 +173,8 @@ class PeerSecurity:
             raise PeerRefused(f"the sign-in broke off: {error}") from None
 
     async def _admit(self, sock: socket.socket, listed: bool, purpose: str, silent_s: float) -> PeerSocket:
-        first = await asyncio.wait_for(_peek(sock), silent_s)
+        async with asyncio.timeout(silent_s):
+            first = await _peek(sock)
         if first == TLS_HELLO:
             context = self.accept_tls()
             if context is None:
@@ -188,7 +189,8 @@ class PeerSecurity:
         return sock
 
     async def _admit_inside(self, peer: TlsSocket, listed: bool, purpose: str, silent_s: float) -> None:
-        first = await asyncio.wait_for(_peek_inside(peer), silent_s)
+        async with asyncio.timeout(silent_s):
+            first = await _peek_inside(peer)
         await self._check(peer, first, listed or peer.shows_certificate, purpose)
 
     async def _check(self, peer: PeerSocket, first: int, known: bool, purpose: str) -> None:
@@ -196,7 +198,8 @@ class PeerSecurity:
         if first == MAGIC[0]:
             if not self.secrets:
                 raise PeerRefused("it wants to sign in, and there is no peerSecretFile here")
-            await asyncio.wait_for(_converse(peer, listening(self.secrets, purpose)), SIGN_IN_S)
+            async with asyncio.timeout(SIGN_IN_S):
+                await _converse(peer, listening(self.secrets, purpose))
         elif self.closed and not known:
             raise PeerRefused("it does not sign in, and its address is not among peerAddresses")
 
@@ -219,13 +222,15 @@ class PeerSecurity:
 
     async def _sign_in(self, peer: PeerSocket, purpose: str) -> None:
         if self.secrets:
-            await asyncio.wait_for(_converse(peer, calling(self.secrets[0], purpose)), SIGN_IN_S)
+            async with asyncio.timeout(SIGN_IN_S):
+                await _converse(peer, calling(self.secrets[0], purpose))
 
 
 async def _tls(sock: ssl.SSLSocket, then: Callable[[TlsSocket], Awaitable[None]]) -> TlsSocket:
     """Shake hands, then go on inside; whoever fails is closed, for the socket it came with is empty now."""
     try:
-        await asyncio.wait_for(_handshake(sock), SIGN_IN_S)
+        async with asyncio.timeout(SIGN_IN_S):
+            await _handshake(sock)
         peer = TlsSocket(sock)
         await then(peer)
         return peer
