@@ -14,7 +14,7 @@ from rocketeer.record import marks_plain
 from rocketeer.record.entry import DispatchEntry
 from rocketeer.record.layout import FIELDS, HEAD, MAGIC
 from rocketeer.record.properties import decode_properties
-from rocketeer.store import queue_entries_plain
+from rocketeer.store import id_table_plain, queue_entries_plain
 from rocketeer.store.index_slice import PrefixHashes, plain_key_columns
 
 _marks: Any = pytest.importorskip("rocketeer.record._marks", reason="installed without a C compiler")
@@ -23,6 +23,7 @@ _frames: Any = pytest.importorskip("rocketeer.protocol._frames")
 _index: Any = pytest.importorskip("rocketeer.store._index")
 _queue_entries: Any = pytest.importorskip("rocketeer.store._queue_entries")
 _replies: Any = pytest.importorskip("rocketeer.engine._replies")
+_id_table: Any = pytest.importorskip("rocketeer.store._id_table")
 
 names = st.sampled_from(["TAGS", "KEYS", "UNIQ_KEY", "WAIT", "DELAY", "u", "", "größe", "KEYSx", "xTAGS"])
 values = st.one_of(st.sampled_from(["", "true", "TRUE", "false", "3"]), st.text(max_size=12))
@@ -192,3 +193,24 @@ def test_replies_are_the_template_again_and_again(rows: list[tuple[int, int, int
         for opaque, queue_id, queue_offset, log_offsets in rows
     )
     assert _replies.ReplyFormat(pieces, b"7F").frames(rows) == expected
+
+
+@settings(deadline=None, max_examples=200)
+@given(salt=st.binary(min_size=1, max_size=64), text=st.binary(max_size=600))
+def test_hashes_of_ids(salt: bytes, text: bytes) -> None:
+    assert _id_table.IdTable(1, salt).hash_of(text) == id_table_plain.IdTable(1, salt).hash_of(text)
+
+
+@settings(deadline=None, max_examples=200)
+@given(
+    hashes=st.lists(st.sampled_from([*range(6), 1 << 63, (1 << 63) + 5, (1 << 64) - 1]), max_size=30),
+    capacity=st.integers(1, 7),
+)
+def test_tables_of_ids(hashes: list[int], capacity: int) -> None:
+    compiled, plain = (module.IdTable(capacity, b"s") for module in (_id_table, id_table_plain))
+    for at, hashed in enumerate(hashes):
+        compiled.add(hashed, at)
+        plain.add(hashed, at)
+        assert [compiled.find(each) for each in hashes] == [plain.find(each) for each in hashes]
+        for part in ("_slots", "_hashes", "_offsets"):
+            assert bytes(getattr(compiled, part)) == bytes(getattr(plain, part))

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from rocketeer.broker.fast_path import FastPath
 from rocketeer.broker.feature import Durability
+from rocketeer.broker.features.idempotence.resends import Idempotence, Window
 from rocketeer.broker.groups import GroupTable
 from rocketeer.broker.handlers.pull import PullHandler
 from rocketeer.broker.handlers.send import SendHandler
@@ -21,6 +22,7 @@ from rocketeer.broker.writer import Writer
 from rocketeer.clock import ManualClock
 from rocketeer.compiled import COMPILED
 from rocketeer.config import BrokerConfig
+from rocketeer.model.property_names import PRODUCER_ID
 from rocketeer.model.topic import TopicConfig
 from rocketeer.observe.counters import Counters
 from rocketeer.protocol.command import Command, decode_frame, encode
@@ -33,6 +35,7 @@ from rocketeer.store.dispatch import Dispatcher
 from support.stores import STORE_HOST, make_store
 
 CLAIMED = "DELAY"
+NAMED_BATCH_MAX = 2048
 
 
 class Peer:
@@ -71,6 +74,7 @@ class Sending:
         dispatchers: Sequence[Dispatcher] = (),
         access: AccessControl | None = None,
         message_bytes_max: int = 4096,
+        known: Window | None = None,
         **store: Any,
     ) -> None:
         clock = ManualClock()
@@ -85,12 +89,19 @@ class Sending:
         self.counters = counters = Counters()
         self.store.dispatchers.extend(dispatchers)
         followed = [name for each in dispatchers for name in each.properties]
-        plain = PlainParser(config.cluster_name, [CLAIMED, *followed])
+        claims = [CLAIMED, *followed]
+        self.resends = None
+        if known is not None:
+            self.resends = Idempotence(known, self.store, salt=b"the same for all")
+            claims.append(PRODUCER_ID)
+        plain = PlainParser(config.cluster_name, claims)
         writer = Writer(self.store, clock=clock, message_bytes_max=message_bytes_max, counters=counters)
         writer.durability.extend(durability)
+        if self.resends is not None:
+            writer.resends.append(self.resends.examine)
         sends = SendHandler(
             SendService(
-                SendRules(config.cluster_name, "127.0.0.1", 6, message_bytes_max),
+                SendRules(config.cluster_name, "127.0.0.1", 6, message_bytes_max, 16_384, NAMED_BATCH_MAX),
                 topics=topics,
                 groups=GroupTable(config, clock),
                 writer=writer,
@@ -123,6 +134,8 @@ class Sending:
                 after_reads=self.soon.append,
                 counters=counters,
                 access=access,
+                stored_ids=self.resends,
+                named_batch_messages_max=NAMED_BATCH_MAX,
             )
         self.fast = FastPath(self.router, self.plain_sends, cast(PullHandler, None))
         self.peer = Peer()
@@ -165,7 +178,14 @@ class Sending:
         if index._loose:
             index._gather()
         keys = [b"".join(part) for part in zip(*[run.columns for run in index._pending], strict=True)]
-        return {"log": bytes(records), "queues": queues, "keys": keys or [b"", b"", b""]}
+        found = {"log": bytes(records), "queues": queues, "keys": keys or [b"", b"", b""]}
+        if self.resends is not None:
+            found |= {
+                "ids": self.resends.ids.dump(),
+                "sequences": [(each.producer, each.next) for each in self.resends.sequences.dump()],
+                "changed": self.resends.changed,
+            }
+        return found
 
 
 def header(code: int, ext: dict[str, Any], /, **outer: Any) -> bytes:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from rocketeer.config import BrokerConfig, StoreConfig
+from rocketeer.engine.sends import StoredIds
 from rocketeer.observe.exposition import Page
 from rocketeer.protocol.command import Command
 from rocketeer.record.entry import DispatchEntry
@@ -130,6 +131,8 @@ class Feature:
     """The law of the guards in a form for plain sends in bulk; without it guards end their short way."""
     handlers: Mapping[int, Handler] = field(default_factory=dict)
     resends: Sequence[Examine] = ()
+    stored_ids: StoredIds | None = None
+    """What `resends` know of ids, in a form for batches in bulk; without it such batches take the general path."""
     rewrites: Sequence[Rewrite] = ()
     dispatchers: Sequence[Dispatcher] = ()
     """Derived state that follows messages stored while the broker runs, whichever way they came into the log (see

@@ -17,6 +17,8 @@ from rocketeer.broker.pull import PullService
 from rocketeer.broker.send import SendRules, SendService
 from rocketeer.broker.state import BrokerState
 from rocketeer.config import BrokerConfig, BrokerRole, StoreConfig
+from rocketeer.engine.sends import StoredIds
+from rocketeer.model.property_names import PRODUCER_ID
 from rocketeer.model.topic import Perm
 from rocketeer.remoting.server import Router
 from rocketeer.remoting.slices import run_sliced
@@ -43,6 +45,7 @@ class MessagePath:
         self._followed_topics = {topic for each in dispatchers for topic in each.topics}
         followed = [name for each in dispatchers for name in each.properties]
         claims = [name for feature in features for name in feature.claims]
+        self._stored_ids = _stored_ids(features, followed)
         self._plain = PlainParser(broker.cluster_name, [*claims, *followed])
         writer = state.writer
         for feature in features:
@@ -172,5 +175,15 @@ class MessagePath:
                 after_reads=after_reads,
                 counters=state.counters,
                 access=access,
+                stored_ids=self._stored_ids,
+                named_batch_messages_max=self._limits.other_batch_messages,
             )
         return FastPath(router, sends, self._pulls, writable=self._writable)
+
+
+def _stored_ids(features: Sequence[Feature], followed: Sequence[str]) -> StoredIds | None:
+    """What tells new ids from known ones in bulk; None where somebody else looks for resends or at producers, too."""
+    examining = [feature for feature in features if feature.resends]
+    if len(examining) != 1 or PRODUCER_ID in followed:
+        return None
+    return examining[0].stored_ids

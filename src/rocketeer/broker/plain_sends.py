@@ -5,7 +5,8 @@ A send is plain when all of this holds:
     type and in ASCII; sender and broker have IPv4 addresses;
   - its topic exists, is no retry topic, no broker's own and none that a feature follows, may be written, keeps single
     tags, and has the queue;
-  - no feature claims or follows one of its properties, and it is no prepared transaction;
+  - no feature claims or follows one of its properties, and it is no prepared transaction; but messages of a batch may
+    have an idempotent producer's ids (PRODUCER_ID, DEDUP_ID), if these are new;
   - where accounts are asked for, it is signed by one who may send there, from an address without failures;
   - no other guard has to see the request, and the store keeps no units beside its queues (enableConsumeQueueExt).
 
@@ -22,7 +23,15 @@ from rocketeer.broker.plain_properties import PlainParser
 from rocketeer.broker.topics import TopicTable
 from rocketeer.broker.writer import Writer
 from rocketeer.clock import Clock
-from rocketeer.engine.sends import Later, PropertyRules, ReplyFormat, SendAccess, SendBuffer
+from rocketeer.engine.sends import (
+    Later,
+    PropertyRules,
+    ReplyFormat,
+    SendAccess,
+    SendBuffer,
+    SendIds,
+    StoredIds,
+)
 from rocketeer.errors import OUTCOME_UNKNOWN, StoreRefused
 from rocketeer.model.topic import RETRY_PREFIX, Perm, may_not_be_sent_to
 from rocketeer.observe.counters import Counters
@@ -85,6 +94,8 @@ class PlainSends:
         after_reads: AfterReads,
         counters: Counters,
         access: AccessControl | None = None,
+        stored_ids: StoredIds | None = None,
+        named_batch_messages_max: int = 0,
     ) -> None:
         self._router = router
         self._topics = topics
@@ -112,13 +123,14 @@ class PlainSends:
             queues_of=self._queues_of,
             log=store.log,
             dispatch=store.dispatch,
-            rules=PropertyRules(plain.claims, plain.cluster_property),
+            rules=PropertyRules(plain.claims, plain.cluster_property, stored_ids is not None),
             replies=self._replies[_SUCCESS],
             store_host=store_host,
             message_bytes_max=message_bytes_max,
             batch_messages_max=batch_messages_max,
             batch_keys_max=batch_keys_max,
             access=checks,
+            ids=None if stored_ids is None else SendIds(stored_ids, named_batch_messages_max),
         )
         self._buffer.on_first = lambda: after_reads(self.flush)
         self._buffer.on_full = self.flush

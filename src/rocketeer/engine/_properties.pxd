@@ -8,11 +8,17 @@ cdef struct Marks:  # what queues and index want to know of a message's properti
     Py_ssize_t keys_bytes
     const char *uniq_key
     Py_ssize_t uniq_key_bytes
+    const char *producer  # what makes a message known when it is sent again
+    Py_ssize_t producer_bytes
+    const char *id
+    Py_ssize_t id_bytes
+    bint numbered
 
 
 cdef class PropertyRules:
     cdef frozenset _claims
     cdef uint64_t _claim_lengths
+    cdef bint _takes_ids
     cdef readonly bytes cluster  # a separator, then the cluster's property
 
     cdef Py_ssize_t store(

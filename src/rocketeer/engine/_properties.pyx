@@ -29,6 +29,11 @@ cdef bint is_ascii(const char *at, Py_ssize_t size) noexcept nogil:
     return True
 
 
+cdef inline void clear(Marks *marks) noexcept nogil:
+    marks.tags_bytes = marks.keys_bytes = marks.uniq_key_bytes = marks.producer_bytes = marks.id_bytes = 0
+    marks.numbered = False
+
+
 cdef void override(Marks *marks, Marks *later) noexcept nogil:
     """Of properties that come twice the later ones count."""
     if later.tags_bytes:
@@ -43,10 +48,14 @@ cdef void override(Marks *marks, Marks *later) noexcept nogil:
 
 
 cdef class PropertyRules:
-    """Which properties make a message other than plain, and what every stored message gets."""
+    """Which properties make a message other than plain, and what every stored message gets.
 
-    def __init__(self, frozenset claims not None, str cluster_property not None):
+    With `takes_ids` PRODUCER_ID does not for messages of batches: `SendIds` looks at their ids.
+    """
+
+    def __init__(self, frozenset claims not None, str cluster_property not None, bint takes_ids=False):
         self._claims = claims
+        self._takes_ids = takes_ids
         self._claim_lengths = 0
         for claim in claims:  # of the names as UTF-8; what is longer than the mask shares its last bit
             self._claim_lengths |= <uint64_t> 1 << min(<int> len(claim.encode()), 63)
@@ -62,7 +71,7 @@ cdef class PropertyRules:
         cdef Py_ssize_t piece, name, value_bytes, written = 0, cluster_bytes
         cdef const char *stop
         cdef const char *value
-        marks.tags_bytes = marks.keys_bytes = marks.uniq_key_bytes = 0
+        clear(marks)
         while left > 0:
             stop = <const char *> memchr(at, PROPERTY_END, left)
             piece = stop - at if stop != NULL else left
@@ -82,6 +91,8 @@ cdef class PropertyRules:
                     written += 1
             at += piece + 1
             left -= piece + 1
+        if marks.producer_bytes:
+            return -1
         cluster_bytes = PyBytes_GET_SIZE(self.cluster) - 1
         memcpy(to + written, PyBytes_AS_STRING(self.cluster) + 1, cluster_bytes)
         return written + cluster_bytes
@@ -91,7 +102,7 @@ cdef class PropertyRules:
         cdef Py_ssize_t piece, name, value_bytes
         cdef const char *stop
         cdef const char *value
-        marks.tags_bytes = marks.keys_bytes = marks.uniq_key_bytes = 0
+        clear(marks)
         while left > 0:
             stop = <const char *> memchr(at, PROPERTY_END, left)
             piece = stop - at if stop != NULL else left
@@ -121,6 +132,17 @@ cdef class PropertyRules:
         elif is_name(at, name, b"TAGS", 4):
             marks.tags = value
             marks.tags_bytes = value_bytes
+        elif self._takes_ids and is_name(at, name, b"PRODUCER_ID", 11):
+            marks.producer = value
+            marks.producer_bytes = value_bytes
+            return True
+        elif self._takes_ids and is_name(at, name, b"DEDUP_ID", 8):
+            marks.id = value
+            marks.id_bytes = value_bytes
+            return True
+        elif self._takes_ids and is_name(at, name, b"PRODUCER_SEQ", 12):
+            marks.numbered = True
+            return True
         else:
             if self._claim_lengths >> min(name, 63) & 1:
                 return PyUnicode_DecodeUTF8(at, name, "replace") not in self._claims

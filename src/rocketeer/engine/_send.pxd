@@ -1,6 +1,6 @@
 """One plain send between the parts of the engine: where its bytes lie, and what becomes of it."""
 
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int32_t, int64_t, uint64_t
 
 
 cdef struct Send:
@@ -22,4 +22,6 @@ cdef struct Send:
     int32_t replies_for  # how many messages its reply speaks of: 1, a batch's count, 0 behind a batch's first
     bint oneway
     bint wait  # for durability
+    bint named  # it has an id of its own
+    uint64_t id_hash
     char born_host[8]

@@ -4,6 +4,7 @@ from typing import Generic, Protocol, TypeVar
 from rocketeer.engine._access import SendAccess
 from rocketeer.engine._properties import PropertyRules
 from rocketeer.engine._replies import Later, ReplyFormat
+from rocketeer.engine._send_ids import SendIds
 from rocketeer.store.commit_log import CommitLog
 from rocketeer.store.dispatch import Dispatch
 
@@ -29,6 +30,7 @@ class SendBuffer(Generic[P]):
         batch_messages_max: int,
         batch_keys_max: int,
         access: SendAccess | None = None,
+        ids: SendIds | None = None,
     ) -> None: ...
     def __len__(self) -> int: ...
     def forget_queues(self) -> None: ...

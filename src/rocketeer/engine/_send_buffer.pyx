@@ -21,12 +21,15 @@ from rocketeer.engine._request cimport (
     FLAG_ONEWAY, FLAG_RESPONSE, SEND_BATCH_MESSAGE, SendHeader, read_send_header, unescape,
 )
 from rocketeer.engine._send cimport Send
+from rocketeer.engine._send_ids cimport SendIds
 from rocketeer.record._bytes cimport get16, get32, hash_ascii, without_sign
 from rocketeer.record._layout cimport (
     HEAD_BYTES, HOST_BYTES, HOSTS_V6, ITEM_BODY_BYTES_AT, ITEM_BYTES, ITEM_FLAG_AT, PROPERTIES_BYTES_MAX,
     PROPERTY_END, TX_PREPARED, TX_ROLLBACK,
 )
 from rocketeer.store._queue_entries cimport QueueTail
+
+from rocketeer.model.topic import DLQ_PREFIX
 
 cdef extern from *:
     void prefetch "__builtin_prefetch"(const void *address) noexcept nogil
@@ -63,6 +66,7 @@ cdef class QueueAppendState:
     cdef int32_t place  # among the queues of that filling
     cdef int64_t appended  # the last filling that was appended to it
     cdef int64_t next_offset  # within that one
+    cdef bint takes_ids  # a dead letter with its producer's id is a consumer's
 
     def __init__(self, str topic not None, int32_t queue_id, QueueTail queue not None):
         cdef bytes name = topic.encode()
@@ -73,6 +77,7 @@ cdef class QueueAppendState:
         self.topic_part = len(name).to_bytes(1, "big") + name
         self.key_prefix = hash_ascii(0, PyBytes_AS_STRING(start), PyBytes_GET_SIZE(start))
         self.filled = self.appended = -1
+        self.takes_ids = not topic.startswith(DLQ_PREFIX)
 
 
 cdef bint is_queue_of(QueueAppendState state, SendHeader *header) noexcept:
@@ -108,7 +113,8 @@ cdef class SendBuffer:
 
     `queues_of(topic)` says how many queues of a topic plain sends may go to, None if they may not; it is remembered,
     with the queues, until `forget_queues`. `on_first` is called when the buffer is no longer empty, `on_full` when it
-    has to be appended before more fits in. With `access`, only sends that it lets pass are plain.
+    has to be appended before more fits in. With `access`, only sends that it lets pass are plain; with `ids`, batches of
+    messages with new ids are.
     """
 
     cdef object _queues_of
@@ -116,6 +122,7 @@ cdef class SendBuffer:
     cdef object _dispatch
     cdef object _get_queue
     cdef SendAccess _access
+    cdef SendIds _ids
     cdef PropertyRules _rules
     cdef ReplyFormat _replies
     cdef bytes _store_host
@@ -176,6 +183,7 @@ cdef class SendBuffer:
         Py_ssize_t batch_messages_max,
         Py_ssize_t batch_keys_max,
         SendAccess access=None,
+        SendIds ids=None,
     ):
         assert len(store_host) == HOST_BYTES, "IPv4 only"
         self._queues_of = queues_of
@@ -183,6 +191,7 @@ cdef class SendBuffer:
         self._dispatch = dispatch
         self._get_queue = dispatch.queues.get_or_make
         self._access = access
+        self._ids = ids
         self._rules = rules
         self._replies = replies
         self._store_host = store_host
@@ -197,6 +206,8 @@ cdef class SendBuffer:
         self._queues = []
         self._filling += 1
         self._count = self._total = self._data_bytes = self._hashes_used = self._arena_used = 0
+        if self._ids is not None:
+            self._ids.forget_held()
         return 0
 
     def __len__(self):
@@ -248,6 +259,8 @@ cdef class SendBuffer:
             self._requests.append((peer, data, read, before))
         else:
             self._arena_used = arena_before
+            if self._ids is not None and not before:
+                self._ids.forget_held()  # of a batch that was not taken
         return read
 
     def append(self, int64_t now_ms, bint waits):
@@ -272,6 +285,8 @@ cdef class SendBuffer:
         if took_s > APPEND_SLOW_S:
             self._log.append_took(took_s)
         self._log.max_offset = first + total  # copied first, published second
+        if self._ids is not None:
+            self._ids.remember(self._sends, count)
         for at in range(len(requests)):
             start = requests[at][3]
             end = requests[at + 1][3] if at + 1 < len(requests) else count
@@ -395,6 +410,7 @@ cdef class SendBuffer:
             return 0
         send.properties = stored
         send.replies_for = 1
+        send.named = False
         if not self._finish(send, header, body, body_bytes, place, header.message_flag, &marks):
             return 0
         self._total += send.size
@@ -409,7 +425,8 @@ cdef class SendBuffer:
         cdef const char *item
         cdef char *shared
         cdef Send *send
-        cdef bint wait = True, ignored
+        cdef bint wait = True, ignored, named = False
+        cdef QueueAppendState state = <QueueAppendState> self._queues[place]
         cdef Marks marks, common
         if body_bytes > self._message_bytes_max or header.sys_flag & TX_ROLLBACK:  # any state of a transaction
             return 0
@@ -426,7 +443,7 @@ cdef class SendBuffer:
             shared_bytes -= 1
         while shared_bytes > 0 and shared[shared_bytes - 1] == PROPERTY_END:
             shared_bytes -= 1
-        if shared_bytes < 0 or not self._rules.find_marks(shared, shared_bytes, &common, &wait):
+        if shared_bytes < 0 or not self._rules.find_marks(shared, shared_bytes, &common, &wait) or common.producer_bytes:
             return 0
         while at < body_bytes:
             item = body + at
@@ -452,8 +469,13 @@ cdef class SendBuffer:
                 properties_bytes -= 1
             if not self._rules.find_marks(item + properties_at, properties_bytes, &marks, &ignored):
                 break
-            override(&marks, &common)
             send = self._sends + self._count + count
+            send.named = False
+            if marks.producer_bytes:
+                if not state.takes_ids or not self._ids.takes(&marks, &common, send):
+                    break
+                named = True
+            override(&marks, &common)
             send.wait = wait
             send.replies_for = 0
             if not self._join_properties(send, item + properties_at, properties_bytes, shared, shared_bytes):
@@ -465,7 +487,7 @@ cdef class SendBuffer:
             total += send.size
             count += 1
             at = stop  # only now: a last message that is not plain makes the whole batch so
-        if at < body_bytes or count == 0:
+        if at < body_bytes or count == 0 or (named and count > self._ids.batch_messages_max):
             self._hashes_used = hashes_before
             return 0
         self._sends[self._count].replies_for = <int32_t> count

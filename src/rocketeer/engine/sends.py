@@ -9,15 +9,18 @@ if TYPE_CHECKING:
     from rocketeer.engine._properties import PropertyRules
     from rocketeer.engine._replies import Later, ReplyFormat
     from rocketeer.engine._send_buffer import SendBuffer
+    from rocketeer.engine._send_ids import SendIds, StoredIds
 
-__all__ = ["Later", "PropertyRules", "ReplyFormat", "SendAccess", "SendBuffer"]
+__all__ = ["Later", "PropertyRules", "ReplyFormat", "SendAccess", "SendBuffer", "SendIds", "StoredIds"]
 
 if not TYPE_CHECKING:
     Later = tuple
+    StoredIds = object
     if COMPILED:
         from rocketeer.engine._access import SendAccess
         from rocketeer.engine._properties import PropertyRules
         from rocketeer.engine._replies import ReplyFormat
         from rocketeer.engine._send_buffer import SendBuffer
+        from rocketeer.engine._send_ids import SendIds
     else:
-        PropertyRules = ReplyFormat = SendAccess = SendBuffer = None
+        PropertyRules = ReplyFormat = SendAccess = SendBuffer = SendIds = None

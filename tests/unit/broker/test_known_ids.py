@@ -5,8 +5,8 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rocketeer.broker.features.idempotence.known_ids import KnownIds
 from rocketeer.broker.features.idempotence.sequences import Sequences
+from rocketeer.store.known_ids import KnownIds
 from rocketeer.store.snapshot_file import load_snapshot, save_snapshot
 
 # Few hashes, equal in their low bits: chains, wrap-around and repeats all the time.
@@ -14,9 +14,11 @@ HASHES = st.sampled_from(
     [*range(8), *(7 << 60 | low for low in range(8)), *(15 << 56 | low for low in (6, 7))]
 )
 
+SALT = b"sixteen bytes ok"
+
 
 def copy_of(ids: KnownIds, capacity: int | None = None) -> KnownIds:
-    copied = KnownIds(capacity or ids.capacity)
+    copied = KnownIds(capacity or ids.capacity, SALT)
     copied.load(*ids.dump())
     return copied
 
@@ -26,7 +28,7 @@ def copy_of(ids: KnownIds, capacity: int | None = None) -> KnownIds:
 def test_the_newest_ids_are_known_and_a_saved_table_is_the_same(
     steps: list[tuple[int, bool]], capacity: int
 ) -> None:
-    ids = KnownIds(capacity)
+    ids = KnownIds(capacity, SALT)
     order: list[tuple[int, int]] = []
     for offset, (hashed, saved) in enumerate(steps):
         ids.add(hashed, offset)
@@ -41,7 +43,7 @@ def test_the_newest_ids_are_known_and_a_saved_table_is_the_same(
 
 
 def test_a_table_with_less_room_keeps_the_newest() -> None:
-    ids = KnownIds(10)
+    ids = KnownIds(10, SALT)
     for number in range(25):
         ids.add(number, 100 + number)
     small = copy_of(ids, 4)
@@ -49,7 +51,7 @@ def test_a_table_with_less_room_keeps_the_newest() -> None:
 
 
 def test_a_million_ids_take_less_than_a_hundred_bytes_each() -> None:
-    ids = KnownIds(4_000_000)
+    ids = KnownIds(4_000_000, SALT)
     reserved = len(ids._slots) * 4 + len(ids._hashes) * 8 + len(ids._offsets) * 8
     assert reserved / ids.capacity < 30
 

@@ -77,6 +77,11 @@ class QueueById:
             by_broker.setdefault(queue.broker_name, []).append(at)
         self._brokers = [(name.encode(), places) for name, places in sorted(by_broker.items())]
 
+    @property
+    def one_broker(self) -> bool:
+        """Whether the place is simply the hash modulo the number of queues."""
+        return len(self._brokers) == 1
+
     def index(self, hashed: int) -> int:
         """The place of the queue among all, for a hash of the id (64 bits count)."""
         number = (hashed & 0xFFFFFFFFFFFFFFFF).to_bytes(8, "big")

@@ -80,15 +80,19 @@ class Batcher:
         self._queues = queues
         self._ship = ship
         self._open: dict[tuple[str, int, int], _Open] = {}
-        self._known: dict[str, Sequence[MessageQueue]] = {}
-        self._by_id: dict[str, QueueById] = {}
+        self._known: dict[str, tuple[Sequence[MessageQueue], QueueById]] = {}
+
+    def queues_of(self, topic: str) -> tuple[Sequence[MessageQueue], QueueById]:
+        """The topic's queues, and how an id chooses among them."""
+        known = self._known.get(topic)
+        if known is None:
+            queues = self._queues(topic)
+            known = self._known[topic] = (queues, QueueById(queues))
+        return known
 
     def add(self, message: RowMessage) -> None:
         topic, sharding_key, digest, body, properties, alone, sys_flag, row = message
-        queues = self._known.get(topic)
-        if queues is None:
-            queues = self._known[topic] = self._queues(topic)
-            self._by_id[topic] = QueueById(queues)
+        queues, by_id = self.queues_of(topic)
         ordered = False
         at, kind = -1, sys_flag
         if sharding_key is not None:
@@ -96,7 +100,7 @@ class Batcher:
             # An ordered queue has one open batch at a time, whatever is in it; others have one per kind of packing.
             at, kind = hash_index(sharding_key, len(queues)), -1
         elif digest is not None:
-            at = self._by_id[topic].index(int.from_bytes(digest[:8], "big"))
+            at = by_id.index(int.from_bytes(digest[:8], "big"))
         place = (topic, at, kind)
         size = _ITEM_BYTES + len(body) + len(properties)
         batch = self._open.get(place)

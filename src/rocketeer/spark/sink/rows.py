@@ -75,6 +75,16 @@ class RowEncoder:
         self._seen: dict[bytes, int] = {}
         self._good_topics: set[str] = set()
 
+    def label(self, row: int) -> str:
+        """How a row of this task is named."""
+        return row_label(self._partition, row)
+
+    def skip(self, rows: int) -> int:
+        """So many rows were sent another way; which number the first of them has."""
+        first = self._row
+        self._row += rows
+        return first
+
     def encode(self, batch: pa.RecordBatch) -> Iterator[RowMessage]:
         """The messages of a record batch, in order; raises BadRow at the first that is none."""
         columns, options = self._columns, self._options

@@ -16,15 +16,16 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from rocketeer.errors import ConfigError, NoBroker, NoRoute, RocketeerError
+from rocketeer.errors import ConfigError, NoBroker, RocketeerError
 from rocketeer.model.queue import MessageQueue
 from rocketeer.spark.sink import layout as sink_layout
 from rocketeer.spark.sink.client import SinkClient
 from rocketeer.spark.sink.columns import Columns, plan_columns
 from rocketeer.spark.sink.options import EFFECTIVELY_ONCE, SinkOptions, parse_sink_options
 from rocketeer.spark.sink.pace import paced
+from rocketeer.spark.sink.plain_rows import choose_rows
 from rocketeer.spark.sink.requests import Batcher, Request
-from rocketeer.spark.sink.rows import BadRow, RowEncoder, RowMessage, row_label
+from rocketeer.spark.sink.rows import RowEncoder
 from rocketeer.spark.sink.sender import SinkSender
 from rocketeer.spark.sink.spool import Spool
 from rocketeer.spark.sink.topics import create_missing
@@ -160,13 +161,10 @@ def write_task(
                 submit = paced(submit, options.rows_per_s_max)
             ship = spool.put if options.checks_first else submit
             batcher = Batcher(options, targets.queues, ship)
+            rows = choose_rows(encoder, batcher, ship, columns, options, producer, client.uniq_keys)
             for batch in _chain(first, record_batches):
-                for message in encoder.encode(batch):
-                    try:
-                        batcher.add(message)
-                    except NoRoute as error:
-                        raise _lost(partition, message, error) from error
-            batcher.flush()
+                rows.add(batch)
+            rows.flush()
             for request in spool.take():
                 submit(request)
             counts = sender.finish()
@@ -234,10 +232,6 @@ class _Targets:
 def _chain(first: pa.RecordBatch, others: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     yield first
     yield from others
-
-
-def _lost(partition: int, message: RowMessage, error: NoRoute) -> RocketeerError:
-    return BadRow(f"{row_label(partition, message.row)} is for a topic that does not exist: {error}")
 
 
 def _expect_topic(options: SinkOptions) -> None:

@@ -25,6 +25,7 @@ def idempotence_feature(snapshots: Snapshots, *, follows: bool) -> Feature:
         "idempotence",
         claims=(PRODUCER_ID,),
         resends=(table.examine,),
+        stored_ids=None if follows else table,
         handlers={RequestCode.GET_PRODUCER_SEQUENCE: _tell_sequence(table)},
         dispatchers=(
             Dispatcher(snapshots.see, properties=(PRODUCER_ID,))

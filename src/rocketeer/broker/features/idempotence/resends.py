@@ -4,13 +4,11 @@ Two tables say where to look, the log says what is true. They are made from the 
 start from where the last snapshot stands (see `docs/adr/0005-idempotent-producers.md`).
 """
 
-import hashlib
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from rocketeer.broker.features.idempotence.known_ids import KnownIds
 from rocketeer.broker.features.idempotence.producer_marks import Mark, counts, read_mark, read_sent
 from rocketeer.broker.features.idempotence.sequences import Key, Sequences
 from rocketeer.errors import RequestRefused
@@ -20,6 +18,7 @@ from rocketeer.protocol.codes import ResponseCode
 from rocketeer.record.entry import DispatchEntry
 from rocketeer.record.layout import StoredMessage
 from rocketeer.record.timers import due_ms, ended_by
+from rocketeer.store.known_ids import KnownIds
 
 log = logging.getLogger(__name__)
 
@@ -57,8 +56,7 @@ class Idempotence:
     def reset(self, salt: bytes) -> None:
         """Reset to empty."""
         window = self._window
-        self.salt = salt
-        self.ids = KnownIds(window.ids)
+        self.ids = KnownIds(window.ids, salt)
         self.sequences = Sequences(
             window=window.numbers, sequences_max=window.sequences, idle_ms=window.idle_ms
         )
@@ -129,9 +127,7 @@ class Idempotence:
         return message if message is not None and _carries(message, mark) else None
 
     def hashed(self, mark: Mark) -> int:
-        """Salted, so that nobody can choose ids that fall into one place of the table."""
-        text = f"{mark.producer}\x01{mark.dedup_id}".encode("utf-8", "replace")
-        return int.from_bytes(hashlib.blake2b(text, digest_size=8, key=self.salt).digest(), "big")
+        return self.ids.hash_of(f"{mark.producer}\x01{mark.dedup_id}".encode("utf-8", "replace"))
 
     def remember(self, mark: Mark, topic: str, queue_id: int, entry: DispatchEntry) -> None:
         self.changed = True

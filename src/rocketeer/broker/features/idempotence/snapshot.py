@@ -128,7 +128,7 @@ class Snapshots:
 
     def _take_over(self, head: _Head, slices: memoryview) -> None:
         table = self.table
-        table.salt = head.salt
+        table.reset(head.salt)
         at = 0
         for size in head.sequences:
             table.sequences.load(msgspec.msgpack.decode(slices[at : at + size], type=list[SavedSequence]))
@@ -206,7 +206,7 @@ class Snapshots:
     def _write(self, at: int, slices: list[bytes]) -> None:
         sequences = [len(piece) - 1 for piece in slices if piece[:1] == b"L"]
         ids = [(len(piece) - 1) // 16 for piece in slices if piece[:1] == b"I"]
-        head = msgspec.msgpack.encode(_Head(VERSION, at, self.table.salt, sequences, ids))
+        head = msgspec.msgpack.encode(_Head(VERSION, at, self.table.ids.salt, sequences, ids))
         parts: list[bytes | memoryview] = [_LENGTH.pack(len(head)), head]
         parts += [memoryview(piece)[1:] for piece in slices]
         try:

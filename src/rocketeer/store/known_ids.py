@@ -2,83 +2,27 @@
 
 It only says where to look: whoever asks compares with the message that lies there. So a hash of 64 bits is
 enough, and an entry that is wrong (a file that survived a power failure its log did not) does no harm.
-
-    ring     hash u64, log offset i64; in the order they were stored, the oldest overwritten by the newest
-    slots    u32, place in the ring + 1; an open hash table by the low bits of the hash, at most half full
-
-All memory is reserved at once and touched when it is used: nothing is ever moved to grow.
 """
 
 from collections.abc import Iterator
-from mmap import mmap
-from typing import Final
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-GONE: Final = -1
-"""The log offset of an id that was stored again later: its newer place counts."""
+from rocketeer.compiled import COMPILED
+from rocketeer.store.id_table_plain import GONE, IdTable
+
+if COMPILED and not TYPE_CHECKING:
+    from rocketeer.store._id_table import IdTable
 
 
-class KnownIds:
-    """The newest `capacity` ids, by hash."""
-
-    def __init__(self, capacity: int) -> None:
-        assert capacity > 0
-        self.capacity = capacity
-        slots = 1 << (2 * capacity - 1).bit_length()
-        self._mask = slots - 1
-        self._slots = memoryview(mmap(-1, 4 * slots)).cast("I")
-        self._hashes = memoryview(mmap(-1, 8 * capacity)).cast("Q")
-        self._offsets = memoryview(mmap(-1, 8 * capacity)).cast("q")
-        self._added = 0
+class KnownIds(IdTable):
+    """The newest `capacity` ids, by hash; to disk and back."""
 
     def __len__(self) -> int:
         """How many places of the ring are taken."""
         return min(self._added, self.capacity)
-
-    def find(self, hashed: int) -> int | None:
-        """The log offset that was stored with the hash, newest first and only."""
-        slots, hashes, mask = self._slots, self._hashes, self._mask
-        slot = hashed & mask
-        while place := slots[slot]:
-            if hashes[place - 1] == hashed:
-                return self._offsets[place - 1]
-            slot = slot + 1 & mask
-        return None
-
-    def add(self, hashed: int, log_offset: int) -> None:
-        """Remember where it is; the oldest of all is forgotten when there is no room."""
-        place = self._added % self.capacity
-        if self._added >= self.capacity and self._offsets[place] != GONE:
-            self._forget(place)
-        slots, hashes, mask = self._slots, self._hashes, self._mask
-        slot = hashed & mask
-        while old := slots[slot]:
-            if hashes[old - 1] == hashed:
-                self._offsets[old - 1] = GONE
-                break
-            slot = slot + 1 & mask
-        hashes[place] = hashed
-        self._offsets[place] = log_offset
-        slots[slot] = place + 1
-        self._added += 1
-
-    def _forget(self, place: int) -> None:
-        """Take it out of its slot; those that were pushed behind it move up, so that no chain has a hole."""
-        slots, hashes, mask = self._slots, self._hashes, self._mask
-        hole = hashes[place] & mask
-        while slots[hole] != place + 1:
-            hole = hole + 1 & mask
-        slot = hole
-        while other := slots[slot := slot + 1 & mask]:
-            home = hashes[other - 1] & mask
-            if slot - home & mask >= slot - hole & mask:
-                slots[hole] = other
-                hole = slot
-        slots[hole] = 0
-
-    # --- to disk and back --------------------------------------------------------------------
 
     def dump_slices(self, ids_max: int = 1 << 16) -> Iterator[tuple[bytes, bytes]]:
         """Hashes and log offsets, the oldest first; ids that come meanwhile may be among them or not."""

@@ -1,0 +1,94 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
+"""Messages of batches with an id of their own (PRODUCER_ID and DEDUP_ID): those that are new are plain.
+
+An id whose hash the table knows, or that is in the buffer already, makes its batch other than plain: the general way
+reads what is stored and says what becomes of it. So this way never answers for a message that it does not store.
+"""
+
+from libc.stdint cimport int64_t, uint8_t, uint64_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport memcpy
+
+from rocketeer.record._layout cimport NAME_END
+
+cdef enum:
+    PRODUCER_BYTES_MAX = 128  # of ASCII, so of characters
+    ID_BYTES_MAX = 256
+    HELD_ROOM = 65536
+    HELD_MAX = 32768  # half of the room, so that chains stay short
+
+
+cdef bint is_ascii(const char *at, Py_ssize_t size) noexcept nogil:
+    cdef Py_ssize_t i
+    cdef uint8_t any_byte = 0
+    for i in range(size):
+        any_byte |= <uint8_t> at[i]
+    return any_byte < 0x80
+
+
+cdef class SendIds:
+    """Which ids are stored, or are in the buffer to be stored: `stored.ids` and those that `takes` let pass."""
+
+    def __cinit__(self):
+        self._held = <Held *> calloc(HELD_ROOM, sizeof(Held))
+        if self._held == NULL:
+            raise MemoryError
+
+    def __dealloc__(self):
+        free(self._held)
+
+    def __init__(self, stored, Py_ssize_t batch_messages_max):
+        self._stored = stored
+        self.batch_messages_max = batch_messages_max
+        self._filling = 1
+
+    cdef bint takes(self, Marks *marks, Marks *common, Send *send) except -1:
+        """Note the hash of the message's id; False if it may be stored already, or its mark is unusual."""
+        cdef char text[PRODUCER_BYTES_MAX + 1 + ID_BYTES_MAX]
+        cdef Held *held
+        cdef uint64_t hashed, at
+        if not marks.id_bytes or marks.numbered or common.id_bytes or common.numbered:
+            return False
+        if marks.producer_bytes > PRODUCER_BYTES_MAX or marks.id_bytes > ID_BYTES_MAX:
+            return False
+        if not is_ascii(marks.producer, marks.producer_bytes) or not is_ascii(marks.id, marks.id_bytes):
+            return False
+        memcpy(text, marks.producer, marks.producer_bytes)
+        text[marks.producer_bytes] = NAME_END
+        memcpy(text + marks.producer_bytes + 1, marks.id, marks.id_bytes)
+        if self._ids is None or not self._held_count:
+            self._ids = self._stored.ids  # another one after a reset
+        hashed = self._ids.hash_at(text, marks.producer_bytes + 1 + marks.id_bytes)
+        if self._held_count == HELD_MAX or self._ids.place_of(hashed):
+            return False
+        at = hashed >> 32 & HELD_ROOM - 1  # other bits than the table's
+        while True:
+            held = self._held + at
+            if held.filling != self._filling:
+                break
+            if held.hashed == hashed:
+                return False
+            at = at + 1 & HELD_ROOM - 1
+        held.hashed = hashed
+        held.filling = self._filling
+        self._held_count += 1
+        send.named = True
+        send.id_hash = hashed
+        return True
+
+    cdef int remember(self, Send *sends, Py_ssize_t count) except -1:
+        """They are stored: the table knows them from now on."""
+        cdef Py_ssize_t i
+        if not self._held_count:
+            return 0
+        for i in range(count):
+            if sends[i].named:
+                self._ids.put(sends[i].id_hash, sends[i].log_offset)
+        self._stored.changed = True
+        return 0
+
+    cdef void forget_held(self) noexcept:
+        """The buffer is empty."""
+        if self._held_count:
+            self._held_count = 0
+            self._filling += 1
