@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Fetches and builds what the peers need, once: bash interop/prepare.sh [java] [node] [prometheus]
+# Fetches and builds what the peers need, once: bash interop/prepare.sh [java] [node] [prometheus] [kafka]
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -24,6 +24,14 @@ for what in "$@"; do
         mkdir -p prometheus
         (cd prometheus && apt-get -qq download prometheus 2>/dev/null && dpkg -x prometheus_*.deb root)
       fi ;;
-    *) echo "prepare.sh: java, node or prometheus, not $what" >&2; exit 2 ;;
+    kafka)
+      # For `rocketeer bench spark --kafka`: a server, and Spark's own source and sink for it.
+      for part in server spark; do
+        if [ ! -d kafka/$part/target/jars ]; then
+          echo "fetching interop/kafka/$part"
+          mvn -q -B -f kafka/$part/pom.xml dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory="$PWD/kafka/$part/target/jars"
+        fi
+      done ;;
+    *) echo "prepare.sh: java, node, prometheus or kafka, not $what" >&2; exit 2 ;;
   esac
 done

@@ -1,6 +1,9 @@
 """Source and sink with an account and TLS, and where the secret does not show."""
 
 import asyncio
+import json
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -99,3 +102,39 @@ def test_the_drivers_environment_goes_to_the_tasks(tmp_path: Path) -> None:
     }
     found = with_environment(Protection(), environment)
     assert found == Protection("sparkuser", SECRET, tls=True, tls_trust="/some/ca.pem")
+
+
+_LOGGED_SESSION = """
+import json, sys
+from rocketeer.spark import session
+given, logs = json.loads(sys.argv[1]), sys.argv[2]
+settings = {"spark.eventLog.enabled": "true", "spark.eventLog.dir": logs, "spark.eventLog.compress": "false",
+            "spark.eventLog.rolling.enabled": "false", "spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1"}
+spark = session("logged", master="local[1]", config=settings)
+rows = spark.createDataFrame([(bytearray(b"the logged"),)], "body binary")
+rows.write.format("rocketmq").mode("append").options(**given, topic="orders").save()
+read = spark.read.format("rocketmq").options(**given, subscribe="orders").load()
+assert read.where("body = cast('the logged' as binary)").count() == 1
+spark.sql("CREATE TEMPORARY VIEW orders USING rocketmq OPTIONS ("
+          + ", ".join(f"{name} '{value}'" for name, value in {**given, "subscribe": "orders"}.items()) + ")")
+assert spark.table("orders").count() >= 1
+spark.stop()
+"""
+
+
+@pytest.mark.jvms
+def test_the_event_log_of_a_session_does_not_show_the_secret(secured: Secured, tmp_path: Path) -> None:
+    """It holds plans, options and the SQL text of every query, and it is what Spark's history server shows."""
+    logs = tmp_path / "events"
+    logs.mkdir()
+    given = {**options(secured), "tlsKeyPassword": "hush-hush-key"}
+    command = [sys.executable, "-c", _LOGGED_SESSION, json.dumps(given), str(logs)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    (file,) = logs.iterdir()
+    text = file.read_text()
+    assert "SparkListenerSQLExecutionStart" in text
+    assert "rocketmq" in text.lower()
+    for secret in (SECRET, "hush-hush-key"):
+        assert secret not in text
+        assert secret not in ended.stdout + ended.stderr

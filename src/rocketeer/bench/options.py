@@ -47,6 +47,10 @@ Processes = Annotated[int, typer.Option(min=1, help="Load processes that share t
 Rate = Annotated[float | None, typer.Option(help="Open loop: requests/s, latency from the scheduled time.")]
 Folder = Annotated[Path | None, typer.Option(help="Where the stores of started brokers go.", file_okay=False)]
 Json = Annotated[Path | None, typer.Option("--json", help="Write all figures to this file.")]
+Kafka = Annotated[
+    bool,
+    typer.Option("--kafka", help="Beside Kafka and Spark's own source and sink (interop/prepare.sh kafka)."),
+]
 
 
 def flush_mode(choice: FlushChoice) -> Flush:

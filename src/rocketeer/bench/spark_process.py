@@ -11,13 +11,15 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Final
 
 import typer
 
 from rocketeer.bench.compare import console
+from rocketeer.bench.kafka import Kafka
+from rocketeer.bench.processes import ServerFailed
 from rocketeer.bench.servers import Cluster
 from rocketeer.client.sync.producer import Producer
 from rocketeer.model.message import Message
@@ -37,12 +39,16 @@ def need_pyspark(command: str) -> None:
 
 @contextmanager
 def filled_topic(
-    folder: Path | None, topic: str, queues: int, count: int = 0, body_bytes: int = 0
+    folder: Path | None, topic: str, queues: int, count: int = 0, body_bytes: int = 0, *, kafka: bool = False
 ) -> Iterator[dict[str, Any]]:
-    """A broker with `count` messages in the topic, and one more that made it; yields the common part of a plan."""
+    """A broker with `count` messages in the topic, and one more that made it; yields the common part of a plan.
+
+    With `kafka` an empty Kafka runs beside it.
+    """
     with (
         tempfile.TemporaryDirectory(prefix="rocketeer-bench-", dir=folder) as name,
         Cluster("ours", Path(name), conf={"defaultTopicQueueNums": queues}) as cluster,
+        _kafka(Path(name) / "kafka", queues) if kafka else nullcontext() as other,
     ):
         with Producer("BENCH_SPARK_FILL", nameserver=cluster.namesrv) as producer:
             producer.send(Message(topic, b"first"))
@@ -55,7 +61,16 @@ def filled_topic(
             "topic": topic,
             "count": count + 1,
             "folder": name,
+            **({"kafka": other.address, "classes": other.spark_classes} if other is not None else {}),
         }
+
+
+def _kafka(folder: Path, partitions: int) -> Kafka:
+    try:
+        return Kafka(folder, partitions=partitions)
+    except ServerFailed as error:
+        console.print(f"[red]{error}[/red]")
+        raise typer.Exit(1) from None
 
 
 def measured(module: str, plan: dict[str, Any]) -> dict[str, Any]:

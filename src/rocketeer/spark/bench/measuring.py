@@ -73,7 +73,8 @@ def rates_in_turn(work: Mapping[str, Callable[[], object]], count: int, rounds: 
 def report(measure: Callable[[SparkSession, dict[str, Any]], dict[str, Any]]) -> None:
     """The whole of a measuring process: the plan from the command line, a session, the figures as one line."""
     plan = json.loads(sys.argv[1])
-    spark = session("rocketeer-bench", master=plan["master"], config=_SESSION)
+    config = _SESSION | ({"spark.driver.extraClassPath": plan["classes"]} if "classes" in plan else {})
+    spark = session("rocketeer-bench", master=plan["master"], config=config)
     spark.sparkContext.setLogLevel("ERROR")
     with Peaks() as peaks:
         figures = measure(spark, plan)

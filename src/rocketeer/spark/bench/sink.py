@@ -1,7 +1,7 @@
 """What `rocketeer bench spark-sink` measures, in a process of its own: `python -m rocketeer.spark.bench.sink JSON`.
 
 The same rows, read from Parquet, written three ways: to Parquet again, to a topic at least once, and effectively
-once. Prints figures as one JSON line.
+once; to Kafka, if there is one. Prints figures as one JSON line.
 """
 
 from collections.abc import Callable
@@ -24,6 +24,14 @@ def make_rows(spark: SparkSession, count: int, body_bytes: int, path: str) -> Da
     return spark.read.parquet(path)
 
 
+def to_kafka(rows: DataFrame, plan: dict[str, Any]) -> None:
+    """The same with Spark's own sink for Kafka; it waits for all replicas, of which there is one."""
+    chosen = rows.selectExpr("tags as key", "body as value")
+    chosen.write.format("kafka").option("kafka.bootstrap.servers", plan["kafka"]).option(
+        "topic", plan["topic"]
+    ).save()
+
+
 def measure(spark: SparkSession, plan: dict[str, Any]) -> dict[str, Any]:
     """Rows/s of every way to write them."""
     folder = Path(plan["folder"])
@@ -39,6 +47,8 @@ def measure(spark: SparkSession, plan: dict[str, Any]) -> dict[str, Any]:
         "topic, at least once": lambda: to_topic(rows.drop("id"), options),
         "topic, effectively once": lambda: to_topic(rows, once),
     }
+    if "kafka" in plan:
+        ways["kafka"] = lambda: to_kafka(rows, plan)
     return dict(rates_in_turn(ways, plan["count"], plan["rounds"]))
 
 
