@@ -2,6 +2,7 @@
 
 import argparse
 import logging
+import signal
 import sys
 import tempfile
 from contextlib import ExitStack
@@ -25,6 +26,7 @@ def main() -> int:
     if wanted.add:
         print(table(load(wanted.add)))
         return 0
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # processes, networks and disks go with us
     logging.getLogger("rocketeer").setLevel(
         logging.CRITICAL
     )  # that brokers cannot be reached is no news here
