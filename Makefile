@@ -26,7 +26,7 @@ help:
 	@echo "make interop clients of other languages against our broker; needs Java and Node"
 	@echo "make apache  our clients against Apache's own broker; needs Java"
 	@echo "make fuzz    mutated requests of every code against a broker and a name server   (SEED=1 MINUTES=5 REPLAY=file)"
-	@echo "make faults  kills, pauses and cut links against a group of three, and what is left of its promises   (SEED=1 MINUTES=2)"
+	@echo "make faults  dead processes, cut links, bad disks and clocks against a group of three: what is left of its promises   (SEED=1 MINUTES=2)"
 	@echo "make memory  a million messages through one consumer: its memory stays flat"
 	@echo "make crash-states  what a power failure may leave of a store, and what the broker makes of it  (SEED=1 STATES=2000)"
 	@echo "make sanitize  the compiled modules' tests under AddressSanitizer and UBSan; needs gcc"
@@ -142,7 +142,7 @@ fuzz: $(READY_DEV)
 worst-requests: $(READY_DEV)
 	@PYTHONPATH=tests $(BIN)/python -m support.worst_requests $(ARGS)
 
-# A group of three under kills, pauses and cut links; as root also in network namespaces.
+# A group of three under every fault; as root also cut links (network namespaces) and full disks (tmpfs).
 .PHONY: faults
 faults: $(READY_DEV)
 	@PYTHONPATH=tests $(BIN)/python -m faults --seed $(or $(SEED),1) --minutes $(or $(MINUTES),2) $(ARGS)
