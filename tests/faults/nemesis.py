@@ -53,6 +53,17 @@ class Nemesis:
                 "set all clocks": self._wrong_clocks,
             }
 
+        pairs = (
+            ("kill etcd", "kill the leader"),
+            ("kill etcd", "pause a follower"),
+            ("cut the leader off from etcd", "kill a follower"),
+            ("slow a follower's syncs", "kill the leader"),
+            ("set all clocks", "kill the leader"),
+        )
+        for pair in pairs:
+            if self.faults.keys() >= set(pair):
+                self.faults[" and ".join(pair)] = lambda pair=pair: self._both(*pair)  # type: ignore[misc]
+
     def _process_faults(self) -> dict[str, Fault]:
         return {
             "kill the leader": lambda: self._killed(self._leader()),
@@ -99,6 +110,10 @@ class Nemesis:
     def strike(self, name: str, lasts_s: float) -> None:
         with contextmanager(self.faults[name])():
             time.sleep(lasts_s)
+
+    def _both(self, one: str, other: str) -> Iterator[None]:
+        with contextmanager(self.faults[one])():
+            yield from self.faults[other]()
 
     # --- processes ---------------------------------------------------------------------------
 

@@ -20,18 +20,30 @@ ETCD, NAMESRV, CLIENTS = "etcd", "namesrv", "clients"
 
 
 def can_make_networks() -> bool:
+    """Whether one can be made here; found out by making one."""
     if os.geteuid() != 0 or shutil.which("ip") is None:
         return False
-    probe = f"rkprobe{os.getpid()}"
-    made = subprocess.run(["ip", "netns", "add", probe], capture_output=True, check=False)
-    subprocess.run(["ip", "netns", "del", probe], capture_output=True, check=False)
-    return made.returncode == 0
+    try:
+        with Network(1):
+            return True
+    except (OSError, subprocess.SubprocessError):
+        return False
+
+
+def _free_subnet() -> str:
+    """That no other network of ours has; different processes begin to look in different places."""
+    known = subprocess.run(["ip", "-4", "-o", "addr"], capture_output=True, text=True, check=True, timeout=30)
+    for number in range(250):
+        subnet = f"10.77.{(os.getpid() + number) % 250}"
+        if f" {subnet}." not in known.stdout:
+            return subnet
+    raise OSError("every network 10.77.* is in use")
 
 
 class Network:
     def __init__(self, members: int) -> None:
         self._tag = f"{os.getpid() % 100_000}"
-        self._subnet = f"10.77.{os.getpid() % 250}"
+        self._subnet = _free_subnet()
         self._members = [str(number) for number in range(1, members + 1)]
         self._cut: set[tuple[str, str]] = set()
 
