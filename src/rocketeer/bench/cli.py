@@ -1,7 +1,12 @@
 """`rocketeer bench`: measure our broker, Apache's, or any other; measure our client; check the bars."""
 
+import contextlib
+import os
 import signal
 import sys
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn
 
 import typer
 
@@ -30,7 +35,16 @@ app = typer.Typer(
 @app.callback()
 def _ends_what_it_started() -> None:
     """A terminated benchmark takes its servers along, as an interrupted one does."""
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    signal.signal(signal.SIGTERM, _end)
+
+
+def _end(number: int, frame: FrameType | None) -> NoReturn:
+    """Whoever started a server stops it on the way out; one that is being started just now has nobody yet."""
+    own = os.getpid()
+    for child in Path(f"/proc/{own}/task/{own}/children").read_text().split():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(int(child), number)
+    sys.exit(128 + number)
 
 
 for _command in (
