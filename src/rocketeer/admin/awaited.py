@@ -22,6 +22,7 @@ from rocketeer.admin.plans import nameservers as nameserver_plans
 from rocketeer.admin.plans import offsets as offset_plans
 from rocketeer.admin.plans import producers as producer_plans
 from rocketeer.admin.plans import progress as progress_plans
+from rocketeer.admin.plans import replicas as replica_plans
 from rocketeer.admin.plans import stats as stats_plans
 from rocketeer.admin.plans import topics as topic_plans
 from rocketeer.client import discovery
@@ -107,6 +108,9 @@ class Admin(StartedAsync):
     wipe_write_perm = Awaited(cluster_plans.wipe_write_perm)
     add_write_perm = Awaited(cluster_plans.add_write_perm)
     resume_half_message = Awaited(cluster_plans.resume_half_message)
+    replica_group = Awaited(replica_plans.replica_group)
+    replica_groups = Awaited(replica_plans.replica_groups)
+    switch_leader = Awaited(replica_plans.switch_leader)
 
     # --- name servers ----------------------------------------------------------------------------
 

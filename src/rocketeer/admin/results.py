@@ -10,6 +10,7 @@ from rocketeer.model.queue import MessageQueue
 from rocketeer.model.route import MASTER_ID
 from rocketeer.protocol.bodies.connections import ClientConnection, GroupConnections
 from rocketeer.protocol.bodies.consume_stats import ConsumeStats, QueueRange
+from rocketeer.protocol.bodies.replica_group import ReplicaGroup
 from rocketeer.protocol.bodies.running_info import RunningInfo
 
 T = TypeVar("T")
@@ -71,6 +72,14 @@ class ClusterMap:
     def at(self, address: str) -> Broker:
         """The broker with this address; one the name server does not know has no name."""
         return next((each for each in self.brokers if each.address == address), Broker("", "", 0, address))
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaGroups:
+    """Groups of brokers that elect their leader; names of which no member answered are in `failures`."""
+
+    groups: tuple[ReplicaGroup, ...]
+    failures: tuple[Failure, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from rocketeer.broker.assemble import Broker
+from rocketeer.broker.group_account import GroupAccount
 from rocketeer.broker.group_following import Following
 from rocketeer.broker.group_runs import NewBroker, RoleRuns
 from rocketeer.clock import Clock
@@ -61,6 +62,14 @@ class GroupMember:
         self._etcd = Etcd(group.endpoints, Access.of(group), timeout_s=max(0.5, group.lease_s / 3))
         self._registry = Registry(self._etcd, broker.cluster_name, broker.broker_name)
         self._port = MembersPort(server.bind_host, group.port(server.listen_port), boot)
+        self._account = GroupAccount(
+            broker.cluster_name,
+            broker.broker_name,
+            group,
+            registry=self._registry,
+            clock=boot,
+            progress=lambda: self._runs.progress,
+        )
         self._file: MemberFile
         self._me: Me
         self._runs: RoleRuns
@@ -87,6 +96,7 @@ class GroupMember:
             port=self._port,
             boot=self._boot,
             new_broker=self._new_broker,
+            account=self._account,
         )
         self._following = Following(
             self._group,
@@ -188,6 +198,7 @@ class GroupMember:
         if is_deposed or self._cut_at is not None:
             await self._become_follower()
         view = await self._registry.read()
+        self._account.seen(view)
         if runs.leadership is not None:  # it remembers what it changes itself
             runs.leadership.seen(view)
             await self._switch(view)

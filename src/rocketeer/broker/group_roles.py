@@ -9,6 +9,7 @@ from rocketeer.broker.features.group.shared_tables import SHARED, Position, Shar
 from rocketeer.broker.features.replication.master import master_feature
 from rocketeer.broker.followed_tables import followed_tables
 from rocketeer.broker.group_tables import JoinedTables
+from rocketeer.broker.handlers.replica_group import GroupOfReplicas, replica_group_handlers
 from rocketeer.broker.locks import JournaledLocks
 from rocketeer.broker.offsets import JournaledOffsets
 from rocketeer.broker.state import BrokerState
@@ -60,11 +61,14 @@ class LeaderRole:
     part: LeaderPart
     peers: PeerSecurity
 
-    def __init__(self, confirmed: int, *, epoch: int, flushes: bool, was_member: bool) -> None:
+    def __init__(
+        self, confirmed: int, *, epoch: int, flushes: bool, was_member: bool, account: GroupOfReplicas
+    ) -> None:
         self.confirmed = confirmed
         self._epoch = epoch
         self._flushes = flushes
         self._was_member = was_member
+        self._account = account
         self._shared: SharedTables
 
     def features(self, state: BrokerState, store: StoreConfig, server: ServerConfig) -> list[Feature]:
@@ -78,7 +82,7 @@ class LeaderRole:
         return [
             self.part.feature(),
             self._shared.leader_feature(),
-            Feature("leader", services=(again,)),
+            Feature("leader", services=(again,), handlers=replica_group_handlers(self._account)),
             _observers(state, store, server),
         ]
 
@@ -103,9 +107,10 @@ class FollowerRole:
     part: FollowerPart
     peers: PeerSecurity
 
-    def __init__(self, confirmed: int, *, was_member: bool) -> None:
+    def __init__(self, confirmed: int, *, was_member: bool, account: GroupOfReplicas) -> None:
         self.confirmed = confirmed
         self._was_member = was_member
+        self._account = account
         self._tables: JoinedTables
         self._shared: SharedTables
 
@@ -116,7 +121,8 @@ class FollowerRole:
         self._shared = _shared_tables(state, was_member=self._was_member)
         self._tables = followed_tables(JoinedTables, state)
         self._tables.use(self._shared, state.store)
-        return [self.part.feature(), self._shared.follower_feature(), self._tables.feature()]
+        told = Feature("replica group", handlers=replica_group_handlers(self._account))
+        return [self.part.feature(), self._shared.follower_feature(), self._tables.feature(), told]
 
     def handlers(self, handlers: dict[int, Handler]) -> dict[int, Handler]:
         return {**handlers, **dict.fromkeys((*SHARED, RequestCode.END_TRANSACTION), _refuse)}

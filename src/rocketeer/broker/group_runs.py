@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from rocketeer.broker.assemble import Broker, GroupPart
+from rocketeer.broker.group_account import GroupAccount
 from rocketeer.broker.group_cut import cut_member
 from rocketeer.broker.group_roles import FollowerRole, LeaderRole
 from rocketeer.config import BrokerConfig, BrokerRole, FlushMode, StoreConfig
@@ -41,6 +42,7 @@ class RoleRuns:
         port: MembersPort,
         boot: BootClock,
         new_broker: NewBroker,
+        account: GroupAccount,
     ) -> None:
         self._broker = broker
         self._store = store
@@ -50,6 +52,7 @@ class RoleRuns:
         self._port = port
         self._boot = boot
         self._new_broker = new_broker
+        self._account = account
         self._running: Broker | None = None
         self.follower: FollowerRole | None = None
         self.leader: LeaderRole | None = None
@@ -67,7 +70,7 @@ class RoleRuns:
             await self.leadership.close()
         self._port.rest()
         running, self._running = self._running, None
-        self.leader = self.follower = self.leadership = None
+        self.leader = self.follower = self.leadership = self._account.leadership = None
         if running is not None:
             await running.stop()
 
@@ -79,7 +82,7 @@ class RoleRuns:
         await self.stop()
         if cut_at is not None:
             await asyncio.to_thread(cut_member, self._store, self._file, cut_at)
-        role = FollowerRole(self._file.load_confirmed(), was_member=self._was_member)
+        role = FollowerRole(self._file.load_confirmed(), was_member=self._was_member, account=self._account)
         broker = replace(self._broker, broker_id=self._me.member)
         store = replace(self._store, broker_role=BrokerRole.SLAVE, ha_master_address=None)
         self._running = self._new_broker(broker, store, role)
@@ -98,6 +101,7 @@ class RoleRuns:
             epoch=state.epoch,
             flushes=self._store.flush_mode is FlushMode.SYNC_FLUSH,
             was_member=self._was_member,
+            account=self._account,
         )
         broker = replace(self._broker, broker_id=0)
         store = replace(self._store, broker_role=BrokerRole.ASYNC_MASTER)
@@ -122,6 +126,7 @@ class RoleRuns:
             remember=self._file.saw,
         )
         self.leader, self.leadership = role, leadership
+        self._account.leadership = leadership
         self._port.lead(leadership, role.store.log, role.peers)
         role.part.lead(leadership)
         log.warning("leads epoch=%d log_end=%d in_sync=%s", state.epoch, log_end, sorted(state.in_sync))
@@ -131,6 +136,14 @@ class RoleRuns:
         return bool(self._file.now.epochs)
 
     # --- what was confirmed ------------------------------------------------------------------
+
+    @property
+    def progress(self) -> tuple[int, int]:
+        """Up to where the log is known to be confirmed, and where it ends."""
+        role = self.role
+        if role is None:
+            return self._file.load_confirmed(), 0
+        return role.confirmed_now, role.store.max_log_offset
 
     def save_confirmed(self) -> None:
         role = self.role

@@ -177,6 +177,8 @@ class RequestCode(IntEnum):
     # Rocketeer's own
     GET_PRODUCER_SEQUENCE = 300_001
     GET_BROKER_TABLE = 300_002
+    GET_REPLICA_GROUP = 300_003
+    SWITCH_LEADER = 300_004
 
 
 class ResponseCode(IntEnum):

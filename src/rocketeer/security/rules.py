@@ -162,6 +162,8 @@ BROKER_RULES: Final[Mapping[int, Rule]] = {
             RequestCode.GET_ALL_CONSUMER_OFFSET,
             RequestCode.GET_ALL_DELAY_OFFSET,
             RequestCode.GET_BROKER_TABLE,
+            RequestCode.GET_REPLICA_GROUP,
+            RequestCode.SWITCH_LEADER,
             RequestCode.UPDATE_AND_CREATE_ACL_CONFIG,
             RequestCode.DELETE_ACL_CONFIG,
             RequestCode.GET_BROKER_CLUSTER_ACL_INFO,

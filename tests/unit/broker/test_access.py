@@ -36,6 +36,7 @@ SIGNED_IN = {37, 33, 35}
 ADMIN = {
     17, 21, 25, 26, 28, 43, 45, 50, 51, 52, 53, 200, 201, 202, 203, 204, 207, 208, 215, 222, 223, 300, 303, 305, 306,
     307, 308, 309, 314, 315, 316, 317, 321, 323, 328, 329, RequestCode.GET_BROKER_TABLE,
+    RequestCode.GET_REPLICA_GROUP, RequestCode.SWITCH_LEADER,
 }  # fmt: skip
 ACL = "AclException"
 

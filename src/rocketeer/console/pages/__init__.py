@@ -10,6 +10,7 @@ from rocketeer.console.pages import (
     operations,
     pipeline,
     producers,
+    replicas,
     topics,
     trace,
     waiting,
@@ -22,6 +23,7 @@ def all_pages() -> Registry:
     for module in (
         dashboard,
         cluster,
+        replicas,
         topics,
         groups,
         producers,

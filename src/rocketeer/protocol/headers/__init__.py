@@ -9,6 +9,7 @@ from rocketeer.protocol.headers.admin import (
     DeleteAclConfigHeader,
     GetBrokerConfigReplyHeader,
     GetBrokerConsumeStatsHeader,
+    SwitchLeaderHeader,
     UpdateAclConfigHeader,
     UpdateGlobalWhiteAddressesHeader,
     ViewBrokerStatsHeader,
@@ -158,6 +159,7 @@ REQUEST_HEADERS: Mapping[int, type[Header]] = MappingProxyType(
         RequestCode.UPDATE_AND_CREATE_ACL_CONFIG: UpdateAclConfigHeader,
         RequestCode.DELETE_ACL_CONFIG: DeleteAclConfigHeader,
         RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG: UpdateGlobalWhiteAddressesHeader,
+        RequestCode.SWITCH_LEADER: SwitchLeaderHeader,
     }
 )
 
@@ -250,6 +252,7 @@ __all__ = [
     "SendMessageHeader",
     "SendMessageReplyHeader",
     "SendMessageV2Header",
+    "SwitchLeaderHeader",
     "UnregisterBrokerHeader",
     "UnregisterClientHeader",
     "UpdateAclConfigHeader",

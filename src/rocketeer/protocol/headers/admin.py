@@ -1,8 +1,8 @@
-"""Headers of further admin requests: broker figures (315, 317), broker config (26), ACL files (50-53)."""
+"""Headers of admin requests: figures (315, 317), config (26), ACL files (50-53), replica groups (ours)."""
 
 from msgspec import field
 
-from rocketeer.protocol.headers.base import Header
+from rocketeer.protocol.headers.base import I32, Header
 
 
 class ViewBrokerStatsHeader(Header):
@@ -58,3 +58,9 @@ class UpdateGlobalWhiteAddressesHeader(Header):
 
     addresses: str = field(name="globalWhiteAddrs")
     acl_file: str | None = field(default=None, name="aclFileFullPath")
+
+
+class SwitchLeaderHeader(Header):
+    """300004 SWITCH_LEADER (ours): the member of the replica group that shall lead."""
+
+    member: I32

@@ -1,0 +1,104 @@
+"""What a member of a replica group tells about it in either role: the last look at etcd, and the leader's counts."""
+
+from collections.abc import Callable
+
+from rocketeer.config.group import GroupConfig
+from rocketeer.errors import GroupError
+from rocketeer.group.boot_clock import BootClock
+from rocketeer.group.leadership import Leadership
+from rocketeer.group.registry import Registry, View
+from rocketeer.group.state import GroupState, is_alive
+from rocketeer.protocol.bodies.replica_group import Replica, ReplicaGroup
+
+
+class GroupAccount:
+    """`GroupMember` tells it what it sees; belongs to the loop thread."""
+
+    def __init__(
+        self,
+        cluster: str,
+        broker_name: str,
+        config: GroupConfig,
+        *,
+        registry: Registry,
+        clock: BootClock,
+        progress: Callable[[], tuple[int, int]],
+    ) -> None:
+        """`progress`: up to where this member knows its log to be confirmed, and where the log ends."""
+        self._cluster = cluster
+        self._broker_name = broker_name
+        self._config = config
+        self._registry = registry
+        self._clock = clock
+        self._progress = progress
+        self._view: View | None = None
+        self._read_s = 0.0
+        self.leadership: Leadership | None = None
+        """While this member leads."""
+
+    def seen(self, view: View) -> None:
+        """etcd was read just now."""
+        self._view, self._read_s = view, self._clock()
+
+    def describe(self) -> ReplicaGroup:
+        view, state = self._known()
+        leads = is_alive(state.leader, view.seats)
+        leadership = self.leadership
+        confirmed, log_end = self._progress()
+        members: list[Replica] = []
+        for member in sorted({*state.in_sync, *view.seats}):
+            seat = view.seats.get(member)
+            end = None
+            if member == self._config.member_id:
+                end = log_end
+            elif leadership is not None and leadership.count.end_of(member) >= 0:
+                end = leadership.count.end_of(member)
+            members.append(
+                Replica(
+                    member,
+                    address="" if seat is None else seat.address,
+                    is_alive=seat is not None,
+                    is_leader=leads and member == state.leader.member,
+                    is_in_sync=seat is not None and state.has(member, seat.incarnation),
+                    log_end=end,
+                )
+            )
+        return ReplicaGroup(
+            cluster=self._cluster,
+            broker_name=self._broker_name,
+            epoch=state.epoch,
+            version=state.version,
+            leader=state.leader.member,
+            members_meant=self._config.members,
+            min_in_sync=self._config.min_in_sync,
+            confirmed=confirmed if leadership is None else leadership.count.confirmed,
+            age_ms=int((self._clock() - self._read_s) * 1000),
+            members=tuple(members),
+            wanted=view.wanted,
+        )
+
+    async def switch(self, member: int) -> None:
+        """Note the wish; the leader hands over at its next look. Whoever asks looks until it is done."""
+        view = await self._registry.read()
+        self.seen(view)
+        state, seat = self._known()[1], view.seats.get(member)
+        if not is_alive(state.leader, view.seats):
+            raise GroupError(
+                f"{self._broker_name} has no leader now that could hand over: it elects one itself"
+            )
+        if seat is None or not state.has(member, seat.incarnation):
+            able = sorted(each for each, sits in view.seats.items() if state.has(each, sits.incarnation))
+            raise GroupError(
+                f"member {member} of {self._broker_name} is not alive and in sync; "
+                f"in sync are {', '.join(map(str, able))}"
+            )
+        if state.leader.member != member:
+            await self._registry.wish("switch", member)
+
+    def _known(self) -> tuple[View, GroupState]:
+        view = self._view
+        if view is None:
+            raise GroupError(f"this member of {self._broker_name} has not read etcd yet")
+        if view.state is None:
+            raise GroupError(f"etcd has no record of the group {self._broker_name}")
+        return view, view.state

@@ -1,0 +1,77 @@
+"""Replica groups: brokers of one name that elect their leader; who is in sync; a planned change of the leader."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from rocketeer.console.errors import BadField
+from rocketeer.console.i18n import Text, text
+from rocketeer.console.registry import Action, Outcome, View
+from rocketeer.console.users import Role
+from rocketeer.console.visit import Visit
+from rocketeer.protocol.bodies.replica_group import Replica, ReplicaGroup
+
+OLD_MS: Final = 2_000
+"""Members read etcd five times a second."""
+
+
+async def replicas(visit: Visit) -> Mapping[str, Any]:
+    told = await visit.cluster.admin.replica_groups()
+    return {
+        "groups": [
+            {
+                "group": group,
+                "members": [{"member": each, "behind": behind(group, each)} for each in group.members],
+                "missing": max(group.members_meant - len(group.members), 0),
+                "old_s": group.age_ms / 1000 if group.age_ms > OLD_MS else None,
+            }
+            for group in told.groups
+        ],
+        "failures": told.failures,
+    }
+
+
+def behind(group: ReplicaGroup, replica: Replica) -> int | None:
+    """How many bytes a member lacks of what is confirmed; None where nobody who was asked knows."""
+    return None if replica.log_end is None else max(group.confirmed - replica.log_end, 0)
+
+
+def _member(visit: Visit) -> int:
+    given = visit.path["member"]
+    if not (given.isascii() and given.isdigit() and len(given) < 5):
+        raise BadField(text("{value} is no number of a member", value=repr(given[:40])))
+    return int(given)
+
+
+async def switch(visit: Visit) -> Outcome:
+    name, member = visit.path["name"], _member(visit)
+    group = await visit.cluster.admin.switch_leader(name, member)
+    return Outcome(
+        text("member {member} leads {name}, epoch {epoch}", member=member, name=name, epoch=group.epoch)
+    )
+
+
+async def switch_before(visit: Visit) -> list[Text]:
+    name = visit.path["name"]
+    told = await visit.cluster.admin.replica_groups()
+    for group in told.groups:
+        if group.broker_name == name:
+            return [
+                text(
+                    "Member {leader} leads now, epoch {epoch}; {count} members are in sync.",
+                    leader=group.leader,
+                    epoch=group.epoch,
+                    count=sum(each.is_in_sync for each in group.members),
+                )
+            ]
+    return [text("{name} is in no replica group that answers.", name=name)]
+
+
+VIEWS: Sequence[View] = (
+    View("/replicas", "replicas", "Replica groups: leaders, members, who is in sync", replicas, "replicas.html",
+         nav="Replicas"),
+)  # fmt: skip
+ACTIONS: Sequence[Action] = (
+    Action("/replicas/{name}/{member}/lead", "switch_leader", "Let it lead", switch, role=Role.ADMIN, dangerous=True,
+           preview=switch_before,
+           warning="Member {member} of {name} leads from then on. Sends wait for a moment; no message is lost."),
+)  # fmt: skip
