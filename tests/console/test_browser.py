@@ -18,10 +18,13 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 from rocketeer import Admin, Message, Producer, PushConsumer, TransactionProducer
+from rocketeer.bench.groups import NAME, GroupCluster
 from rocketeer.client.core.transactions import TransactionState
 from rocketeer.console.config import ClusterConfig, ConsoleConfig
+from rocketeer.errors import ConfigError, GroupError
+from rocketeer.group.etcd_program import find_etcd
 from rocketeer.testing import cluster
-from support.cluster import running_cluster
+from support.cluster import TEST_CONF, running_cluster
 from support.consoles import REGISTRY, Browser, needs_browser, serving
 from support.secured import ACCOUNTS
 from support.senders import wait_for
@@ -30,7 +33,7 @@ from support.shop import HOSTILE, LARGE, RTL, Shop
 pytestmark = [needs_browser, pytest.mark.timeout(300)]
 STRANGE = "<i>\u202e\U0001f680"
 """The name of a cluster: whatever stands in a file of clusters."""
-PAGES = ("/", "/cluster", "/topics?kind=all", "/groups", "/producers", "/messages?topic=hostile", "/dead-letters",
+PAGES = ("/", "/cluster", "/replicas", "/topics?kind=all", "/groups", "/producers", "/messages?topic=hostile", "/dead-letters",
          "/dead-letters?kind=retry", "/delayed", "/transactions", "/trace?id=x", "/access", "/operations",
          "/pipeline")  # fmt: skip
 
@@ -58,7 +61,7 @@ def console(shop: Shop, chrome: Browser, tmp_path_factory: pytest.TempPathFactor
 def test_no_page_makes_the_browser_complain(console: Browser) -> None:
     console.open("/c/shop/")
     links = [link.get_attribute("href") for link in console.all("nav.pages a")]
-    assert len(links) == len(REGISTRY.nav(REGISTRY.views[0].role.ADMIN)) == 13
+    assert len(links) == len(REGISTRY.nav(REGISTRY.views[0].role.ADMIN)) == 14
     for path in PAGES:
         console.open(f"/c/shop{path}")
         assert console.one("h1").text
@@ -307,8 +310,54 @@ def test_accounts_are_made_and_deleted(console: Browser, chrome: Browser, tmp_pa
                 chrome.root = root
 
 
+def test_a_replica_group_shows_its_members_and_switches_its_leader(chrome: Browser, tmp_path: Path) -> None:
+    if not has_etcd():
+        pytest.skip("no etcd: make etcd")
+    root = chrome.root
+    with GroupCluster(tmp_path, conf=TEST_CONF) as group, Admin(group.namesrv) as admin:
+        wait_for(lambda: _in_sync(admin) == [1, 2, 3], what="three members in sync")
+        (before,) = admin.replica_groups().groups
+        leader = group.wait_for_leader()
+        assert (before.broker_name, before.leader, before.min_in_sync) == (NAME, leader.number, 2)
+        assert before.takes_messages
+        assert {each.address for each in before.members} == {each.address for each in group.members}
+        assert None not in [each.log_end for each in before.members], "the leader knows how far all are"
+        other = next(each for each in group.members if each is not leader)
+        config = ConsoleConfig(clusters=(ClusterConfig(name="group", nameserver=group.namesrv),))
+        with serving(config) as address:
+            chrome.root = address
+            try:
+                assert "Takes messages." in chrome.open("/c/group/replicas")
+                assert len(chrome.all("form[action$='/lead']")) == 2, "the leader has none"
+                said = chrome.act("switch_leader", path=f"/replicas/{NAME}/{other.number}/lead")
+                assert f"member {other.number} leads {NAME}, epoch {before.epoch + 1}" in said
+                assert group.wait_for_leader(other_than=leader) is other
+                leader.kill()
+                wait_for(lambda: _in_sync(admin) == sorted({1, 2, 3} - {leader.number}), what="two in sync")
+                assert "1 of 3 members are not there." in chrome.open("/c/group/replicas")
+                with pytest.raises(ConfigError, match=f"has no member {leader.number} that is alive"):
+                    admin.switch_leader(NAME, leader.number)
+            finally:
+                chrome.root = root
+
+
+def has_etcd() -> bool:
+    try:
+        find_etcd()
+    except GroupError:
+        return False
+    return True
+
+
+def _in_sync(admin: Admin) -> list[int]:
+    return [
+        each.member for group in admin.replica_groups().groups for each in group.members if each.is_in_sync
+    ]
+
+
 def test_every_action_was_done_in_the_browser(console: Browser) -> None:
-    assert {action.name for action in REGISTRY.actions} - console.acted == set()
+    without = set() if has_etcd() else {"switch_leader"}
+    assert {action.name for action in REGISTRY.actions} - console.acted == without
 
 
 # --- for everybody ------------------------------------------------------------------------------

@@ -1,9 +1,9 @@
 """`rocketeer bench metrics`: what being scraped costs a broker that is busy, with many topics and groups."""
 
 import statistics
-import threading
 import time
 import urllib.request
+from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
@@ -12,6 +12,7 @@ from rocketeer.bench import report
 from rocketeer.bench.bars import BarResult
 from rocketeer.bench.compare import console, finish
 from rocketeer.bench.control import Control
+from rocketeer.bench.meter import STEADY_S, SteadyLoad, lost_shares, typical
 from rocketeer.bench.options import Folder, Json, Queues
 from rocketeer.bench.processes import cpu_seconds
 from rocketeer.bench.run import Measured
@@ -25,30 +26,17 @@ LOST_MAX = 0.02
 _TOPICS_A_GROUP = 2
 _COMMIT_AND_SUBSCRIPTION = 1 | 4
 _LOOKS = 20
+SPAN_S = 1.0
+"""A scrape under load is over by then."""
 
 
 class Scraper:
-    """Asks for the page now and then, as Prometheus does."""
+    """Asks for the page, as Prometheus does."""
 
-    def __init__(self, url: str, every_s: float) -> None:
+    def __init__(self, url: str) -> None:
         self._url = url
-        self._every_s = every_s
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
         self.took_s: list[float] = []
         self.page_bytes = 0
-
-    def __enter__(self) -> "Scraper":
-        self._thread.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._stop.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        while not self._stop.wait(0 if not self.took_s else self._every_s):
-            self.scrape()
 
     def scrape(self) -> None:
         began_s = time.monotonic()
@@ -61,22 +49,22 @@ def metrics(
     topics: Annotated[int, typer.Option(min=1, max=9999, help="Topics.")] = 1_000,
     groups: Annotated[int, typer.Option(min=1, help="Consumer groups, on two topics each.")] = 2_500,
     queues: Queues = 8,
-    every: Annotated[float, typer.Option(min=0.1, help="Seconds between two scrapes.")] = 15,
-    seconds: Annotated[float, typer.Option(min=0.1, help="Seconds of one run.")] = 15,
-    rounds: Annotated[
-        int, typer.Option(min=0, help="Of each kind, in turn; 0: only what a scrape costs.")
-    ] = 3,
+    every: Annotated[float, typer.Option(min=0.1, help="Seconds between two scrapes of a Prometheus.")] = 15,
+    scrapes: Annotated[
+        int, typer.Option(min=0, help="While messages are sent, 3 s apart; 0: only what a scrape costs.")
+    ] = 20,
     folder: Folder = None,
     json: Json = None,
 ) -> None:
-    """Sends to one topic while Prometheus scrapes the figures of many, against sends that nobody watches.
+    """Sends to one topic while the figures of many are scraped: what a scrape costs of the throughput beside it.
 
-    Exit code 1 when being scraped costs more than it may, by the CPU time of a scrape or by that of a message.
+    Each scrape is compared with the seconds before and after it in the same load; what one costs is then spread
+    over the time between two scrapes. Exit code 1 when being scraped costs more than it may, by the CPU time of a
+    scrape or by the throughput.
     """
     about = report.machine()
     port, _ = free_ports()
     conf = {"metricsExporterType": "PROM", "metricsPromExporterPort": port}
-    plan = Plan(queues=queues, seconds=seconds)
     url = f"http://127.0.0.1:{port}/metrics"
     runs: list[Measured] = []
     try:
@@ -90,22 +78,15 @@ def metrics(
                 f"  a scrape takes {scrape['cpu_ms']} ms of the broker's CPU for {scrape['page_bytes']:,} bytes: "
                 f"every {every:g} s that is {share:.2%} of a core"
             )
-            if rounds:
-                run_send(server, plan, "warm-up")
-            for _ in range(rounds):
-                rest(servers)
-                runs.append(run_send(server, plan, "send"))
-                rest(servers)
-                with Scraper(url, every):
-                    runs.append(run_send(server, plan, f"send, scraped every {every:g} s"))
-        lost = lost_share(runs) if runs else 0.0
+            if scrapes:
+                figures["lost"], run = cost_under_load(server, Plan(queues=queues), url, scrapes, every)
+                runs.append(run)
     except RocketeerError as why:
         console.print(f"[red]{why}[/red]")
         raise typer.Exit(1) from None
     bars = [_share_bar("CPU time of scrapes, of a core", share)]
     if runs:
         report.print_runs(runs, console)
-        figures["lost"] = lost
         bars.append(_share_bar("throughput lost while being scraped", figures["lost"]))
     console.print(report.bars_table(bars))
     finish(about, runs, json, metrics={**figures, "passed": all(bar.passed for bar in bars)})
@@ -125,16 +106,32 @@ def _share_bar(name: str, share: float) -> BarResult:
     )
 
 
-def lost_share(runs: list[Measured]) -> float:
-    """Of the throughput, by what a message costs the broker: runs that nobody watched, and after each one that was.
-
-    The broker's core is the bottleneck, so messages that cost a hundredth more are a hundredth fewer. What else
-    runs on the machine changes a throughput by tens of percents and the least CPU time of a few runs hardly.
-    """
-    costs = [run.server_cpu_s_per_million or 0.0 for run in runs]
-    if not all(costs):
-        raise RocketeerError("the broker stored nothing in one of the runs: there is nothing to compare")
-    return 1 - min(costs[::2]) / min(costs[1::2])
+def cost_under_load(
+    server: Server, plan: Plan, url: str, scrapes: int, every_s: float
+) -> tuple[float, Measured]:
+    """The share of the throughput that a scrape every so often costs, and the load it was measured in."""
+    run_send(server, plan, "warm-up")
+    rest([server])
+    scraper = Scraper(url)
+    moments_s: list[float] = []
+    seconds = 3 * SPAN_S * scrapes + STEADY_S + SPAN_S
+    with SteadyLoad(server, replace(plan, seconds=seconds), "send, scraped every 3 s") as load:
+        for _ in range(scrapes):
+            time.sleep(SPAN_S)
+            moments_s.append(time.monotonic())
+            scraper.scrape()
+            time.sleep(max(moments_s[-1] + 2 * SPAN_S - time.monotonic(), 0.0))
+    slowest_s = max(scraper.took_s)
+    if slowest_s > SPAN_S:
+        console.print(
+            f"  a scrape took {slowest_s:.2f} s: its cost is only in part within the {SPAN_S:g} s looked at"
+        )
+    lost = typical(lost_shares(load.meter.samples, moments_s, SPAN_S))
+    console.print(
+        f"  {scrapes} scrapes under load, {statistics.median(scraper.took_s) * 1000:.0f} ms each (median); in the "
+        f"second of a scrape {lost:.1%} less was stored than in those beside it"
+    )
+    return lost * SPAN_S / every_s, load.measured
 
 
 def fill(server: Server, plan: Plan, groups: int) -> None:
@@ -161,7 +158,7 @@ def _consume(control: Control, group: str, topic: str, queue_id: int) -> None:
 
 def cost_of_a_scrape(server: Server, url: str) -> dict[str, Any]:
     """CPU time of the broker for one page, and how large it is; of an idle broker."""
-    scraper = Scraper(url, 0)
+    scraper = Scraper(url)
     scraper.scrape()
     assert server.pid is not None, "it was started here"
     rest([server])
