@@ -1,31 +1,48 @@
 """Accounts of brokers with access control: versions of their files, and changes. Secrets are never shown."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
-from rocketeer.console.i18n import text
+from rocketeer.admin.results import Broker, Failure
+from rocketeer.console.i18n import Text, text
 from rocketeer.console.registry import Action, Outcome, Param, View
 from rocketeer.console.users import Role
 from rocketeer.console.visit import Visit
-from rocketeer.errors import BrokerRefused
+from rocketeer.errors import BrokerRefused, RocketeerError
 from rocketeer.protocol.headers import UpdateAclConfigHeader
+
+ENABLED: Final = "aclEnable"
 
 
 async def access(visit: Visit) -> Mapping[str, Any]:
     """RocketMQ 4.9.8 tells the versions of the files, not the accounts in them."""
-    known = await visit.cluster.brokers.get()
-    rows: list[Any] = []
-    failures: list[Any] = []
-    without: list[str] = []
-    for cluster in known.clusters:
-        answer = await visit.cluster.admin.acl_versions(cluster=cluster)
-        rows += list(answer.answers.items())
-        for failure in answer.failures:
-            if isinstance(failure.error, BrokerRefused):  # it has no access control, and says so
-                without.append(str(failure))
-            else:
-                failures.append(failure)
+    admin = visit.cluster.admin
+    brokers = (await visit.cluster.brokers.get()).brokers
+    settings = await asyncio.gather(*(_settings(visit, broker) for broker in brokers))
+    # RocketMQ 4.9 never answers the question about its files when it has none: it is not asked.
+    asked = [
+        broker
+        for broker, known in zip(brokers, settings, strict=True)
+        if isinstance(known, RocketeerError) or known.get(ENABLED) != "false"
+    ]
+    without = [text("{who} has aclEnable=false.", who=each.name) for each in brokers if each not in asked]
+    answers = await asyncio.gather(*(admin.acl_versions(broker=broker.address) for broker in asked))
+    rows = [row for answer in answers for row in answer.answers.items()]
+    failures: list[Failure] = []
+    for failure in (each for answer in answers for each in answer.failures):
+        if isinstance(failure.error, BrokerRefused):  # it has no access control, and says so
+            without.append(Text(str(failure)))
+        else:
+            failures.append(failure)
     return {"rows": rows, "without": without, "failures": failures}
+
+
+async def _settings(visit: Visit, broker: Broker) -> Mapping[str, str] | RocketeerError:
+    try:
+        return await visit.cluster.admin.broker_settings(broker.address)
+    except RocketeerError as error:
+        return error
 
 
 async def put_account(visit: Visit) -> Outcome:

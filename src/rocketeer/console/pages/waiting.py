@@ -10,7 +10,7 @@ from typing import Any, Final
 from rocketeer import MessageQueue, ReceivedMessage
 from rocketeer.admin.results import Broker
 from rocketeer.console.cluster_view import ClusterView
-from rocketeer.console.i18n import text
+from rocketeer.console.i18n import Text, text
 from rocketeer.console.pages.message_forms import shown
 from rocketeer.console.pages.topics import CONSOLE_GROUP
 from rocketeer.console.registry import Action, Outcome, Param, View
@@ -83,6 +83,7 @@ async def delayed(visit: Visit) -> Mapping[str, Any]:
         _timed(cluster),
     )
     rows: list[dict[str, Any]] = []
+    untimed: list[Text] = []
     failures: list[object] = []
     for broker, answer in zip(masters, levels, strict=True):
         if isinstance(answer, RocketeerError):
@@ -90,9 +91,12 @@ async def delayed(visit: Visit) -> Mapping[str, Any]:
         elif isinstance(answer, BaseException):
             raise answer
         else:
-            rows += answer
+            rows += answer[0]
+            untimed += no_timers(broker, answer[1])
     return {
         "rows": rows,
+        "has_timers": not masters or len(untimed) < len(masters),
+        "untimed": untimed,
         "timed": timed[0],
         "failures": [*failures, *timed[1]],
         "newest": NEWEST,
@@ -100,8 +104,16 @@ async def delayed(visit: Visit) -> Mapping[str, Any]:
     }
 
 
-async def _levels(cluster: ClusterView, broker: Broker) -> list[dict[str, Any]]:
-    """Every level something waits at: how much, and when the first is due."""
+def no_timers(broker: Broker, settings: Mapping[str, str]) -> list[Text]:
+    """Why a broker keeps no timed messages; nothing for one that does."""
+    enabled = settings.get("timerWheelEnable")
+    if enabled is None:
+        return [text("{who} has no timers: RocketMQ 4 delivers timed messages at once.", who=broker.name)]
+    return [] if enabled == "true" else [text("{who} has timerWheelEnable=false.", who=broker.name)]
+
+
+async def _levels(cluster: ClusterView, broker: Broker) -> tuple[list[dict[str, Any]], Mapping[str, str]]:
+    """Every level something waits at: how much, and when the first is due; and the broker's settings."""
     admin = cluster.admin
     offsets, settings = await asyncio.gather(
         admin.delay_offsets(broker.address), admin.broker_settings(broker.address)
@@ -134,7 +146,7 @@ async def _levels(cluster: ClusterView, broker: Broker) -> list[dict[str, Any]]:
                 "due_ms": due_ms,
             }
         )
-    return rows
+    return rows, settings
 
 
 def delays_s(levels: str) -> dict[int, int]:
