@@ -116,7 +116,7 @@ def test_options_may_be_written_together(pair: TwoBrokers, mqadmin: Mqadmin, sho
 def test_without_a_name_server_it_says_where_one_could_come_from() -> None:
     ran = program("topicList", env={"NAMESRV_ADDR": "", "ROCKETMQ_NAMESRV_DOMAIN": ""})
     assert ran.returncode == 1
-    assert "NAMESRV_ADDR" in ran.stderr
+    assert "add -n HOST:9876, or set NAMESRV_ADDR" in ran.stderr
     assert ran.stderr.count("\n") == 1
 
 

@@ -7,6 +7,8 @@ from bisect import bisect_left
 from collections.abc import Callable
 from typing import Final
 
+from rocketeer.protocol.codes import RequestCode
+
 GROUPS_MAX: Final = 50_000
 """Pairs of topic and group that are told apart; what further ones consume counts for the broker only."""
 
@@ -18,6 +20,8 @@ PUT_BUCKETS_MS: Final = (0, 10, 50, 100, 200, 500, 1_000, 2_000, 3_000, 4_000, 5
 
 
 _PULL: Final = 11
+_KNOWN: Final = frozenset(int(code) for code in RequestCode)
+UNKNOWN_CODE: Final = -1
 _US_PLACES: Final = 40
 _US_MAX: Final = 1 << (_US_PLACES - 1)
 
@@ -151,12 +155,19 @@ class Counters:
     ) -> None:
         histogram = self.rpc.get((request_code, response_code, held))
         if histogram is None:
-            histogram = self.rpc[request_code, response_code, held] = Histogram(RPC_BUCKETS_MS)
+            histogram = self._new_rpc(request_code, response_code, held)
         histogram.sum += took_ms * times
         if took_ms <= 1:  # nearly always
             histogram.counts[0] += times
         else:
             histogram.counts[bisect_left(RPC_BUCKETS_MS, took_ms)] += times
+
+    def _new_rpc(self, request_code: int, response_code: int, held: bool) -> Histogram:
+        """Codes that nobody knows are one: whoever sends them must not fill our memory, nor Prometheus'."""
+        key = (request_code if request_code in _KNOWN else UNKNOWN_CODE, response_code, held)
+        if key not in self.rpc:
+            self.rpc[key] = Histogram(RPC_BUCKETS_MS)
+        return self.rpc[key]
 
     def answered_by_router(self, request_code: int, response_code: int, took_s: float) -> None:
         self.answered(request_code, response_code, False, took_s * 1000)

@@ -1,6 +1,6 @@
 """How long requests took, by code: a part of both servers' pages."""
 
-from rocketeer.observe.counters import RPC_BUCKETS_MS, Counters
+from rocketeer.observe.counters import RPC_BUCKETS_MS, UNKNOWN_CODE, Counters
 from rocketeer.observe.exposition import Page
 from rocketeer.observe.families import RPC_LATENCY
 from rocketeer.protocol.codes import RequestCode, ResponseCode
@@ -19,6 +19,8 @@ def add_rpc(page: Page, counters: Counters) -> None:
 
 
 def _name(codes: type[RequestCode] | type[ResponseCode], code: int) -> str:
+    if code == UNKNOWN_CODE:
+        return "unknown"
     try:
         return codes(code).name.lower()
     except ValueError:

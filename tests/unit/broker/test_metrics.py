@@ -147,6 +147,20 @@ async def test_every_family_is_on_its_page_with_its_kind(tmp_path: Path) -> None
         assert page.value("rocketmq_topic_number") > 5
 
 
+async def test_codes_that_nobody_knows_are_one_series(tmp_path: Path) -> None:
+    async with measured_broker(tmp_path) as (broker, port):
+        for number in range(200):
+            answer = await broker.ask(70_000 + number, {})
+            assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+        page = await scrape(port)
+        counted = {"request_code": "unknown", "response_code": "request_code_not_supported"}
+        assert page.value("rocketmq_rpc_latency_milliseconds_count", **counted) == 200
+        assert (
+            page.value("rocketmq_rpc_latency_milliseconds_count", response_code="request_code_not_supported")
+            == 200
+        )
+
+
 async def test_the_page_in_the_manner_of_the_exporter(tmp_path: Path) -> None:
     async with measured_broker(tmp_path) as (broker, port):
         await send_ten(broker)

@@ -16,7 +16,8 @@ from rocketeer.cli.admin import commands
 from rocketeer.cli.admin.arguments import Parsed, common_options, parse
 from rocketeer.cli.admin.declare import ALIASES, COMMANDS, Command, Subject
 from rocketeer.cli.admin.output import Output, json_pieces, plain_lines
-from rocketeer.errors import ConfigError, RocketeerError
+from rocketeer.client.discovery import VARIABLE, find_source
+from rocketeer.errors import ConfigError, NoNameServer, RocketeerError
 
 YES_VARIABLE: Final = "MQADMIN_YES"
 """Set to 1 where scripts written for RocketMQ's tool run unchanged: nobody is asked."""
@@ -59,13 +60,23 @@ def _run(words: list[str], program: str) -> int:
     if parsed.help:
         print(usage(command, program))
         return 0
-    with Admin(parsed.nameserver, timeout_s=parsed.timeout_s) as admin:
+    with Admin(_nameserver(parsed), timeout_s=parsed.timeout_s) as admin:
         if command.danger is not None and not _agreed(command, parsed, admin, program):
             print(f"{program}: nothing was changed", file=sys.stderr)
             return 1
         if command.watch is not None and parsed.interval_s is not None:
             return _watch(command, parsed, admin, program)
         return _show(command.run(admin, **parsed.values), parsed, program)
+
+
+def _nameserver(parsed: Parsed) -> str:
+    """As every client finds it; the refusal names our option."""
+    try:
+        return find_source(parsed.nameserver)
+    except NoNameServer:
+        if parsed.nameserver:
+            raise
+        raise ConfigError(f"which cluster? add -n HOST:9876, or set {VARIABLE}") from None
 
 
 def find(name: str) -> Command:
