@@ -38,7 +38,7 @@ _THREADS = 10
 _LOOKS = 20
 _READY_S = 60.0
 _LOOKING_S = 15.0
-SPELL_S = 5.0
+SPELL_S = 3.0
 
 
 def place_tables(store: Path, *, topics: int, groups: int, queues: int) -> None:
@@ -121,9 +121,9 @@ def console(
     rounds: Annotated[
         int,
         typer.Option(
-            min=0, help="Spells of 5 s with browsers, each between two without; 0: only how long pages take."
+            min=0, help="Spells of 3 s with browsers, each between two without; 0: only how long pages take."
         ),
-    ] = 8,
+    ] = 6,
     folder: Folder = None,
     json: Json = None,
 ) -> None:

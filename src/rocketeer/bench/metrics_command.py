@@ -52,7 +52,7 @@ def metrics(
     every: Annotated[float, typer.Option(min=0.1, help="Seconds between two scrapes of a Prometheus.")] = 15,
     scrapes: Annotated[
         int, typer.Option(min=0, help="While messages are sent, 3 s apart; 0: only what a scrape costs.")
-    ] = 20,
+    ] = 12,
     folder: Folder = None,
     json: Json = None,
 ) -> None:
