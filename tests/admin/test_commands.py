@@ -252,6 +252,14 @@ def test_consumerProgress(
     assert mqadmin("consumerProgress", "-g", shop.group).lines[-1] == "Diff Total: 0"
 
 
+def test_a_group_that_nobody_knows_has_no_lag_of_0(mqadmin: Mqadmin, name: str) -> None:
+    ran = mqadmin.run("consumerProgress", "-g", name)
+    assert (ran.code, ran.out) == (1, "")
+    assert f"no broker knows the group '{name}'" in ran.err
+    mqadmin("updateSubGroup", "-c", "DefaultCluster", "-g", name)
+    assert mqadmin.json("consumerProgress", "-g", name)["lag"] == 0
+
+
 def test_the_lag_of_a_group_that_is_offline_is_shown(
     mqadmin: Mqadmin, producer: Producer, pair: TwoBrokers, topic: str
 ) -> None:
@@ -448,6 +456,8 @@ def test_queryMsgByUniqueKey(mqadmin: Mqadmin, shop: Shop) -> None:
 def test_queryMsgByKey(mqadmin: Mqadmin, shop: Shop) -> None:
     (row,) = mqadmin.json("queryMsgByKey", "-t", shop.topic, "-k", "key3")
     assert row["messageId"] == shop.sent[3].message_id
+    ran = mqadmin.run("queryMsgByKey", "-t", shop.topic, "-k", "nowhere")
+    assert (ran.code, ran.out, ran.err) == (1, "", "mqadmin: no message of Orders has the key 'nowhere'\n")
 
 
 def test_queryMsgByOffset(mqadmin: Mqadmin, shop: Shop) -> None:

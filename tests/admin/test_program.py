@@ -82,7 +82,7 @@ def test_alone_it_lists_every_command_by_subject(capsys: pytest.CaptureFixture[s
 
 def test_a_mistyped_command_or_option_is_told_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
     for words, said in (
-        (["topiclist"], "no command 'topiclist'; did you mean topicList?"),
+        (["topicLst"], "no command 'topicLst'; did you mean topicList?"),
         (["consumerProgres"], "did you mean consumerProgress?"),
         (["topicStatus", "--topik", "T"], "topicStatus has no option '--topik'; did you mean --topic?"),
         (["topicStatus"], "topicStatus needs -t or --topic (name of the topic)"),
@@ -97,6 +97,10 @@ def test_a_mistyped_command_or_option_is_told_the_nearest(capsys: pytest.Capture
         assert said in printed.err
         assert printed.err.count("\n") == 1
         assert printed.out == ""
+
+
+def test_commands_may_be_written_in_any_case_as_for_rocketmqs_tool(mqadmin: Mqadmin) -> None:
+    assert mqadmin("clusterlist").out == mqadmin("clusterList").out != ""
 
 
 def test_help_of_a_command_shows_its_options(capsys: pytest.CaptureFixture[str]) -> None:

@@ -99,6 +99,12 @@ def test_dead_letters_are_sent_again_with_progress(browser: TestClient, shop: Sh
         )
 
 
+def test_a_group_that_nobody_knows_is_not_there(browser: TestClient) -> None:
+    answer = browser.get("/c/shop/groups/mistyped")
+    assert answer.status_code == 404
+    assert "no broker knows the group" in answer.text
+
+
 def test_a_form_without_its_token_changes_nothing(browser: TestClient) -> None:
     for fields in ({}, {"csrf_token": "0" * 64}):
         answer = browser.post("/c/shop/topics", data={"topic": "forged", **fields})

@@ -4,6 +4,7 @@ import re
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from urllib.parse import quote
 
 import pytest
 from starlette.testclient import TestClient
@@ -93,7 +94,7 @@ def test_every_page_shows_what_that_broker_holds(console: TestClient, shop: Shop
         "/topics/orders": "billing",
         "/groups": "billing",
         "/groups/billing": shop.client_id,
-        f"/groups/billing/members/{shop.client_id}": "orders",
+        f"/groups/billing/members/{quote(shop.client_id, safe='')}": "orders",
         "/producers": "shop",
         "/messages?topic=orders&begin=0": "order-1",
         "/messages?topic=orders&by=key&value=order-7": "order-7",

@@ -146,6 +146,7 @@ class Admin(StartedAsync):
 
     groups = Awaited(progress_plans.groups)
     group_configs = Awaited(group_plans.group_configs)
+    group_exists = Awaited(group_plans.group_exists)
     update_group = Awaited(group_plans.update_group)
     delete_group = Awaited(group_plans.delete_group)
     group_connections = Awaited(group_plans.group_connections)

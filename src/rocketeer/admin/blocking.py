@@ -138,6 +138,7 @@ class Admin(Started):
 
     groups = Blocking(progress_plans.groups)
     group_configs = Blocking(group_plans.group_configs)
+    group_exists = Blocking(group_plans.group_exists)
     update_group = Blocking(group_plans.update_group)
     delete_group = Blocking(group_plans.delete_group)
     group_connections = Blocking(group_plans.group_connections)

@@ -59,6 +59,16 @@ def group_configs(
     return (yield from each_broker(brokers, table))
 
 
+def group_exists(context: AdminContext, group: str) -> Plan[bool]:
+    """Whether any broker has the group; raises when none says yes and one does not answer."""
+    tables = yield from group_configs(context)
+    if any(group in table for table in tables.answers.values()):
+        return True
+    if tables.failures:
+        raise tables.failures[0].error
+    return False
+
+
 def update_group(
     context: AdminContext,
     group: SubscriptionGroup,

@@ -80,11 +80,11 @@ def _nameserver(parsed: Parsed) -> str:
 
 
 def find(name: str) -> Command:
-    """The command by its name or alias; a mistyped one is told the nearest."""
-    known = COMMANDS.get(ALIASES.get(name, name))
-    if known is not None:
-        return known
+    """The command by its name or alias, in capitals or not; a mistyped one is told the nearest."""
     names = {each.lower(): each for each in (*COMMANDS, *ALIASES)}
+    exact = names.get(name.lower())
+    if exact is not None:
+        return COMMANDS[ALIASES.get(exact, exact)]
     near = difflib.get_close_matches(name.lower(), names, n=1, cutoff=0.5)
     raise ConfigError(
         f"no command {name!r}" + (f"; did you mean {names[near[0]]}?" if near else "; mqadmin lists them all")

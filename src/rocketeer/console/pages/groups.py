@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rocketeer.admin.results import GroupMembers
+from rocketeer.console.errors import Refused
 from rocketeer.console.i18n import Text, text
 from rocketeer.console.registry import Action, Outcome, Param, View
 from rocketeer.console.users import Role
@@ -37,6 +38,9 @@ async def group(visit: Visit) -> Mapping[str, Any]:
     name = visit.path["group"]
     admin = visit.cluster.admin
     progress, members = await asyncio.gather(admin.group_progress(name), _members(visit, name))
+    is_silent = not progress.stats.queues and not progress.failures and not isinstance(members, GroupMembers)
+    if is_silent and not await admin.group_exists(name):
+        raise Refused(404, text("no broker knows the group {group}", group=repr(name[:200])))
     queues = sorted(
         progress.stats.queues.items(), key=lambda item: (item[0].topic, item[0].broker_name, item[0].queue_id)
     )

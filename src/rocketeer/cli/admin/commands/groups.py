@@ -56,6 +56,8 @@ def _summary_row(each: GroupSummary) -> tuple[object, ...]:
 
 def _one(admin: Admin, group: str, show_ip: bool) -> Output:
     progress = admin.group_progress(group)
+    if not progress.stats.queues and progress.connections is None and not progress.failures:
+        _must_exist(admin, group)
     owners = _owners(admin, progress) if show_ip else {}
     keys = [
         "topic", "#Topic", "broker", "#Broker Name", "queueId", "#QID", "brokerOffset", "#Broker Offset",
@@ -91,6 +93,12 @@ def _one(admin: Admin, group: str, show_ip: bool) -> Output:
     if not whole:
         last = ["", "Consume TPS: -", "Diff Total: - (not all brokers answered)"]
     return Output([table, Text(last)], data, progress.failures)
+
+
+def _must_exist(admin: Admin, group: str) -> None:
+    """A group that was mistyped has no lag of 0: it has none."""
+    if not admin.group_exists(group):
+        raise ConfigError(f"no broker knows the group {group!r}: consumerProgress without -g lists all")
 
 
 def _owners(admin: Admin, progress: GroupProgress) -> dict[MessageQueue, Cell]:

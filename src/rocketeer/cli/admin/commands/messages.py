@@ -71,6 +71,8 @@ def query_msg_by_key(
         (each.message_id, each.stored_queue_id, each.queue_offset)
         for each in admin.messages_with_key(topic, key)
     ]
+    if not rows:
+        raise MessageNotFound(f"no message of {topic} has the key {key!r}")
     table = Table(
         "%-50s %4s %40s",
         columns("messageId", "#Message ID", "queueId", "#QID", "offset", "#Offset"),

@@ -41,12 +41,10 @@ def producer(
 ) -> Output:
     found = admin.producers(broker)
     lines = [
-        f"producer group ({group}) instances: " + ", ".join(
-            f"clientId={each.client_id},remoteIP={each.address},language={each.language},"
-            f"version={each.version},lastUpdateTimestamp={each.last_update_ms}"
-            for each in clients
-        )
+        f"producer group ({group}) instance : clientId={each.client_id},remoteIP={each.address}, "
+        f"language={each.language}, version={each.version}, lastUpdateTimestamp={each.last_update_ms}"
         for group, clients in sorted(found.items())
+        for each in clients
     ]  # fmt: skip
     data = {
         group: [
