@@ -4,6 +4,7 @@ import json
 import socket
 import subprocess
 import sys
+from collections import namedtuple
 from pathlib import Path
 
 import pytest
@@ -50,8 +51,16 @@ def test_the_disk_is_really_written_to(tmp_path: Path) -> None:
     assert "ms until 4 KiB are safe" in found["fsync"].seen
     assert list(tmp_path.iterdir()) == [], "nothing is left behind"
     assert disk.sync_time(tmp_path, 50.0).level is Level.ADVICE
-    assert disk.room(tmp_path, 0.9, 1).level is Level.ADVICE
+    assert disk.room(tmp_path, 0.8, 1).level is Level.ADVICE
+    assert disk.room(tmp_path, 0.95, 1).level is Level.WRONG, "a broker takes no more messages there"
     assert disk.file_system(tmp_path, "nfs4").level is Level.ADVICE
+
+
+def test_a_disk_is_as_full_as_the_broker_finds_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A part of a disk is kept for root, and is no room for messages."""
+    monkeypatch.setattr("shutil.disk_usage", lambda _: namedtuple("usage", "total used free")(1000, 600, 200))
+    (found,) = [each for each in disk.disk_findings(tmp_path) if each.what == "disk space"]
+    assert found.seen.startswith("75% full")
 
 
 def test_a_store_nobody_may_write_to_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

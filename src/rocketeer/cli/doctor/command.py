@@ -104,12 +104,12 @@ def _show(found: list[Finding]) -> None:
         console = Console()
         for each in found:
             line = Text(f"{_MARKS[each.level]:<8}", style=_STYLES[each.level])
-            line.append(f"{each.what:<24}{each.seen}", style="default")
+            line.append(f"{each.what:<23} {each.seen}", style="default")
             console.print(line)
             if each.change:
                 console.print(Text(f"{'':<32}{each.change}", style=_STYLES[each.level]))
         return
     for each in found:
-        print(f"{_MARKS[each.level]:<8}{each.what:<24}{each.seen}")
+        print(f"{_MARKS[each.level]:<8}{each.what:<23} {each.seen}")
         if each.change:
             print(f"{'':<32}{each.change}")

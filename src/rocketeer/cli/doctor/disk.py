@@ -12,6 +12,7 @@ from typing import Final
 from rocketeer.cli.doctor.finding import Finding, advice, ok, wrong
 
 RATIO_MAX: Final = 0.75
+REFUSED_RATIO: Final = 0.90
 SYNC_MS_MAX: Final = 20.0
 SYNCS: Final = 20
 WRITTEN_BYTES: Final = 4096
@@ -26,7 +27,8 @@ def disk_findings(store: Path) -> Iterator[Finding]:
         )
         return
     usage = shutil.disk_usage(folder)
-    yield room(store, usage.used / usage.total, usage.free)
+    # As brokers and df reckon: what is kept for root is no room.
+    yield room(store, usage.used / max(usage.used + usage.free, 1), usage.free)
     yield file_system(folder, kind_of(folder))
     yield sync_time(folder, sync_ms(folder))
 
@@ -39,6 +41,8 @@ def nearest_folder(path: Path) -> Path:
 
 def room(store: Path, ratio: float, free_bytes: int) -> Finding:
     seen = f"{ratio:.0%} full, {free_bytes / (1 << 30):.1f} GiB free at {store}"
+    if ratio > REFUSED_RATIO:
+        return wrong("disk space", seen, f"free some: over {REFUSED_RATIO:.0%} brokers take no more messages")
     if ratio > RATIO_MAX:
         return advice(
             "disk space", seen, f"free some: over {RATIO_MAX:.0%} brokers delete old messages early"
