@@ -57,7 +57,11 @@ def test_a_member_needs_the_secret_or_a_certificate(tmp_path: Path) -> None:
     guessed = secret_file(tmp_path, "guessed", "what a stranger takes for it")
     tls = certificates(tmp_path)
     shows = {"tls.config.file": tls, "peerSecretFile": known}
-    group = GroupCluster(tmp_path / "group", conf={**TEST_CONF, "peerSecretFile": known})
+    group = GroupCluster(
+        tmp_path / "group",
+        conf={**TEST_CONF, "peerSecretFile": known},
+        namesrv_conf={"tls.config.file": tls},  # who has certificates asks name servers with TLS, too
+    )
     with contextlib.ExitStack() as stack:
         stack.callback(group.kill)
         group.etcd.start()

@@ -155,6 +155,7 @@ class GroupCluster:
         conf: Mapping[str, object] | None = None,
         places: Mapping[str, Place] | None = None,
         started: bool = True,
+        namesrv_conf: Mapping[str, object] | None = None,
     ) -> None:
         """`places` of "etcd", "namesrv", "1", "2" ...; all on this machine's loopback without them.
 
@@ -165,6 +166,7 @@ class GroupCluster:
         self._places = places or {}
         self.etcd = EtcdProcess(folder / "etcd", self._place("etcd").host)
         self.namesrv_port, _ = free_ports()
+        self._namesrv_conf = dict(namesrv_conf or {})
         self._namesrv: ServerProcess | None = None
         settings = {
             "groupEtcd": self.etcd.endpoint,
@@ -218,6 +220,7 @@ class GroupCluster:
             "bindAddress": self._place("namesrv").host,
             "kvConfigPath": self.folder / "kvConfig.json",
             "configStorePath": self.folder / "namesrv.properties",
+            **self._namesrv_conf,
         }
         path.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
         command = [sys.executable, "-m", "rocketeer.cli.main", "namesrv", "-c", str(path)]
