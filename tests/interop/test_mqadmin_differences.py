@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketeer import Admin, Message, Producer, TopicConfig
+from rocketeer import Admin, Message, Producer, PullConsumer, TopicConfig
 from support.java_mqadmin import JavaMqadmin, tool_environment
 from support.mqadmin import Mqadmin
 from support.peers import java_peer
@@ -111,7 +111,9 @@ def test_a_group_without_a_retry_topic_has_progress_there_no_route(
     with Admin(pair.namesrv) as admin, Producer("shop", nameserver=pair.namesrv) as producer:
         admin.update_topic(TopicConfig("Read", 1, 1), cluster="DefaultCluster")
         producer.send(Message("Read", b"x"))
-        admin.reset_offsets("reader", "Read", 1000)
+        with PullConsumer("reader", nameserver=pair.namesrv) as consumer:
+            for queue in consumer.queues("Read"):
+                consumer.commit(queue, 0)
     assert "No topic route info" in java.run("consumerProgress", "-g", "reader")
     assert ours.json("consumerProgress", "-g", "reader")["lag"] == 1
 
@@ -128,12 +130,12 @@ def test_a_silent_broker_is_named_and_has_no_figures_there_they_are_zero(
     pair.freeze_second()
     try:
         (row,) = [line.split() for line in java.run("clusterList").splitlines() if " broker-b " in line]
-        assert "0.00(0,0ms)" in row
+        assert "0.00(,ms)" in row
         ran = ours.run("clusterList", "--timeout", 2)
         (own,) = [line.split() for line in ran.lines if " broker-b " in line]
         assert ran.code == 1
         assert "broker-b" in ran.err
         assert "-" in own
-        assert "0.00(0,0ms)" not in own
+        assert not any(word.startswith("0.00") for word in own)
     finally:
         pair.wake_second()
