@@ -16,7 +16,7 @@ help:
 	@echo "make up      run a name server and a broker here   (BROKERS=2 STORE=dir ARGS='--port 20911')"
 	@echo "make demo    a shop's orders through a cluster and the Spark jobs, in under two minutes"
 	@echo "make test    all tests                             (ARGS='-k store')"
-	@echo "make test-plain  the tests of broker, store and remoting without compiled modules"
+	@echo "make test-plain  the tests of broker, store and remoting, and of shared sends, without compiled modules"
 	@echo "make test-spark  all tests of the data pipeline, also those that kill drivers and start clusters"
 	@echo "make test-pyspark  source and sink with an older PySpark  (PYSPARK=4.2.1 or 4.1.4)"
 	@echo "make test-s3 the lake in an object store; needs Maven (690 MB of jars)"
@@ -68,7 +68,7 @@ test: $(READY_DEV)
 # What a broker without a compiler runs: the plain twins of all compiled modules.
 .PHONY: test-plain
 test-plain: $(READY_DEV)
-	@ROCKETEER_PLAIN=1 $(BIN)/pytest -n 2 --dist worksteal tests/unit/broker tests/unit/store tests/unit/remoting tests/unit/test_compiled.py $(ARGS)
+	@ROCKETEER_PLAIN=1 $(BIN)/pytest -n 2 --dist worksteal tests/unit/broker tests/unit/store tests/unit/remoting tests/client/test_batching.py tests/unit/test_compiled.py $(ARGS)
 
 # A browser for the console's tests, from Debian's packages; only root can install it.
 browser:
@@ -155,7 +155,7 @@ crash-states: $(READY_DEV)
 	@PYTHONPATH=tests $(BIN)/python -m crash_states $(if $(SEED),--seed $(SEED)) $(if $(STATES),--states $(STATES)) $(ARGS)
 
 SANITIZED := tests/unit/record tests/unit/store tests/unit/remoting tests/unit/filter tests/unit/broker/test_send_reader.py \
-	tests/unit/broker/test_signed_runs.py tests/unit/security/test_signature.py \
+	tests/unit/client/test_shared_send.py tests/unit/broker/test_signed_runs.py tests/unit/security/test_signature.py \
 	tests/unit/broker/test_send_runs.py tests/unit/broker/test_send_turns.py tests/unit/broker/test_messages.py \
 	tests/golden/test_records.py tests/golden/test_filters.py tests/golden/test_derived_files.py tests/property
 

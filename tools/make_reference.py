@@ -169,6 +169,7 @@ def signature(name: str, of: Any) -> str:
         "rocketeer.model.queue.",
         "collections.abc.",
         "typing.",
+        "pathlib._local.",  # where Python 3.13 has it
         "pathlib.",
         "concurrent.futures._base.",
     ):
