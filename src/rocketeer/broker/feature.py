@@ -10,6 +10,7 @@ from rocketeer.observe.exposition import Page
 from rocketeer.protocol.command import Command
 from rocketeer.record.entry import DispatchEntry
 from rocketeer.record.layout import PendingMessage
+from rocketeer.record.skip import Wanted
 from rocketeer.remoting.server import Connection, Handler
 from rocketeer.security.access import AccessControl
 from rocketeer.store.dispatch import Dispatcher as Dispatcher
@@ -108,6 +109,8 @@ class Replay:
     see: Callable[[DispatchEntry], None]
     finish: Callable[[], None] = lambda: None
     """Called once, when all has been seen."""
+    wanted: Wanted | None = None
+    """Which messages it must see, others may be passed over; None: all."""
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from typing import Protocol
 
 from rocketeer.broker.feature import Replay
 from rocketeer.record.entry import DispatchEntry
+from rocketeer.record.skip import Wanted
 
 
 class ReplayedLog(Protocol):
@@ -13,18 +14,28 @@ class ReplayedLog(Protocol):
     @property
     def max_log_offset(self) -> int: ...
 
-    def scan(self, start: int) -> Iterator[DispatchEntry]: ...
+    def scan(self, start: int, wanted: Wanted | None = None) -> Iterator[DispatchEntry]: ...
 
 
 def replay_log(store: ReplayedLog, replays: Sequence[Replay]) -> None:
-    """Show each replay every message behind what its table stands for."""
+    """Show each replay every message it wants behind what its table stands for."""
     waiting = sorted(((replay.since(), replay) for replay in replays), key=lambda pair: pair[0])
     if waiting and waiting[0][0] < store.max_log_offset:
         seeing: list[Replay] = []
-        for entry in store.scan(waiting[0][0]):
+        for entry in store.scan(waiting[0][0], _wanted_by_any(replays)):
             while waiting and waiting[0][0] <= entry.log_offset:
                 seeing.append(waiting.pop(0)[1])
             for replay in seeing:
                 replay.see(entry)
     for replay in replays:
         replay.finish()
+
+
+def _wanted_by_any(replays: Sequence[Replay]) -> Wanted | None:
+    """None: all messages."""
+    together = Wanted()
+    for replay in replays:
+        if replay.wanted is None:
+            return None
+        together |= replay.wanted
+    return together

@@ -7,22 +7,19 @@ Only plain records, one behind the other; at whatever is rare or wrong it stops,
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.unicode cimport PyUnicode_DecodeUTF8
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport int32_t, int64_t, uint32_t
 from libc.string cimport memchr
 
 from rocketeer.record cimport _layout
-from rocketeer.record._bytes cimport get16, get32, get64, hash_if_ascii, is_name
-from rocketeer.record._layout cimport HEAD_BYTES, NAME_END, PROPERTY_END
+from rocketeer.record._bytes cimport get32, get64, hash_if_ascii, is_name
+from rocketeer.record._layout cimport NAME_END, PROPERTY_END
+from rocketeer.record._plain_record cimport PlainRecord, has_its_body, take_apart
 
 from rocketeer.model.topic import SCHEDULE_TOPIC, TIMER_TOPIC
 from rocketeer.record.dispatch_entry import DispatchEntry
 from rocketeer.record.java_hash import tag_hash
 
-cdef extern from "_crc32.h":
-    uint32_t crc32_of(const char *data, size_t size) nogil
-
 cdef enum:
-    TAIL_BYTES = 3  # length of the topic, of the properties
     TOPICS_MAX = 10_000  # remembered
 
 cdef object new_entry = tuple.__new__
@@ -68,7 +65,7 @@ def plain_entries(object buf not None, Py_ssize_t start, int64_t base, int64_t c
     cdef object entry
     PyObject_GetBuffer(buf, &view, PyBUF_SIMPLE)
     try:
-        while count > len(entries) and view.len - at >= HEAD_BYTES + TAIL_BYTES:
+        while count > len(entries):
             entry = plain_entry(<const char *> view.buf + at, view.len - at, base + at, &size)
             if entry is None:
                 break
@@ -80,52 +77,31 @@ def plain_entries(object buf not None, Py_ssize_t start, int64_t base, int64_t c
 
 
 cdef object plain_entry(
-    const char *record, Py_ssize_t left, int64_t log_offset, Py_ssize_t *size_out
+    const char *start, Py_ssize_t left, int64_t log_offset, Py_ssize_t *size_out
 ):
-    cdef Py_ssize_t size = <int32_t> get32(record), body_bytes, topic_bytes, properties_bytes, tail
-    cdef uint32_t sys_flag = get32(record + _layout.SYS_FLAG_AT)
-    if (
-        get32(record + _layout.MAGIC_AT) != _layout.MAGIC
-        or size < HEAD_BYTES + TAIL_BYTES
-        or size > left
-        or sys_flag & _layout.HOSTS_V6
-        or <int64_t> get64(record + _layout.LOG_OFFSET_AT) != log_offset
-    ):
+    cdef PlainRecord record
+    if not take_apart(start, left, log_offset, &record) or not has_its_body(&record):
         return None
-    body_bytes = <int32_t> get32(record + _layout.BODY_BYTES_AT)
-    if body_bytes < 0 or body_bytes > size - HEAD_BYTES - TAIL_BYTES:
-        return None
-    if body_bytes and (
-        crc32_of(record + HEAD_BYTES, body_bytes) & _layout.BODY_CRC_MASK
-    ) != get32(record + _layout.BODY_CRC_AT):
-        return None
-    tail = HEAD_BYTES + body_bytes
-    topic_bytes = <uint8_t> record[tail]
-    if topic_bytes > _layout.TOPIC_BYTES_MAX or tail + topic_bytes + TAIL_BYTES > size:
-        return None
-    properties_bytes = get16(record + tail + topic_bytes + 1)
-    if tail + topic_bytes + TAIL_BYTES + properties_bytes != size:
-        return None
-    topic = topic_text(record + tail + 1, topic_bytes)
+    topic = topic_text(record.topic, record.topic_bytes)
     if topic is None:
         return None
-    tag_code, keys, uniq_key = marks(record + size - properties_bytes, properties_bytes)
-    size_out[0] = size
+    tag_code, keys, uniq_key = marks(record.properties, record.properties_bytes)
+    size_out[0] = record.size
     return new_entry(
         DispatchEntry,
         (
             log_offset,
-            size,
+            record.size,
             topic,
-            <int32_t> get32(record + _layout.QUEUE_ID_AT),
-            <int64_t> get64(record + _layout.QUEUE_OFFSET_AT),
+            <int32_t> get32(start + _layout.QUEUE_ID_AT),
+            <int64_t> get64(start + _layout.QUEUE_OFFSET_AT),
             tag_code,
-            <int64_t> get64(record + _layout.STORE_MS_AT),
+            <int64_t> get64(start + _layout.STORE_MS_AT),
             keys,
             uniq_key,
-            <int32_t> sys_flag,
-            <int64_t> get64(record + _layout.PREPARED_OFFSET_AT),
-            PyBytes_FromStringAndSize(record + size - properties_bytes, properties_bytes),
+            <int32_t> record.sys_flag,
+            <int64_t> get64(start + _layout.PREPARED_OFFSET_AT),
+            PyBytes_FromStringAndSize(record.properties, record.properties_bytes),
         ),
     )
 

@@ -6,20 +6,17 @@
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memchr, memcpy
 
 from rocketeer.record cimport _layout
-from rocketeer.record._bytes cimport get16, get32, get64, hash_ascii, hash_if_ascii, is_name, put32, without_sign
-from rocketeer.record._layout cimport HEAD_BYTES, NAME_END, PROPERTY_END
+from rocketeer.record._bytes cimport get32, get64, hash_ascii, hash_if_ascii, is_name, put32, without_sign
+from rocketeer.record._layout cimport NAME_END, PROPERTY_END
+from rocketeer.record._plain_record cimport PlainRecord, has_its_body, take_apart
 from rocketeer.store._queue_entries cimport QueueTail
 
-cdef extern from "_crc32.h":
-    uint32_t crc32_of(const char *data, size_t size) nogil
-
 cdef enum:
-    TAIL_BYTES = 3  # length of the topic, of the properties
     ID_BYTES = 4
 
 
@@ -128,8 +125,8 @@ cdef class CopiedRun:
                 known.place = -1
             known.next_offset = queue_offset + 1
 
-    def read(self, object buf not None, Py_ssize_t start, int64_t base):
-        """Collect the plain messages of `buf` from `start` on; where the first record begins that is none.
+    def read(self, object buf not None, Py_ssize_t start, int64_t base, Py_ssize_t count=1 << 62):
+        """Collect up to `count` plain messages of `buf` from `start` on; where the first record begins that is none.
 
         `base` is the log offset of the buffer's first byte; a record must stand where it says.
         """
@@ -137,7 +134,7 @@ cdef class CopiedRun:
         cdef Py_ssize_t at = start, size
         PyObject_GetBuffer(buf, &view, PyBUF_SIMPLE)
         try:
-            while view.len - at >= HEAD_BYTES + TAIL_BYTES:
+            while count > self._count:
                 size = self._take(<const char *> view.buf + at, view.len - at, base + at)
                 if not size:
                     break
@@ -170,34 +167,21 @@ cdef class CopiedRun:
 
     # --- one record ----------------------------------------------------------------------------------------
 
-    cdef Py_ssize_t _take(self, const char *record, Py_ssize_t left, int64_t log_offset) except -1:
+    cdef Py_ssize_t _take(self, const char *start, Py_ssize_t left, int64_t log_offset) except -1:
         """Its size; 0, with nothing changed, if it is not plain, not whole or no record."""
-        cdef Py_ssize_t size = <int32_t> get32(record), body_bytes, topic_bytes, properties_bytes, tail
+        cdef PlainRecord record
         cdef uint32_t tag = 0
         cdef Words words
         cdef KnownQueue known
         cdef Copied *copied
         if (
-            get32(record + _layout.MAGIC_AT) != _layout.MAGIC
-            or size < HEAD_BYTES + TAIL_BYTES
-            or size > left
-            or get32(record + _layout.SYS_FLAG_AT) & (_layout.HOSTS_V6 | _layout.TX_PREPARED)
-            or get64(record + _layout.PREPARED_OFFSET_AT) != 0
-            or <int64_t> get64(record + _layout.LOG_OFFSET_AT) != log_offset
+            not take_apart(start, left, log_offset, &record)
+            or record.sys_flag & _layout.TX_PREPARED
+            or get64(start + _layout.PREPARED_OFFSET_AT) != 0
         ):
             return 0
-        body_bytes = <int32_t> get32(record + _layout.BODY_BYTES_AT)
-        if body_bytes < 0 or body_bytes > size - HEAD_BYTES - TAIL_BYTES:
-            return 0
-        tail = HEAD_BYTES + body_bytes
-        topic_bytes = <uint8_t> record[tail]
-        if topic_bytes > _layout.TOPIC_BYTES_MAX or tail + topic_bytes + TAIL_BYTES > size:
-            return 0
-        properties_bytes = get16(record + tail + topic_bytes + 1)
-        if tail + topic_bytes + TAIL_BYTES + properties_bytes != size:
-            return 0
         found = self._known.get(
-            key_of(record + tail + 1, topic_bytes, <int32_t> get32(record + _layout.QUEUE_ID_AT))
+            key_of(record.topic, record.topic_bytes, <int32_t> get32(start + _layout.QUEUE_ID_AT))
         )
         if found is None:
             return 0
@@ -206,15 +190,13 @@ cdef class CopiedRun:
             known.filling = self._filling
             known.place = -1
             known.next_offset = known.queue.max_offset
-        if <int64_t> get64(record + _layout.QUEUE_OFFSET_AT) != known.next_offset:
+        if <int64_t> get64(start + _layout.QUEUE_OFFSET_AT) != known.next_offset:
             return 0
-        if not self._find(record + size - properties_bytes, properties_bytes, &words):
+        if not self._find(record.properties, record.properties_bytes, &words):
             return 0
         if words.tags_bytes and not hash_if_ascii(words.tags, words.tags_bytes, &tag):
             return 0
-        if body_bytes and (
-            crc32_of(record + HEAD_BYTES, body_bytes) & _layout.BODY_CRC_MASK
-        ) != get32(record + _layout.BODY_CRC_AT):
+        if not has_its_body(&record):
             return 0
         self._make_room(words.keys_bytes)
         copied = self._copied + self._count
@@ -226,13 +208,13 @@ cdef class CopiedRun:
             self._queues.append(known)
         copied.log_offset = log_offset
         copied.queue_offset = known.next_offset
-        copied.store_ms = <int64_t> get64(record + _layout.STORE_MS_AT)
+        copied.store_ms = <int64_t> get64(start + _layout.STORE_MS_AT)
         copied.tag_code = <int32_t> tag
-        copied.size = <int32_t> size
+        copied.size = <int32_t> record.size
         copied.queue = known.place
         known.next_offset += 1
         self._count += 1
-        return size
+        return record.size
 
     cdef bint _find(self, const char *at, Py_ssize_t left, Words *words) except -1:
         """Tags and keys, as `marks.find_marks` finds them; False if a feature wants to see the message."""

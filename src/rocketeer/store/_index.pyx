@@ -5,7 +5,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 
-from rocketeer.record._bytes cimport get32, put32, put64, without_sign
+from rocketeer.record._bytes cimport get32, get64, put32, put64, without_sign
 from rocketeer.record._layout cimport TX_ROLLBACK
 
 cdef extern from "Python.h":
@@ -101,6 +101,32 @@ def fill_slots(
         at = 4 * <Py_ssize_t> (<uint32_t> hashes[i] % slots_max)
         put32(<char *> &slots[at], <uint32_t> (first + i))
         changed[(slots_at + at) // PAGE_BYTES] = 1
+
+
+def newest_in_slots(
+    const uint8_t[::1] entries, int32_t first, int64_t before, int64_t log_offset, int32_t[::1] slots
+):
+    """Let every slot point to its newest entry among the good ones of `entries`, which begin with number `first`.
+
+    How many are good from the start on, and the log offset of the last of them: offsets only grow, from `before` on
+    and below `log_offset`; zeros are no entry.
+    """
+    cdef Py_ssize_t count = entries.shape[0] // ENTRY_BYTES, i
+    cdef uint32_t slots_max = <uint32_t> slots.shape[0]
+    cdef const char *entry
+    cdef int64_t offset
+    for i in range(count):
+        entry = <const char *> &entries[i * ENTRY_BYTES]
+        offset = <int64_t> get64(entry + 4)
+        if offset >= log_offset or offset < before:
+            return i, before
+        if not (offset or get32(entry) or get32(entry + 12) or get32(entry + 16)):
+            return i, before
+        before = offset
+        if i + AHEAD < count:
+            prefetch(&slots[get32(entry + AHEAD * ENTRY_BYTES) % slots_max])
+        slots[get32(entry) % slots_max] = first + <int32_t> i
+    return count, before
 
 
 cdef uint32_t key_hash(str key, uint32_t value) except? 0xFFFFFFFF:

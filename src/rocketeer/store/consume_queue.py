@@ -12,6 +12,8 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
+import numpy as np
+
 from rocketeer.store.consume_queue_ext import ExtUnit
 from rocketeer.store.file_cache import FileCache
 from rocketeer.store.queue_entries import QueueTail
@@ -33,6 +35,8 @@ log = logging.getLogger(__name__)
 
 FILE_BYTES = 300_000 * ENTRY_BYTES
 WRITE_OUT_ENTRIES = 2 * 4096 // ENTRY_BYTES  # flushConsumeQueueLeastPages: a tail this long is written out
+_COLUMNS = np.dtype([("log_offset", ">i8"), ("size", ">i4"), ("tag_code", ">i8")])
+assert _COLUMNS.itemsize == ENTRY_BYTES
 _WALK = 4096  # entries looked at in one read while passing over blanks
 
 
@@ -324,10 +328,12 @@ class ConsumeQueue(QueueTail):
         floor = 0 if before is None or before.is_blank else before.log_offset + before.size
         for start in range(end + 1, self.max_offset, _WALK):
             raw = self._bytes(start, min(start + _WALK, self.max_offset))
-            for at, (log_offset, size, _) in enumerate(
-                ENTRY.iter_unpack(raw[: len(raw) // ENTRY_BYTES * ENTRY_BYTES])
-            ):
-                if 0 < size < BLANK_SIZE and floor <= log_offset <= log_end - size:
+            entries = np.frombuffer(raw, _COLUMNS, len(raw) // ENTRY_BYTES)
+            offsets, sizes = entries["log_offset"], entries["size"].astype(np.int64)
+            below = (sizes > 0) & (sizes < BLANK_SIZE) & (floor <= offsets) & (offsets <= log_end - sizes)
+            for at in np.flatnonzero(below).tolist():  # of a queue without damage there is none
+                log_offset, size = int(offsets[at]), int(sizes[at])
+                if floor <= log_offset:
                     floor = log_offset + size
                     end = start + at + 1
         return end

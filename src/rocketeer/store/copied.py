@@ -1,9 +1,9 @@
-"""What is derived from copied log bytes: between `Replica`, which stores them, and `Dispatch`.
+"""What is derived from log bytes: between `Replica` or recovery, which have them, and `Dispatch`.
 
-Most messages of a slave are plain: nobody but their queue and the index wants to know of them. Compiled, these are
-read and dispatched in runs (`_copied_run.pyx`); all others, and all of them without a compiler, become entries.
+Most messages are plain: nobody but their queue and the index wants to know of them. Compiled, these are read and
+dispatched in runs (`_copied_run.pyx`); all others, and all of them without a compiler, become entries.
 
-A copied message is plain when its queue is known; it is the next of its queue; it is no part of a transaction and
+A message is plain when its queue is known; it is the next of its queue; it is no part of a transaction and
 points to no other message; no dispatcher follows its topic or one of its properties; tags and keys are ASCII. A queue
 is known once a message of it has gone the general way, so that every dispatcher has heard of the queue.
 """
@@ -90,6 +90,24 @@ class Copied:
         else:
             assert self._run is not None
             self._run.apply(self._dispatch, *part.run)
+
+    def take(self, buf: Buffer, start: int, base: int, count: int) -> tuple[int, int]:
+        """Dispatch up to `count` plain messages from `start` on; where the next record begins, and how many."""
+        if not COMPILED:
+            return start, 0
+        run = self._ready_run()
+        end = run.read(buf, start, base, count)
+        if end > start:
+            run.apply(self._dispatch, 0, len(run))
+        taken = len(run)
+        run.clear()
+        return end, taken
+
+    def met(self, entry: DispatchEntry) -> None:
+        """A message was dispatched the general way: those that follow in its queue may be plain."""
+        if COMPILED:
+            self._ready_run()
+            self._admit([entry])
 
     def clear(self) -> None:
         """What was read is dispatched, or was not stored."""

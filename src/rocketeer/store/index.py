@@ -362,7 +362,11 @@ class Index:
             self._unsynced.add(path)
         if file.is_empty:
             file.let_go()
-            return "holds no entry"
+            if safe_offset is None or clean or head.next_entry <= 1:
+                return "holds no entry"
+            os.unlink(path)  # all it had came after the checkpoint: that is made again anyway
+            self._unsynced.discard(path)
+            return None
         self._files.append(file)
         return None
 

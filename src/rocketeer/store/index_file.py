@@ -248,16 +248,11 @@ class IndexFile:
         kept, last_offset = 1, -1
         while kept < end:
             chunk = self._entries[kept : min(kept + _REPAIR_ENTRIES, end)]
-            offsets = chunk["log_offset"].astype(np.int64)
-            good = _leading_good(chunk, offsets, last_offset, log_offset)
-            places = chunk["hash"][:good].astype(np.int32) % np.int32(self.slots_max)
-            slots[places] = np.arange(kept, kept + good, dtype=np.int32)
+            good, last_offset = _newest_in_slots(chunk, kept, last_offset, log_offset, slots)
             kept += good
-            if good:
-                last_offset = int(offsets[good - 1])
             if good < len(chunk):
                 break
-        self._write_entries(kept, bytes((end - kept) * ENTRY.itemsize))
+        self._clear_entries(kept, end)
         changed = np.flatnonzero(self._slots != slots)  # pages that are right stay as they are
         self._slots[changed] = slots[changed]
         self._mark(changed)
@@ -361,6 +356,14 @@ class IndexFile:
             done = os.pwrite(self._fd, view, at)
             view, at = view[done:], at + done
 
+    def _clear_entries(self, first: int, end: int) -> None:
+        """Zeros instead of entries."""
+        zeros = bytes(min(end - first, _REPAIR_ENTRIES) * ENTRY.itemsize)
+        while first < end:
+            count = min(end - first, _REPAIR_ENTRIES)
+            self._write_entries(first, zeros[: count * ENTRY.itemsize])
+            first += count
+
     def _set_header(self, header: IndexHeader) -> None:
         os.pwrite(self._fd, header.pack(), 0)
         self.header = header
@@ -384,6 +387,20 @@ def _link_within(places: NDArray[np.int32], numbers: NDArray[np.int32], older: N
     order = np.argsort(places, kind="stable")
     same = places[order[1:]] == places[order[:-1]]
     older[order[1:][same]] = numbers[order[:-1][same]]
+
+
+def _newest_in_slots(
+    chunk: NDArray[np.void], first: int, before: int, log_offset: int, slots: NDArray[np.int32]
+) -> tuple[int, int]:
+    """Let slots point to the good entries of a chunk, which begins with number `first`: how many are good, and the
+    last one's log offset."""
+    if _compiled is not None:
+        return _compiled.newest_in_slots(chunk.view(np.uint8), first, before, log_offset, slots)
+    offsets = chunk["log_offset"].astype(np.int64)
+    good = _leading_good(chunk, offsets, before, log_offset)
+    places = chunk["hash"][:good].astype(np.int32) % np.int32(len(slots))
+    slots[places] = np.arange(first, first + good, dtype=np.int32)
+    return good, int(offsets[good - 1]) if good else before
 
 
 def _leading_good(chunk: NDArray[np.void], offsets: NDArray[np.int64], before: int, log_offset: int) -> int:

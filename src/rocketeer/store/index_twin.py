@@ -32,6 +32,16 @@ class IndexLoops(Protocol):
         /,
     ) -> None: ...
 
+    def newest_in_slots(
+        self,
+        entries: NDArray[np.uint8],
+        first: int,
+        before: int,
+        log_offset: int,
+        slots: NDArray[np.int32],
+        /,
+    ) -> tuple[int, int]: ...
+
     def key_columns(self, entries: list[DispatchEntry], /) -> tuple[bytes, bytes, bytes]: ...
 
 

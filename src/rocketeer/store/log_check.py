@@ -24,7 +24,7 @@ from rocketeer.record.entry import DispatchEntry
 from rocketeer.record.layout import BLANK, BLANK_MAGIC
 from rocketeer.store.boundaries import Boundaries
 from rocketeer.store.commit_log import CommitLog
-from rocketeer.store.log_scan import LogScan
+from rocketeer.store.log_scan import LogScan, Taker
 from rocketeer.store.quarantine import QuarantinedBytes, quarantine
 
 log = logging.getLogger(__name__)
@@ -51,28 +51,34 @@ class LogCheck:
     ends_in_hole: bool = False
     torn_bytes: int = 0
     scanned_bytes: int = 0
-    last: DispatchEntry | None = None
+    last_store_ms: int = 0
     position: int = 0
     _mended_at: int = field(default=-1, init=False)
 
-    def entries(self, start: int, *, check_crc: bool, sure_below: int) -> Iterator[DispatchEntry]:
+    def entries(
+        self, start: int, *, check_crc: bool, sure_below: int, taker: Taker | None = None
+    ) -> Iterator[DispatchEntry]:
         """Every record from the known boundary `start` to the end of the log, which is then `position`.
 
-        After a crash, records at or beyond `sure_below` may lack sectors.
+        After a crash, records at or beyond `sure_below` may lack sectors: a `taker` leaves those that look so.
         """
         self.position = start
         while True:
-            scan = LogScan(self.log, self.levels, self.position, check_crc=check_crc)
+            scan = LogScan(self.log, self.levels, self.position, check_crc=check_crc, taker=taker)
             began = self.position
             for entry in scan.entries():
                 if not self.clean and entry.log_offset >= sure_below and scan.lacks_sectors(entry):
                     scan.problem = "sectors of a record never reached the disk"
+                    self.position = entry.log_offset
+                    if taker is not None:
+                        self.last_store_ms = max(self.last_store_ms, taker.last_store_ms)
                     break
                 self.position = entry.end
-                self.last = entry
+                self.last_store_ms = entry.store_ms
                 yield entry
             else:
                 self.position = scan.position
+                self.last_store_ms = scan.last_store_ms or self.last_store_ms
             self.scanned_bytes += self.position - began
             if not self.clean and self.position >= sure_below and scan.stands_at_hole(self.position):
                 self.ends_in_hole = True
@@ -123,8 +129,7 @@ class LogCheck:
             self.lost[following] = lost
         else:
             self.lost[start] = lost
-            store_ms = 0 if self.last is None else self.last.store_ms
-            for at, record in filler.fillers(start, following, store_ms):
+            for at, record in filler.fillers(start, following, self.last_store_ms):
                 segment.overwrite(at - segment.base, record)
         self._did(
             f"the log is damaged at {start} ({problem}): {len(lost)} messages of queues lost, "

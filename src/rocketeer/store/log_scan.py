@@ -6,12 +6,13 @@
 """
 
 from collections.abc import Iterator
+from typing import Protocol
 
 from rocketeer.errors import BadRecord
 from rocketeer.record.delay_levels import DelayLevels
 from rocketeer.record.entries import plain_entries
 from rocketeer.record.entry import Blank, DispatchEntry, entry_at
-from rocketeer.record.layout import HEAD
+from rocketeer.record.layout import HEAD, Buffer
 from rocketeer.store.commit_log import MAGIC_BYTES, CommitLog
 from rocketeer.store.segment import Segment
 
@@ -19,66 +20,105 @@ _PIECE_BYTES = 1 << 20
 _RUN = 512
 RECORD_BYTES_MAX = 16 << 20  # a damaged size says anything; a frame has so many bytes at most
 SECTOR_BYTES = 512  # what a disk writes whole, or not at all
+NO_STOP = 1 << 62
+
+
+class Taker(Protocol):
+    """Whoever goes along with a walk and takes records by the thousand, so that it does not show them one by one."""
+
+    @property
+    def last_store_ms(self) -> int:
+        """When the last record that was taken was stored."""
+        ...
+
+    def take(self, buf: Buffer, at: int, base: int, stop: int) -> int:
+        """Take whole records from `at` on, none that begins at the log offset `stop`; where the next one begins.
+
+        `base` is the log offset of the buffer's first byte.
+        """
+        ...
 
 
 class LogScan:
-    """One walk from a record's start. `position` is behind the last whole record, `problem` says what is there."""
+    """One walk from a record's start. `position` is behind the last whole record, `problem` says what is there.
 
-    def __init__(self, log: CommitLog, levels: DelayLevels, start: int, *, check_crc: bool = True) -> None:
+    With a `taker` only the records that it leaves are shown.
+    """
+
+    def __init__(
+        self,
+        log: CommitLog,
+        levels: DelayLevels,
+        start: int,
+        *,
+        check_crc: bool = True,
+        taker: Taker | None = None,
+    ) -> None:
         self._log = log
+        self._taker = taker
         self._levels = levels
         self._check_crc = check_crc
         self.start = start
         self.position = start
-        self.last: DispatchEntry | None = None
+        self.last_store_ms = 0
         self.problem: str | None = None
 
     def entries(self, stop: int | None = None) -> Iterator[DispatchEntry]:
         """Every record up to the first place where there is none, or up to `stop`."""
-        while stop is None or self.position < stop:
+        end = NO_STOP if stop is None else stop
+        while self.position < end:
             segment = self._log.segment_of(self.position)
             if segment is None:
                 return  # behind the last file
-            base = segment.base
-            at = self.position - base
             if segment.view is None:
                 self._log.map_in(segment)
-            view = segment.readable(at)
-            levels, check_crc = self._levels, self._check_crc
-            while True:
-                # Plain records many at a time; what is rare, wrong or not there is looked at one by one below.
-                plain, _ = plain_entries(view, at, base, _RUN)
-                for each in plain:
-                    at += each.size
-                    self.position = base + at
-                    self.last = each
-                    yield each
-                    if stop is not None and base + at >= stop:
-                        return
-                if plain:
+            view = segment.readable(self.position - segment.base)
+            while self.position < end:
+                if self._taker is not None and self._take(self._taker, view, segment.base, end):
                     continue
-                try:
-                    entry = entry_at(view, at, levels, check_crc=check_crc)
-                except BadRecord as error:
-                    self.problem = error.reason
-                    return
-                if isinstance(entry, Blank):
-                    if entry.size != segment.size - at:
-                        self.problem = f"a blank of {entry.size} bytes does not end its file"
-                        return
-                    self.position = base + segment.size
+                found = self._next(view, segment)
+                if found is None:
                     break
-                if entry is None:
+                for entry in found:
+                    self.position += entry.size
+                    self.last_store_ms = entry.store_ms
+                    yield entry
+                    if self.position >= end:
+                        return
+                if not found:
                     return
-                if entry.log_offset != base + at:
-                    self.problem = f"the record says it is at {entry.log_offset}"
-                    return
-                at += entry.size
-                self.position = base + at
-                self.last = entry
-                yield entry
-                if stop is not None and base + at >= stop:
-                    return
+
+    def _take(self, taker: Taker, view: memoryview, base: int, end: int) -> bool:
+        """Whether any record was taken."""
+        position = base + taker.take(view, self.position - base, base, end)
+        if position == self.position:
+            return False
+        self.position, self.last_store_ms = position, taker.last_store_ms
+        return True
+
+    def _next(self, view: memoryview, segment: Segment) -> list[DispatchEntry] | None:
+        """The records that follow, plain ones many at a time; none at a problem, None at the file's end."""
+        at = self.position - segment.base
+        plain, _ = plain_entries(view, at, segment.base, _RUN if self._taker is None else 1)
+        if plain:
+            return plain
+        try:
+            entry = entry_at(view, at, self._levels, check_crc=self._check_crc)
+        except BadRecord as error:
+            self.problem = error.reason
+            return []
+        if isinstance(entry, Blank):
+            if entry.size != segment.size - at:
+                self.problem = f"a blank of {entry.size} bytes does not end its file"
+                return []
+            self.position = segment.base + segment.size
+            return None
+        if entry is None:
+            return []
+        if entry.log_offset != self.position:
+            self.problem = f"the record says it is at {entry.log_offset}"
+            return []
+        return [entry]
 
     def valid_record_after(self, offset: int) -> int | None:
         """Where bytes beyond `offset` look like a whole record: there was more here. Never a place to read on at."""

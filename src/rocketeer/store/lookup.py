@@ -6,8 +6,9 @@ from struct import Struct
 import msgspec
 
 from rocketeer.errors import BadRecord, LogUnreadable
+from rocketeer.record import filler
 from rocketeer.record.flags import BORN_HOST_V6
-from rocketeer.record.layout import SYS_FLAG_AT, StoredMessage, decode_record
+from rocketeer.record.layout import HEAD, MAGIC, SYS_FLAG_AT, StoredMessage, decode_record
 from rocketeer.steps import Steps, finish
 from rocketeer.store.commit_log import CommitLog
 from rocketeer.store.index import Index
@@ -19,6 +20,8 @@ _SIZE = Struct(">i")
 _STORE_MS = Struct(">q")
 _STORE_MS_AT = 56
 _V6_MORE_BYTES = 12
+_MAGIC_FIELD = 1  # of the head
+_LOG_OFFSET_FIELD = 6
 
 
 class Found(msgspec.Struct):
@@ -59,6 +62,20 @@ class Lookup:
         except BadRecord:
             return None
         return message if message.log_offset == log_offset else None
+
+    def is_damaged(self, log_offset: int) -> bool:
+        """Whether a record stands there that is not what was stored, or the filler that took its place."""
+        try:
+            head = self._log.read(log_offset, HEAD.size)
+        except LogUnreadable:
+            return True
+        if head is None or len(head) < HEAD.size:
+            return False
+        fields = HEAD.unpack_from(head)
+        if fields[_MAGIC_FIELD] != MAGIC or fields[_LOG_OFFSET_FIELD] != log_offset:
+            return False  # other bytes: nothing of this log
+        message = self.message_at(log_offset)
+        return message is None or message.topic == filler.TOPIC
 
     def query(self, topic: str, key: str, begin_ms: int, end_ms: int, max_count: int) -> Found:
         """All of `querying` at once."""

@@ -10,6 +10,7 @@ from rocketeer.config import BrokerRole, FlushMode, StoreConfig
 from rocketeer.errors import StoreError, StoreRefused
 from rocketeer.record.delay_levels import DelayLevels
 from rocketeer.record.entry import DispatchEntry
+from rocketeer.record.skip import Skipper, Wanted
 from rocketeer.record.topic_end import topic_end
 from rocketeer.steps import Steps
 from rocketeer.store import summary
@@ -143,6 +144,7 @@ class MessageStore:
         self.when_durable = self._flusher.wait
         self.get = self._reader.get
         self.message_at = self._lookup.message_at
+        self.is_damaged = self._lookup.is_damaged
         self.query = self._lookup.query
         self.querying = self._lookup.querying
         self.offset_by_time = self._lookup.offset_by_time
@@ -371,12 +373,16 @@ class MessageStore:
 
     # --- asking ------------------------------------------------------------------------------
 
-    def scan(self, start: int) -> Iterator[DispatchEntry]:
-        """The entries of all messages from `start` on, which is where one begins; older ones may be gone already."""
+    def scan(self, start: int, wanted: Wanted | None = None) -> Iterator[DispatchEntry]:
+        """The entries of all messages from `start` on, which is where one begins; older ones may be gone already.
+
+        Of those that are not `wanted` none or some are shown.
+        """
+        skipper = None if wanted is None else Skipper(wanted)
         boundaries = Boundaries(self.log, self.queue_table, self._levels)
         position, end = max(start, self.log.min_offset), self.log.max_offset
         while position < end:
-            found = LogScan(self.log, self._levels, position, check_crc=False)
+            found = LogScan(self.log, self._levels, position, check_crc=False, taker=skipper)
             yield from found.entries(end)
             if found.position >= end:
                 return

@@ -22,6 +22,11 @@ class QueueGaps:
         self._waiting: dict[tuple[str, int], tuple[ConsumeQueue, DispatchEntry]] = {}
         self.rejected = 0
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a record waits for the next of its queue."""
+        return bool(self._waiting)
+
     def put(self, queue: ConsumeQueue, entry: DispatchEntry) -> None:
         key = (entry.topic, entry.queue_id)
         waiting = self._waiting.pop(key, None)

@@ -15,9 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rocketeer.clock import Clock
-from rocketeer.record import filler
 from rocketeer.record.delay_levels import DelayLevels
-from rocketeer.record.topic_end import ends_topic
+from rocketeer.record.skip import Skipper, Wanted
 from rocketeer.store.boundaries import Boundaries
 from rocketeer.store.checkpoint import Checkpoint
 from rocketeer.store.checkpointing import VERIFY_BYTES
@@ -28,13 +27,11 @@ from rocketeer.store.index import Index
 from rocketeer.store.log_check import LogCheck, Lost
 from rocketeer.store.log_scan import LogScan
 from rocketeer.store.quarantine import QuarantinedBytes
-from rocketeer.store.queue_gaps import QueueGaps
+from rocketeer.store.redo import Redo
 from rocketeer.store.summary import Summary, last_indexed
 
 log = logging.getLogger(__name__)
 
-_PROGRESS_S = 5.0
-_PROGRESS_MESSAGES = 8192
 _INDEX_SLICE = 4096
 
 
@@ -148,9 +145,12 @@ class Recovery:
             self.verified_from = self.synced_below = self._known_before(checkpoint, noted)
         check = self._new_check(() if noted is None or checkpoint.verify_from is None else (noted,))
         met = self.verified_from == noted
-        for entry in check.entries(self.verified_from, check_crc=self.check_crc, sure_below=noted or 0):
+        skipper = Skipper(Wanted(), -1 if noted is None else noted)
+        for entry in check.entries(
+            self.verified_from, check_crc=self.check_crc, sure_below=noted or 0, taker=skipper
+        ):
             met = met or entry.end == noted
-        met = met or (check.first_damage is not None and check.first_damage <= (noted or 0))
+        met = met or skipper.met or (check.first_damage is not None and check.first_damage <= (noted or 0))
         if noted is not None and not met and check.position > noted:
             self._did(f"the checkpoint at {noted} is not of this log: ignored")
             noted = None
@@ -183,8 +183,7 @@ class Recovery:
         self._lost.update(check.lost)
         self._lost_at_end += check.lost_at_end
         self._damaged = self._damaged if check.first_damage is None else check.first_damage
-        if check.last is not None:
-            self.last_store_ms = check.last.store_ms
+        self.last_store_ms = check.last_store_ms or self.last_store_ms
 
     # --- with a checkpoint of ours -----------------------------------------------------------
 
@@ -287,47 +286,15 @@ class Recovery:
 
     def _redo(self, start: int) -> None:
         """Dispatch every record from `start` on; damage that is met only here, in old files, is mended, too."""
+        redo = Redo(self.log, self.dispatch, self.levels, self.clock, self._lost, self._fill)
         check = self._new_check(())
-        gaps = QueueGaps()
-        redo = self.dispatch.redo
-        index = self.dispatch.index
-        index_due = _INDEX_SLICE
-        told_s = self.clock.monotonic_s()
         check_crc = self.check_crc and start < self.verified_from
-        for entry in check.entries(start, check_crc=check_crc, sure_below=1 << 62):
-            if check.lost:
-                self._lost.update(check.lost)
-                check.lost.clear()
-            if self._lost:
-                self._skip_lost(entry.log_offset)
-            if filler.is_filler(entry):
-                continue
-            if ends_topic(entry):
-                gaps.forget(entry.topic)
-            redo(entry, gaps.put)
-            self._redone += 1
-            if index is not None and index.pending_count >= index_due:
-                index_due = _INDEX_SLICE if self._fill(index) else 1 << 62
-            if self._redone % _PROGRESS_MESSAGES == 0 and self.clock.monotonic_s() - told_s >= _PROGRESS_S:
-                told_s = self.clock.monotonic_s()
-                log.info("store recovering read_mb=%d left_mb=%d", (check.position - start) >> 20,
-                         (self.log.max_offset - check.position) >> 20)  # fmt: skip
+        redo.walk(check, start, check_crc=check_crc)
+        self._redone += redo.messages
         self._take_over(check)
-        self._skip_lost(1 << 62)
-        gaps.finish()
-        if gaps.rejected:
-            self._did(f"{gaps.rejected} messages lost: their headers are damaged")
-
-    def _skip_lost(self, reached: int) -> None:
-        """What stood where fillers stand now keeps its place in its queue."""
-        if reached == 1 << 62:
-            lost, self._lost_at_end = self._lost_at_end, []
-        else:
-            lost = []
-        for place in [place for place in self._lost if place <= reached]:
-            lost += self._lost.pop(place)
-        for key, queue_offset in sorted(lost):
-            self.dispatch.queues.get_or_make(*key).skip(queue_offset)
+        redo.finish(self._lost_at_end)
+        if redo.rejected:
+            self._did(f"{redo.rejected} messages lost: their headers are damaged")
 
     def _drop_beyond(self, end: int) -> None:
         """Derived files must not point past the end of the log."""

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from rocketeer.broker.feature import Replay
 from rocketeer.broker.replay import replay_log
 from rocketeer.record.entry import DispatchEntry
+from rocketeer.record.skip import Wanted
 
 
 def entry(log_offset: int, size: int = 100) -> DispatchEntry:
@@ -18,8 +19,10 @@ class WalkedLog:
 
     def __init__(self) -> None:
         self.walks: list[int] = []
+        self.wanted: Wanted | None = None
 
-    def scan(self, start: int) -> Iterator[DispatchEntry]:
+    def scan(self, start: int, wanted: Wanted | None = None) -> Iterator[DispatchEntry]:
+        self.wanted = wanted
         self.walks.append(start)
         return (entry(offset) for offset in range(start, self.max_log_offset, 100))
 
@@ -48,3 +51,13 @@ def test_nothing_is_walked_when_every_table_is_up_to_date() -> None:
     replay_log(log, [Replay(lambda: 500, lambda found: None)])
     replay_log(log, [])
     assert log.walks == []
+
+
+def test_a_walk_passes_over_what_no_replay_wants() -> None:
+    log = WalkedLog()
+    some = Replay(lambda: 0, lambda found: None, wanted=Wanted(frozenset({"A"}), properties=("p",)))
+    others = Replay(lambda: 0, lambda found: None, wanted=Wanted(prefixes=("%DLQ%",)))
+    replay_log(log, [some, others])
+    assert log.wanted == Wanted(frozenset({"A"}), ("%DLQ%",), ("p",))
+    replay_log(log, [some, Replay(lambda: 0, lambda found: None)])
+    assert log.wanted is None, "one of them wants all"

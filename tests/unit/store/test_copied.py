@@ -1,4 +1,4 @@
-"""A slave derives from copied bytes what its master derived from the messages, read in runs or one by one."""
+"""What a slave or recovery derives from log bytes is what was derived from the messages, in runs or one by one."""
 
 import random
 from pathlib import Path
@@ -13,7 +13,7 @@ from rocketeer.record.hosts import encode_host
 from rocketeer.record.layout import PendingMessage
 from rocketeer.store.dispatch import Dispatch, Dispatcher
 from rocketeer.store.message_store import MessageStore
-from support.stores import bodies, derived_files, make_store, message, open_store, read_queue
+from support.stores import bodies, derived_files, kill, make_store, message, open_store, read_queue
 
 KEYS = [f"k{number}" for number in range(40)]
 
@@ -110,6 +110,54 @@ def test_most_messages_are_dispatched_in_runs(tmp_path: Path, monkeypatch: pytes
     assert one_by_one[-1] == 1, "whoever follows queues is told once more"
     master.close()
     slave.close()
+
+
+@pytest.mark.parametrize("in_runs", [True, False])
+@pytest.mark.parametrize("seed", range(3))
+def test_recovery_derives_what_was_derived_before_the_process_died(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, *, in_runs: bool
+) -> None:
+    chance = random.Random(seed)
+    first, _ = open_store(tmp_path / "first", delay_levels="1s 5s 10s")
+    for number in range(400):
+        first.append(any_message(chance))
+        if number % 90 == 89:
+            first.delete_topic(chance.choice("AB"))
+    copy = kill(first, tmp_path / "copy")
+    monkeypatch.setattr("rocketeer.store.redo.RUN_MESSAGES", 7)
+    if not in_runs:
+        monkeypatch.setattr("rocketeer.store.copied.COMPILED", False)
+    again, report = open_store(copy, delay_levels="1s 5s 10s")
+    assert report.redone_messages >= 400
+    assert found_by_key(again) == found_by_key(first)
+    assert again.dispatch.last_store_ms == first.dispatch.last_store_ms
+    first.close()
+    again.close()
+    assert derived_files(copy) == derived_files(tmp_path / "first")
+
+
+def test_recovery_dispatches_most_messages_in_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not COMPILED:
+        pytest.skip("without compiled modules there are no runs")
+    first, _ = open_store(tmp_path / "first")
+    for number in range(200):
+        first.append(message(b"%d" % number, queue_id=number % 4))
+    copy = kill(first, tmp_path / "copy")
+    first.close()
+    one_by_one: list[DispatchEntry] = []
+    redo = Dispatch.redo
+    monkeypatch.setattr(
+        Dispatch,
+        "redo",
+        lambda self, entry, put: (one_by_one.append(entry), redo(self, entry, put))[1],
+    )
+    again, report = open_store(copy)
+    assert report.redone_messages == 200
+    assert len(one_by_one) == 4, "the first message of a queue makes it known"
+    assert [body for queue in range(4) for body in bodies(again, queue_id=queue)] == [
+        b"%d" % number for queue in range(4) for number in range(queue, 200, 4)
+    ]
+    again.close()
 
 
 def test_a_queue_that_was_removed_is_not_written_to(tmp_path: Path) -> None:

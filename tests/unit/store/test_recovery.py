@@ -58,7 +58,7 @@ def test_redone_messages_reach_the_dispatchers(tmp_path: Path) -> None:
     folder = stopped(tmp_path, "died")
     store = make_store(folder)
     seen: list[DispatchEntry] = []
-    store.dispatchers.append(Dispatcher(seen.append, each_queue=True))
+    store.dispatchers.append(Dispatcher(seen.append, topics=frozenset({"Topic0", "Topic1"})))
     report = store.open()
     assert len(seen) == report.redone_messages == COUNT
     assert [each.keys for each in seen] == [f"k{number}" for number in range(COUNT)]
@@ -260,4 +260,25 @@ def test_an_older_checkpoint_that_was_ahead_of_the_disk_costs_only_what_the_disk
     assert numbers(store) == list(range(39))
     fill(store, 39, 5)
     assert numbers(store) == list(range(44))
+    store.close()
+
+
+def test_an_index_file_made_after_the_checkpoint_is_no_reason_to_read_more_of_the_log(tmp_path: Path) -> None:
+    clock = ManualClock()
+    store = make_store(tmp_path / "store", clock)
+    store.open()
+    fill(store, 0, COUNT // 2)
+    checkpoint_now(store, clock)
+    noted = store.log.max_offset
+    assert noted % SEGMENT_BYTES, "in the middle of a file"
+    while len(list((tmp_path / "store" / "index").iterdir())) < 3:
+        fill(store, COUNT // 2, 10)
+        store.query("Topic0", "k0", 0, 1 << 62, 1)  # what waits for the index is in its files then
+    folder = kill(store, tmp_path / "copy")
+    store.close()
+    store, report = open_store(folder)
+    assert report.scanned_from == noted
+    assert not any("index" in action for action in report.actions), report.actions
+    assert [each.body[:4] for each in store.query("Topic1", "k75", 0, 1 << 62, 1).messages] == [b"0075"]
+    assert [each.body[:4] for each in store.query("Topic1", "k1", 0, 1 << 62, 1).messages] == [b"0001"]
     store.close()

@@ -29,6 +29,7 @@ from rocketeer.record.properties import (
     encode_properties,
     find_property,
 )
+from rocketeer.record.skip import Wanted
 
 log = logging.getLogger(__name__)
 
@@ -207,7 +208,7 @@ def delay_feature(
                 Rest(lambda: service.oldest_needed() is None, REST_S),
             ),
         ),
-        replays=(Replay(recovery.since, recovery.see, recovery.finish),),
+        replays=(Replay(recovery.since, recovery.see, recovery.finish, Wanted(properties=(DELAY,))),),
         state=(service.offsets,),
         needs=(service.oldest_needed,),
         rolls=(roll.roll,),

@@ -3,6 +3,7 @@
 from typing import Protocol
 
 from rocketeer.broker.feature import Feature, Replay
+from rocketeer.record.skip import Wanted
 from rocketeer.store.confirmed import ConfirmedBound
 
 
@@ -18,7 +19,7 @@ class FollowerPart:
         self._confirmed = confirmed
 
     def feature(self) -> Feature:
-        replay = Replay(lambda: self._store.max_log_offset, lambda entry: None, self._bind)
+        replay = Replay(lambda: self._store.max_log_offset, lambda entry: None, self._bind, Wanted())
         return Feature("follower in a group", replays=(replay,))
 
     @property

@@ -9,6 +9,7 @@ from rocketeer.errors import StoreRefused
 from rocketeer.group.in_sync import Outcome
 from rocketeer.group.leadership import TICK_S, Leadership
 from rocketeer.protocol.codes import ResponseCode
+from rocketeer.record.skip import Wanted
 from rocketeer.store.confirmed import ConfirmedBound
 
 AGAIN_S: Final = 0.1
@@ -52,7 +53,7 @@ class LeaderPart:
         return Feature(
             "leader of a group",
             durability=(self.when_confirmed,),
-            replays=(Replay(lambda: self._store.max_log_offset, lambda entry: None, self._bind),),
+            replays=(Replay(lambda: self._store.max_log_offset, lambda entry: None, self._bind, Wanted()),),
             services=(Periodic("group", TICK_S, self._tick),),
         )
 

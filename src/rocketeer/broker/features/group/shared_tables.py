@@ -31,6 +31,7 @@ from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command
 from rocketeer.record.dispatch_entry import DispatchEntry
 from rocketeer.record.layout import PendingMessage, StoredMessage
+from rocketeer.record.skip import Wanted
 from rocketeer.record.table_change import TOPIC, is_table_change, table_change
 from rocketeer.remoting.server import Connection, Handler
 from rocketeer.store.table_file import load_table
@@ -145,7 +146,7 @@ class SharedTables:
         self._recording: asyncio.Future[int] | None = None
 
     def _replay(self) -> Replay:
-        return Replay(lambda: self.position.log_offset, self.see)
+        return Replay(lambda: self.position.log_offset, self.see, wanted=Wanted())
 
     # --- a follower --------------------------------------------------------------------------
 
@@ -192,7 +193,7 @@ class SharedTables:
     def leader_feature(self) -> Feature:
         return Feature(
             "shared tables",
-            replays=(Replay(lambda: self.position.log_offset, self.see, self._watch),),
+            replays=(Replay(lambda: self.position.log_offset, self.see, self._watch, Wanted()),),
             services=(Periodic("record changes of tables", RECORD_S, self._record_or_wait),),
             state=(self._locks, self.position),
         )

@@ -13,6 +13,7 @@ from rocketeer.protocol.codes import RequestCode
 from rocketeer.protocol.command import Command, reply
 from rocketeer.protocol.headers.base import decode_header
 from rocketeer.protocol.headers.send import GetProducerSequenceHeader
+from rocketeer.record.skip import Wanted
 from rocketeer.remoting.server import Connection, Handler
 
 KEEP_S: Final = 5.0
@@ -32,7 +33,7 @@ def idempotence_feature(snapshots: Snapshots, *, follows: bool) -> Feature:
             if follows
             else Dispatcher(table.moved, pointing=True),
         ),
-        replays=(Replay(snapshots.load, snapshots.see, snapshots.loaded),),
+        replays=(Replay(snapshots.load, snapshots.see, snapshots.loaded, Wanted(properties=(PRODUCER_ID,))),),
         services=(Periodic("keep idempotent producers", KEEP_S, snapshots.keep),),
         closers=(snapshots.save,),
     )

@@ -30,7 +30,7 @@ from rocketeer.model.property_names import (
     TIMER_OUT_MS,
     TIMER_ROLL_TIMES,
 )
-from rocketeer.model.topic import Perm, TopicConfig, dlq_topic, retry_topic
+from rocketeer.model.topic import DLQ_PREFIX, Perm, TopicConfig, dlq_topic, retry_topic
 from rocketeer.observe.counters import Counters
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, reply
@@ -46,6 +46,7 @@ from rocketeer.record.properties import (
     WAIT,
     encode_properties,
 )
+from rocketeer.record.skip import Wanted
 from rocketeer.remoting.server import Connection
 
 FIRST_RETRY_LEVEL = 3
@@ -206,7 +207,7 @@ def retry_feature(send_back: SendBack) -> Feature:
     return Feature(
         "retry",
         handlers={RequestCode.CONSUMER_SEND_MSG_BACK: send_back.handle},
-        replays=(Replay(sent.since, sent.see, sent.finish),),
+        replays=(Replay(sent.since, sent.see, sent.finish, Wanted(prefixes=(DLQ_PREFIX,))),),
         state=(sent,),
         changes=(
             ConfigChange(

@@ -25,6 +25,7 @@ from rocketeer.observe import families as f
 from rocketeer.observe.exposition import Page
 from rocketeer.protocol.codes import RequestCode
 from rocketeer.record.entry import DispatchEntry
+from rocketeer.record.skip import Wanted
 
 log = logging.getLogger(__name__)
 
@@ -155,7 +156,7 @@ def timer_feature(
     timer_topic = frozenset({TIMER_TOPIC})
     wheel = Dispatcher(delivery.stored, topics=timer_topic, pointing=True)
     noting = Periodic("note timers on disk", flush_ms / 1000, timers.note_on_disk)
-    replay = Replay(timers.since, timers.see, timers.finish)
+    replay = Replay(timers.since, timers.see, timers.finish, Wanted(timer_topic))
     if follows:
         return Feature(
             "timer",

@@ -36,6 +36,7 @@ from rocketeer.record.flags import TX_COMMIT, TX_ROLLBACK
 from rocketeer.record.ids import parse_offset_msg_id
 from rocketeer.record.layout import PendingMessage, StoredMessage
 from rocketeer.record.properties import find_property
+from rocketeer.record.skip import Wanted
 from rocketeer.remoting.server import Connection
 
 log = logging.getLogger(__name__)
@@ -238,7 +239,7 @@ def transaction_feature(
         changes=(
             ConfigChange(("rejectTransactionMessage", "transactionTimeOut", "transactionCheckMax"), follow),
         ),
-        replays=(Replay(since=table.load, see=table.see),),
+        replays=(Replay(table.load, table.see, wanted=Wanted(frozenset({TRANS_CHECK_MAX_TIME_TOPIC}))),),
         services=(
             Periodic("ask after transactions", rules.interval_ms / 1000, checks.run),
             Periodic(

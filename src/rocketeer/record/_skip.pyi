@@ -1,0 +1,1 @@
+from rocketeer.record.skip import Skipper as Skipper

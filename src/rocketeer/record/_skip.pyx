@@ -1,0 +1,93 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
+"""Passing over records that nobody wants to see, compiled: `skip.py` says which those are."""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from libc.stdint cimport int64_t, uint64_t
+from libc.string cimport memchr
+
+from rocketeer.record cimport _layout
+from rocketeer.record._bytes cimport get64
+from rocketeer.record._layout cimport NAME_END, PROPERTY_END
+from rocketeer.record._plain_record cimport PlainRecord, has_its_body, take_apart
+
+cdef enum:
+    TX_BITS = 0xC
+    TOPICS_MAX = 10_000  # remembered
+
+
+cdef class Skipper:
+    cdef object _is_wanted
+    cdef dict _skipped
+    cdef frozenset _properties
+    cdef uint64_t _lengths
+    cdef int64_t _boundary
+    cdef readonly int64_t last_store_ms
+    cdef readonly bint met
+
+    def __init__(self, wanted, int64_t boundary=-1):
+        self._is_wanted = wanted.is_topic
+        self._skipped = {}
+        self._properties = frozenset(name.encode() for name in wanted.properties)
+        for name in self._properties:  # what is longer than the mask shares its last bit
+            self._lengths |= <uint64_t> 1 << min(<int> len(name), 63)
+        self._boundary = boundary
+
+    def take(self, object buf not None, Py_ssize_t at, int64_t base, int64_t stop):
+        cdef Py_buffer view
+        cdef PlainRecord record
+        PyObject_GetBuffer(buf, &view, PyBUF_SIMPLE)
+        try:
+            while (
+                base + at < stop
+                and 0 <= at <= view.len
+                and take_apart(<const char *> view.buf + at, view.len - at, base + at, &record)
+                and self._is_skipped(&record)
+            ):
+                at += record.size
+                self.last_store_ms = <int64_t> get64(record.start + _layout.STORE_MS_AT)
+                if base + at == self._boundary:
+                    self.met = True
+        finally:
+            PyBuffer_Release(&view)
+        return at
+
+    cdef bint _is_skipped(self, const PlainRecord *record) except -1:
+        cdef bytes topic
+        if (
+            record.sys_flag & TX_BITS
+            or get64(record.start + _layout.PREPARED_OFFSET_AT) != 0
+            or memchr(record.properties, 0, record.properties_bytes) != NULL
+            or not has_its_body(record)
+        ):
+            return False
+        topic = PyBytes_FromStringAndSize(record.topic, record.topic_bytes)
+        skipped = self._skipped.get(topic)
+        if skipped is None:
+            if len(self._skipped) >= TOPICS_MAX:
+                self._skipped.clear()
+            skipped = self._skipped[topic] = self._may_skip(topic)
+        return skipped is True and not self._has_wanted(record.properties, record.properties_bytes)
+
+    cdef object _may_skip(self, bytes topic):
+        try:
+            return not self._is_wanted(topic.decode())
+        except UnicodeDecodeError:
+            return False
+
+    cdef bint _has_wanted(self, const char *at, Py_ssize_t left) except -1:
+        cdef const char *stop
+        cdef const char *value
+        cdef Py_ssize_t piece
+        if not self._lengths:
+            return False
+        while left > 0:
+            stop = <const char *> memchr(at, PROPERTY_END, left)
+            piece = stop - at if stop != NULL else left
+            value = <const char *> memchr(at, NAME_END, piece)
+            if value != NULL and self._lengths >> min(value - at, 63) & 1:
+                if PyBytes_FromStringAndSize(at, value - at) in self._properties:
+                    return True
+            at += piece + 1
+            left -= piece + 1
+        return False

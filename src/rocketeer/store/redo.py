@@ -1,0 +1,127 @@
+"""Recovery's second walk over the log: from records to queue entries and keys that the derived files lack.
+
+Plain messages are dispatched in runs, as those that a slave copies (`copied.py`). While a record waits for the next
+of its queue, or the place of a lost one lies ahead, they are looked at one by one.
+"""
+
+import logging
+from collections.abc import Callable, Iterable
+
+from rocketeer.clock import Clock
+from rocketeer.record import filler
+from rocketeer.record.delay_levels import DelayLevels
+from rocketeer.record.entry import DispatchEntry
+from rocketeer.record.layout import Buffer
+from rocketeer.record.topic_end import ends_topic
+from rocketeer.store.commit_log import CommitLog
+from rocketeer.store.copied import Copied
+from rocketeer.store.dispatch import Dispatch
+from rocketeer.store.index import Index
+from rocketeer.store.log_check import LogCheck, Lost
+from rocketeer.store.log_scan import NO_STOP
+from rocketeer.store.queue_gaps import QueueGaps
+
+log = logging.getLogger(__name__)
+
+RUN_MESSAGES = 4096
+_PROGRESS_S = 5.0
+
+
+class Redo:
+    """One walk. `lost` are the messages that stood where fillers stand now, by the offset of the filler.
+
+    `fill` writes what waits for the index; False if it cannot be written now.
+    """
+
+    def __init__(
+        self,
+        log: CommitLog,
+        dispatch: Dispatch,
+        levels: DelayLevels,
+        clock: Clock,
+        lost: dict[int, list[Lost]],
+        fill: Callable[[Index], bool],
+    ) -> None:
+        self._log = log
+        self._dispatch = dispatch
+        self._copied = Copied(dispatch, levels)
+        self._clock = clock
+        self._lost = lost
+        self._fill = fill
+        self._gaps = QueueGaps()
+        self._check: LogCheck | None = None
+        self._index_due = RUN_MESSAGES
+        self._began = 0
+        self._told_s = clock.monotonic_s()
+        self._told_messages = 0
+        self.messages = 0
+        """How many were dispatched."""
+
+    @property
+    def rejected(self) -> int:
+        """How many have a header that cannot be believed."""
+        return self._gaps.rejected
+
+    @property
+    def last_store_ms(self) -> int:
+        return self._dispatch.last_store_ms
+
+    def walk(self, check: LogCheck, start: int, *, check_crc: bool) -> None:
+        """Dispatch every record from `start` to the end of the log."""
+        self._check = check
+        self._began = start
+        for entry in check.entries(start, check_crc=check_crc, sure_below=NO_STOP, taker=self):
+            self._see(entry)
+
+    def take(self, buf: Buffer, at: int, base: int, stop: int) -> int:
+        """A run of plain messages."""
+        assert self._check is not None
+        assert stop == NO_STOP, "this walk goes to the end"
+        if self._lost or self._check.lost or self._gaps.is_waiting:
+            return at
+        end, taken = self._copied.take(buf, at, base, RUN_MESSAGES)
+        if taken:
+            self._did(taken, base + end)
+        return end
+
+    def finish(self, lost_at_end: Iterable[Lost]) -> None:
+        """The walk is over; `lost_at_end` stood behind it."""
+        self._skip_lost(NO_STOP, lost_at_end)
+        self._gaps.finish()
+
+    def _skip_lost(self, reached: int, more: Iterable[Lost] = ()) -> None:
+        """What stood where fillers stand now keeps its place in its queue: it stays blank."""
+        lost = list(more)
+        for place in [place for place in self._lost if place <= reached]:
+            lost += self._lost.pop(place)
+        for key, queue_offset in sorted(lost):
+            self._dispatch.queues.get_or_make(*key).skip(queue_offset)
+
+    def _see(self, entry: DispatchEntry) -> None:
+        """A record that was not taken."""
+        assert self._check is not None
+        if self._check.lost:
+            self._lost.update(self._check.lost)
+            self._check.lost.clear()
+        if self._lost:
+            self._skip_lost(entry.log_offset)
+        if filler.is_filler(entry):
+            return
+        if ends_topic(entry):
+            self._gaps.forget(entry.topic)
+        self._dispatch.redo(entry, self._gaps.put)
+        self._copied.met(entry)
+        self._did(1, entry.end)
+
+    def _did(self, messages: int, position: int) -> None:
+        self.messages += messages
+        index = self._dispatch.index
+        if index is not None and index.pending_count >= self._index_due:
+            self._index_due = RUN_MESSAGES if self._fill(index) else NO_STOP
+        if self.messages - self._told_messages >= 2 * RUN_MESSAGES:
+            self._told_messages = self.messages
+            now_s = self._clock.monotonic_s()
+            if now_s - self._told_s >= _PROGRESS_S:
+                self._told_s = now_s
+                log.info("store recovering read_mb=%d left_mb=%d", (position - self._began) >> 20,
+                         (self._log.max_offset - position) >> 20)  # fmt: skip
