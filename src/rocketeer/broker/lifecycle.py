@@ -118,7 +118,9 @@ class Lifecycle:
     async def _save_changes(self) -> None:
         while self._unsaved:
             self._unsaved = False
-            await self._components.state.tables.save_changed()
+            await self._components.state.tables.save_ahead()
+            if self._components.state.topics.waits_for_log():  # one was deleted
+                await self._components.state.tables.save_changed()
 
     def _restore_topics(self, report: RecoveryReport) -> None:
         """After a crash a topic may have messages, but its configuration may not have reached the disk."""

@@ -1,7 +1,8 @@
 """Keeps the broker's tables on disk: read once at start, written whenever they changed.
 
-Tables speak of messages: how far a group has consumed, which transaction has ended. So none may be on disk ahead of
-the log: what a table says at one moment is written when the disk has the log of that moment.
+Most tables speak of messages: how far a group has consumed, which transaction has ended. None of these may be on disk
+ahead of the log: what it says at one moment is written when the disk has the log of that moment. One that says
+nothing of messages is written at once: a topic that was created does not wait for a disk that has much to sync.
 """
 
 import asyncio
@@ -35,6 +36,13 @@ class AsksWhenSaved(Protocol):
 
 
 @runtime_checkable
+class AheadOfLog(Protocol):
+    """A table that may be on disk before the log is, at least now."""
+
+    def waits_for_log(self) -> bool: ...
+
+
+@runtime_checkable
 class LargeTable(Protocol):
     """A table whose text is made of pieces; what changed is made in steps, so that `encode` only joins them."""
 
@@ -56,6 +64,8 @@ class TableKeeper:
         self._log = log
         self._tables: list[Table] = []
         self._writing = asyncio.Lock()
+        self._at_disk = asyncio.Lock()
+        """Held while a file is written, never while the log is waited for."""
         self._unsaved: set[str] = set()
 
     def add(self, tables: Iterable[Table]) -> None:
@@ -91,10 +101,16 @@ class TableKeeper:
 
     async def save_changed(self) -> None:
         """Write the tables that changed since they were last written; one that cannot be is tried again."""
+        await self.save_ahead()
         async with self._writing:
-            await self._save(
-                [each for each in self._tables if each.take_dirty() or each.file_name in self._unsaved]
-            )
+            await self._save([each for each in self._tables if self._take_unsaved(each)])
+
+    async def save_ahead(self) -> None:
+        """Write those of them that need not wait for the log."""
+        async with self._at_disk:
+            for table in self._tables:
+                if not _waits_for_log(table) and self._take_unsaved(table):
+                    await self._write(table, table.encode())
 
     async def save_all(self) -> None:
         """Write every table, changed or not: the last thing at a clean stop."""
@@ -113,19 +129,27 @@ class TableKeeper:
         texts = [table.encode() for table in tables]
         end = self._log.max_log_offset
         is_durable = await self._durable(end)
-        for table, text in zip(tables, texts, strict=True):
-            try:
+        async with self._at_disk:
+            for table, text in zip(tables, texts, strict=True):
+                others = self._unsaved - {table.file_name}
                 if not is_durable:
-                    raise OSError(f"the disk does not have the log up to {end} yet")
-                if isinstance(table, SpeaksOfOthers) and self._unsaved - {table.file_name}:
-                    raise OSError(
-                        f"{', '.join(sorted(self._unsaved - {table.file_name}))} could not be saved"
-                    )
-                await asyncio.to_thread(save_table, self._folder / table.file_name, text)
-            except OSError as error:  # a full disk: the next round may find room
-                self._not_saved(table, error)
-            else:
-                self._saved(table)
+                    self._not_saved(table, OSError(f"the disk does not have the log up to {end} yet"))
+                elif isinstance(table, SpeaksOfOthers) and others:
+                    self._not_saved(table, OSError(f"{', '.join(sorted(others))} could not be saved"))
+                else:
+                    # One that need not wait may have been saved meanwhile, with more in it.
+                    await self._write(table, text if _waits_for_log(table) else table.encode())
+
+    async def _write(self, table: Table, text: str) -> None:
+        try:
+            await asyncio.to_thread(save_table, self._folder / table.file_name, text)
+        except OSError as error:  # a full disk: the next round may find room
+            self._not_saved(table, error)
+        else:
+            self._saved(table)
+
+    def _take_unsaved(self, table: Table) -> bool:
+        return table.take_dirty() or table.file_name in self._unsaved
 
     def _not_saved(self, table: Table, error: OSError) -> None:
         if table.file_name not in self._unsaved:
@@ -144,3 +168,7 @@ class TableKeeper:
         durable: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._log.when_durable(end, lambda ok: None if durable.done() else durable.set_result(ok))
         return await durable
+
+
+def _waits_for_log(table: Table) -> bool:
+    return not isinstance(table, AheadOfLog) or table.waits_for_log()

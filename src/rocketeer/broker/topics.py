@@ -57,6 +57,7 @@ class TopicTable:
     def __init__(self, config: BrokerConfig, clock: Clock) -> None:
         self._clock = clock
         self._dirty = False
+        self._deletions = self._encoded_deletions = self._saved_deletions = 0
         self.auto_create = config.auto_create_topic_enable
         self.version = DataVersion(clock.now_ms(), 0)
         self.configs: dict[str, TopicConfig] = {topic.name: topic for topic in system_topics(config)}
@@ -99,6 +100,7 @@ class TopicTable:
         topic = self.configs.pop(name, None)
         if topic is not None:
             self._unnote(name)
+            self._deletions += 1
             self._changed(TopicChange(ChangeKind.DELETED, topic))
         return topic
 
@@ -177,6 +179,7 @@ class TopicTable:
         topic = self.configs.pop(name, None)
         if topic is not None:
             self._unnote(name)
+            self._deletions += 1
             self._dirty = True
             self._tell(TopicChange(ChangeKind.DELETED, topic))
 
@@ -230,7 +233,15 @@ class TopicTable:
         return [known[name] for name in topics if name in known]
 
     def encode(self) -> str:
+        self._encoded_deletions = self._deletions
         return self.body().decode()
+
+    def waits_for_log(self) -> bool:
+        """A topic says nothing of messages. That there is none any more is for the log to say, and first."""
+        return self._deletions != self._saved_deletions
+
+    def saved(self) -> None:
+        self._saved_deletions = self._encoded_deletions
 
     def decode(self, text: str) -> None:
         """Lay the file over the system topics: what an operator changed in it stays changed."""

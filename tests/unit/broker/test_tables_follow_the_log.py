@@ -130,3 +130,50 @@ async def test_every_saved_table_says_where_delays_stand_before_one_is_handed_ov
         path = tmp_path / "config" / "delayOffset.json"
         await until(path.exists)
         assert "logOffset" in json.loads(path.read_text())
+
+
+def queues_on_disk(folder: Path, topic: str) -> int | None:
+    path = folder / "config" / "topics.json"
+    table = json.loads(path.read_text())["topicConfigTable"] if path.exists() else {}
+    return table[topic]["writeQueueNums"] if topic in table else None
+
+
+async def test_a_topic_does_not_wait_for_the_log_to_be_on_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that dies right after the first message leaves all queues of the topic, not only the one used."""
+    disk = StuckDisk(monkeypatch)
+    async with broker_at(tmp_path / "store", broker=OFTEN) as broker:
+        await broker.send("Before", b"x")
+        await until(lambda: queues_on_disk(tmp_path / "store", "Before") == 4)
+        disk.stuck = True
+        await commit(broker, 1)
+        await asyncio.sleep(0.1)  # five times the interval: other tables wait for the log by now
+        await broker.send("New", b"x")
+        await until(lambda: queues_on_disk(tmp_path / "store", "New") == 4)
+        shutil.copytree(tmp_path / "store", tmp_path / "copy")
+        disk.stuck = False
+    async with broker_at(tmp_path / "copy") as broker:
+        table = json.loads((await broker.ask(RequestCode.GET_ALL_TOPIC_CONFIG)).body)["topicConfigTable"]
+        assert table["New"]["writeQueueNums"] == 4
+        (found,) = await broker.messages("New")
+        assert found.body == b"x"
+
+
+async def test_that_a_topic_is_gone_waits_for_the_log_that_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = StuckDisk(monkeypatch)
+    async with broker_at(tmp_path, broker=OFTEN) as broker:
+        await broker.send("T", b"x")
+        await until(lambda: queues_on_disk(tmp_path, "T") == 4)
+        disk.stuck = True
+        deleting = asyncio.ensure_future(broker.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "T"}))
+        await broker.send("Other", b"x")
+        await asyncio.sleep(0.3)
+        assert not deleting.done()
+        assert queues_on_disk(tmp_path, "T") == 4
+        disk.stuck = False
+        assert (await deleting).code == 0
+        assert queues_on_disk(tmp_path, "T") is None
+        await until(lambda: queues_on_disk(tmp_path, "Other") == 4)
