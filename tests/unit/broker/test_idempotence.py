@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from rocketeer.broker.features.idempotence.producer_marks import Mark
 from rocketeer.broker.features.idempotence.resends import Idempotence, Window
 from rocketeer.broker.features.idempotence.snapshot import FILE_NAME, Snapshots
@@ -225,6 +227,27 @@ async def test_a_snapshot_that_is_ahead_of_the_log_is_not_believed(tmp_path: Pat
     async with broker_at(older, clock=clock) as broker:
         refused = await broker.send("T", b"x", properties=numbered(6))
         assert "sequence 3 expected, got 6" in (refused.remark or "")
+
+
+async def test_a_damaged_record_does_not_make_a_snapshot_one_of_another_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The snapshot knows more than the log can tell: what was delivered, and its original deleted since."""
+    clock = ManualClock()
+    async with broker_at(tmp_path, clock=clock) as broker:
+        first = place(await broker.send("T", b"i", properties=named("1")))
+        assert (await broker.send("T", b"body of the last", properties=numbered(0))).code == 0
+    log = tmp_path / "commitlog" / f"{0:020d}"
+    content = log.read_bytes()
+    at = content.index(b"body of the last")
+    with log.open("r+b") as file:
+        file.seek(at)
+        file.write(b"X")
+    async with broker_at(tmp_path, clock=clock) as broker:
+        assert place(await broker.send("T", b"i", properties=named("1"))) == first
+        refused = await broker.send("T", b"x", properties=numbered(7))
+        assert "sequence 1 expected, got 7" in (refused.remark or "")
+    assert "of another log" not in caplog.text
 
 
 async def test_a_broken_snapshot_is_made_again_from_the_log(tmp_path: Path) -> None:

@@ -57,6 +57,8 @@ class ReplayableLog(Protocol):
 
     def message_at(self, log_offset: int) -> StoredMessage | None: ...
 
+    def is_damaged(self, log_offset: int) -> bool: ...
+
     def expiry_ms(self) -> int: ...
 
     def when_durable(self, log_offset: int, callback: Callable[[bool], None]) -> None: ...
@@ -141,7 +143,11 @@ class Snapshots:
         table.ids.load(b"".join(hashes), b"".join(offsets))
 
     def _fits(self, log_offset: int) -> bool:
-        """Whether what the newest entries speak of lies there."""
+        """Whether what the newest entries speak of lies there.
+
+        A damaged record is no sign of another log, and no reason to make the table again: that would lose the ids of
+        messages whose file is gone, of which only the delivered copy is left.
+        """
         low, high = self._store.min_log_offset, self._store.max_log_offset
         if log_offset > high:
             return False
@@ -149,6 +155,8 @@ class Snapshots:
             if number == _NEWEST_CHECKED:
                 break
             if at < low:
+                continue
+            if self._store.is_damaged(at):
                 continue
             message = self._store.message_at(at)
             sent = None if message is None else read_sent(message)
