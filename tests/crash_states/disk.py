@@ -178,6 +178,8 @@ class Disk:
 
     names: dict[str, Node] = field(default_factory=dict)
     safe_names: dict[str, Node] = field(default_factory=dict)
+    _gone: dict[str, int] = field(default_factory=dict)
+    """Paths that are safely no names any more, and since when."""
     changes: list[NameChange] = field(default_factory=list)
     journal: int = 0
     """Under `journal`, changes of names and sizes before this index are safe."""
@@ -296,15 +298,22 @@ class Disk:
         for change in self.changes:
             if change.index < begun and (folder is None or folder in change.folders()):
                 apply(self.safe_names, change)
+                self._gone.update((path, change.index) for path, node in change.pairs if node is None)
                 self.journal = max(self.journal, begun)
             else:
                 kept.append(change)
-        self.changes = kept
+        self.changes = [each for each in kept if not self._was_in_folder_gone(each)]
+
+    def _was_in_folder_gone(self, change: NameChange) -> bool:
+        """Whether all it changed were names in folders that are safely gone since: whatever became of them, they went."""
+        return all(change.index < self._gone.get(parent(path), -1) for path, _ in change.pairs)
 
 
 def apply(names: dict[str, Node], change: NameChange) -> None:
     for path, node in change.pairs:
         if node is None:
             names.pop(path, None)
+            for inside in [each for each in names if each.startswith(path + "/")]:
+                del names[inside]  # a folder that is gone was empty: one made later has nothing of it
         else:
             names[path] = node

@@ -109,6 +109,18 @@ def test_a_folder_without_a_name_takes_its_files_along() -> None:
     assert contents(states([*made, *sync("", ROOT)]), "d/f") == {A}
 
 
+def test_a_folder_made_again_has_nothing_of_the_one_that_was_removed() -> None:
+    def folder(kind: Kind, inode: int) -> Op:
+        return Op(kind, 0, "d", inode, 0, 0, b"")
+
+    removed = [Op(Kind.UNLINK, 0, "d/f", 0, 0, 0, b""), folder(Kind.RMDIR, 0), *sync("", ROOT)]
+    for safe in (True, False):
+        made = [folder(Kind.MKDIR, 8), *sync("", ROOT), create("d/f"), *(sync("d", 8) if safe else [])]
+        for state in states([*made, *removed, folder(Kind.MKDIR, 9), *sync("", ROOT)]):
+            assert state.folders == ["d"]
+            assert state.files == {}
+
+
 def test_renaming_gives_the_old_or_the_new_file_never_none() -> None:
     old = [*named(), write(A), *sync()]
     new = [create("f.tmp", 8), write(B, path="f.tmp", inode=8), *sync("f.tmp", 8)]
