@@ -61,7 +61,7 @@ def plain_entries(object buf not None, Py_ssize_t start, int64_t base, int64_t c
     """
     cdef Py_buffer view
     cdef list entries = []
-    cdef Py_ssize_t at = start, size
+    cdef Py_ssize_t at = start, size = 0
     cdef object entry
     PyObject_GetBuffer(buf, &view, PyBUF_SIMPLE)
     try:
