@@ -366,6 +366,7 @@ class Index:
                 return "holds no entry"
             os.unlink(path)  # all it had came after the checkpoint: that is made again anyway
             self._unsynced.discard(path)
+            self._unsynced.add(self._folder)
             return None
         self._files.append(file)
         return None
