@@ -19,6 +19,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=2.0)
     parser.add_argument("--flush", choices=("ASYNC_FLUSH", "SYNC_FLUSH"), default="ASYNC_FLUSH")
     parser.add_argument("--faults", nargs="*", default=(), help="only these, in this order, again and again")
+    parser.add_argument("--slower", type=float, default=1.0, help="so many times fewer requests a second")
     parser.add_argument("--folder", type=Path, help="keep stores and logs there")
     parser.add_argument("--save", type=Path, help="keep the counts of this run in a file")
     parser.add_argument("--add", type=Path, nargs="+", help="run nothing: add up the counts in these files")
@@ -33,7 +34,7 @@ def main() -> int:
     network = can_make_networks()
     if not network:
         print("no network namespaces here (root and `ip` are needed): links are not cut")
-    plan = Plan(wanted.seed, 60 * wanted.minutes, wanted.flush, network, wanted.faults)
+    plan = Plan(wanted.seed, 60 * wanted.minutes, wanted.flush, network, wanted.faults, slower=wanted.slower)
     with ExitStack() as stack:
         folder = wanted.folder or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="faults-")))
         outcome = run(folder, plan)

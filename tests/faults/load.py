@@ -40,6 +40,10 @@ class Load(threading.Thread):
         self._closing = threading.Event()
         self.failure: BaseException | None = None
 
+    def slow_down(self, times: float) -> None:
+        """So many times fewer things a second."""
+        self.pace_s *= times
+
     def end(self) -> None:
         self._ending.set()
 

@@ -15,7 +15,8 @@ from rocketeer.errors import GroupError
 Fault = Callable[[], Iterator[None]]
 
 HOUR_MS = 3_600_000
-CLOCKS_MS = (-HOUR_MS, -7_000, 7_000, HOUR_MS, 100 * 24 * HOUR_MS)
+CLOCKS_MS = (-100 * 24 * HOUR_MS, -HOUR_MS, -7_000, 3_000, 7_000)
+"""Not far ahead: what is timed then by how long it shall wait waits until then."""
 SYNC_MS = (100, 600, 3_000)
 IN_SYNC_S = 30.0
 

@@ -75,6 +75,8 @@ class Plan:
     faults: Sequence[str] = ()
     lasts_s: Sequence[float] = LASTS_S
     pauses_s: Sequence[float] = PAUSE_S
+    slower: float = 1.0
+    """So many times fewer requests a second."""
 
 
 def run(folder: Path, plan: Plan) -> Outcome:
@@ -90,6 +92,7 @@ def run(folder: Path, plan: Plan) -> Outcome:
             wait_for(lambda topic=topic: _is_made(cluster, topic), what=f"topic {topic}")  # type: ignore[misc]
         loads = _loads(cluster, outcome.ledger, plan.seed)
         for load in loads:
+            load.slow_down(plan.slower)
             load.start()
         nemesis = Nemesis(cluster, net, machines, random.Random(plan.seed))
         _strike_on(nemesis, plan, outcome)

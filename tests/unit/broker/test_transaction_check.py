@@ -175,3 +175,16 @@ def test_the_log_may_have_lost_a_half_message(rig: Rig, monkeypatch: pytest.Monk
     rig.round()
     assert not rig.table.pending
     assert rig.progress()[0] == 1
+
+
+def test_halves_stored_while_the_clock_was_far_ahead_are_asked_after_and_hold_up_nobody(rig: Rig) -> None:
+    """For a hundred days nobody was asked any more: each round ended at the first of them."""
+    peer = rig.join()
+    born_ms = rig.clock.now_ms()
+    ahead = rig.half(b"ahead", "K1")
+    rig.clock.advance(ms=100 * 86_400_000)
+    assert rig.put(ahead).stored
+    rig.clock._ms = born_ms  # somebody sets it right
+    rig.prepare(b"now", "K2")
+    rig.round()
+    assert [question.ext["msgId"] for question in peer.questions()] == ["K1", "K2"]

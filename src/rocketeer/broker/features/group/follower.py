@@ -1,8 +1,14 @@
-"""A follower's part: reads no further than the leader has confirmed."""
+"""A follower's part: reads no further than the leader has confirmed, and promises nothing beyond it.
 
+A follower stores no sends, but it knows what was sent: an idempotent message that comes again is answered with its
+place. It may be one that is going to be cut, so it is kept for sure only below what is confirmed.
+"""
+
+from collections.abc import Callable
 from typing import Protocol
 
 from rocketeer.broker.feature import Feature, Replay
+from rocketeer.protocol.codes import ResponseCode
 from rocketeer.record.skip import Wanted
 from rocketeer.store.confirmed import ConfirmedBound
 
@@ -20,7 +26,7 @@ class FollowerPart:
 
     def feature(self) -> Feature:
         replay = Replay(lambda: self._store.max_log_offset, lambda entry: None, self._bind, Wanted())
-        return Feature("follower in a group", replays=(replay,))
+        return Feature("follower in a group", replays=(replay,), durability=(self._when_confirmed,))
 
     @property
     def confirmed(self) -> int:
@@ -30,6 +36,9 @@ class FollowerPart:
         """The leader says how far all is confirmed; what we do not have yet we cannot show."""
         self._confirmed = max(self._confirmed, confirmed)
         self._bound.advance(min(self._confirmed, self._store.max_log_offset))
+
+    def _when_confirmed(self, end: int, done: Callable[[int], None]) -> None:
+        done(ResponseCode.SUCCESS if end <= self._confirmed else ResponseCode.SYSTEM_ERROR)
 
     def _bind(self) -> None:
         self._bound.limit = min(self._confirmed, self._store.max_log_offset)

@@ -131,9 +131,12 @@ class Checks:
         times = messages.check_times(properties)
         if TRANSACTION_CHECK_TIMES in properties and times >= self.rules.times_max:
             return _Look.DONE if self._ledger.set_aside(half, passed_by=some_wait) else _Look.STOP
-        if half.store_ms >= began_ms:
+        now_ms = self._clock.now_ms()
+        if (
+            began_ms <= half.store_ms <= now_ms
+        ):  # later than now: the clock was ahead then, which says nothing
             return _Look.STOP
-        age_ms = self._clock.now_ms() - half.born_ms
+        age_ms = now_ms - half.born_ms
         immunity_ms = messages.immunity_ms(properties, self.rules.timeout_ms)
         if immunity_ms is None:
             if 0 <= age_ms < self.rules.timeout_ms:
