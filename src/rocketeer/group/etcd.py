@@ -161,6 +161,8 @@ class Etcd:
         for _ in range(len(self._endpoints)):
             try:
                 reply = await self._http.post(f"{self._endpoints[0]}/v3/{path}", json=body, headers=headers)
+                if 400 <= reply.status_code < 500 and "json" not in reply.headers.get("content-type", ""):
+                    raise GroupError(f"etcd refuses {path}: {reply.text.strip()[:200]}")
                 answer = reply.json()
                 if not isinstance(answer, dict):
                     raise ValueError(f"{answer!r} is no answer")
