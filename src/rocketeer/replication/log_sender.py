@@ -107,6 +107,7 @@ class LogSender:
         self._pace = Pace()
         self._busy = False  # a turn is scheduled, the socket is full, a thread sends, or it rests
         self._in_thread = False
+        self._rests = False
         self._closed = False
 
     @property
@@ -116,7 +117,7 @@ class LogSender:
 
     def say(self, data: bytes) -> None:
         """Between pieces of the log; left out while the peer does not read: nothing piles up here."""
-        if not self._closed and not self._unsent and not self._in_thread:
+        if not self._closed and not self._unsent and not self._in_thread and not self._rests:
             self._unsent.add(data)
             self._send()
 
@@ -231,13 +232,14 @@ class LogSender:
         self._pace.look(now_s, loop_busy_s())
         rest_s = self._pace.rest_s(now_s, sent)
         if rest_s > 0:
-            self._busy = True
+            # Nothing is said meanwhile either: it could fill the socket, and then two threads would send at once.
+            self._busy = self._rests = True
             self._loop.call_later(rest_s, self._go_on)
         else:
             self._go_on()
 
     def _go_on(self) -> None:
-        self._busy = False
+        self._busy = self._rests = False
         if not self._closed:
             self._wait_if_full()
             self.wake()
