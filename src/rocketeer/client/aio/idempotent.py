@@ -9,6 +9,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Final, Protocol, TypeVar
 
+from rocketeer.client.core.attempts import PAUSE_S, PAUSE_S_MAX
 from rocketeer.client.core.encoding import Outgoing
 from rocketeer.client.core.hooks import SendMode
 from rocketeer.client.core.queue_sequence import (
@@ -22,7 +23,7 @@ from rocketeer.client.core.selectors import QueueById, java_hash_code, next_queu
 from rocketeer.client.core.send_result import SendResult
 from rocketeer.client.core.transient import backoffs
 from rocketeer.client.plans.effects import Plan
-from rocketeer.client.plans.idempotent import PAUSE_S, PAUSE_S_MAX, IdempotentSends, NotSent
+from rocketeer.client.plans.idempotent import IdempotentSends, NotSent
 from rocketeer.client.plans.send import Choose, Sender
 from rocketeer.errors import SendTimeout
 from rocketeer.model.queue import MessageQueue

@@ -21,7 +21,8 @@ from rocketeer.model.queue import MessageQueue
 from rocketeer.protocol.codes import ResponseCode
 
 PAUSE_S: Final = 0.05
-PAUSE_S_MAX: Final = 1.0
+PAUSE_S_MAX: Final = 0.3
+"""A group elects its leader within seconds: longer pauses would be most of what a sender notices of it."""
 KEPT: Final = 10
 """Attempts that an error tells of."""
 

@@ -6,7 +6,7 @@ not left (no connection came about) or was refused may go to another queue.
 
 from typing import Final
 
-from rocketeer.client.core.attempts import is_led_elsewhere
+from rocketeer.client.core.attempts import PAUSE_S, PAUSE_S_MAX, is_led_elsewhere
 from rocketeer.client.core.encoding import Outgoing
 from rocketeer.client.core.hooks import SendMode
 from rocketeer.client.core.queue_sequence import PendingSend, QueueSequence
@@ -24,8 +24,6 @@ from rocketeer.protocol.headers.send import GetProducerSequenceHeader, GetProduc
 
 ATTEMPT_S: Final = 3.0
 """An answer that takes longer is asked for again."""
-PAUSE_S: Final = 0.05
-PAUSE_S_MAX: Final = 1.0
 
 
 class NotSent(ClientError):
