@@ -15,6 +15,7 @@ from rocketeer.bench.servers import ApacheMissing, Slave, apache_lib
 from rocketeer.errors import GroupError
 from rocketeer.group.etcd_program import find_etcd
 from rocketeer.protocol.codes import ResponseCode
+from rocketeer.record.properties import decode_properties
 from support.cluster import TEST_CONF
 from support.grouped import QUEUES, TOPIC, Ledger, others, send
 from support.peers import java_peer
@@ -69,7 +70,9 @@ def test_a_stock_producer_goes_on_with_the_next_leader_when_it_reads_routes_agai
     for event in sending.of("sent"):
         assert event["status"] == "SEND_OK"
         stored = queues[int(event["queue"])][int(event["offset"])]
-        assert stored.properties["UNIQ_KEY"] == event["id"], "it is where it was acknowledged"
+        assert decode_properties(stored.properties)["UNIQ_KEY"] == event["id"], (
+            "it is where it was acknowledged"
+        )
 
 
 def test_a_java_slave_reads_along_over_a_change_of_leader_and_never_counts(

@@ -20,7 +20,7 @@ def failover(
     kills: Annotated[int, typer.Option(min=1, help="How often the leader is killed.")] = 10,
     in_flight: Annotated[
         int, typer.Option("--in-flight", "-w", min=1, max=500, help="Sends under way, of each producer.")
-    ] = 16,
+    ] = 8,
     body_bytes: BodyBytes = 1024,
     lease: Annotated[int, typer.Option(min=1, help="groupLeaseSeconds.")] = GroupConfig().lease_s,
     folder: Folder = None,
