@@ -140,7 +140,7 @@ def test_brokers_that_cannot_be_reached_are_tried_until_the_time_is_over() -> No
     assert raised.value.__cause__ is DOWN
     assert len(raised.value.attempts) == 10
     pauses_s = [effect.seconds for effect in script.effects if isinstance(effect, Sleep)]
-    assert pauses_s[:5] == [0.05, 0.1, 0.2, 0.4, 0.8], "all brokers first, then a pause that grows"
+    assert pauses_s[:5] == [0.05, 0.1, 0.2, 0.3, 0.3], "all brokers first, then a pause that grows"
     assert len(script.addresses) == 3 * (len(pauses_s))
     assert sum(pauses_s) == pytest.approx(3)
 
