@@ -86,4 +86,4 @@ class Boundaries:
 
     def _is_used(self, base: int) -> bool:
         segment = self._log.segment_of(base)
-        return segment is not None and segment.used_until(0) > 0
+        return segment is not None and (any(segment.copy(0, HEAD.size)) or segment.used_until(0) > 0)

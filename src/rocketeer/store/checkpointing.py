@@ -34,6 +34,7 @@ ROUND_BYTES = 64 << 20  # of new log: a start after a crash reads little more th
 ROUND_BYTES_PER_QUEUE = 256 << 10  # with thousands of queues a round costs more, so it comes less often
 SLICE_S = 0.002
 VERIFY_BYTES = 32 << 20  # of the log before the checkpoint, read again at every start
+MARK_BYTES = 8 << 20  # of log between two boundaries that are remembered
 PAUSE_S = 0.0005  # of the worker between two pieces of an index
 _SYNC_ALL_AT = 64  # from so many files on, one sync of the file system is cheaper
 
@@ -136,6 +137,7 @@ class Checkpointer:
         return self._round is not None or self._job is not None or self._saving is not None
 
     def tick(self) -> None:
+        self._mark()
         if self._saving is not None:
             if not self._saving.done():
                 return
@@ -170,11 +172,20 @@ class Checkpointer:
         enough = max(ROUND_BYTES, ROUND_BYTES_PER_QUEUE * len(self._dispatch.queues.by_key))
         return new_bytes >= enough or since_s >= self._thorough_s
 
+    def _mark(self) -> None:
+        """Remember where records begin, now and then: a round may be hundreds of megabytes behind the one before."""
+        end = self._log.max_offset - self._part_bytes()
+        if end - self._ends[-1] >= MARK_BYTES:
+            self._ends.append(end)
+
     def _begin(self) -> None:
         self._began_s = self._clock.monotonic_s()
         queues = self._dispatch.queues
+        end = self._log.max_offset - self._part_bytes()
+        if end > self._ends[-1]:
+            self._ends.append(end)
         self._round = _Round(
-            self._log.max_offset - self._part_bytes(),
+            end,
             self._last_store_ms(),
             queues.offsets_sum(),
             iter(list(queues.by_key.values())),
@@ -222,7 +233,6 @@ class Checkpointer:
             index_ms, index_last = index.last_update[0], summary.last_indexed(index)
             index_offset = index.safe_offset(self._log.max_offset)
         ends = self._ends
-        ends.append(current.log_end)
         while len(ends) > 1 and ends[1] <= current.log_end - VERIFY_BYTES:
             ends.popleft()
         note = Checkpoint(

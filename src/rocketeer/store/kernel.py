@@ -137,6 +137,12 @@ def physical_memory_bytes(
     return least
 
 
+def forget_clean_pages(fd: int, start: int) -> None:
+    """Let go of what is in memory of a file from `start` on, and as it is on disk; what is mapped stays."""
+    if _LINUX:
+        os.posix_fadvise(fd, start, 0, os.POSIX_FADV_DONTNEED)
+
+
 def data_ranges(fd: int, start: int, end: int) -> list[tuple[int, int]]:
     """Where in [start, end) a sparse file may hold bytes that are not zero."""
     ranges: list[tuple[int, int]] = []

@@ -18,6 +18,7 @@ from rocketeer.store.segment import Segment
 
 _PIECE_BYTES = 1 << 20
 _RUN = 512
+_WINDOW_BYTES = 64 << 20  # looked at in one go: behind the log's end there may be gigabytes of zeros
 RECORD_BYTES_MAX = 16 << 20  # a damaged size says anything; a frame has so many bytes at most
 SECTOR_BYTES = 512  # what a disk writes whole, or not at all
 NO_STOP = 1 << 62
@@ -72,8 +73,12 @@ class LogScan:
                 return  # behind the last file
             if segment.view is None:
                 self._log.map_in(segment)
-            view = segment.readable(self.position - segment.base)
+            at = self.position - segment.base
+            view = segment.readable(at, _WINDOW_BYTES)
+            is_part = len(view) == at + _WINDOW_BYTES  # of what can be read
             while self.position < end:
+                if is_part and len(view) - (self.position - segment.base) < 2 * RECORD_BYTES_MAX:
+                    break  # a record might not be whole in this window
                 if self._taker is not None and self._take(self._taker, view, segment.base, end):
                     continue
                 found = self._next(view, segment)
@@ -131,7 +136,7 @@ class LogScan:
         return None
 
     def _valid_in(self, segment: Segment, start: int) -> int | None:
-        for low, high in segment.data_ranges(start):
+        for low, high in segment.written_ranges(start):
             for piece in range(max(low, start), high, _PIECE_BYTES):
                 raw = segment.copy(piece, min(piece + _PIECE_BYTES + 4, high))
                 at = raw.find(MAGIC_BYTES)

@@ -22,6 +22,7 @@ from rocketeer.store.kernel import (
     address_of,
     can_read,
     data_ranges,
+    forget_clean_pages,
     populate,
     sync_fd,
     sync_folder,
@@ -243,7 +244,7 @@ class Segment:
     def zero_from(self, start: int) -> int:
         """Turn everything from `start` on into zeros; how many bytes were not zero before."""
         gone = 0
-        for low, high in self.data_ranges(start):
+        for low, high in self.written_ranges(start):
             for at in range(low, high, _COPY_BYTES):
                 upto = min(at + _COPY_BYTES, high)
                 chunk = self.copy(at, upto)
@@ -255,7 +256,7 @@ class Segment:
 
     def used_until(self, start: int) -> int:
         """Behind the last byte from `start` on that is not zero."""
-        for low, high in reversed(self.data_ranges(start)):
+        for low, high in reversed(self.written_ranges(start)):
             for upto in range(high, low, -_COPY_BYTES):
                 at = max(low, upto - _COPY_BYTES)
                 used = len(self.copy(at, upto).rstrip(b"\0"))
@@ -266,6 +267,15 @@ class Segment:
     def data_ranges(self, start: int) -> list[tuple[int, int]]:
         """Where from `start` on there may be bytes that are not zero."""
         with self._opened() as fd:
+            return data_ranges(fd, start, self.size)
+
+    def written_ranges(self, start: int) -> list[tuple[int, int]]:
+        """As `data_ranges`, without what was only brought into memory ahead of a writer that is gone.
+
+        The kernel takes every page in memory for data: gigabytes of zeros, that nobody ever wrote.
+        """
+        with self._opened() as fd:
+            forget_clean_pages(fd, start)
             return data_ranges(fd, start, self.size)
 
     @contextmanager
