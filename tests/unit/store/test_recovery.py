@@ -282,3 +282,19 @@ def test_an_index_file_made_after_the_checkpoint_is_no_reason_to_read_more_of_th
     assert [each.body[:4] for each in store.query("Topic1", "k75", 0, 1 << 62, 1).messages] == [b"0075"]
     assert [each.body[:4] for each in store.query("Topic1", "k1", 0, 1 << 62, 1).messages] == [b"0001"]
     store.close()
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_a_walk_in_small_windows_sees_all_records(
+    tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file of the log is a gigabyte, and what is ready behind its end need not be looked at."""
+    folder = stopped(tmp_path, how)
+    monkeypatch.setattr("rocketeer.store.log_scan._WINDOW_BYTES", 20_000)
+    monkeypatch.setattr("rocketeer.store.log_scan.RECORD_BYTES_MAX", 4_000)
+    store, report = open_store(folder)
+    assert report.torn_bytes == 0
+    assert report.actions == () or how == "died late", report.actions
+    check_whole(store)
+    assert [entry.keys for entry in store.scan(0)] == [f"k{number}" for number in range(COUNT)]
+    store.close()
