@@ -1,40 +1,24 @@
-"""The composition root: the only file that knows every part of the broker, and the order they stand in.
+"""The composition root: puts every part of a broker together.
 
-state (store, tables, clients) -> features, in the order they apply in -> the path of messages -> what runs
+state (store, tables, clients) -> features, in the order they apply in (`feature_order.py`) -> the path of messages ->
+what runs
 """
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
 from rocketeer.broker.fast_path import FastPath
 from rocketeer.broker.feature import ConfigChange, Feature, Periodic, Rest
-from rocketeer.broker.features.access import AccessFeature, BrokerNames, TopicsInLog, no_access_control
+from rocketeer.broker.feature_order import access_feature, message_features, replication_features, send_access
 from rocketeer.broker.features.administration import administration_feature
-from rocketeer.broker.features.delay.feature import delay_feature
 from rocketeer.broker.features.disk import disk_durability
-from rocketeer.broker.features.filtering.feature import filtering_feature
 from rocketeer.broker.features.flow import FlowControl, WaitLimits, flow_feature
-from rocketeer.broker.features.idempotence.feature import idempotence_feature
-from rocketeer.broker.features.idempotence.resends import Window
-from rocketeer.broker.features.idempotence.snapshot import FILE_NAME, Snapshots
-from rocketeer.broker.features.management import management_features
-from rocketeer.broker.features.members import MemberCalls, members_feature
 from rocketeer.broker.features.metrics.feature import metrics_feature
-from rocketeer.broker.features.replication.master import master_feature
 from rocketeer.broker.features.replication.packed import packed_tables
-from rocketeer.broker.features.replication.slave import slave_feature, slave_refusals
-from rocketeer.broker.features.replication.tables import FollowedTables, table_feature
-from rocketeer.broker.features.retry.feature import SendBack, retry_feature
-from rocketeer.broker.features.retry.sent_back import SentBack
-from rocketeer.broker.features.timer.admission import TimerRules
-from rocketeer.broker.features.timer.feature import timer_feature
-from rocketeer.broker.features.timer.recall import RecallRules
-from rocketeer.broker.features.transaction.check_back import CheckRules
-from rocketeer.broker.features.transaction.feature import transaction_feature
-from rocketeer.broker.followed_tables import followed_tables
+from rocketeer.broker.features.replication.slave import slave_refusals
+from rocketeer.broker.features.replication.tables import table_feature
 from rocketeer.broker.lifecycle import Components, Lifecycle
 from rocketeer.broker.live_config import FILE_NAME as FILE_NAME_OF_CHANGES
 from rocketeer.broker.live_config import LiveConfig, saved_changes
@@ -49,14 +33,9 @@ from rocketeer.model.topic import Perm
 from rocketeer.observe.log_lines import set_log_level
 from rocketeer.observe.recorder import TICK_S
 from rocketeer.protocol.codes import RequestCode
-from rocketeer.record.delay_levels import DelayLevels
 from rocketeer.remoting.limits import RequestLimits
 from rocketeer.remoting.server import Connection, Handler, RemotingServer, Router, SocketSizes
 from rocketeer.remoting.streams import new_poller
-from rocketeer.replication.master import Master
-from rocketeer.replication.receiver import Receiver
-from rocketeer.security.access import AccessControl
-from rocketeer.security.acl_files import AclFiles
 from rocketeer.security.rules import BROKER_RULES, check_complete
 from rocketeer.store.message_store import RECONFIGURABLE
 
@@ -158,12 +137,12 @@ def _assemble(
     state = BrokerState(broker, store, server, clock)
     if group is not None:
         state.confirmed = state.store.bound_reads()
-    features = [_access(state, broker, server), *_features(state, broker, store)]
+    features = [access_feature(state, broker, server), *message_features(state, broker, store)]
     if store.flush_mode is FlushMode.SYNC_FLUSH and group is None:
         features.append(disk_durability(state.store))
     features.append(table_feature(state.offsets, state.tables, state.store))
     features.extend(
-        _replication(state, store, server) if group is None else group.features(state, store, server)
+        replication_features(state, store, server) if group is None else group.features(state, store, server)
     )
     path = MessagePath(state, broker, store, features)
     features.extend(path.features)
@@ -179,7 +158,7 @@ def _assemble(
         clock=state.clock,
         address=state.address,
         persist=state.tables.save_changed,
-        queues_gone=lambda: fast_path.forget_topics(),
+        queues_gone=state.let_go_of_queues,
         others=[each for feature in features for each in feature.runtime_info],
     )
     features.append(administration)
@@ -223,7 +202,8 @@ def _assemble(
     loop = asyncio.get_running_loop()
     poller = new_poller(loop)
     after_reads = loop.call_soon if poller is None else poller.after_reads
-    fast_path = path.fast(router, after_reads, _send_access(features))
+    fast_path = path.fast(router, after_reads, send_access(features))
+    state.queue_holders.append(fast_path.forget_topics)
     flow = FlowControl(
         WaitLimits.of(broker),
         page_cache_busy_ms=store.os_page_cache_busy_ms,
@@ -275,152 +255,10 @@ def _assemble(
     )
 
 
-def _features(state: BrokerState, broker: BrokerConfig, store: StoreConfig) -> list[Feature]:
-    """In the order their guards, resends and rewrites apply in."""
-    send_back = SendBack(
-        topics=state.topics,
-        groups=state.groups,
-        store=state.store,
-        writer=state.writer,
-        sent=SentBack(state.store, state.offsets),
-        broker_ip=broker.host,
-        broker_perm=broker.permission,
-        counters=state.counters,
-        timer_ms_max=store.timer_delay_s_max * 1000 if store.timer_enable else 0,
-    )
-    state.offsets.on_back.append(send_back.sent.set_back)
-    follows = store.broker_role is BrokerRole.SLAVE
-
-    def at_rest(feature: Feature) -> Feature:
-        """On a slave the master does what the feature does, and its tables are copied."""
-        if not follows:
-            return feature
-        return replace(feature, services=(), replays=(), state=(), needs=(), rolls=())
-
-    return [
-        *management_features(
-            clients=state.client_service,
-            topics=state.topics,
-            groups=state.groups,
-            offsets=state.offsets,
-            locks=state.locks,
-            store=state.store,
-            clock=state.clock,
-            announce=state.registration.announce,
-            persist=state.tables.save_changed,
-            limits=broker.limits,
-        ),
-        members_feature(
-            MemberCalls(
-                state.clients,
-                topics=state.topics,
-                offsets=state.offsets,
-                store=state.store,
-                broker_name=broker.broker_name,
-            )
-        ),
-        idempotence_feature(
-            Snapshots(
-                Window(
-                    ids=broker.idempotent_ids_max,
-                    numbers=broker.idempotent_window,
-                    idle_ms=broker.idempotent_idle_hours * 3_600_000,
-                ),
-                state.store,
-                state.clock,
-                path=store.store_path / "config" / FILE_NAME,
-                segment_bytes=store.segment_bytes,
-            ),
-            follows=follows,
-        ),
-        at_rest(retry_feature(send_back)),
-        filtering_feature(state.filtering),
-        at_rest(
-            transaction_feature(
-                store=state.store,
-                clients=state.clients,
-                topics=state.topics,
-                offsets=state.offsets,
-                writer=state.writer,
-                clock=state.clock,
-                rules=CheckRules.of(broker),
-                store_host=state.store_host,
-                broker_ip=broker.host,
-                rejected=broker.reject_transactions,
-                persist=state.tables.save_changed,
-                counters=state.counters,
-            )
-        ),
-        timer_feature(
-            TimerRules(store.timer_enable, store.timer_delay_s_max * 1000, store.timer_precision_ms),
-            RecallRules(broker.recall_enable, broker.broker_name, broker.region_id),
-            folder=store.store_path / "timer",
-            flush_ms=store.timer_flush_ms,
-            store=state.store,
-            topics=state.topics,
-            writer=state.writer,
-            clock=state.clock,
-            follows=follows,
-        ),
-        at_rest(
-            delay_feature(
-                DelayLevels.parse(store.delay_levels),
-                state.clock,
-                state.store,
-                state.writer,
-                save_every_s=store.flush_delay_offset_ms / 1000,
-            )
-        ),
-        state.registration.feature(),
-    ]
-
-
-def _send_access(features: list[Feature]) -> AccessControl | None:
-    """What holds plain sends to the law of the guards; None where a guard has no such form."""
-    guarded = [feature for feature in features if feature.guards]
-    return guarded[0].send_access if len(guarded) == 1 else None
-
-
 def _certificate_watch(state: BrokerState) -> list[Periodic]:
     if not state.tls.has_files:
         return []
     return [Periodic("watch certificates", CERTIFICATES_WATCH_S, state.watch_certificates)]
-
-
-def _access(state: BrokerState, broker: BrokerConfig, server: ServerConfig) -> Feature:
-    """Stands first: nothing is done for whom it does not let in. Raises ConfigError for files of no use."""
-    if not broker.acl_enable:
-        return no_access_control()
-    identity = state.identity
-    access = AccessFeature(
-        AccessControl(
-            BROKER_RULES,
-            TopicsInLog(state.store),
-            now_ms=state.clock.now_ms,
-            trace_topic=broker.trace_topic,
-            require_nonce=server.acl_require_nonce,
-        ),
-        AclFiles(server.acl_path, state.clock.now_ms),
-        BrokerNames(identity.cluster, identity.broker_name, identity.address),
-    )
-    access.load()
-    return access.feature()
-
-
-def _replication(state: BrokerState, store: StoreConfig, server: ServerConfig) -> list[Feature]:
-    if store.broker_role is not BrokerRole.SLAVE:
-        master = Master(store, state.store.log, state.clock, host=server.bind_host, security=state.peers)
-        state.store.on_grown.append(master.grown)
-        return [master_feature(master, store.broker_role)]
-    receiver = Receiver(store, state.store, state.clock, state.peers)
-    followed = followed_tables(FollowedTables, state)
-
-    def named(address: str, ha_address: str) -> None:
-        followed.master_named(address)
-        receiver.master_named(ha_address)
-
-    state.registration.on_master.append(named)
-    return [slave_feature(receiver), followed.feature()]
 
 
 def _state_changes(state: BrokerState, fast_path: FastPath) -> list[ConfigChange]:

@@ -144,6 +144,13 @@ class BrokerState:
             ha_address=address_text((broker.ha_host.strip("[]"), store.ha_port)),
         )
         self.registration = Registration(broker, self.identity, client=self.remoting, topics=self.topics)
+        self.queue_holders: list[Callable[[], None]] = []
+        """Called by `let_go_of_queues`."""
+
+    def let_go_of_queues(self) -> None:
+        """Some are about to be deleted: nobody may go on with what it holds of them."""
+        for let_go in self.queue_holders:
+            let_go()
 
     async def watch_certificates(self) -> None:
         await asyncio.to_thread(self.tls.refresh)
