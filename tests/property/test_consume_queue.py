@@ -1,7 +1,6 @@
 """Whatever is done to a consume queue, in whatever order, it reads as a plain list of entries would."""
 
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -9,6 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from rocketeer.store.consume_queue import BLANK, ENTRY, ENTRY_BYTES, ConsumeQueue
 from rocketeer.store.file_cache import FileCache, delete_paths
+from support.stores import memory_folder
 
 
 class QueueAgainstList(RuleBasedStateMachine):
@@ -16,7 +16,7 @@ class QueueAgainstList(RuleBasedStateMachine):
 
     @initialize(per_file=st.integers(1, 9), first=st.integers(0, 30), open_max=st.integers(1, 3))
     def start(self, per_file: int, first: int, open_max: int) -> None:
-        self.home = TemporaryDirectory()
+        self.home = memory_folder()
         self.cache = FileCache(open_max)
         self.file_bytes = per_file * ENTRY_BYTES
         self.queue = self.make()

@@ -1,6 +1,5 @@
 """Idempotent producers against the obvious: a list of all that was ever stored, on a real log, with real snapshots."""
 
-import tempfile
 from pathlib import Path
 
 from hypothesis import settings
@@ -16,7 +15,7 @@ from rocketeer.clock import ManualClock
 from rocketeer.observe.counters import Counters
 from rocketeer.protocol.codes import ResponseCode
 from rocketeer.record.layout import PendingMessage
-from support.stores import BORN_HOST, SEGMENT_BYTES, make_store
+from support.stores import BORN_HOST, SEGMENT_BYTES, make_store, memory_folder
 
 IDS, NUMBERS = 5, 3
 """Small windows, so that most things fall out of them."""
@@ -35,7 +34,7 @@ class Producers(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self._folder = tempfile.TemporaryDirectory()
+        self._folder = memory_folder()
         self._path = Path(self._folder.name)
         self._clock = ManualClock()
         self._store = make_store(self._path, clock=self._clock)

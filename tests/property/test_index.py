@@ -1,7 +1,6 @@
 """The vectorised index writes, byte for byte, what one key at a time would write."""
 
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
 from hypothesis import example, given, settings
@@ -13,6 +12,7 @@ from rocketeer.record.java_hash import java_hash
 from rocketeer.store.index import Index
 from rocketeer.store.index_hash import hash_keys, key_hash
 from support.index_reference import content_of, entry, reference_files
+from support.stores import memory_folder
 
 BASE_MS = 1_700_000_000_000
 texts = st.text(st.characters(blacklist_categories=["Cs"]), max_size=12)
@@ -50,7 +50,7 @@ def message_lists(draw: st.DrawFn) -> list[DispatchEntry]:
 def test_many_at_once_are_the_same_bytes_as_one_by_one(
     messages: list[DispatchEntry], slots: int, entries: int, slices: list[int]
 ) -> None:
-    with TemporaryDirectory() as home:
+    with memory_folder() as home:
         folder = Path(home) / "index"
         index = Index(folder, slots, entries, ManualClock())
         for message in messages:
@@ -71,7 +71,7 @@ def test_a_query_finds_every_message_with_the_key_newest_first(
     messages: list[DispatchEntry], data: st.DataObject
 ) -> None:
     slots, entries = data.draw(st.integers(1, 20)), data.draw(st.integers(2, 30))
-    with TemporaryDirectory() as home:
+    with memory_folder() as home:
         index = Index(home, slots, entries, ManualClock())
         for message in messages:
             index.add(message)

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +19,11 @@ from rocketeer.store.message_store import MessageStore, RecoveryReport
 STORE_HOST = encode_host("127.0.0.1", 10911)
 BORN_HOST = encode_host("127.0.0.1", 49776)
 SEGMENT_BYTES = 64 * 1024
+
+
+def memory_folder() -> tempfile.TemporaryDirectory[str]:
+    """A folder in memory where there is one: a store per made-up example would wait for the disk most of the time."""
+    return tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
 
 
 def small_config(folder: Path, **changes: Any) -> StoreConfig:

@@ -2,7 +2,6 @@
 
 import functools
 import json
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from rocketeer.compiled import COMPILED
 from rocketeer.protocol.frame import JSON, pack_frame
 from support import sending
 from support.sending import Sending, same
+from support.stores import memory_folder
 
 pytestmark = pytest.mark.skipif(not COMPILED, reason="the compiled modules are not in use")
 
@@ -81,5 +81,5 @@ def test_it_never_says_anything_the_decoder_does_not(ext: Any, outer: Any, cut: 
     raw = header(PLAIN | ext, **outer)
     if drop and cut < len(raw):
         raw = raw[:cut] + raw[cut + 1 :]
-    with tempfile.TemporaryDirectory() as folder:
+    with memory_folder() as folder:
         served_alike(Path(folder), raw)

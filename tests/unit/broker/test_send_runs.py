@@ -1,6 +1,5 @@
 """Sends taken in compiled runs are stored and answered as the general path does it, whatever comes in whatever order."""
 
-import tempfile
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,6 +12,7 @@ from rocketeer.protocol.frame import JSON, pack_frame
 from rocketeer.record.batch import BatchItem, encode_batch
 from rocketeer.remoting.server import Connection
 from support.sending import CLAIMED, Sending, header, requests, same
+from support.stores import memory_folder
 
 pytestmark = pytest.mark.skipif(not COMPILED, reason="the compiled modules are not in use")
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(not COMPILED, reason="the compiled modules are n
 @settings(deadline=None, max_examples=150)
 @given(data=st.lists(requests(), max_size=12).map(b"".join))
 def test_a_run_is_what_one_by_one_would_have_been(data: bytes) -> None:
-    with tempfile.TemporaryDirectory() as folder:
+    with memory_folder() as folder:
         fast, general = Sending(Path(folder) / "a", []), Sending(Path(folder) / "b", [])
         fast.serve_fast(data)
         general.serve_general(data)
@@ -36,7 +36,7 @@ def test_replies_that_wait_for_the_disk_say_the_same_later(code: int, data: byte
     def durable(end: int, answer: Any) -> None:
         held.append(answer)
 
-    with tempfile.TemporaryDirectory() as folder:
+    with memory_folder() as folder:
         fast, general = Sending(Path(folder) / "a", [durable]), Sending(Path(folder) / "b", [durable])
         for sending, serve in ((fast, fast.serve_fast), (general, general.serve_general)):
             serve(data)
@@ -78,7 +78,7 @@ def test_no_message_of_a_batch_is_left_out_because_it_is_not_plain(text: str, od
     }  # fmt: skip
     items = [BatchItem(0, b"%d" % at, text.encode() if at == odd else b"TAGS\x01t") for at in range(3)]
     data = pack_frame(JSON, header(320, ext), encode_batch(items))
-    with tempfile.TemporaryDirectory() as folder:
+    with memory_folder() as folder:
         fast, general = Sending(Path(folder) / "a", []), Sending(Path(folder) / "b", [])
         fast.serve_fast(data)
         general.serve_general(data)
@@ -142,7 +142,9 @@ def test_a_batch_has_no_more_keys_than_the_index_takes_in_one_go(
 
 def test_messages_with_very_many_keys_are_taken_in_runs_of_a_few(tmp_path: Path) -> None:
     one = batch_of([BatchItem(0, b"x", b"KEYS\x01" + b"k " * 16_000)])
-    sending = Sending(tmp_path, [], message_bytes_max=4 << 20, segment_bytes=16 << 20)
+    # One file of the index for all of them: 800,000 keys are the point, not thousands of small files.
+    index = {"index_slots": 10_000, "index_entries": 1_000_000}
+    sending = Sending(tmp_path, [], message_bytes_max=4 << 20, segment_bytes=16 << 20, **index)
     assert sending.serve_fast(one * 50) == len(one) * 50
     assert sending.store.max_queue_offset("Known", 1) == 50
     assert [command.code for command in sending.peer.commands()] == [0] * 50

@@ -1,7 +1,6 @@
 """What several sockets bring in one turn of the loop is one run, and as good as one by one; also when it fails."""
 
 import random
-import tempfile
 from pathlib import Path
 from typing import cast
 
@@ -17,6 +16,7 @@ from rocketeer.protocol.codes import ResponseCode
 from rocketeer.protocol.frame import JSON, FrameSplitter, pack_frame
 from rocketeer.remoting.server import Connection
 from support.sending import Peer, Sending, header, requests, same
+from support.stores import memory_folder
 
 pytestmark = pytest.mark.skipif(not COMPILED, reason="the compiled modules are not in use")
 
@@ -29,7 +29,7 @@ reads = st.tuples(st.integers(0, 2), st.lists(requests(), max_size=3).map(b"".jo
 def test_what_several_sockets_bring_in_one_turn_is_what_one_by_one_would_have_been(
     reads: list[tuple[int, bytes, int]],
 ) -> None:
-    with tempfile.TemporaryDirectory() as folder:
+    with memory_folder() as folder:
         fast, general = Sending(Path(folder) / "a", []), Sending(Path(folder) / "b", [])
         theirs, ours = [Peer(port) for port in PORTS], [Peer(port) for port in PORTS]
         random.seed(7)

@@ -1,7 +1,6 @@
 """Where accounts are asked for: sends taken in compiled runs pass and fail exactly as on the general path."""
 
 import json
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from rocketeer.security.accounts import Accounts, parse_accounts
 from rocketeer.security.rules import BROKER_RULES, NothingStored
 from rocketeer.security.signature import NONCE, SIGNATURE, SIGNED_AT, sign, signed_content
 from support.sending import Sending, header, requests, same
+from support.stores import memory_folder
 
 pytestmark = pytest.mark.skipif(not COMPILED, reason="the compiled modules are not in use")
 NOW_MS = 1_700_000_000_000
@@ -120,7 +120,7 @@ def odd(frame: bytes, key: str, secret: str) -> st.SearchStrategy[bytes]:
 @settings(deadline=None, max_examples=120)
 @given(data=st.lists(signed_requests(), max_size=8).map(b"".join))
 def test_a_run_lets_pass_what_one_by_one_would_have_passed(settings_of: dict[str, Any], data: bytes) -> None:
-    with tempfile.TemporaryDirectory() as folder:
+    with memory_folder() as folder:
         fast = Sending(Path(folder) / "a", [], access=control(**settings_of))
         general = Sending(Path(folder) / "b", [], access=control(**settings_of))
         fast.serve_fast(data)
