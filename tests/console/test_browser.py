@@ -314,23 +314,26 @@ def test_a_replica_group_shows_its_members_and_switches_its_leader(chrome: Brows
     if not has_etcd():
         pytest.skip("no etcd: make etcd")
     root = chrome.root
-    with GroupCluster(tmp_path, conf=TEST_CONF) as group, Admin(group.namesrv) as admin:
+    # A busy machine is no reason to elect anew.
+    patient = {**TEST_CONF, "groupLeaseSeconds": 6, "groupLagMs": 6000}
+    with GroupCluster(tmp_path, conf=patient) as group, Admin(group.namesrv) as admin:
         wait_for(lambda: _in_sync(admin) == [1, 2, 3], what="three members in sync")
         (before,) = admin.replica_groups().groups
         leader = group.wait_for_leader()
         assert (before.broker_name, before.leader, before.min_in_sync) == (NAME, leader.number, 2)
         assert before.takes_messages
         assert {each.address for each in before.members} == {each.address for each in group.members}
-        assert None not in [each.log_end for each in before.members], "the leader knows how far all are"
+        wait_for(lambda: None not in _log_ends(admin), what="the leader's knowledge of how far all are")
         other = next(each for each in group.members if each is not leader)
         config = ConsoleConfig(clusters=(ClusterConfig(name="group", nameserver=group.namesrv),))
         with serving(config) as address:
             chrome.root = address
             try:
-                assert "Takes messages." in chrome.open("/c/group/replicas")
+                chrome.until(lambda driver: "Takes messages." in chrome.open("/c/group/replicas"))
                 assert len(chrome.all("form[action$='/lead']")) == 2, "the leader has none"
                 said = chrome.act("switch_leader", path=f"/replicas/{NAME}/{other.number}/lead")
-                assert f"member {other.number} leads {NAME}, epoch {before.epoch + 1}" in said
+                assert f"member {other.number} leads {NAME}, epoch " in said
+                assert min(each.epoch for each in admin.replica_groups().groups) > before.epoch
                 assert group.wait_for_leader(other_than=leader) is other
                 leader.kill()
                 wait_for(lambda: _in_sync(admin) == sorted({1, 2, 3} - {leader.number}), what="two in sync")
@@ -356,6 +359,10 @@ def _in_sync(admin: Admin) -> list[int]:
     return [
         each.member for group in admin.replica_groups().groups for each in group.members if each.is_in_sync
     ]
+
+
+def _log_ends(admin: Admin) -> list[int | None]:
+    return [each.log_end for group in admin.replica_groups().groups for each in group.members]
 
 
 def test_every_action_was_done_in_the_browser(console: Browser) -> None:
