@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketeer import Admin, Message, Producer, PullConsumer, TopicConfig
+from rocketeer import Admin, Message, Producer, PullConsumer, SubscriptionGroup, TopicConfig
 from support.java_mqadmin import JavaMqadmin, tool_environment
 from support.mqadmin import Mqadmin
 from support.peers import java_peer
@@ -114,7 +114,9 @@ def test_a_group_without_a_retry_topic_has_progress_there_no_route(
         with PullConsumer("reader", nameserver=pair.namesrv) as consumer:
             for queue in consumer.queues("Read"):
                 consumer.commit(queue, 0)
-    assert "No topic route info" in java.run("consumerProgress", "-g", "reader")
+        admin.update_group(SubscriptionGroup("retried-nothing"), cluster="DefaultCluster")
+    assert "No topic route info" in java.run("consumerProgress", "-g", "retried-nothing")
+    assert ours.json("consumerProgress", "-g", "retried-nothing")["lag"] == 0
     assert ours.json("consumerProgress", "-g", "reader")["lag"] == 1
 
 
