@@ -16,6 +16,7 @@ from rocketeer.broker.groups import GroupTable
 from rocketeer.broker.topics import TopicTable
 from rocketeer.errors import LogUnreadable, RequestRefused
 from rocketeer.filter.tags import tag_matcher, tag_subscription
+from rocketeer.model.offsets import QueueOffset
 from rocketeer.model.subscription import TAG, BadTagExpression, MessageModel, Subscription
 from rocketeer.model.topic import RETRY_PREFIX, Perm
 from rocketeer.protocol.codes import ResponseCode
@@ -64,7 +65,7 @@ class Messages(Protocol):
         self,
         topic: str,
         queue_id: int,
-        offset: int,
+        offset: QueueOffset,
         max_count: int,
         max_bytes: int | None = None,
         accepts: Accepts | None = None,
@@ -86,7 +87,7 @@ class PreparedPull(msgspec.Struct):
     group: str
     topic: str
     queue_id: int
-    offset: int
+    offset: QueueOffset
     max_count: int
     accepts: Accepts | None
     large_bytes: int | None = None
@@ -169,8 +170,8 @@ class PullService:
         if self._slave_read_enable:
             near_id, far_id = group.broker_id, group.which_broker_when_consume_slowly
         return PreparedPull(
-            header.consumer_group, topic, header.queue_id, header.queue_offset, header.max_count, accepts,
-            header.large_bytes, matches, near_id, far_id,
+            header.consumer_group, topic, header.queue_id, QueueOffset(header.queue_offset), header.max_count,
+            accepts, header.large_bytes, matches, near_id, far_id,
         )  # fmt: skip
 
     def attempt(self, pull: PreparedPull) -> Pulled:

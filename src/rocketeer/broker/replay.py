@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from rocketeer.broker.feature import Replay
+from rocketeer.model.offsets import LogOffset
 from rocketeer.record.entry import DispatchEntry
 from rocketeer.record.skip import Wanted
 
@@ -12,7 +13,7 @@ class ReplayedLog(Protocol):
     """What replaying asks of the store."""
 
     @property
-    def max_log_offset(self) -> int: ...
+    def max_log_offset(self) -> LogOffset: ...
 
     def scan(self, start: int, wanted: Wanted | None = None) -> Iterator[DispatchEntry]: ...
 

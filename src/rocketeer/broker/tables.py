@@ -13,6 +13,7 @@ from typing import Protocol, runtime_checkable
 
 from rocketeer.broker.feature import Table
 from rocketeer.errors import RocketeerError, StoreError
+from rocketeer.model.offsets import LogOffset
 from rocketeer.remoting.slices import Steps, in_slices
 from rocketeer.store.table_file import load_table, save_table
 
@@ -23,9 +24,9 @@ class SavedLog(Protocol):
     """What keeping tables asks of the store."""
 
     @property
-    def max_log_offset(self) -> int: ...
+    def max_log_offset(self) -> LogOffset: ...
 
-    def when_durable(self, log_offset: int, callback: Callable[[bool], None]) -> None: ...
+    def when_durable(self, log_offset: LogOffset, callback: Callable[[bool], None]) -> None: ...
 
 
 @runtime_checkable
@@ -164,7 +165,7 @@ class TableKeeper:
             self._unsaved.discard(table.file_name)
             log.info("table saved at last path=%s", self._folder / table.file_name)
 
-    async def _durable(self, end: int) -> bool:
+    async def _durable(self, end: LogOffset) -> bool:
         durable: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._log.when_durable(end, lambda ok: None if durable.done() else durable.set_result(ok))
         return await durable

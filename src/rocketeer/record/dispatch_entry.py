@@ -2,15 +2,17 @@
 
 from typing import NamedTuple
 
+from rocketeer.model.offsets import LogOffset, QueueOffset
+
 
 class DispatchEntry(NamedTuple):
     """One stored message, as consume queues, index and features see it."""
 
-    log_offset: int
+    log_offset: LogOffset
     size: int
     topic: str
     queue_id: int
-    queue_offset: int
+    queue_offset: QueueOffset
     tag_code: int  # the tag's hash, 0 without one; in the schedule and timer topics the ms it is due
     store_ms: int
     keys: str  # KEYS as stored: keys separated by spaces; "" without
@@ -20,6 +22,6 @@ class DispatchEntry(NamedTuple):
     properties: bytes = b""  # as stored
 
     @property
-    def end(self) -> int:
+    def end(self) -> LogOffset:
         """The log offset behind the record."""
-        return self.log_offset + self.size
+        return LogOffset(self.log_offset + self.size)

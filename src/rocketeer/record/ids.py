@@ -13,6 +13,7 @@ from itertools import islice
 from typing import Final, Protocol
 
 from rocketeer.errors import BadMessageId
+from rocketeer.model.offsets import LogOffset
 from rocketeer.record.hosts import V4_BYTES, V6_BYTES
 
 _ID_BYTES: Final = (V4_BYTES + 8, V6_BYTES + 8)
@@ -31,13 +32,13 @@ def offset_msg_id(store_host: bytes, log_offset: int) -> str:
     return (store_host + log_offset.to_bytes(8, "big")).hex().upper()
 
 
-def parse_offset_msg_id(text: str) -> tuple[bytes, int]:
+def parse_offset_msg_id(text: str) -> tuple[bytes, LogOffset]:
     """The store host and the log offset in an offset id."""
     raw = _id_bytes(text)
     offset = int.from_bytes(raw[-8:], "big", signed=True)
     if offset < 0:
         raise BadMessageId(f"message id {text!r} has the negative log offset {offset}")
-    return raw[:-8], offset
+    return raw[:-8], LogOffset(offset)
 
 
 def _id_bytes(text: str) -> bytes:

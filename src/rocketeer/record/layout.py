@@ -32,6 +32,7 @@ import msgspec
 from isal import isal_zlib
 
 from rocketeer.errors import BadRecord
+from rocketeer.model.offsets import LogOffset, QueueOffset
 from rocketeer.record.compression import BODY_BYTES_MAX, decompress
 from rocketeer.record.flags import BORN_HOST_V6, HOSTS_V6, STORE_HOST_V6
 from rocketeer.record.hosts import V4_BYTES, V6_BYTES
@@ -112,8 +113,8 @@ class StoredMessage(msgspec.Struct, frozen=True):
 
     topic: str
     queue_id: int
-    queue_offset: int
-    log_offset: int
+    queue_offset: QueueOffset
+    log_offset: LogOffset
     size: int
     flag: int
     sys_flag: int

@@ -8,6 +8,7 @@ So whoever reads the log knows what still waits, and nothing is delivered twice.
 
 from typing import Final
 
+from rocketeer.model.offsets import LogOffset
 from rocketeer.model.property_names import (
     REAL_QID,
     REAL_TOPIC,
@@ -27,14 +28,14 @@ _QUEUE: Final = REAL_QID.encode()
 _DIGITS_MAX: Final = 18  # fits in 64 bits
 
 
-def ends(log_offset: int) -> int:
+def ends(log_offset: LogOffset) -> int:
     """The prepared offset of the record that ends the waiting one at `log_offset`."""
     return ~log_offset
 
 
-def ended_by(prepared_offset: int) -> int | None:
+def ended_by(prepared_offset: int) -> LogOffset | None:
     """The log offset of the waiting record that a record with this prepared offset ends, if it ends one."""
-    return ~prepared_offset if prepared_offset < 0 else None
+    return LogOffset(~prepared_offset) if prepared_offset < 0 else None
 
 
 def due_ms(properties: bytes) -> int:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from rocketeer.errors import ReplicationError, StoreRefused
+from rocketeer.model.offsets import LogOffset
 
 
 class CopiedLog(Protocol):
@@ -11,10 +12,10 @@ class CopiedLog(Protocol):
         """Add bytes that follow the log, and dispatch; StoreError or StoreRefused, with nothing added."""
         ...
 
-    def when_durable(self, log_offset: int, callback: Callable[[bool], None]) -> None: ...
+    def when_durable(self, log_offset: LogOffset, callback: Callable[[bool], None]) -> None: ...
 
     @property
-    def max_log_offset(self) -> int: ...
+    def max_log_offset(self) -> LogOffset: ...
 
     @property
     def failure(self) -> StoreRefused | None:

@@ -9,6 +9,7 @@ from time import monotonic
 
 from rocketeer.clock import Clock
 from rocketeer.errors import StoreRefused
+from rocketeer.model.offsets import LogOffset, QueueOffset
 from rocketeer.record.delay_levels import DelayLevels
 from rocketeer.record.entry import DispatchEntry, derive
 from rocketeer.record.layout import (
@@ -75,7 +76,7 @@ class Appender:
         self,
         messages: Sequence[PendingMessage],
         sizes: Sequence[int],
-        queue_offsets: Sequence[int],
+        queue_offsets: Sequence[QueueOffset],
         store_ms: int,
     ) -> list[DispatchEntry]:
         """Write the records where the log ends; the entries of the messages."""
@@ -85,7 +86,7 @@ class Appender:
             first = log.make_room(total)
         records: list[bytes] = []
         entries: list[DispatchEntry] = []
-        log_offset = first
+        log_offset = LogOffset(first)
         for message, size, queue_offset in zip(messages, sizes, queue_offsets, strict=True):
             records.append(
                 encode_pending(
@@ -97,12 +98,17 @@ class Appender:
                 )
             )
             entries.append(self._entry(message, log_offset, size, queue_offset, store_ms))
-            log_offset += size
+            log_offset = LogOffset(log_offset + size)
         log.write(first, b"".join(records))
         return entries
 
     def _entry(
-        self, message: PendingMessage, log_offset: int, size: int, queue_offset: int, store_ms: int
+        self,
+        message: PendingMessage,
+        log_offset: LogOffset,
+        size: int,
+        queue_offset: QueueOffset,
+        store_ms: int,
     ) -> DispatchEntry:
         """What `entry_at` would make of the record (tested)."""
         tag_code, keys, uniq_key = derive(message.topic, message.properties, store_ms, self._levels)
@@ -121,20 +127,20 @@ class Appender:
             message.properties,
         )
 
-    def _queue_offsets(self, messages: Sequence[PendingMessage]) -> list[int]:
+    def _queue_offsets(self, messages: Sequence[PendingMessage]) -> list[QueueOffset]:
         """The next offsets of their queues; 0 for a message that no queue will have."""
         queues = self._dispatch.queues
         ends: dict[tuple[str, int], int] = {}
-        offsets = []
+        offsets: list[QueueOffset] = []
         for message in messages:
             if message.sys_flag & TX_UNSEEN:
-                offsets.append(0)
+                offsets.append(QueueOffset(0))
                 continue
             queue = queues.get_or_make(message.topic, message.queue_id)
             key = (message.topic, message.queue_id)
             offset = ends.get(key, queue.max_offset)
             ends[key] = offset + 1
-            offsets.append(offset)
+            offsets.append(QueueOffset(offset))
         return offsets
 
     def _checked_sizes(self, messages: Sequence[PendingMessage]) -> list[int]:

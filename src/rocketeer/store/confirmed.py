@@ -8,6 +8,7 @@ queues that end there; a store without a group has none of this.
 from collections.abc import Callable, Collection
 from typing import Any, Final
 
+from rocketeer.model.offsets import LogOffset, QueueOffset
 from rocketeer.record.layout import StoredMessage
 from rocketeer.steps import Steps
 from rocketeer.store.commit_log import CommitLog
@@ -131,7 +132,7 @@ class BoundedReader(Reader):
     """Whoever stands behind the bound waits there: nobody is sent to another offset."""
 
     def get(
-        self, topic: str, queue_id: int, offset: int, max_count: int, *more: Any, **options: Any
+        self, topic: str, queue_id: int, offset: QueueOffset, max_count: int, *more: Any, **options: Any
     ) -> Fetched:
         queue: Any = self._by_key.get((topic, queue_id))
         if isinstance(queue, BoundedQueue) and queue.max_offset <= offset <= queue.real_end:
@@ -166,7 +167,7 @@ class ConfirmedLookups:
         self._store = store
         self._bound = bound
 
-    def message_at(self, log_offset: int) -> StoredMessage | None:
+    def message_at(self, log_offset: LogOffset) -> StoredMessage | None:
         message: StoredMessage | None = self._store.message_at(log_offset)
         return message if message is not None and self._bound.admits(message) else None
 

@@ -14,6 +14,7 @@ from typing import Protocol
 
 import numpy as np
 
+from rocketeer.model.offsets import LogOffset, QueueOffset
 from rocketeer.store.consume_queue_ext import ExtUnit
 from rocketeer.store.file_cache import FileCache
 from rocketeer.store.queue_entries import QueueTail
@@ -44,11 +45,11 @@ class Dispatched(Protocol):
     """What a queue keeps of a dispatched message."""
 
     @property
-    def log_offset(self) -> int: ...
+    def log_offset(self) -> LogOffset: ...
     @property
     def size(self) -> int: ...
     @property
-    def queue_offset(self) -> int: ...
+    def queue_offset(self) -> QueueOffset: ...
     @property
     def tag_code(self) -> int: ...
 
@@ -210,7 +211,7 @@ class ConsumeQueue(QueueTail):
         """What stands beside an entry with this tag code, in queues that keep such units (`ExtendedQueue`)."""
         return None
 
-    def beyond(self, log_offset: int) -> Iterator[tuple[int, QueueEntry]]:
+    def beyond(self, log_offset: int) -> Iterator[tuple[QueueOffset, QueueEntry]]:
         """Queue offset and entry of every message that ends beyond `log_offset`, in order."""
         start = self._first_where(
             lambda entry: entry.log_offset + entry.size > log_offset, self._first, self.max_offset
@@ -221,7 +222,7 @@ class ConsumeQueue(QueueTail):
             for place, fields in enumerate(ENTRY.iter_unpack(whole), at):
                 entry = QueueEntry._make(fields)
                 if entry.is_written and not entry.is_blank:
-                    yield place, entry
+                    yield QueueOffset(place), entry
 
     def may_reach(self, log_offset: int) -> bool:
         """False when no message of the queue ends beyond `log_offset`."""
@@ -239,14 +240,14 @@ class ConsumeQueue(QueueTail):
         return self._entry(offset) if self.min_offset <= offset < self.max_offset else None
 
     @property
-    def max_log_offset(self) -> int:
+    def max_log_offset(self) -> LogOffset:
         """The end, in the log, of the newest message here; 0 if there is none."""
         if self.max_offset == self._first:
-            return 0
+            return LogOffset(0)
         last = self._entry(self.max_offset - 1)
-        return 0 if last.is_blank else last.log_offset + last.size
+        return LogOffset(0 if last.is_blank else last.log_offset + last.size)
 
-    def offset_by_time(self, store_ms: int, store_ms_of: Callable[[int, int], int]) -> int:
+    def offset_by_time(self, store_ms: int, store_ms_of: Callable[[LogOffset, int], int]) -> QueueOffset:
         """The entry stored at `store_ms`, or else its nearer neighbour (the earlier one if both are as near).
 
         `store_ms_of(log offset, size)` says when a message was stored, negative if it is gone. A time before
@@ -254,16 +255,17 @@ class ConsumeQueue(QueueTail):
         """
         low, high = self.min_offset, self.max_offset
         if low == high:
-            return low
+            return QueueOffset(low)
         right = self._first_where(lambda entry: store_ms_of(entry[0], entry[1]) >= store_ms, low, high)
         if right == high:
-            return high - 1
+            return QueueOffset(high - 1)
         if right == low:
-            return low
+            return QueueOffset(low)
         left_entry, right_entry = self._entry(right - 1), self._entry(right)
         left_ms = -1 if left_entry.is_blank else store_ms_of(left_entry[0], left_entry[1])
         right_ms = store_ms_of(right_entry[0], right_entry[1])
-        return right if left_ms < 0 or store_ms - left_ms > right_ms - store_ms else right - 1
+        nearer = right if left_ms < 0 or store_ms - left_ms > right_ms - store_ms else right - 1
+        return QueueOffset(nearer)
 
     # --- inside ------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from threading import Event, Thread
 
 from rocketeer.clock import Clock
 from rocketeer.config import FlushMode, StoreConfig
+from rocketeer.model.offsets import LogOffset
 from rocketeer.store.commit_log import CommitLog
 from rocketeer.store.disk_trust import DiskTrust
 from rocketeer.store.kernel import SyncFailed
@@ -107,7 +108,7 @@ class Flusher:
         self._answer()
         self._drop_waiters(len(self._waiters))
 
-    def wait(self, log_offset: int, callback: Callback) -> None:
+    def wait(self, log_offset: LogOffset, callback: Callback) -> None:
         """Call back with True once the log below `log_offset` is durable, with False after the time-out.
 
         A callback that fails is the caller's bug; it is not called at once unless there is nothing to wait for.

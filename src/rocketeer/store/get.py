@@ -10,6 +10,7 @@ import msgspec
 
 from rocketeer.config import BrokerRole, StoreConfig
 from rocketeer.errors import LogUnreadable
+from rocketeer.model.offsets import LogOffset, QueueOffset
 from rocketeer.record.delay_levels import DelayLevels
 from rocketeer.record.entry import DispatchEntry, entry_at
 from rocketeer.store.commit_log import CommitLog
@@ -27,7 +28,7 @@ SCAN_LARGE = 4096  # the same for a reader in bulk, or for whoever asks for many
 _SCAN_TERMS = 8_000  # evaluated for one pull: with a long expression fewer entries are looked at
 
 
-NO_RECORD = -1
+NO_RECORD = LogOffset(-1)
 """In the place of a log offset: the message of that queue offset is lost, or was never there."""
 
 
@@ -86,7 +87,7 @@ class Reader:
         self,
         topic: str,
         queue_id: int,
-        offset: int,
+        offset: QueueOffset,
         max_count: int,
         max_bytes: int | None = None,
         accepts: Accepts | None = None,
@@ -308,7 +309,9 @@ class Reader:
             return result.bytes + size > self._bytes_disk or result.count >= self._count_disk
         return result.bytes + size > self._bytes_memory or result.count >= self._count_memory
 
-    def entries(self, topic: str, queue_id: int, offset: int, max_count: int) -> list[tuple[int, int, int]]:
+    def entries(
+        self, topic: str, queue_id: int, offset: QueueOffset, max_count: int
+    ) -> list[tuple[LogOffset, int, int]]:
         """(log offset, size, tag code) of a queue's entries from `offset` on; `NO_RECORD` for a place without one."""
         queue = self._by_key.get((topic, queue_id))
         if queue is None:
@@ -318,8 +321,8 @@ class Reader:
         return [self._whole_entry(queue, at, entry) for at, entry in enumerate(found, offset)]
 
     def _whole_entry(
-        self, queue: ConsumeQueue, offset: int, entry: tuple[int, int, int]
-    ) -> tuple[int, int, int]:
+        self, queue: ConsumeQueue, offset: int, entry: tuple[LogOffset, int, int]
+    ) -> tuple[LogOffset, int, int]:
         """The entry if it leads to its record, the mended one if not; `NO_RECORD` where there is none."""
         log_offset, size, tag_code = entry
         if size == BLANK_SIZE:

@@ -6,6 +6,7 @@ from struct import Struct
 import msgspec
 
 from rocketeer.errors import BadRecord, LogUnreadable
+from rocketeer.model.offsets import LogOffset, QueueOffset
 from rocketeer.record import filler
 from rocketeer.record.flags import BORN_HOST_V6
 from rocketeer.record.layout import HEAD, MAGIC, SYS_FLAG_AT, StoredMessage, decode_record
@@ -45,7 +46,7 @@ class Lookup:
         self._index = index
         self._query_count_max = query_count_max
 
-    def message_at(self, log_offset: int) -> StoredMessage | None:
+    def message_at(self, log_offset: LogOffset) -> StoredMessage | None:
         """The message that starts there; None where none does, or a damaged one: stored again it would look whole."""
         try:
             head = self._log.read(log_offset, _SIZE.size)
@@ -63,7 +64,7 @@ class Lookup:
             return None
         return message if message.log_offset == log_offset else None
 
-    def is_damaged(self, log_offset: int) -> bool:
+    def is_damaged(self, log_offset: LogOffset) -> bool:
         """Whether a record stands there that is not what was stored, or the filler that took its place."""
         try:
             head = self._log.read(log_offset, HEAD.size)
@@ -108,7 +109,7 @@ class Lookup:
             if entries_max is not None and looked_at > entries_max:
                 return Found([found[at] for at in sorted(found)], *index.last_update, is_partial=True)
             # Hashes collide, so the message itself decides.
-            message = None if offset is None or offset in found else self.message_at(offset)
+            message = None if offset is None or offset in found else self.message_at(LogOffset(offset))
             if message is not None and message.topic == topic and _has_key(message, key):
                 size += message.size
                 if found and bytes_max is not None and size > bytes_max:
@@ -119,10 +120,10 @@ class Lookup:
             yield
         return Found([found[offset] for offset in sorted(found)], *index.last_update)
 
-    def offset_by_time(self, topic: str, queue_id: int, store_ms: int) -> int:
+    def offset_by_time(self, topic: str, queue_id: int, store_ms: int) -> QueueOffset:
         """The queue offset of the message stored nearest to a time; 0 for a queue that does not exist."""
         queue = self._queues.get(topic, queue_id)
-        return 0 if queue is None else queue.offset_by_time(store_ms, self.store_ms_of)
+        return QueueOffset(0) if queue is None else queue.offset_by_time(store_ms, self.store_ms_of)
 
     def earliest_ms(self, topic: str, queue_id: int) -> int:
         """When the queue's first message was stored; -1 if it has none."""
@@ -130,13 +131,13 @@ class Lookup:
         entry = None if queue is None else queue.entry(queue.min_offset)
         return -1 if entry is None else self.store_ms_of(entry.log_offset, entry.size)
 
-    def store_ms_at(self, topic: str, queue_id: int, offset: int) -> int:
+    def store_ms_at(self, topic: str, queue_id: int, offset: QueueOffset) -> int:
         """When the message at a queue offset was stored; -1 if it is not there (any more)."""
         queue = self._queues.get(topic, queue_id)
         entry = None if queue is None else queue.entry(offset)
         return -1 if entry is None else self.store_ms_of(entry.log_offset, entry.size)
 
-    def store_ms_of(self, log_offset: int, size: int) -> int:
+    def store_ms_of(self, log_offset: LogOffset, size: int) -> int:
         """When a message was stored; -1 if the log does not have it any more."""
         try:
             raw = self._log.read(log_offset, size)

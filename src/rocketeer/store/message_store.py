@@ -8,6 +8,7 @@ from typing import Any, Final
 from rocketeer.clock import Clock
 from rocketeer.config import BrokerRole, FlushMode, StoreConfig
 from rocketeer.errors import StoreError, StoreRefused
+from rocketeer.model.offsets import LogOffset, QueueOffset
 from rocketeer.record.delay_levels import DelayLevels
 from rocketeer.record.entry import DispatchEntry
 from rocketeer.record.skip import Skipper, Wanted
@@ -394,12 +395,12 @@ class MessageStore:
             position = following
 
     @property
-    def min_log_offset(self) -> int:
-        return self.log.min_offset
+    def min_log_offset(self) -> LogOffset:
+        return LogOffset(self.log.min_offset)
 
     @property
-    def max_log_offset(self) -> int:
-        return self.log.max_offset
+    def max_log_offset(self) -> LogOffset:
+        return LogOffset(self.log.max_offset)
 
     @property
     def whole_log_offset(self) -> int:
@@ -407,9 +408,9 @@ class MessageStore:
         return self.log.max_offset - self._replica.part_bytes
 
     @property
-    def flushed_log_offset(self) -> int:
+    def flushed_log_offset(self) -> LogOffset:
         """Everything below it is on disk."""
-        return self._flusher.flushed
+        return LogOffset(self._flusher.flushed)
 
     @property
     def failure(self) -> StoreRefused | None:
@@ -417,10 +418,11 @@ class MessageStore:
         return self._refusals.get("flush")
 
     @property
-    def dispatched_log_offset(self) -> int:
+    def dispatched_log_offset(self) -> LogOffset:
         """All that is derived from the log knows the messages below it."""
         index = self.index
-        return self.log.max_offset if index is None else index.safe_offset(self.log.max_offset)
+        end = self.log.max_offset if index is None else index.safe_offset(self.log.max_offset)
+        return LogOffset(end)
 
     @property
     def disk_used_percent(self) -> tuple[int, int]:
@@ -439,7 +441,7 @@ class MessageStore:
 
     def first_store_ms(self) -> int:
         """When the oldest message of the log was stored; -1 for an empty log."""
-        first = self.message_at(self.log.min_offset)
+        first = self.message_at(self.min_log_offset)
         return -1 if first is None else first.store_ms
 
     def expiry_ms(self) -> int:
@@ -455,17 +457,17 @@ class MessageStore:
         """Topic and id of every queue that ever had a message."""
         return list(self.queue_table.by_key)
 
-    def min_queue_offset(self, topic: str, queue_id: int) -> int:
+    def min_queue_offset(self, topic: str, queue_id: int) -> QueueOffset:
         """A queue that does not exist is an empty one."""
         queue = self.queue_table.get(topic, queue_id)
-        return 0 if queue is None else queue.min_offset
+        return QueueOffset(0 if queue is None else queue.min_offset)
 
-    def max_queue_offset(self, topic: str, queue_id: int) -> int:
+    def max_queue_offset(self, topic: str, queue_id: int) -> QueueOffset:
         """Of what may be read."""
         queue = self.queue_table.get(topic, queue_id)
         if queue is None:
-            return 0
-        return queue.max_offset if self._bound is None else self._bound.end(queue)
+            return QueueOffset(0)
+        return QueueOffset(queue.max_offset if self._bound is None else self._bound.end(queue))
 
     # --- inside ------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from struct import Struct
 from typing import Final
 
+from rocketeer.model.offsets import LogOffset, QueueOffset
 from rocketeer.record.layout import HEAD, MAGIC
 
 _ENTRY: Final = Struct(">qiq")  # log offset, size, tag code
@@ -23,7 +24,7 @@ class QueueTail(ABC):
     _due: int
     _tail: bytearray
 
-    def put(self, queue_offset: int, log_offset: int, size: int, tag_code: int) -> bool:
+    def put(self, queue_offset: QueueOffset, log_offset: LogOffset, size: int, tag_code: int) -> bool:
         """Add the next entry; False if the queue has that offset already (dispatch may repeat itself)."""
         if queue_offset != self.max_offset and not self._move_to(queue_offset):
             return False

@@ -3,6 +3,8 @@
 import struct
 from typing import NamedTuple
 
+from rocketeer.model.offsets import LogOffset
+
 # Consume-queue entry, big-endian: log offset i64 | size i32 | tag code i64
 ENTRY = struct.Struct(">qiq")
 ENTRY_BYTES = ENTRY.size
@@ -13,7 +15,7 @@ BLANK = ENTRY.pack(0, BLANK_SIZE, 0)  # stands where a queue has no message, for
 
 
 class QueueEntry(NamedTuple):
-    log_offset: int
+    log_offset: LogOffset
     size: int
     tag_code: int
 

@@ -11,6 +11,7 @@ import logging
 from struct import Struct
 from typing import Final
 
+from rocketeer.model.offsets import LogOffset, QueueOffset
 from rocketeer.record.delay_levels import DelayLevels
 from rocketeer.record.layout import MAGIC
 from rocketeer.record.topic_end import ends_topic
@@ -30,7 +31,7 @@ _HEAD: Final = Struct(">ii4xi4xqq")
 assert _HEAD.size == 36
 
 
-def leads_to(record: memoryview, log_offset: int, size: int, queue_id: int, queue_offset: int) -> bool:
+def leads_to(record: memoryview, log_offset: LogOffset, size: int, queue_id: int, queue_offset: int) -> bool:
     """Whether an entry's record says what the entry says."""
     if len(record) < _HEAD.size:
         return False
@@ -102,6 +103,8 @@ class QueueMending:
         if entry is None or entry.is_blank or entry.size <= 0:
             return None
         record = self._log.read(entry.log_offset, entry.size)
-        if record is None or not leads_to(record, entry.log_offset, entry.size, queue.queue_id, offset):
+        if record is None or not leads_to(
+            record, entry.log_offset, entry.size, queue.queue_id, QueueOffset(offset)
+        ):
             return None
         return entry

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from rocketeer.errors import StoreRefused
+from rocketeer.model.offsets import LogOffset
 from rocketeer.record.layout import TOPIC_BYTES_MAX
 from rocketeer.steps import Steps
 from rocketeer.store.consume_queue import ENTRY_BYTES, ConsumeQueue, rounded_file_bytes
@@ -80,9 +81,9 @@ class QueueTable:
         """Of all queues' ends. It only changes with dispatch: a queue that lost entries makes it smaller."""
         return sum(queue.max_offset for queue in self.by_key.values())
 
-    def max_log_offset(self) -> int:
+    def max_log_offset(self) -> LogOffset:
         """The end, in the log, of the newest message in any queue."""
-        return max((queue.max_log_offset for queue in self.by_key.values()), default=0)
+        return max((queue.max_log_offset for queue in self.by_key.values()), default=LogOffset(0))
 
     def cut_to_log(self, log_end: int) -> int:
         """After a crash: drop all that lies beyond `log_end`, whole or torn; how many entries went."""

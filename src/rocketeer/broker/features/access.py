@@ -12,6 +12,7 @@ from typing import Any, Final, Protocol
 
 from rocketeer.broker.feature import Feature, Periodic
 from rocketeer.errors import ConfigError, RequestRefused
+from rocketeer.model.offsets import LogOffset
 from rocketeer.model.property_names import REAL_TOPIC
 from rocketeer.model.topic import TRANS_HALF_TOPIC
 from rocketeer.protocol.codes import RequestCode, ResponseCode
@@ -28,7 +29,7 @@ from rocketeer.security.acl_files import AclFiles, AclVersion
 class Messages(Protocol):
     """What rules about messages in the log ask of the store."""
 
-    def message_at(self, log_offset: int) -> StoredMessage | None: ...
+    def message_at(self, log_offset: LogOffset) -> StoredMessage | None: ...
 
 
 class TopicsInLog:
@@ -38,7 +39,7 @@ class TopicsInLog:
         self._messages = messages
 
     def topic_at(self, log_offset: int) -> str | None:
-        message = self._messages.message_at(log_offset)
+        message = self._messages.message_at(LogOffset(log_offset))
         if message is None:
             return None
         if message.topic == TRANS_HALF_TOPIC:

@@ -14,6 +14,7 @@ from rocketeer.broker.feature import Feature
 from rocketeer.broker.offsets import ConsumerOffsets
 from rocketeer.broker.topics import TopicTable
 from rocketeer.errors import BadMessageId, CallTimeout, RemotingError, RequestRefused, RocketeerError
+from rocketeer.model.offsets import LogOffset, QueueOffset
 from rocketeer.model.queue import MessageQueue
 from rocketeer.protocol import fastjson
 from rocketeer.protocol.bodies.connections import (
@@ -54,11 +55,11 @@ NOW: Final = -1
 class Queues(Protocol):
     """What these requests ask of the store."""
 
-    def max_queue_offset(self, topic: str, queue_id: int) -> int: ...
+    def max_queue_offset(self, topic: str, queue_id: int) -> QueueOffset: ...
 
-    def offset_by_time(self, topic: str, queue_id: int, store_ms: int) -> int: ...
+    def offset_by_time(self, topic: str, queue_id: int, store_ms: int) -> QueueOffset: ...
 
-    def message_at(self, log_offset: int) -> StoredMessage | None: ...
+    def message_at(self, log_offset: LogOffset) -> StoredMessage | None: ...
 
 
 class MemberCalls:
@@ -160,7 +161,7 @@ class MemberCalls:
                 wanted = self._store.max_queue_offset(header.topic, queue_id)
             else:
                 wanted = self._store.offset_by_time(header.topic, queue_id, header.timestamp_ms)
-            wanted = max(wanted, 0)
+            wanted = max(wanted, QueueOffset(0))
             queue = MessageQueue(header.topic, self._broker_name, queue_id)
             table[queue] = wanted if header.force else min(wanted, committed)
             yield

@@ -6,6 +6,7 @@ from typing import Final, Protocol
 from rocketeer.broker.clients import ClientTable
 from rocketeer.broker.offsets import ConsumerOffsets
 from rocketeer.broker.topics import TopicTable
+from rocketeer.model.offsets import QueueOffset
 from rocketeer.protocol.bodies.groups import encode_group_list
 from rocketeer.protocol.bodies.offsets import encode_corrections
 from rocketeer.protocol.codes import RequestCode
@@ -24,7 +25,7 @@ NO_CORRECTION: Final = (1 << 63) - 1
 
 
 class Queues(Protocol):
-    def min_queue_offset(self, topic: str, queue_id: int) -> int: ...
+    def min_queue_offset(self, topic: str, queue_id: int) -> QueueOffset: ...
 
 
 class OffsetTables:

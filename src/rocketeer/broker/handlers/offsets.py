@@ -3,6 +3,7 @@
 from typing import Protocol
 
 from rocketeer.errors import RequestRefused
+from rocketeer.model.offsets import QueueOffset
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, reply
 from rocketeer.protocol.headers import (
@@ -41,15 +42,15 @@ class Found(Protocol):
 class Queues(Protocol):
     """What these handlers ask of the store; a queue that does not exist is an empty one."""
 
-    def min_queue_offset(self, topic: str, queue_id: int) -> int: ...
+    def min_queue_offset(self, topic: str, queue_id: int) -> QueueOffset: ...
 
-    def max_queue_offset(self, topic: str, queue_id: int) -> int: ...
+    def max_queue_offset(self, topic: str, queue_id: int) -> QueueOffset: ...
 
-    def offset_by_time(self, topic: str, queue_id: int, store_ms: int) -> int: ...
+    def offset_by_time(self, topic: str, queue_id: int, store_ms: int) -> QueueOffset: ...
 
     def earliest_ms(self, topic: str, queue_id: int) -> int: ...
 
-    def get(self, topic: str, queue_id: int, offset: int, max_count: int) -> Found: ...
+    def get(self, topic: str, queue_id: int, offset: QueueOffset, max_count: int) -> Found: ...
 
 
 def offset_handlers(offsets: CommittedOffsets, queues: Queues) -> dict[int, Handler]:
@@ -60,7 +61,7 @@ def offset_handlers(offsets: CommittedOffsets, queues: Queues) -> dict[int, Hand
             # A queue that still has its first message, not far back: a new group reads all of it, wherever it
             # asked to start. Otherwise the client decides by its CONSUME_FROM_... setting.
             first = queues.min_queue_offset(header.topic, header.queue_id)
-            if first > 0 or queues.get(header.topic, header.queue_id, 0, 1).suggest_slave:
+            if first > 0 or queues.get(header.topic, header.queue_id, QueueOffset(0), 1).suggest_slave:
                 raise RequestRefused(ResponseCode.QUERY_NOT_FOUND, NOT_FOUND)
             offset = 0
         return reply(command, ext=OffsetReplyHeader(offset=offset))

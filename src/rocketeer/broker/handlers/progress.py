@@ -13,6 +13,7 @@ from rocketeer.broker.offsets import ConsumerOffsets
 from rocketeer.broker.topics import TopicTable
 from rocketeer.clock import Clock
 from rocketeer.errors import RequestRefused
+from rocketeer.model.offsets import QueueOffset
 from rocketeer.model.queue import MessageQueue
 from rocketeer.model.topic import TopicConfig
 from rocketeer.protocol.bodies.consume_stats import (
@@ -44,11 +45,11 @@ Answer = Command | Awaitable[Command]
 class Queues(Protocol):
     """What these requests ask of the store."""
 
-    def min_queue_offset(self, topic: str, queue_id: int) -> int: ...
+    def min_queue_offset(self, topic: str, queue_id: int) -> QueueOffset: ...
 
-    def max_queue_offset(self, topic: str, queue_id: int) -> int: ...
+    def max_queue_offset(self, topic: str, queue_id: int) -> QueueOffset: ...
 
-    def store_ms_at(self, topic: str, queue_id: int, offset: int) -> int: ...
+    def store_ms_at(self, topic: str, queue_id: int, offset: QueueOffset) -> int: ...
 
     def earliest_ms(self, topic: str, queue_id: int) -> int: ...
 
@@ -103,7 +104,7 @@ class Progress:
             for queue_id in range(max(topic.read_queues, topic.write_queues)):
                 first = max(0, self._queues.min_queue_offset(topic.name, queue_id))
                 end = self._queues.max_queue_offset(topic.name, queue_id)
-                last_ms = self._queues.store_ms_at(topic.name, queue_id, end - 1) if end else 0
+                last_ms = self._queues.store_ms_at(topic.name, queue_id, QueueOffset(end - 1)) if end else 0
                 table[self._queue(topic, queue_id)] = QueueRange(first, end, max(0, last_ms))
                 yield
             return reply(command, body=(yield from encoding_topic_stats(table)))
@@ -142,10 +143,14 @@ class Progress:
         queues, name = self._queues, topic.name
         end = queues.max_queue_offset(name, queue_id)
         first_ms = queues.earliest_ms(name, queue_id)
-        last_ms = queues.store_ms_at(name, queue_id, end - 1)
+        last_ms = queues.store_ms_at(name, queue_id, QueueOffset(end - 1))
         at = self._offsets.query(group, name, queue_id) or 0
-        consumed_ms = queues.store_ms_at(name, queue_id, at - 1) if at > 0 else first_ms
-        delay_ms = self._clock.now_ms() - queues.store_ms_at(name, queue_id, max(at, 0)) if at < end else 0
+        consumed_ms = queues.store_ms_at(name, queue_id, QueueOffset(at - 1)) if at > 0 else first_ms
+        delay_ms = (
+            self._clock.now_ms() - queues.store_ms_at(name, queue_id, QueueOffset(max(at, 0)))
+            if at < end
+            else 0
+        )
         return ConsumeTimeSpan(
             self._queue(topic, queue_id), first_ms, last_ms, consumed_ms, delay_ms,
             _time_text(first_ms), _time_text(last_ms), _time_text(consumed_ms),
@@ -160,7 +165,7 @@ class Progress:
 
     def _of_queue(self, group: str, topic: str, queue_id: int) -> QueueProgress:
         at = max(0, self._offsets.query(group, topic, queue_id) or 0)
-        last_ms = self._queues.store_ms_at(topic, queue_id, at - 1) if at else 0
+        last_ms = self._queues.store_ms_at(topic, queue_id, QueueOffset(at - 1)) if at else 0
         return QueueProgress(self._queues.max_queue_offset(topic, queue_id), at, max(0, last_ms))
 
     # --- all groups --------------------------------------------------------------------------

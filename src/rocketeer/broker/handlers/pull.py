@@ -8,6 +8,7 @@ from rocketeer.broker.offsets import ConsumerOffsets
 from rocketeer.broker.pull import FLAG_COMMIT_OFFSET, FLAG_SUSPEND, PreparedPull, Pulled, PullService
 from rocketeer.clock import Clock
 from rocketeer.errors import RequestRefused
+from rocketeer.model.offsets import QueueOffset
 from rocketeer.observe.counters import Counters
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, encode_head, reply
@@ -107,7 +108,7 @@ class PullHandler:
                 if pulled.code == ResponseCode.PULL_NOT_FOUND:
                     return False
                 # What arrived does not match the filter: wait on, but do not look at it again.
-                pull.offset = pulled.fetched.next_offset
+                pull.offset = QueueOffset(pulled.fetched.next_offset)
                 if pull.offset >= pulled.fetched.max_offset:
                     return False
                 if self._clock.monotonic_s() >= until_s:

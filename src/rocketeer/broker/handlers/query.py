@@ -4,6 +4,7 @@ from collections.abc import Awaitable
 from typing import Protocol
 
 from rocketeer.errors import RequestRefused
+from rocketeer.model.offsets import LogOffset
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, reply
 from rocketeer.protocol.frame import FRAME_BYTES_MAX
@@ -34,7 +35,7 @@ class Archive(Protocol):
         bytes_max: int | None = None,
     ) -> Steps[Found]: ...
 
-    def message_at(self, log_offset: int) -> StoredMessage | None: ...
+    def message_at(self, log_offset: LogOffset) -> StoredMessage | None: ...
 
 
 class QueryHandler:
@@ -78,7 +79,7 @@ class QueryHandler:
 
     def view(self, command: Command, connection: Connection) -> Command:
         header = decode_header(ViewMessageHeader, command.ext)
-        message = self._store.message_at(header.offset)
+        message = self._store.message_at(LogOffset(header.offset))
         if message is None:
             raise RequestRefused(
                 ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {header.offset}"

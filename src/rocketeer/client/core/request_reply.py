@@ -8,6 +8,7 @@ from rocketeer.client.core.received import ReceivedMessage
 from rocketeer.errors import BadBody, ClientError
 from rocketeer.model import property_names as names
 from rocketeer.model.message import InvalidMessage, Message
+from rocketeer.model.offsets import LogOffset, QueueOffset
 from rocketeer.model.queue import MessageQueue
 from rocketeer.model.topic import reply_topic
 from rocketeer.protocol.headers.send import ReplyMessageHeader
@@ -76,8 +77,8 @@ def received_reply(header: ReplyMessageHeader, body: bytes, broker_name: str, no
         StoredMessage(
             topic=header.topic,
             queue_id=header.queue_id,
-            queue_offset=0,
-            log_offset=0,
+            queue_offset=QueueOffset(0),
+            log_offset=LogOffset(0),
             size=0,
             flag=header.flag,
             sys_flag=(header.sys_flag & ~HOSTS_V6) | host_bits(born_host, store_host),

@@ -16,6 +16,7 @@ from rocketeer.broker.features.delay.roll import DelayRoll
 from rocketeer.broker.writer import Put, Writer
 from rocketeer.clock import Clock
 from rocketeer.errors import RequestRefused
+from rocketeer.model.offsets import LogOffset, QueueOffset
 from rocketeer.model.topic import SCHEDULE_TOPIC
 from rocketeer.protocol.codes import ResponseCode
 from rocketeer.record.delay_levels import DelayLevels
@@ -42,25 +43,27 @@ MESSAGES_PER_TICK = 256
 class ScheduleLog(Protocol):
     """What delivery asks of the store."""
 
-    def entries(self, topic: str, queue_id: int, offset: int, max_count: int) -> list[tuple[int, int, int]]:
+    def entries(
+        self, topic: str, queue_id: int, offset: QueueOffset, max_count: int
+    ) -> list[tuple[LogOffset, int, int]]:
         """(log offset, size, tag code) of the queue's entries from `offset` on."""
         ...
 
     @property
-    def max_log_offset(self) -> int: ...
+    def max_log_offset(self) -> LogOffset: ...
 
     @property
-    def flushed_log_offset(self) -> int: ...
+    def flushed_log_offset(self) -> LogOffset: ...
 
     def queues(self) -> list[tuple[str, int]]: ...
 
-    def min_queue_offset(self, topic: str, queue_id: int) -> int: ...
+    def min_queue_offset(self, topic: str, queue_id: int) -> QueueOffset: ...
 
-    def max_queue_offset(self, topic: str, queue_id: int) -> int: ...
+    def max_queue_offset(self, topic: str, queue_id: int) -> QueueOffset: ...
 
-    def offset_by_time(self, topic: str, queue_id: int, store_ms: int) -> int: ...
+    def offset_by_time(self, topic: str, queue_id: int, store_ms: int) -> QueueOffset: ...
 
-    def message_at(self, log_offset: int) -> StoredMessage | None: ...
+    def message_at(self, log_offset: LogOffset) -> StoredMessage | None: ...
 
 
 class DelayService:
@@ -110,8 +113,8 @@ class DelayService:
         heads = [self._waiting(level, 1) for level in self.recovery.levels]
         return min((entries[0][0] for entries in heads if entries), default=None)
 
-    def _waiting(self, level: int, count: int) -> list[tuple[int, int, int]]:
-        return self._store.entries(SCHEDULE_TOPIC, level - 1, self._next(level), count)
+    def _waiting(self, level: int, count: int) -> list[tuple[LogOffset, int, int]]:
+        return self._store.entries(SCHEDULE_TOPIC, level - 1, QueueOffset(self._next(level)), count)
 
     def _next(self, level: int) -> int:
         """The queue offset of the next message to deliver; one whose file was deleted is not there any more."""

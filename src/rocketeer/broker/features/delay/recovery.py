@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import Final, Protocol
 
 from rocketeer.broker.features.delay.offsets import DelayOffsets
+from rocketeer.model.offsets import LogOffset, QueueOffset
 from rocketeer.model.topic import SCHEDULE_TOPIC
 from rocketeer.record.delay_levels import DelayLevels
 from rocketeer.record.entry import DispatchEntry
@@ -37,21 +38,23 @@ class DelayedLog(Protocol):
     """What recovery asks of the store."""
 
     @property
-    def max_log_offset(self) -> int: ...
+    def max_log_offset(self) -> LogOffset: ...
 
     def queues(self) -> list[tuple[str, int]]: ...
 
-    def entries(self, topic: str, queue_id: int, offset: int, max_count: int) -> list[tuple[int, int, int]]:
+    def entries(
+        self, topic: str, queue_id: int, offset: QueueOffset, max_count: int
+    ) -> list[tuple[LogOffset, int, int]]:
         """(log offset, size, tag code) of the queue's entries from `offset` on."""
         ...
 
-    def min_queue_offset(self, topic: str, queue_id: int) -> int: ...
+    def min_queue_offset(self, topic: str, queue_id: int) -> QueueOffset: ...
 
-    def max_queue_offset(self, topic: str, queue_id: int) -> int: ...
+    def max_queue_offset(self, topic: str, queue_id: int) -> QueueOffset: ...
 
-    def offset_by_time(self, topic: str, queue_id: int, store_ms: int) -> int: ...
+    def offset_by_time(self, topic: str, queue_id: int, store_ms: int) -> QueueOffset: ...
 
-    def message_at(self, log_offset: int) -> StoredMessage | None: ...
+    def message_at(self, log_offset: LogOffset) -> StoredMessage | None: ...
 
 
 class DelayRecovery:
@@ -125,9 +128,9 @@ class DelayRecovery:
             self._delivered[level] = offset
             self._waiting = self._waiting or offset < high
 
-    def _not_delivered(self, level: int) -> Iterator[tuple[int, int, int]]:
+    def _not_delivered(self, level: int) -> Iterator[tuple[QueueOffset, LogOffset, int]]:
         """(queue offset, log offset, when it is due) of what waits in the level, oldest first; not without end."""
-        offset = self._delivered[level]
+        offset = QueueOffset(self._delivered[level])
         stop = offset + AHEAD_MAX
         extra = self.extra.setdefault(level, set())
         while offset < stop:
@@ -137,9 +140,9 @@ class DelayRecovery:
             for log_offset, _, due_ms in entries:
                 if offset not in extra:
                     yield offset, log_offset, due_ms
-                offset += 1
+                offset = QueueOffset(offset + 1)
 
-    def _taken_over(self, log_offset: int) -> None:
+    def _taken_over(self, log_offset: LogOffset) -> None:
         """A record that says itself what it ends: a timer that took the message over."""
         message = self._store.message_at(log_offset)
         if message is not None and message.topic == SCHEDULE_TOPIC:
@@ -173,7 +176,7 @@ class DelayRecovery:
         at = max(self._store.offset_by_time(topic, int(queue), due_ms) - BACK_COUNT, 0)
         at = max(at, self._store.min_queue_offset(topic, int(queue)))
         is_past = False
-        while entries := self._store.entries(topic, int(queue), at, READ_COUNT):
+        while entries := self._store.entries(topic, int(queue), QueueOffset(at), READ_COUNT):
             for log_offset, _, _ in entries:
                 message = self._store.message_at(log_offset)
                 if message is None or log_offset <= waiting.log_offset:

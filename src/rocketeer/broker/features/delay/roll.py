@@ -10,6 +10,7 @@ from typing import Protocol
 
 from rocketeer.broker.writer import Put, Writer
 from rocketeer.clock import Clock
+from rocketeer.model.offsets import LogOffset, QueueOffset
 from rocketeer.model.topic import SCHEDULE_TOPIC
 from rocketeer.protocol.codes import ResponseCode
 from rocketeer.record.delay_levels import DelayLevels
@@ -25,13 +26,15 @@ ROLL_COUNT = 128
 class ScheduleLog(Protocol):
     """What rolling asks of the store."""
 
-    def entries(self, topic: str, queue_id: int, offset: int, max_count: int) -> list[tuple[int, int, int]]:
+    def entries(
+        self, topic: str, queue_id: int, offset: QueueOffset, max_count: int
+    ) -> list[tuple[LogOffset, int, int]]:
         """(log offset, size, tag code) of the queue's entries from `offset` on."""
         ...
 
-    def min_queue_offset(self, topic: str, queue_id: int) -> int: ...
+    def min_queue_offset(self, topic: str, queue_id: int) -> QueueOffset: ...
 
-    def message_at(self, log_offset: int) -> StoredMessage | None: ...
+    def message_at(self, log_offset: LogOffset) -> StoredMessage | None: ...
 
 
 class Delivered(Protocol):
@@ -92,18 +95,18 @@ class DelayRoll:
                     extra.discard(offset)
                 elif not self._hand_over(level, log_offset, due_ms):
                     return False
-                offset += 1
+                offset = QueueOffset(offset + 1)
                 self._offsets.advance(level, offset)
                 left -= 1
             if left <= 0:
                 return False
         return True
 
-    def _next(self, level: int) -> int:
-        delivered = self._offsets.delivered.get(level, 0)
+    def _next(self, level: int) -> QueueOffset:
+        delivered = QueueOffset(self._offsets.delivered.get(level, 0))
         return max(delivered, self._store.min_queue_offset(SCHEDULE_TOPIC, level - 1))
 
-    def _hand_over(self, level: int, log_offset: int, due_ms: int) -> bool:
+    def _hand_over(self, level: int, log_offset: LogOffset, due_ms: int) -> bool:
         """False when the store refuses it now."""
         message = self._store.message_at(log_offset)
         if message is None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from rocketeer.broker.feature import Feature, Replay
+from rocketeer.model.offsets import LogOffset
 from rocketeer.protocol.codes import ResponseCode
 from rocketeer.record.skip import Wanted
 from rocketeer.store.confirmed import ConfirmedBound
@@ -15,7 +16,7 @@ from rocketeer.store.confirmed import ConfirmedBound
 
 class FollowerStore(Protocol):
     @property
-    def max_log_offset(self) -> int: ...
+    def max_log_offset(self) -> LogOffset: ...
 
 
 class FollowerPart:

@@ -8,6 +8,7 @@ from rocketeer.broker.feature import Feature, Periodic, Replay
 from rocketeer.errors import StoreRefused
 from rocketeer.group.in_sync import Outcome
 from rocketeer.group.leadership import TICK_S, Leadership
+from rocketeer.model.offsets import LogOffset
 from rocketeer.protocol.codes import ResponseCode
 from rocketeer.record.skip import Wanted
 from rocketeer.store.confirmed import ConfirmedBound
@@ -28,10 +29,10 @@ class LeaderStore(Protocol):
 
     def refuse(self, cause: str, refusal: StoreRefused | None) -> None: ...
 
-    def when_durable(self, log_offset: int, callback: Callable[[bool], None]) -> None: ...
+    def when_durable(self, log_offset: LogOffset, callback: Callable[[bool], None]) -> None: ...
 
     @property
-    def max_log_offset(self) -> int: ...
+    def max_log_offset(self) -> LogOffset: ...
 
     @property
     def failure(self) -> StoreRefused | None: ...

@@ -24,6 +24,7 @@ from rocketeer.broker.topics import ChangeKind, TopicChange, TopicTable
 from rocketeer.clock import Clock
 from rocketeer.errors import OUTCOME_UNKNOWN, BadBody, RequestRefused, StoreRefused
 from rocketeer.model.data_version import DataVersion
+from rocketeer.model.offsets import LogOffset
 from rocketeer.model.queue import MessageQueue
 from rocketeer.protocol.bodies.groups import decode_group_table, encode_group_entry, join_group_table
 from rocketeer.protocol.bodies.topics import decode_topic_table, encode_topic_entry, join_topic_table
@@ -63,10 +64,10 @@ class SharedLog(Protocol):
 
     def append(self, message: PendingMessage) -> DispatchEntry: ...
 
-    def message_at(self, log_offset: int) -> StoredMessage | None: ...
+    def message_at(self, log_offset: LogOffset) -> StoredMessage | None: ...
 
     @property
-    def max_log_offset(self) -> int: ...
+    def max_log_offset(self) -> LogOffset: ...
 
     @property
     def refusal(self) -> StoreRefused | None: ...

@@ -12,6 +12,7 @@ from typing import Protocol
 from rocketeer.broker.features.idempotence.producer_marks import Mark, counts, read_mark, read_sent
 from rocketeer.broker.features.idempotence.sequences import Key, Sequences
 from rocketeer.errors import RequestRefused
+from rocketeer.model.offsets import LogOffset
 from rocketeer.model.property_names import PRODUCER_ID
 from rocketeer.model.topic import TIMER_TOPIC
 from rocketeer.protocol.codes import ResponseCode
@@ -40,7 +41,7 @@ class Window:
 class MarkedLog(Protocol):
     """What looking things up asks of the store."""
 
-    def message_at(self, log_offset: int) -> StoredMessage | None: ...
+    def message_at(self, log_offset: LogOffset) -> StoredMessage | None: ...
 
     def expiry_ms(self) -> int: ...
 
@@ -106,7 +107,7 @@ class Idempotence:
                 f"{where}: sequence {expected} expected, got {mark.sequence}: those before it are not stored",
             )
         at = self.sequences.place(key, mark.sequence)
-        message = None if at is None else self._store.message_at(at)
+        message = None if at is None else self._store.message_at(LogOffset(at))
         if message is None or not _carries(message, mark):
             raise RequestRefused(
                 ResponseCode.SEQUENCE_TOO_OLD,
@@ -123,7 +124,7 @@ class Idempotence:
 
     def find_id(self, mark: Mark) -> StoredMessage | None:
         at = self.ids.find(self.hashed(mark))
-        message = None if at is None else self._store.message_at(at)
+        message = None if at is None else self._store.message_at(LogOffset(at))
         return message if message is not None and _carries(message, mark) else None
 
     def hashed(self, mark: Mark) -> int:

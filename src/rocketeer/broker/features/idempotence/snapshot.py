@@ -23,6 +23,7 @@ from rocketeer.broker.features.idempotence.producer_marks import read_sent
 from rocketeer.broker.features.idempotence.resends import Idempotence, Window
 from rocketeer.broker.features.idempotence.sequences import SavedSequence
 from rocketeer.clock import Clock
+from rocketeer.model.offsets import LogOffset
 from rocketeer.record.entry import DispatchEntry
 from rocketeer.record.layout import StoredMessage
 from rocketeer.store.snapshot_file import load_snapshot, save_snapshot
@@ -44,24 +45,24 @@ class ReplayableLog(Protocol):
     """What keeping the tables asks of the store."""
 
     @property
-    def min_log_offset(self) -> int: ...
+    def min_log_offset(self) -> LogOffset: ...
 
     @property
-    def max_log_offset(self) -> int: ...
+    def max_log_offset(self) -> LogOffset: ...
 
     @property
     def whole_log_offset(self) -> int: ...
 
     @property
-    def flushed_log_offset(self) -> int: ...
+    def flushed_log_offset(self) -> LogOffset: ...
 
-    def message_at(self, log_offset: int) -> StoredMessage | None: ...
+    def message_at(self, log_offset: LogOffset) -> StoredMessage | None: ...
 
-    def is_damaged(self, log_offset: int) -> bool: ...
+    def is_damaged(self, log_offset: LogOffset) -> bool: ...
 
     def expiry_ms(self) -> int: ...
 
-    def when_durable(self, log_offset: int, callback: Callable[[bool], None]) -> None: ...
+    def when_durable(self, log_offset: LogOffset, callback: Callable[[bool], None]) -> None: ...
 
 
 class _Head(msgspec.Struct, array_like=True):
@@ -156,9 +157,9 @@ class Snapshots:
                 break
             if at < low:
                 continue
-            if self._store.is_damaged(at):
+            if self._store.is_damaged(LogOffset(at)):
                 continue
-            message = self._store.message_at(at)
+            message = self._store.message_at(LogOffset(at))
             sent = None if message is None else read_sent(message)
             if sent is None or (sent.mark.producer, sent.topic, sent.queue_id) != key:
                 return False

@@ -11,6 +11,7 @@ from rocketeer.broker.clients import ClientTable
 from rocketeer.broker.features.metrics.lag import Lag, LagReader
 from rocketeer.broker.topics import TopicTable
 from rocketeer.clock import Clock
+from rocketeer.model.offsets import LogOffset, QueueOffset
 from rocketeer.model.topic import DLQ_PREFIX, RETRY_PREFIX, dlq_topic
 from rocketeer.observe import families as f
 from rocketeer.observe.exposition import Page
@@ -23,14 +24,14 @@ class Storage(Protocol):
     """What is asked of the store."""
 
     @property
-    def max_log_offset(self) -> int: ...
+    def max_log_offset(self) -> LogOffset: ...
 
     @property
-    def flushed_log_offset(self) -> int: ...
+    def flushed_log_offset(self) -> LogOffset: ...
 
     def queues(self) -> list[tuple[str, int]]: ...
 
-    def max_queue_offset(self, topic: str, queue_id: int) -> int: ...
+    def max_queue_offset(self, topic: str, queue_id: int) -> QueueOffset: ...
 
 
 class ClassicPage:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from rocketeer.broker.topics import TopicTable
+from rocketeer.model.offsets import QueueOffset
 from rocketeer.observe.counters import Counters
 
 
@@ -18,7 +19,7 @@ class Queue(Protocol):
     def max_offset(self) -> int: ...
 
 
-StoreMs = Callable[[str, int, int], int]
+StoreMs = Callable[[str, int, QueueOffset], int]
 """When the message at a queue's offset was stored; below 0 if it is not there any more."""
 
 
@@ -111,7 +112,7 @@ class LagReader:
         if known is None:
             known = self._times_before.get(key)
             if known is None:
-                known = max(0, self._store_ms_at(topic, queue_id, offset))
+                known = max(0, self._store_ms_at(topic, queue_id, QueueOffset(offset)))
             self._times[key] = known
         return known
 

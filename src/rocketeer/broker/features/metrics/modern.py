@@ -11,6 +11,7 @@ from rocketeer.broker.groups import GroupTable
 from rocketeer.broker.topics import TopicTable
 from rocketeer.clock import Clock
 from rocketeer.model.group import is_system_group
+from rocketeer.model.offsets import LogOffset
 from rocketeer.model.topic import RETRY_PREFIX
 from rocketeer.observe import families as f
 from rocketeer.observe.counters import CREATE_BUCKETS_MS, FINISH_BUCKETS_MS
@@ -30,13 +31,13 @@ class Storage(Protocol):
     """What is asked of the store."""
 
     @property
-    def max_log_offset(self) -> int: ...
+    def max_log_offset(self) -> LogOffset: ...
 
     @property
-    def flushed_log_offset(self) -> int: ...
+    def flushed_log_offset(self) -> LogOffset: ...
 
     @property
-    def dispatched_log_offset(self) -> int: ...
+    def dispatched_log_offset(self) -> LogOffset: ...
 
     @property
     def disk_used_percent(self) -> tuple[int, int]: ...

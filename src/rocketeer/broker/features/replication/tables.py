@@ -22,6 +22,7 @@ from rocketeer.broker.topics import TopicTable
 from rocketeer.clock import Clock
 from rocketeer.errors import BadBody, ProtocolError, RemotingError, RequestRefused
 from rocketeer.model.data_version import DataVersion
+from rocketeer.model.offsets import LogOffset
 from rocketeer.model.topic import TopicConfig
 from rocketeer.protocol.bodies.groups import decode_group_table
 from rocketeer.protocol.bodies.kv import decode_kv_table
@@ -66,10 +67,10 @@ class Log(Protocol):
     """What tables are compared with."""
 
     @property
-    def max_log_offset(self) -> int: ...
+    def max_log_offset(self) -> LogOffset: ...
 
     @property
-    def flushed_log_offset(self) -> int: ...
+    def flushed_log_offset(self) -> LogOffset: ...
 
     def delete_topic(self, topic: str) -> None: ...
 

@@ -17,6 +17,7 @@ from rocketeer.broker.groups import GroupTable
 from rocketeer.broker.topics import TopicTable
 from rocketeer.broker.writer import Put, Writer, code_without_slaves
 from rocketeer.errors import RequestRefused
+from rocketeer.model.offsets import LogOffset
 from rocketeer.model.property_names import (
     FAILURE_CLIENT,
     FAILURE_REASON,
@@ -69,7 +70,7 @@ NOT_ON_DISK = "the message is stored for its next try, but the disk does not hav
 class Messages(Protocol):
     """What sending back asks of the store."""
 
-    def message_at(self, log_offset: int) -> StoredMessage | None: ...
+    def message_at(self, log_offset: LogOffset) -> StoredMessage | None: ...
 
 
 class SendBack:
@@ -123,7 +124,7 @@ class SendBack:
             raise RequestRefused(
                 ResponseCode.NO_PERMISSION, f"the topic[{target.name}] sending message is forbidden"
             )
-        message = self._store.message_at(header.offset)
+        message = self._store.message_at(LogOffset(header.offset))
         if message is None:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {header.offset}")
         tries_max = group.retry_max if header.max_reconsume_times is None else header.max_reconsume_times

@@ -19,6 +19,7 @@ from typing import Final, Protocol
 import msgspec
 
 from rocketeer.errors import BadBody, BadMessageId
+from rocketeer.model.offsets import LogOffset, QueueOffset
 from rocketeer.model.topic import DLQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC, TIMER_TOPIC, retry_topic
 from rocketeer.record.entry import DispatchEntry
 from rocketeer.record.ids import parse_offset_msg_id
@@ -46,23 +47,23 @@ class SentLog(Protocol):
     """What is asked of the store."""
 
     @property
-    def min_log_offset(self) -> int: ...
+    def min_log_offset(self) -> LogOffset: ...
 
     @property
-    def max_log_offset(self) -> int: ...
+    def max_log_offset(self) -> LogOffset: ...
 
     @property
-    def flushed_log_offset(self) -> int: ...
+    def flushed_log_offset(self) -> LogOffset: ...
 
     def queues(self) -> list[tuple[str, int]]: ...
 
     def entries(
-        self, topic: str, queue_id: int, offset: int, max_count: int
-    ) -> list[tuple[int, int, int]]: ...
+        self, topic: str, queue_id: int, offset: QueueOffset, max_count: int
+    ) -> list[tuple[LogOffset, int, int]]: ...
 
-    def min_queue_offset(self, topic: str, queue_id: int) -> int: ...
+    def min_queue_offset(self, topic: str, queue_id: int) -> QueueOffset: ...
 
-    def message_at(self, log_offset: int) -> StoredMessage | None: ...
+    def message_at(self, log_offset: LogOffset) -> StoredMessage | None: ...
 
     def expiry_ms(self) -> int: ...
 
@@ -233,7 +234,7 @@ class SentBack:
         for saved in [] if self._saved is None else self._saved.sent_back:
             for dead, log_offsets in ((False, saved.tries), (True, saved.dead)):
                 for log_offset in log_offsets:
-                    message = self._store.message_at(log_offset)
+                    message = self._store.message_at(LogOffset(log_offset))
                     if message is not None and self._is_ahead(saved.group, message):
                         self._add(saved.group, message, dead, 0, now_ms)
         for group in {key[0] for key in self._copies}:
@@ -265,7 +266,9 @@ class SentBack:
                 self._store.min_queue_offset(topic, queue_id),
             )
             stop = at + LOOK_AT_MAX
-            while at < stop and (entries := self._store.entries(topic, queue_id, at, READ_COUNT)):
+            while at < stop and (
+                entries := self._store.entries(topic, queue_id, QueueOffset(at), READ_COUNT)
+            ):
                 for log_offset, _, _ in entries:
                     message = self._store.message_at(log_offset)
                     if message is not None:

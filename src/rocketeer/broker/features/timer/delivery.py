@@ -11,6 +11,7 @@ from rocketeer.broker.features.timer.restore import key_hash, timer_of
 from rocketeer.broker.features.timer.wheel import Timer, Wheel
 from rocketeer.broker.writer import Done, Put, Writer
 from rocketeer.clock import Clock
+from rocketeer.model.offsets import LogOffset
 from rocketeer.model.topic import TIMER_TOPIC
 from rocketeer.observe.counters import Histogram
 from rocketeer.protocol.codes import ResponseCode
@@ -31,17 +32,17 @@ class TimerLog(Protocol):
     """What timers ask of the store."""
 
     @property
-    def min_log_offset(self) -> int: ...
+    def min_log_offset(self) -> LogOffset: ...
 
     @property
-    def max_log_offset(self) -> int: ...
+    def max_log_offset(self) -> LogOffset: ...
 
     @property
     def whole_log_offset(self) -> int: ...
 
-    def when_durable(self, log_offset: int, callback: Callable[[bool], None]) -> None: ...
+    def when_durable(self, log_offset: LogOffset, callback: Callable[[bool], None]) -> None: ...
 
-    def message_at(self, log_offset: int) -> StoredMessage | None: ...
+    def message_at(self, log_offset: LogOffset) -> StoredMessage | None: ...
 
 
 AHEAD_BUCKETS_S: Final = (60, 600, 3_600, 43_200, 86_400, 259_200)
@@ -66,7 +67,7 @@ class TimerDelivery:
     def stored(self, entry: DispatchEntry) -> None:
         """The dispatcher: a message that waits goes onto the wheel; one that somebody else ended leaves it."""
         if entry.prepared_offset < 0 and entry.prepared_offset != self._ending:
-            self._ended_elsewhere(~entry.prepared_offset)
+            self._ended_elsewhere(LogOffset(~entry.prepared_offset))
         timer = timer_of(entry)
         if timer is not None:
             self.wheel.add(timer)
@@ -79,7 +80,7 @@ class TimerDelivery:
         self._writer.put(message, done, wait=wait, internal=True)
         self._ending = 0
 
-    def _ended_elsewhere(self, log_offset: int) -> None:
+    def _ended_elsewhere(self, log_offset: LogOffset) -> None:
         """On a slave its master ends timers: the wheel follows."""
         message = self._store.message_at(log_offset)
         if message is None or message.topic != TIMER_TOPIC:

@@ -21,6 +21,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from rocketeer.model.offsets import LogOffset
+
 ENTRY: Final = Struct("<qqI")
 ROW: Final = np.dtype([("due", "<i8"), ("offset", "<i8"), ("key", "<u4")])
 assert ENTRY.size == ROW.itemsize == 20
@@ -44,7 +46,7 @@ class Timer(NamedTuple):
     """A message that waits."""
 
     due_ms: int
-    log_offset: int
+    log_offset: LogOffset
     key: int
 
 
@@ -241,7 +243,7 @@ class Wheel:
         for bucket in self._places(due_ms):
             rows = bucket.rows()
             match = rows[(rows["due"] == due_ms) & (rows["key"] == key) & (rows["offset"] >= 0)]
-            found += [Timer(due_ms, int(offset), key) for offset in match["offset"]]
+            found += [Timer(due_ms, LogOffset(int(offset)), key) for offset in match["offset"]]
         return found
 
     def remove(self, timer: Timer) -> bool:

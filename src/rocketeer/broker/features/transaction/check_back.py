@@ -20,6 +20,7 @@ from rocketeer.broker.features.transaction.ledger import Ledger
 from rocketeer.broker.topics import TopicTable
 from rocketeer.clock import Clock
 from rocketeer.config import BrokerConfig
+from rocketeer.model.offsets import LogOffset
 from rocketeer.model.property_names import PGROUP, TRAN_PREPARED_QUEUE_OFFSET, TRANSACTION_CHECK_TIMES
 from rocketeer.model.topic import TRANS_HALF_TOPIC
 from rocketeer.protocol.codes import RequestCode
@@ -107,7 +108,7 @@ class Checks:
         some_wait = False
         for number, log_offset in enumerate(list(table.pending), 1):
             if log_offset in table.pending:  # nobody ended it since the round began
-                look = self._look(log_offset, began_ms, some_wait)
+                look = self._look(LogOffset(log_offset), began_ms, some_wait)
                 if look is _Look.STOP:
                     break
                 some_wait = some_wait or look is _Look.WAITS
@@ -121,7 +122,7 @@ class Checks:
                 "half messages wait: no producer of their group is here group=%s count=%d", group, count
             )
 
-    def _look(self, log_offset: int, began_ms: int, some_wait: bool) -> _Look:
+    def _look(self, log_offset: LogOffset, began_ms: int, some_wait: bool) -> _Look:
         half = self._ledger.store.message_at(log_offset)
         if half is None:
             log.warning("half message gone log_offset=%d", log_offset)

@@ -23,6 +23,7 @@ from rocketeer.broker.writer import Put, Writer, code_without_slaves
 from rocketeer.clock import Clock
 from rocketeer.config import BrokerConfig, StoreConfig
 from rocketeer.errors import BadMessageId, RequestRefused
+from rocketeer.model.offsets import LogOffset
 from rocketeer.model.property_names import DEDUP_ID, PGROUP, PRODUCER_SEQ, TRAN_MSG
 from rocketeer.model.topic import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC
 from rocketeer.observe.counters import Counters
@@ -95,7 +96,7 @@ class HalfMessages:
         for log_offset in self._table.pending:
             topic = before.get(log_offset)
             if topic is None and read < HALVES_READ:
-                half = self._store.message_at(log_offset)
+                half = self._store.message_at(LogOffset(log_offset))
                 topic = None if half is None else messages.topic_of(half)
                 read += 1
             if topic is not None:
@@ -162,7 +163,7 @@ class Verdicts:
         return None
 
     def _half(self, header: EndTransactionHeader) -> StoredMessage:
-        half = self._ledger.store.message_at(header.log_offset)
+        half = self._ledger.store.message_at(LogOffset(header.log_offset))
         if half is None or half.topic != TRANS_HALF_TOPIC:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, NOT_FOUND)
         if half.properties_dict().get(PGROUP) != header.producer_group:

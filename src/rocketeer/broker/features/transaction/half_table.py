@@ -14,6 +14,7 @@ from typing import Final, Protocol
 from rocketeer.broker.features.transaction.messages import QUEUE_ID, identity, settled_offsets
 from rocketeer.broker.offsets import ConsumerOffsets
 from rocketeer.errors import BadBody
+from rocketeer.model.offsets import LogOffset, QueueOffset
 from rocketeer.model.topic import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
 from rocketeer.record.entry import DispatchEntry
 from rocketeer.record.flags import TX_COMMIT, tx_state
@@ -32,17 +33,17 @@ class HalfLog(Protocol):
     """What the table asks of the store."""
 
     @property
-    def max_log_offset(self) -> int: ...
+    def max_log_offset(self) -> LogOffset: ...
 
     def entries(
-        self, topic: str, queue_id: int, offset: int, max_count: int
-    ) -> list[tuple[int, int, int]]: ...
+        self, topic: str, queue_id: int, offset: QueueOffset, max_count: int
+    ) -> list[tuple[LogOffset, int, int]]: ...
 
-    def min_queue_offset(self, topic: str, queue_id: int) -> int: ...
+    def min_queue_offset(self, topic: str, queue_id: int) -> QueueOffset: ...
 
-    def max_queue_offset(self, topic: str, queue_id: int) -> int: ...
+    def max_queue_offset(self, topic: str, queue_id: int) -> QueueOffset: ...
 
-    def message_at(self, log_offset: int) -> StoredMessage | None: ...
+    def message_at(self, log_offset: LogOffset) -> StoredMessage | None: ...
 
 
 class HalfTable:
@@ -179,7 +180,7 @@ class HalfTable:
         if not self.pending:
             return
         if tx_state(entry.sys_flag) == TX_COMMIT:
-            half = self._store.message_at(entry.prepared_offset)
+            half = self._store.message_at(LogOffset(entry.prepared_offset))
             # Retries of a committed message have the flag, but 0 for the place: so the ids must agree.
             if half is None or half.topic != TRANS_HALF_TOPIC or half.uniq_key != entry.uniq_key:
                 return
@@ -226,9 +227,9 @@ class HalfTable:
         low = self._store.min_queue_offset(topic, QUEUE_ID)
         return min(max(known, low), self._store.max_queue_offset(topic, QUEUE_ID))
 
-    def _halves(self, start: int) -> Iterator[tuple[int, int]]:
+    def _halves(self, start: int) -> Iterator[tuple[int, LogOffset]]:
         """(queue offset, log offset) of the half queue's entries."""
-        while batch := self._store.entries(TRANS_HALF_TOPIC, QUEUE_ID, start, AT_ONCE):
+        while batch := self._store.entries(TRANS_HALF_TOPIC, QUEUE_ID, QueueOffset(start), AT_ONCE):
             for log_offset, _, _ in batch:
                 if log_offset >= 0:  # a place whose message was lost has none
                     yield start, log_offset
@@ -238,7 +239,7 @@ class HalfTable:
         """(queue offset, half queue offsets) of the op queue's entries."""
         left = max_count
         while batch := self._store.entries(
-            TRANS_OP_HALF_TOPIC, QUEUE_ID, start, min(left or AT_ONCE, AT_ONCE)
+            TRANS_OP_HALF_TOPIC, QUEUE_ID, QueueOffset(start), min(left or AT_ONCE, AT_ONCE)
         ):
             for log_offset, _, _ in batch:
                 op = self._store.message_at(log_offset)

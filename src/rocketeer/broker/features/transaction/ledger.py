@@ -12,6 +12,7 @@ from rocketeer.broker.features.transaction.half_table import HalfTable
 from rocketeer.broker.topics import TopicTable
 from rocketeer.broker.writer import Done, Put, Writer
 from rocketeer.clock import Clock
+from rocketeer.model.offsets import LogOffset
 from rocketeer.model.topic import TRANS_CHECK_MAX_TIME_TOPIC
 from rocketeer.record.entry import DispatchEntry
 from rocketeer.record.layout import PendingMessage, StoredMessage
@@ -24,7 +25,7 @@ ROLL_SLICE: Final = 64
 class Messages(Protocol):
     """What the ledger asks of the store."""
 
-    def message_at(self, log_offset: int) -> StoredMessage | None: ...
+    def message_at(self, log_offset: LogOffset) -> StoredMessage | None: ...
 
 
 class Ledger:
@@ -97,7 +98,7 @@ class Ledger:
         """Take a slice of the halves in the log below an offset further on; True when there are none left."""
         pending = self.table.pending
         for log_offset in [place for place in islice(pending, ROLL_SLICE) if place < below]:
-            half = self.store.message_at(log_offset)
+            half = self.store.message_at(LogOffset(log_offset))
             if half is None:
                 self.table.forget(log_offset)
             elif self.append_again(half, messages.moved(half), passed_by=False) is None:
