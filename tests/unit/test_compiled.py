@@ -14,7 +14,7 @@ from rocketeer import compiled
 HOME = Path(rocketeer.__file__).parent
 LOADED = """
 import sys, rocketeer.aio, rocketeer.broker.assemble, rocketeer.record.columns, rocketeer.record.walk
-import rocketeer.store.message_store
+import rocketeer.spark.sink.plain_rows, rocketeer.store.message_store
 from rocketeer.compiled import COMPILED
 suffixes = tuple(__import__("importlib.machinery").machinery.EXTENSION_SUFFIXES)
 ours = sorted(

@@ -3,6 +3,7 @@
 import contextlib
 import random
 import socket
+from collections import deque
 
 from rocketeer.errors import ConfigError
 
@@ -11,12 +12,15 @@ HOST = "127.0.0.1"
 # server's own port to call from, and then talks to itself, or keeps the server from starting again.
 LOWEST, HIGHEST = 12_000, 30_000
 _dice = random.SystemRandom()  # whoever seeds `random` must not have all processes try the same ports
+_RESERVED_MAX = 64
+_reserved: deque[socket.socket] = deque()
+"""Names that one process of the machine can have, for the ports given last: servers take a moment to open theirs."""
 
 
 def free_ports() -> tuple[int, int]:
     """A port for a name server and one for a broker whose neighbours (VIP = -2, HA = +1) are free too.
 
-    Nobody keeps them: whoever opens them must be ready for PortInUse, and ask again.
+    They are given to nobody else for a while, but not kept open: whoever opens them must be ready for PortInUse.
     """
     for _ in range(100):
         base = _dice.randrange(LOWEST, HIGHEST, 8)
@@ -28,5 +32,19 @@ def free_ports() -> tuple[int, int]:
                     probe.bind((HOST, port))
             except OSError:
                 continue
-        return base, base + 4
+        if _reserve(base):
+            return base, base + 4
     raise ConfigError(f"no free ports between {LOWEST} and {HIGHEST}")
+
+
+def _reserve(base: int) -> bool:
+    name = socket.socket(socket.AF_UNIX)
+    try:
+        name.bind(f"\0rocketeer-ports-{base}")
+    except OSError:
+        name.close()
+        return False
+    _reserved.append(name)
+    if len(_reserved) > _RESERVED_MAX:
+        _reserved.popleft().close()
+    return True

@@ -190,12 +190,23 @@ async def test_queues_of_topics_that_the_table_does_not_have_go(tmp_path: Path) 
 
 async def test_expired_files_go_on_request_and_then_their_queues(tmp_path: Path) -> None:
     clock = ManualClock(start_ms=time.time_ns() // 1_000_000)  # files age by the system's clock
-    async with broker_at(tmp_path, clock=clock, store={"delete_when": "04", "reserved_hours": 1}) as broker:
+    async with broker_at(
+        tmp_path,
+        clock=clock,
+        store={"delete_when": "04", "reserved_hours": 1},
+        broker={"flush_consumer_offset_ms": 20},
+    ) as broker:
         await send_ten(broker, "Old")
         for _ in range(3):
             await broker.send("New", b"x" * 500_000)
         clock.advance(ms=30 * 86_400_000)
         old_file = tmp_path / "commitlog" / f"{0:020}"
+
+        async def is_saved() -> bool:  # before that no file may go
+            clock.advance(ms=1_000)
+            return (tmp_path / "config" / "delayOffset.json").exists()
+
+        await until(is_saved)
 
         async def is_gone() -> bool:
             clock.advance(ms=1_000)

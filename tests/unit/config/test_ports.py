@@ -23,8 +23,17 @@ def test_a_place_where_somebody_listens_is_passed_over(
     with socket.create_server(("127.0.0.1", 0)) as taken:
         base = taken.getsockname()[1] - neighbour
         free, _ = ports.free_ports()
+        ports._reserved.pop().close()
         monkeypatch.setattr(ports, "_dice", Dice(base, free))
         assert ports.free_ports() == (free, free + 4)
         monkeypatch.setattr(ports, "_dice", Dice(base))
         with pytest.raises(ConfigError, match="no free ports"):
             ports.free_ports()
+
+
+def test_a_place_is_given_once_although_nobody_listens_there_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, _ = ports.free_ports()
+    second, _ = ports.free_ports()
+    ports._reserved.pop().close()
+    monkeypatch.setattr(ports, "_dice", Dice(first, second))
+    assert ports.free_ports() == (second, second + 4)
