@@ -1,6 +1,7 @@
 """Ports for servers that only this machine talks to: benchmarks, clusters of tests."""
 
 import contextlib
+import os
 import random
 import socket
 from collections import deque
@@ -13,8 +14,8 @@ HOST = "127.0.0.1"
 LOWEST, HIGHEST = 12_000, 30_000
 _dice = random.SystemRandom()  # whoever seeds `random` must not have all processes try the same ports
 _RESERVED_MAX = 64
-_reserved: deque[socket.socket] = deque()
-"""Names that one process of the machine can have, for the ports given last: servers take a moment to open theirs."""
+_reserved: deque[int] = deque()
+"""Sockets whose names no other process can have, for the ports given last: servers take a moment to open theirs."""
 
 
 def free_ports() -> tuple[int, int]:
@@ -44,7 +45,7 @@ def _reserve(base: int) -> bool:
     except OSError:
         name.close()
         return False
-    _reserved.append(name)
+    _reserved.append(name.detach())  # until this process ends
     if len(_reserved) > _RESERVED_MAX:
-        _reserved.popleft().close()
+        os.close(_reserved.popleft())
     return True

@@ -6,8 +6,6 @@ import threading
 import time
 import weakref
 
-import pytest
-
 from rocketeer.broker.watchdog import LoopWatchdog
 
 
@@ -15,18 +13,25 @@ class Held:
     """Something that a stalled function has at hand."""
 
 
-def test_a_stall_is_told_and_what_the_stalled_function_had_at_hand_is_let_go(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    told = threading.Event()
-    handler = logging.Handler()
-    handler.emit = lambda record: told.set()  # type: ignore[method-assign]
+class Lines(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__()
+        self.told = threading.Event()
+        self.text = ""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.text += record.getMessage()
+        self.told.set()
+
+
+def test_a_stall_is_told_and_what_the_stalled_function_had_at_hand_is_let_go() -> None:
+    handler = Lines()
     logging.getLogger("rocketeer.broker.watchdog").addHandler(handler)
     watchdog = LoopWatchdog(stall_s=0.05)
 
     def stalls() -> "weakref.ref[Held]":
         held = Held()
-        assert told.wait(60)
+        assert handler.told.wait(60)
         return weakref.ref(held)
 
     try:
@@ -38,7 +43,7 @@ def test_a_stall_is_told_and_what_the_stalled_function_had_at_hand_is_let_go(
             gc.collect()
             time.sleep(0.005)
         assert seen() is None
-        assert "stalls (test_watchdog.py" in caplog.text
+        assert "stalls (test_watchdog.py" in handler.text
     finally:
         watchdog.stop()
         logging.getLogger("rocketeer.broker.watchdog").removeHandler(handler)

@@ -1,5 +1,6 @@
 """Ports for servers of tests and benchmarks: nobody has them, and nobody is given them by the kernel."""
 
+import os
 import socket
 
 import pytest
@@ -23,7 +24,7 @@ def test_a_place_where_somebody_listens_is_passed_over(
     with socket.create_server(("127.0.0.1", 0)) as taken:
         base = taken.getsockname()[1] - neighbour
         free, _ = ports.free_ports()
-        ports._reserved.pop().close()
+        os.close(ports._reserved.pop())
         monkeypatch.setattr(ports, "_dice", Dice(base, free))
         assert ports.free_ports() == (free, free + 4)
         monkeypatch.setattr(ports, "_dice", Dice(base))
@@ -34,6 +35,6 @@ def test_a_place_where_somebody_listens_is_passed_over(
 def test_a_place_is_given_once_although_nobody_listens_there_yet(monkeypatch: pytest.MonkeyPatch) -> None:
     first, _ = ports.free_ports()
     second, _ = ports.free_ports()
-    ports._reserved.pop().close()
+    os.close(ports._reserved.pop())
     monkeypatch.setattr(ports, "_dice", Dice(first, second))
     assert ports.free_ports() == (second, second + 4)
