@@ -292,8 +292,10 @@ class GroupMember:
         """The disk failed: what it has is not believed any more, by this process or the next."""
         self._left = True
         log.critical("leaves its group reason=%s", failure)
-        with suppress(OSError):
+        try:
             await asyncio.to_thread(self._file.distrust)
+        except OSError as error:
+            log.critical("the store must not be used again, and cannot be marked so error=%s", error)
         await self._following.stop()
         await self._runs.stop()
         with suppress(GroupError):

@@ -59,12 +59,14 @@ def _of_name(context: AdminContext, brokers: list[Broker]) -> Plan[ReplicaGroup 
             raise
         except (BrokerRefused, RemotingError) as error:
             failure = failure or error
-    assert failure is not None
-    raise failure
+    raise failure or GroupError("the name server knows none of its members")
 
 
 def switch_leader(context: AdminContext, broker_name: str, member: int) -> Plan[ReplicaGroup]:
-    """Let another member of a replica group lead, one that is in sync; returns when it does. No message is lost."""
+    """Let another member of a replica group lead, one that is in sync. No message is lost.
+
+    Returns when it leads and the name server sends everybody to it: who asks next sees the new leader.
+    """
     known = yield from cluster_map(context)
     brokers = [each for each in known.brokers if each.name == broker_name]
     if not brokers:
@@ -83,9 +85,10 @@ def switch_leader(context: AdminContext, broker_name: str, member: int) -> Plan[
     end_s = context.clock.monotonic_s() + SWITCH_S
     while True:
         yield Sleep(LOOK_S)
+        known = yield from cluster_map(context)
         try:
-            found = yield from replica_group(context, chosen.address)
-        except (BrokerRefused, RemotingError):
+            found = yield from _of_name(context, [each for each in known.brokers if each.name == broker_name])
+        except (BrokerRefused, GroupError, RemotingError):
             found = None  # it starts anew as leader
         now = None if found is None else found.member(member)
         if found is not None and now is not None and now.is_leader and found.epoch > group.epoch:
