@@ -10,7 +10,7 @@ class Listener:
     def __init__(self) -> None:
         self.heard: list[Command] = []
         self.answers: dict[int, tuple[dict[str, str], bytes]] = {}
-        self._server = RemotingServer(Router(dict.fromkeys((103, 104, 322), self._hear)).process)
+        self._server = RemotingServer(Router(dict.fromkeys((103, 104, 106, 322), self._hear)).process)
 
     def _hear(self, command: Command, connection: Connection) -> Command:
         self.heard.append(command)

@@ -77,6 +77,7 @@ class LeaderRole:
         self.part = LeaderPart(state.store, state.confirmed, flushes=self._flushes, confirmed=self.confirmed)
         self._shared = _shared_tables(state, was_member=self._was_member)
         state.identity.epoch = self._epoch
+        state.registration.is_current = lambda: self.part.is_current
         # Often: a name server that took a leader of the past in our place is told better.
         again = Periodic("register as leader", REGISTER_S, state.registration.refresh)
         return [

@@ -25,6 +25,7 @@ from rocketeer.model.topic import Perm, TopicConfig
 from rocketeer.protocol.bodies.data_version import decode_data_version, encode_data_version
 from rocketeer.protocol.bodies.kv import decode_kv_table
 from rocketeer.protocol.bodies.register import body_crc32, encode_registration, join_registration
+from rocketeer.protocol.bodies.route import decode_cluster_info
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, request
 from rocketeer.protocol.headers import (
@@ -95,6 +96,8 @@ class Registration:
         self.permission = config.permission
         self.on_master: list[Callable[[str, str], None]] = []
         """Told (address, HA address) of the master of our broker name, whenever a name server names one."""
+        self.is_current: Callable[[], bool] = lambda: True
+        """While it is False nobody is told of us: a leader whose lease is over may have a successor."""
 
     def feature(self) -> Feature:
         interval_ms = max(INTERVAL_MS_MIN, min(self._config.register_interval_ms, INTERVAL_MS_MAX))
@@ -133,12 +136,33 @@ class Registration:
             self._created_timer.cancel()
         for task in self._tasks:
             task.cancel()
-        goodbye = self._who(UnregisterBrokerHeader)
-        await _all(
-            self._ask(server, RequestCode.UNREGISTER_BROKER, goodbye, b"", UNREGISTER_TIMEOUT_S)
-            for server in self._servers
-            if server.reachable
-        )
+        await _all(self._take_leave(server) for server in self._servers if server.reachable)
+
+    async def _take_leave(self, server: _NameServer) -> None:
+        """RocketMQ's name server forgets whoever has our id. That of a group's leader may be another one's by now: a
+        leader that was paused leaves late."""
+        if self._identity.epoch and await self._is_replaced(server):
+            log.info("place taken by the next leader name_server=%s", server.address)
+        elif server.reachable:
+            goodbye = self._who(UnregisterBrokerHeader)
+            await self._ask(server, RequestCode.UNREGISTER_BROKER, goodbye, b"", UNREGISTER_TIMEOUT_S)
+
+    async def _is_replaced(self, server: _NameServer) -> bool:
+        """Whether somebody else has our name and id there; False also when it does not say."""
+        us = self._identity
+        try:
+            command = request(RequestCode.GET_BROKER_CLUSTER_INFO)
+            answer = await self._client.invoke(server.address, command, UNREGISTER_TIMEOUT_S)
+            known = decode_cluster_info(answer.body).brokers if answer.code == ResponseCode.SUCCESS else {}
+        except RemotingError as error:
+            self._lost(server, str(error))
+            return False
+        except ProtocolError as error:
+            log.warning("cluster info unreadable name_server=%s error=%s", server.address, error)
+            return False
+        group = known.get(us.broker_name)
+        address = None if group is None else group.addresses.get(us.broker_id)
+        return address is not None and address != us.address
 
     async def refresh(self) -> None:
         """The regular registration; with forceRegister=false only where our data version is not known yet."""
@@ -177,7 +201,7 @@ class Registration:
         created, self._created = self._created, {}
         header, body = self._registration(created if self._is_large else self._topics.configs)
         for server in self._servers:
-            if server.reachable:
+            if server.reachable and self.is_current():
                 self._spawn(self._tell(server, RequestCode.REGISTER_BROKER, header, body))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
@@ -193,7 +217,7 @@ class Registration:
 
     async def _register(self, servers: Iterable[_NameServer], topics: Iterable[str] | None = None) -> None:
         servers = list(servers)
-        if not servers or self._stopped:  # nobody who took leave says hello again
+        if not servers or self._stopped or not self.is_current():  # nobody who took leave says hello again
             return
         if topics is not None or not self._is_large:
             parts = [self._registration(self._topics.configs if topics is None else topics)]

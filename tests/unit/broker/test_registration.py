@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import dataclasses
 import json
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -14,10 +15,12 @@ from rocketeer.broker.registration import PART_TOPICS, BrokerIdentity, Registrat
 from rocketeer.broker.topics import TopicTable
 from rocketeer.clock import SystemClock
 from rocketeer.config import BrokerConfig, NamesrvConfig, ServerConfig
+from rocketeer.model.route import BrokerData
 from rocketeer.model.topic import TopicConfig
 from rocketeer.nameserver.server import NameServer
 from rocketeer.protocol.bodies.data_version import encode_data_version
 from rocketeer.protocol.bodies.register import decode_registration
+from rocketeer.protocol.bodies.route import encode_cluster_info
 from rocketeer.protocol.codes import RequestCode
 from rocketeer.protocol.command import Command
 from rocketeer.protocol.fastjson import loads
@@ -49,10 +52,12 @@ async def name_server(folder: Path, port: int = 0) -> AsyncIterator[NameServer]:
 
 
 @contextlib.asynccontextmanager
-async def registration(settings: BrokerConfig) -> AsyncIterator[tuple[Registration, TopicTable]]:
+async def registration(
+    settings: BrokerConfig, us: BrokerIdentity = US
+) -> AsyncIterator[tuple[Registration, TopicTable]]:
     topics = TopicTable(settings, SystemClock())
     client = RemotingClient(on_close=lambda address: made.connection_lost(address))
-    made = Registration(settings, US, client=client, topics=topics)
+    made = Registration(settings, us, client=client, topics=topics)
     async with client:
         yield made, topics
         await made.stop()
@@ -214,6 +219,41 @@ async def test_the_goodbye_is_the_recorded_one() -> None:
         await ours.refresh()
         await ours.announce(topics.configs["%RETRY%G"])
         assert listener.codes() == [103, 104], "nothing after it"
+
+
+@pytest.mark.parametrize(
+    ("masters", "codes"),
+    [
+        ({0: "127.0.0.1:20911", 1: US.address}, [103, 106]),
+        ({0: US.address, 2: "127.0.0.1:20911"}, [103, 106, 104]),
+        ({2: "127.0.0.1:20911"}, [103, 106, 104]),
+        (None, [103, 106, 104]),
+    ],
+    ids=["another leads", "we are named", "nobody is", "unreadable"],
+)
+async def test_a_leader_that_leaves_late_does_not_take_the_next_one_along(
+    masters: dict[int, str] | None, codes: list[int]
+) -> None:
+    """RocketMQ's name server forgets whoever has the id that says goodbye: here that of the next leader."""
+    async with Listener() as listener:
+        if masters is not None:
+            data = BrokerData("DefaultCluster", "broker-a", masters)
+            listener.answers[106] = {}, encode_cluster_info({"broker-a": data}, {})
+        leader = dataclasses.replace(US, epoch=3)
+        async with registration(config(listener.address), leader) as (ours, _):
+            await ours.start()
+            await ours.stop()
+            assert listener.codes() == codes
+
+
+async def test_a_leader_whose_lease_is_over_tells_nobody_that_it_leads() -> None:
+    async with Listener() as listener, registration(config(listener.address)) as (ours, topics):
+        await ours.start()
+        ours.is_current = lambda: False
+        await ours.refresh()
+        topics.put(TopicConfig("T"))
+        await ours.announce(topics.configs["T"])
+        assert listener.codes() == [103]
 
 
 async def test_without_force_a_name_server_that_knows_our_version_is_left_alone() -> None:

@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from rocketeer.model.data_version import DataVersion
 from rocketeer.model.topic import TopicConfig
-from rocketeer.nameserver.route_table import Master, RouteTable, TooMany
+from rocketeer.nameserver.route_table import Master, OldEpoch, RouteTable, TooMany
 from rocketeer.steps import finish
 
 EXPIRY_MS = 120_000
@@ -47,6 +47,24 @@ def addresses(table: RouteTable, topic: str = "T") -> dict[str, dict[int, str]]:
     return {} if route is None else {broker.broker_name: dict(broker.addresses) for broker in route.brokers}
 
 
+def lead(table: RouteTable, address: str, epoch: int) -> None:
+    """As the leader of a group registers."""
+    finish(
+        table.registering(
+            cluster="C",
+            broker_name="a",
+            broker_id=0,
+            address=address,
+            ha_address=None,
+            version=V1,
+            topics=(TopicConfig("T", 4, 4, 6),),
+            connection=None,
+            now_ms=0,
+            epoch=epoch,
+        )
+    )
+
+
 # --- single steps ----------------------------------------------------------------------------------
 
 
@@ -60,6 +78,20 @@ def test_a_registered_topic_has_a_route_and_others_have_none() -> None:
     ]
     assert addresses(table) == {"a": {0: "10.0.0.1:10911"}}
     assert table.route("other") is None
+
+
+def test_the_leader_of_the_higher_epoch_keeps_its_place_and_its_goodbye_is_its_own() -> None:
+    table = RouteTable()
+    lead(table, "10.0.0.1:10911", epoch=1)
+    lead(table, "10.0.0.2:10911", epoch=2)
+    with pytest.raises(OldEpoch, match="a is led in epoch 2: the leader of epoch 1 is not taken"):
+        lead(table, "10.0.0.1:10911", epoch=1)  # it was paused, and has not noticed
+    assert not table.unregister(broker_name="a", broker_id=0, address="10.0.0.1:10911")
+    assert addresses(table) == {"a": {0: "10.0.0.2:10911"}}
+    register(table, "10.0.0.1:10911", broker_id=1)
+    assert addresses(table) == {"a": {0: "10.0.0.2:10911", 1: "10.0.0.1:10911"}}
+    lead(table, "10.0.0.1:10911", epoch=3)
+    assert addresses(table) == {"a": {0: "10.0.0.1:10911"}}
 
 
 def test_an_unchanged_data_version_only_refreshes_the_time() -> None:

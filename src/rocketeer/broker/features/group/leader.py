@@ -71,6 +71,11 @@ class LeaderPart:
     def confirmed(self) -> int:
         return self._known_confirmed if self._leadership is None else self._leadership.count.confirmed
 
+    @property
+    def is_current(self) -> bool:
+        """Whether nobody else can lead: also while we are about to begin."""
+        return self._leadership is None or self._leadership.is_valid
+
     def end(self) -> None:
         """Nothing more is taken."""
         self._store.refuse(
