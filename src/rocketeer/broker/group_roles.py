@@ -25,6 +25,9 @@ from rocketeer.store.confirmed import ConfirmedLog
 from rocketeer.store.message_store import MessageStore
 
 REGISTER_S: Final = 5.0
+LED: Final = (RequestCode.END_TRANSACTION, RequestCode.GET_PRODUCER_SEQUENCE)
+"""What only a leader answers, besides changes of tables. A follower knows of producers what may yet be cut, and not
+what was confirmed a moment ago: with either a producer that starts again would be stuck."""
 
 
 def _shared_tables(state: BrokerState, *, was_member: bool) -> SharedTables:
@@ -93,7 +96,13 @@ class LeaderRole:
             for code in map(int, SHARED)
             if code in handlers
         }
-        return {**handlers, **shared}
+        sequence, table = RequestCode.GET_PRODUCER_SEQUENCE, RequestCode.GET_BROKER_TABLE
+        return {
+            **handlers,
+            **shared,
+            sequence: self.part.confirmed_answer(handlers[sequence]),
+            table: self._shared.telling_locks(handlers[table]),
+        }
 
     @property
     def confirmed_now(self) -> int:
@@ -126,7 +135,7 @@ class FollowerRole:
         return [self.part.feature(), self._shared.follower_feature(), self._tables.feature(), told]
 
     def handlers(self, handlers: dict[int, Handler]) -> dict[int, Handler]:
-        return {**handlers, **dict.fromkeys((*SHARED, RequestCode.END_TRANSACTION), _refuse)}
+        return {**handlers, **dict.fromkeys((*SHARED, *LED), _refuse)}
 
     @property
     def tables_are_whole(self) -> bool:

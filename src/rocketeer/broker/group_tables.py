@@ -5,6 +5,7 @@ place, and is seen once more. From then on the log tells every change. The files
 are copied as a slave copies its master's.
 """
 
+import logging
 from collections.abc import Iterator
 from typing import Protocol
 
@@ -19,11 +20,15 @@ from rocketeer.broker.features.replication.tables import (
     Held,
     number_of,
 )
+from rocketeer.broker.locks import JournaledLocks
+from rocketeer.errors import BadBody
 from rocketeer.protocol.bodies.groups import decode_group_table
 from rocketeer.protocol.bodies.offsets import decode_consumer_offsets
 from rocketeer.protocol.bodies.topics import decode_topic_table
 from rocketeer.protocol.codes import RequestCode
 from rocketeer.record.dispatch_entry import DispatchEntry
+
+log = logging.getLogger(__name__)
 
 
 class ScannedLog(Protocol):
@@ -81,14 +86,28 @@ class JoinedTables(FollowedTables):
         groups = decode_group_table(
             (await self._ask(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)).body
         )
+        locks = await self._locks_of(address)
 
         def take() -> None:
             self._topics.follow(*topics)
             self._groups.follow(*groups)
             self._offsets.follow(offsets)
+            if locks is not None:
+                self.shared.follow_locks(locks)
             for entry in self.scanned.scan(at):
                 self.shared.see(entry)
             self.shared.position.whole = True
 
         if leader == self._leader:
             self._held["tables"] = Held(at, take)
+
+    async def _locks_of(self, address: str) -> str | None:
+        """None: a leader of an older version does not tell them. Their owners renew them within 20 s."""
+        try:
+            answer = await self._ask(
+                address, RequestCode.GET_BROKER_TABLE, {"name": JournaledLocks.file_name}
+            )
+        except BadBody as error:
+            log.info("queue locks not told leader=%s reason=%s", address, error)
+            return None
+        return answer.body.decode()

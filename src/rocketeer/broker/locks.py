@@ -143,13 +143,28 @@ class JournaledLocks(QueueLocks):
         return json.dumps({"locks": rows})
 
     def decode(self, text: str) -> None:
-        try:
-            rows = json.loads(text)["locks"]
-            for group, topic, broker_name, queue_id, client_id in rows:
-                super().lock(group, client_id, [MessageQueue(topic, broker_name, queue_id)], self._now_ms())
-        except (ValueError, KeyError, TypeError) as error:
-            raise BadBody(f"no table of locks: {error}") from None
+        for group, queue, client_id in _rows(text):
+            super().lock(group, client_id, [queue], self._now_ms())
+
+    def follow(self, text: str) -> None:
+        """Be as another member's table: what we knew may be of a log that was cut."""
+        rows = _rows(text)
+        self._groups.clear()
+        self._count = 0
+        for group, queue, client_id in rows:
+            super().lock(group, client_id, [queue], self._now_ms())
+        self._dirty = True
 
     def take_dirty(self) -> bool:
         dirty, self._dirty = self._dirty, False
         return dirty
+
+
+def _rows(text: str) -> list[tuple[str, MessageQueue, str]]:
+    try:
+        return [
+            (group, MessageQueue(topic, broker_name, queue_id), client_id)
+            for group, topic, broker_name, queue_id, client_id in json.loads(text)["locks"]
+        ]
+    except (ValueError, KeyError, TypeError) as error:
+        raise BadBody(f"no table of locks: {error}") from None

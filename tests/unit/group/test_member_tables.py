@@ -3,23 +3,26 @@
 import json
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
 from rocketeer.broker.features.group.shared_tables import Position, SharedTables, position_text, read_position
-from rocketeer.broker.features.replication.tables import DELAY_FILE, LOG_OFFSET
+from rocketeer.broker.features.replication.tables import DELAY_FILE, LOG_OFFSET, OWN_FILES
 from rocketeer.broker.group_cut import LOG_TABLES, cut_member
 from rocketeer.broker.group_tables import JoinedTables
 from rocketeer.broker.groups import GroupTable
-from rocketeer.broker.offsets import ConsumerOffsets
+from rocketeer.broker.locks import JournaledLocks
+from rocketeer.broker.offsets import ConsumerOffsets, JournaledOffsets
 from rocketeer.broker.topics import TopicTable
 from rocketeer.clock import ManualClock
 from rocketeer.config import BrokerConfig
 from rocketeer.errors import ConnectFailed
 from rocketeer.group.member_file import MemberFile
-from rocketeer.protocol.codes import RequestCode
+from rocketeer.model.queue import MessageQueue
+from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, reply
+from rocketeer.remoting.server import Connection
 from rocketeer.store.commit_log import CommitLog
 from support.stores import make_store, message, open_store, small_config
 
@@ -134,3 +137,71 @@ async def test_what_a_fallen_leader_told_of_its_own_log_is_not_taken_over_from_t
     clock.advance(ms=60_000)
     await tables.look()
     assert saved.texts == {DELAY_FILE: '{"told by": "second:1"}'}
+
+
+QUEUE = MessageQueue("T", "broker-a", 0)
+
+
+def shared_tables(locks: JournaledLocks, clock: ManualClock) -> SharedTables:
+    return SharedTables(
+        cast(Any, CopiedLog()),
+        clock,
+        b"",
+        offsets=JournaledOffsets(),
+        locks=locks,
+        topics=TopicTable(BrokerConfig(), clock),
+        groups=GroupTable(BrokerConfig(), clock),
+        position=Position(lambda: 900, known_until=None),
+    )
+
+
+class LeaderWithLocks:
+    """Answers as a leader does that has these tables; one of an older version does not tell its locks."""
+
+    def __init__(self, shared: SharedTables, *, tells_locks: bool) -> None:
+        def own_table(command: Command, connection: Connection) -> Command:
+            if command.ext["name"] not in OWN_FILES:
+                return reply(command, ResponseCode.SYSTEM_ERROR, "no such table")
+            return reply(command, ext={LOG_OFFSET: "900"})
+
+        self._tell = shared.telling_locks(own_table) if tells_locks else own_table
+
+    async def invoke(self, address: str, command: Command, timeout_s: float) -> Command:
+        if command.code == RequestCode.GET_BROKER_TABLE:
+            answer = self._tell(command, cast(Any, None))
+            assert isinstance(answer, Command)
+            return answer
+        clock = ManualClock()
+        bodies: dict[int, str] = {
+            RequestCode.GET_ALL_CONSUMER_OFFSET: ConsumerOffsets().encode(),
+            RequestCode.GET_ALL_TOPIC_CONFIG: TopicTable(BrokerConfig(), clock).encode(),
+            RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: GroupTable(BrokerConfig(), clock).encode(),
+        }
+        return reply(command, ext={LOG_OFFSET: "900"}, body=bodies.get(command.code, "").encode())
+
+
+@pytest.mark.parametrize("tells_locks", [True, False], ids=["leader", "older leader"])
+async def test_a_new_member_knows_the_locks_of_its_group_before_it_can_be_elected(tells_locks: bool) -> None:
+    """Elected without them it would give a queue to a second consumer while the first is at it."""
+    clock = ManualClock()
+    theirs, ours = (JournaledLocks(clock.now_ms) for _ in range(2))
+    theirs.lock("G", "client-1", [QUEUE], clock.now_ms())
+    ours.lock("G", "client-2", [QUEUE], clock.now_ms())  # of a part of the log that was cut
+    shared = shared_tables(ours, clock)
+    leader = LeaderWithLocks(shared_tables(theirs, clock), tells_locks=tells_locks)
+    tables = JoinedTables(
+        leader,
+        topics=TopicTable(BrokerConfig(), clock),
+        groups=GroupTable(BrokerConfig(), clock),
+        offsets=ConsumerOffsets(),
+        files=Saved(),
+        store=CopiedLog(),
+        clock=clock,
+        own_address="",
+    )
+    tables.use(shared, cast(Any, SimpleNamespace(scan=lambda start: iter(()))))
+    tables.leader_named("leader:1")
+    await tables.look()
+    assert shared.position.whole
+    assert ours.owner("G", QUEUE, clock.now_ms()) == ("client-1" if tells_locks else "client-2")
+    assert len(ours) == 1

@@ -178,7 +178,10 @@ class IdempotentSends:
                     error.add_note(
                         "this broker does not know idempotent producers: send without idempotent=True"
                     )
-                raise
+                if not is_led_elsewhere(error):
+                    raise
+                self._failed(error)
+                raise NotSent(error) from error
             else:
                 return decode_header(GetProducerSequenceReplyHeader, reply.ext).next_sequence
 

@@ -119,7 +119,8 @@ class SinkClient:
             asked = request(RequestCode.GET_PRODUCER_SEQUENCE, GetProducerSequenceHeader("?", "?", 0))
             reply = await self.remoting.invoke(address, asked, timeout_s)
             known = self._makes[address] = Make(
-                idempotent=reply.code == ResponseCode.SUCCESS,
+                # A member of a group that does not lead now knows them as well.
+                idempotent=reply.code in (ResponseCode.SUCCESS, ResponseCode.SERVICE_NOT_AVAILABLE),
                 # A broker of 4.x takes the property for any other, and delivers at once.
                 timed=reply.language == OUR_LANGUAGE or reply.version >= _V5,
             )

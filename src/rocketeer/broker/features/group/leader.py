@@ -2,15 +2,18 @@
 
 import asyncio
 from collections.abc import Callable
+from inspect import isawaitable
 from typing import Final, Protocol
 
 from rocketeer.broker.feature import Feature, Periodic, Replay
-from rocketeer.errors import StoreRefused
+from rocketeer.errors import RequestRefused, StoreRefused
 from rocketeer.group.in_sync import Outcome
 from rocketeer.group.leadership import TICK_S, Leadership
 from rocketeer.model.offsets import LogOffset
 from rocketeer.protocol.codes import ResponseCode
+from rocketeer.protocol.command import Command
 from rocketeer.record.skip import Wanted
+from rocketeer.remoting.server import Connection, Handler
 from rocketeer.store.confirmed import ConfirmedBound
 
 AGAIN_S: Final = 0.1
@@ -85,6 +88,24 @@ class LeaderPart:
     def go_on(self) -> None:
         """It was not to be: sends are taken again."""
         self._admit()
+
+    def confirmed_answer(self, handler: Handler) -> Handler:
+        """For answers that speak of the log's end: given when all that is there is confirmed, and cannot be cut."""
+
+        async def told(command: Command, connection: Connection) -> Command | None:
+            found = handler(command, connection)
+            answer = await found if isawaitable(found) else found
+            if self._leadership is None or not self._leadership.count.is_enough:
+                raise RequestRefused(ResponseCode.SERVICE_NOT_AVAILABLE, "too few members are in sync")
+            waited: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+            self.when_confirmed(
+                self._store.max_log_offset, lambda code: None if waited.done() else waited.set_result(code)
+            )
+            if await waited != ResponseCode.SUCCESS:
+                raise RequestRefused(ResponseCode.SERVICE_NOT_AVAILABLE, "this member leads no longer")
+            return answer
+
+        return told
 
     # --- inside ------------------------------------------------------------------------------
 

@@ -29,7 +29,7 @@ from rocketeer.model.queue import MessageQueue
 from rocketeer.protocol.bodies.groups import decode_group_table, encode_group_entry, join_group_table
 from rocketeer.protocol.bodies.topics import decode_topic_table, encode_topic_entry, join_topic_table
 from rocketeer.protocol.codes import RequestCode, ResponseCode
-from rocketeer.protocol.command import Command
+from rocketeer.protocol.command import Command, reply
 from rocketeer.record.dispatch_entry import DispatchEntry
 from rocketeer.record.layout import PendingMessage, StoredMessage
 from rocketeer.record.skip import Wanted
@@ -159,6 +159,10 @@ class SharedTables:
             state=(self._locks, self.position),
         )
 
+    def follow_locks(self, text: str) -> None:
+        """All locks, as the leader told them."""
+        self._locks.follow(text)
+
     def see(self, entry: DispatchEntry) -> None:
         """A record of the log, perhaps for the second time."""
         if not is_table_change(entry):
@@ -238,6 +242,16 @@ class SharedTables:
             return answer
 
         return shared
+
+    def telling_locks(self, handler: Handler) -> Handler:
+        """A handler that tells tables by their names, and the locks as they are now."""
+
+        def tell(command: Command, connection: Connection) -> Command | Awaitable[Command | None] | None:
+            if command.ext.get("name") != JournaledLocks.file_name:
+                return handler(command, connection)
+            return reply(command, body=self._locks.encode().encode())
+
+        return tell
 
     async def _recorded(self) -> int:
         """The end of the record of all that changed so far; requests of one turn of the loop share one."""
