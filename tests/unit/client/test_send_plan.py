@@ -14,6 +14,7 @@ from rocketeer.client.core.routes import RouteCache
 from rocketeer.client.core.selectors import by_hash
 from rocketeer.client.core.send_result import SendStatus
 from rocketeer.client.plans.effects import Call, Plan, Sleep
+from rocketeer.client.plans.recall import recall_plan
 from rocketeer.client.plans.send import Sender, chooser
 from rocketeer.clock import ManualClock
 from rocketeer.errors import (
@@ -34,6 +35,7 @@ from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command
 from rocketeer.protocol.headers.base import decode_header, encode_header
 from rocketeer.protocol.headers.send import SendMessageV2Header
+from rocketeer.protocol.recall_handle import RecallHandle
 from rocketeer.record.ids import UniqKeys
 from support.plans import Answer, Script
 
@@ -423,3 +425,52 @@ async def test_an_idempotent_send_waits_for_the_election_when_no_member_leads_ye
     result = await sender.send(bench.outgoing(), None, 10.0)
     assert result.ok
     assert told == []
+
+
+async def test_a_producer_that_starts_at_a_member_which_leads_no_longer_asks_the_next_leader() -> None:
+    """Its routes are old: whoever led is a follower now, and does not say where the producer stands."""
+    bench = Bench()
+    queues = (QueueData("a", 2, 2, 6),)
+    led = Route(queues, (BrokerData("c", "a", {0: "b:10911", 1: "a:10911"}),))
+    bench.routes.put("T", Route(queues, (BrokerData("c", "a", {0: "a:10911"}),)))
+    bench.routes.on_suspect.append(lambda topic: bench.routes.put(topic, led))  # as a client's instance does
+    asked: list[str] = []
+
+    def play(call: Call) -> Answer:
+        if call.command.code == RequestCode.GET_PRODUCER_SEQUENCE:
+            asked.append(call.address)
+            if call.address == "a:10911":
+                return refusal(ResponseCode.SERVICE_NOT_AVAILABLE)
+            return Command(code=0, ext={"nextSequence": "5", "oldestSequence": "0"})
+        return stored()
+
+    script = Script(play, bench.clock)
+
+    async def run(plan: Plan[Any]) -> Any:
+        return script.run(plan)
+
+    sender = IdempotentSender(bench.sender, run, "orders-1")
+    result = await sender.send(bench.outgoing(), None, 10.0)
+    assert result.ok
+    assert asked == ["a:10911", "b:10911"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "suspected"),
+    [
+        (refusal(ResponseCode.SERVICE_NOT_AVAILABLE), ["T"]),
+        (ConnectionLost("a:10911"), ["T"]),
+        (refusal(ResponseCode.ILLEGAL_OPERATION), []),
+    ],
+    ids=["not led", "lost", "delivered"],
+)
+def test_a_recall_at_a_member_which_leads_no_longer_has_routes_read_again(
+    answer: Answer, suspected: list[str]
+) -> None:
+    bench = Bench()
+    found: list[str] = []
+    bench.routes.on_suspect.append(found.append)
+    handle = RecallHandle("T", "a", 1_700_000_000_000, "AB").encode()
+    with pytest.raises((BrokerRefused, ConnectionLost)):
+        Script([answer]).run(recall_plan(bench.sender, handle, 3.0))
+    assert found == suspected

@@ -1,8 +1,10 @@
 """Taking a timed message back: find the broker where it waits, and ask it."""
 
+from rocketeer.client.core.attempts import is_led_elsewhere
 from rocketeer.client.plans.effects import Plan
 from rocketeer.client.plans.replies import ask
 from rocketeer.client.plans.send import Sender
+from rocketeer.errors import BrokerRefused, RemotingError
 from rocketeer.model.queue import MessageQueue
 from rocketeer.protocol.codes import RequestCode
 from rocketeer.protocol.command import request
@@ -19,5 +21,12 @@ def recall_plan(sender: Sender, handle: str, timeout_s: float) -> Plan[str]:
     address = sender.address_of(MessageQueue(wanted.topic, wanted.broker_name, 0))
     header = RecallMessageHeader(topic=wanted.topic, recall_handle=handle, producer_group=config.full_group)
     command = request(RequestCode.RECALL_MESSAGE, encode_header(header))
-    reply = yield from ask(address, command, timeout_s, broker=wanted.broker_name)
+    try:
+        reply = yield from ask(address, command, timeout_s, broker=wanted.broker_name)
+    except (RemotingError, BrokerRefused) as error:
+        if isinstance(error, RemotingError) or is_led_elsewhere(error):
+            sender.routes.suspect(
+                wanted.topic
+            )  # by now another member may lead its group: the next try finds it
+        raise
     return decode_header(RecallMessageReplyHeader, reply.ext).msg_id
