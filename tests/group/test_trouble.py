@@ -4,11 +4,17 @@ One group goes through all of it, and one ledger is kept: what was acknowledged 
 """
 
 import shutil
+import socket
 import time
 
 from rocketeer.bench.control import Control
-from rocketeer.bench.groups import GroupCluster
+from rocketeer.bench.groups import NAME, GroupCluster
+from rocketeer.client.plans.groups import lock_queues
+from rocketeer.errors import BrokerRefused
+from rocketeer.model.queue import MessageQueue
 from rocketeer.protocol.codes import RequestCode, ResponseCode
+from rocketeer.protocol.command import encode, request
+from rocketeer.remoting.address import split_address
 from support.grouped import TOPIC, Ledger, others, send
 from support.senders import wait_for
 
@@ -36,11 +42,30 @@ def commit(address: str, offset: int) -> int:
         return broker.call(RequestCode.UPDATE_CONSUMER_OFFSET, fields).code
 
 
-def committed(address: str) -> int:
-    fields = {"consumerGroup": "CG", "topic": TOPIC, "queueId": "1"}
+def committed(address: str, queue_id: int = 1) -> int:
+    fields = {"consumerGroup": "CG", "topic": TOPIC, "queueId": str(queue_id)}
     with Control(address) as broker:
         answer = broker.call(RequestCode.QUERY_CONSUMER_OFFSET, fields)
         return int(answer.ext["offset"]) if answer.code == ResponseCode.SUCCESS else -1
+
+
+def commit_one_way(address: str, offset: int) -> None:
+    fields = {"consumerGroup": "CG", "topic": TOPIC, "queueId": "2", "commitOffset": str(offset)}
+    command = request(RequestCode.UPDATE_CONSUMER_OFFSET, fields, oneway=True)
+    with socket.create_connection(split_address(address), 10) as connection:
+        connection.sendall(encode(command))
+
+
+def gets_lock(address: str, client_id: str) -> bool | None:
+    """Whether the queue is this client's, which asks for it; None while too few members are in sync."""
+    queue = MessageQueue(TOPIC, NAME, 0)
+    try:
+        with Control(address) as broker:
+            return queue in broker.run(lock_queues(address, "CG", client_id, [queue], 10))
+    except BrokerRefused as refused:
+        if refused.code != ResponseCode.SERVICE_NOT_AVAILABLE:
+            raise
+        return None
 
 
 def test_what_was_acknowledged_outlives_the_leader(group: GroupCluster, ledger: Ledger) -> None:
@@ -108,7 +133,7 @@ def test_without_a_majority_sends_are_refused_before_the_append_and_reads_go_on(
     ledger.assert_holds(leader.address)
 
 
-def test_commits_and_topics_outlive_the_leader_and_nobody_else_takes_them(
+def test_commits_topics_and_locks_outlive_the_leader_and_nobody_else_takes_them(
     group: GroupCluster, ledger: Ledger
 ) -> None:
     leader = group.wait_for_leader()
@@ -120,13 +145,23 @@ def test_commits_and_topics_outlive_the_leader_and_nobody_else_takes_them(
              "topicFilterType": "SINGLE_TAG", "topicSysFlag": "0", "order": "false"}  # fmt: skip
     with Control(leader.address) as broker:
         broker.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, topic)
+    assert gets_lock(leader.address, "first") is True
+    assert gets_lock(leader.address, "second") is False
+    commit_one_way(leader.address, 31)  # nobody waits for an answer: it is in the log soon
     for member in group.members:
         wait_for(lambda member=member: committed(member.address) == 23, what=f"member {member.number}")
+        wait_for(
+            lambda member=member: committed(member.address, 2) == 31, what=f"one way, member {member.number}"
+        )
     follower = others(group, leader)[0]
     assert commit(follower.address, 5) == ResponseCode.SERVICE_NOT_AVAILABLE
     leader.kill()
     now = group.wait_for_leader(other_than=leader)
     assert committed(now.address) == 23
+    assert committed(now.address, 2) == 31
+    # Whoever gets it keeps it: a moment in which it was free would be seen.
+    wait_for(lambda: gets_lock(now.address, "second") is False, what="that the lock is another's")
+    wait_for(lambda: gets_lock(now.address, "first") is True, what="the lock, renewed")
     with Control(now.address) as broker:
         assert b'"Made"' in broker.ask(RequestCode.GET_ALL_TOPIC_CONFIG).body
     ledger.assert_holds(now.address)

@@ -3,6 +3,8 @@
 import shutil
 from pathlib import Path
 
+from rocketeer.steps import finish
+from rocketeer.store.confirmed import ConfirmedLog, ConfirmedLookups
 from rocketeer.store.cutting import cut_store
 from rocketeer.store.message_store import GetStatus
 from support.stores import make_store, message, open_store, small_config
@@ -43,6 +45,28 @@ def test_nobody_reads_behind_what_is_confirmed_and_nobody_is_sent_back(tmp_path:
         if confirmed < 50:
             behind = store.get("TopicTest", 0, 50, 32)
             assert (behind.status, behind.next_offset) == (GetStatus.OFFSET_OVERFLOW_ONE, 50)
+    store.close()
+
+
+def test_queries_and_slaves_that_read_along_see_no_further_than_what_is_confirmed(tmp_path: Path) -> None:
+    store = make_store(tmp_path)
+    bound = store.bound_reads()
+    store.open()
+    first, second = store.append(message(b"1", keys="k")), store.append(message(b"2", keys="k"))
+    lookups, sent = ConfirmedLookups(store, bound), ConfirmedLog(store.log, bound)
+    for confirmed, bodies in (
+        (0, []),
+        (first.end, [b"1"]),
+        (second.end - 1, [b"1"]),
+        (second.end, [b"1", b"2"]),
+    ):
+        bound.advance(confirmed)
+        found = finish(lookups.querying("TopicTest", "k", 0, 1 << 62, 10))
+        assert sorted(each.body for each in found.messages) == bodies
+        places = [lookups.message_at(each.log_offset) for each in (first, second)]
+        assert [each.body for each in places if each is not None] == bodies
+        assert sent.max_offset == confirmed
+        assert sent.read(confirmed, 1) is None
     store.close()
 
 

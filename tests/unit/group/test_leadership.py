@@ -1,13 +1,55 @@
-"""A leader's housekeeping goes on whatever becomes of its followers."""
+"""A leader's housekeeping: how long it leads, whom it lets follow, what it makes of an etcd that does not answer."""
 
+import asyncio
+import time
+from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
+from rocketeer.errors import EtcdAway, ReplicationError
+from rocketeer.group.boot_clock import boot_s
+from rocketeer.group.frames import Hello
+from rocketeer.group.in_sync import Outcome
+from rocketeer.group.leader_link import Follower
 from rocketeer.group.leadership import Leadership
+from rocketeer.group.registry import View
 from rocketeer.group.state import GroupState, Leader, Me
+
+LEASE_S = 3
 
 
 class EmptyLog:
     min_offset = max_offset = 0
+
+
+class Ticking:
+    """A boot clock that goes when it is told to."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+class Record:
+    """The group's record in an etcd that may make a change and not say so."""
+
+    def __init__(self, state: GroupState) -> None:
+        self.state: GroupState | None = state
+        self.is_silent = False
+        self.reads = 0
+
+    async def read(self) -> View:
+        self.reads += 1
+        return View("etcd", 1, self.state, 1, {})
+
+    async def change(self, view: View, state: GroupState) -> bool:
+        self.state = state
+        if self.is_silent:
+            raise EtcdAway("no answer")
+        return True
 
 
 class Unreachable:
@@ -25,24 +67,131 @@ class Unreachable:
         del self._leadership.followers[self._member]
 
 
-async def test_followers_that_are_lost_with_a_beat_keep_nobody_else_from_it() -> None:
-    me = Me(1, "store1", "s1")
-    state = GroupState("g", 1, 1, Leader(1, "s1"), {1: "store1"})
-    leadership = Leadership(
-        state,
-        me,
+def state_of(*members: int) -> GroupState:
+    return GroupState("g", 1, 1, Leader(1, "s1"), {member: f"store{member}" for member in members})
+
+
+def leader_of(
+    *members: int, clock: Ticking | None = None, record: Record | None = None, min_in_sync: int = 1
+) -> Leadership:
+    return Leadership(
+        state_of(*members),
+        Me(1, "store1", "s1"),
         [(1, 0)],
-        registry=cast(Any, None),
+        registry=cast(Any, record),
         sent_log=cast(Any, EmptyLog()),
-        clock=lambda: 100.0,
-        lease_s=3,
+        clock=clock or Ticking(),
+        lease_s=LEASE_S,
         lag_s_max=2,
-        min_in_sync=1,
+        min_in_sync=min_in_sync,
         confirmed=0,
         remember=lambda state: None,
     )
+
+
+def follower_of(leadership: Leadership, member: int) -> Any:
+    """A member's link that is there and says nothing."""
+    link = SimpleNamespace(
+        member=member,
+        hello=SimpleNamespace(incarnation=f"store{member}"),
+        acknowledged=0,
+        heard_s=1e9,
+        promised_until_s=0.0,
+        beat=lambda confirmed, number: None,
+        close=lambda why: None,
+    )
+    leadership.followers[member] = cast(Follower, link)
+    return link
+
+
+async def test_followers_that_are_lost_with_a_beat_keep_nobody_else_from_it() -> None:
+    leadership = leader_of(1)
     followers = {member: Unreachable(leadership, member) for member in (2, 3)}
     leadership.followers = cast(Any, dict(followers))
     leadership.tick()
     assert [follower.beaten for follower in followers.values()] == [1, 1]
     assert leadership.followers == {}
+
+
+async def test_a_leader_falls_when_its_lease_is_over_and_whoever_waits_hears_that_nobody_knows() -> None:
+    clock = Ticking()
+    leadership = leader_of(1, 2, clock=clock, min_in_sync=2)
+    outcomes: list[Outcome] = []
+    leadership.count.wait(10, outcomes.append)
+    leadership.lease_renewed(clock.now_s)
+    clock.now_s += LEASE_S  # no look at any other clock: it may have slept meanwhile
+    assert not leadership.is_valid
+    leadership.tick()
+    assert "neither etcd nor every in-sync member" in str(leadership.deposed)
+    assert outcomes == [Outcome.UNKNOWN]
+
+
+async def test_while_etcd_is_away_the_promises_of_all_in_sync_members_keep_the_lead_and_not_those_of_some() -> (
+    None
+):
+    clock = Ticking()
+    leadership = leader_of(1, 2, 3, clock=clock, record=Record(state_of(1, 2, 3)), min_in_sync=2)
+    links = [follower_of(leadership, member) for member in (2, 3)]
+    clock.now_s += LEASE_S
+    for link in links:
+        link.promised_until_s = clock.now_s + 1
+    leadership.tick()
+    assert leadership.deposed is None
+    links[1].promised_until_s = clock.now_s - 0.001
+    leadership.tick()
+    assert leadership.deposed is not None
+
+
+async def test_a_transaction_without_an_answer_is_read_again_and_holds_if_it_was_made() -> None:
+    clock, record = Ticking(), Record(state_of(1, 2, 3))
+    record.is_silent = True
+    leadership = leader_of(1, 2, 3, clock=clock, record=record, min_in_sync=2)
+    follower_of(leadership, 2)
+    leadership.tick()  # member 3 was never heard of
+    clock.now_s += 2.5
+    leadership.lease_renewed(clock.now_s)
+    leadership.tick()
+    assert leadership.count.is_changing
+    async with asyncio.timeout(20):
+        while leadership.count.is_changing:  # noqa: ASYNC110 its own task changes it
+            await asyncio.sleep(0.01)
+    assert leadership.deposed is None
+    assert leadership.count.in_sync == {1, 2}
+    assert record.reads == 2
+
+
+async def test_a_leader_whose_record_names_another_one_falls() -> None:
+    leadership = leader_of(1, 2)
+    other = GroupState("g", 2, 2, Leader(2, "s2"), {2: "store2"})
+    leadership.seen(View("etcd", 1, other, 2, {}))
+    assert "member 2 leads epoch 2" in str(leadership.deposed)
+
+
+@pytest.mark.parametrize(
+    ("hello", "why"),
+    [
+        (
+            Hello(group="other", member=2, incarnation="store2", epoch=1, epochs=[], log_end=0),
+            "the group other",
+        ),
+        (
+            Hello(group="g", member=2, incarnation="store2", epoch=2, epochs=[], log_end=0),
+            "leader of epoch 2",
+        ),
+        (
+            Hello(group="g", member=2, incarnation="store2", epoch=1, epochs=[(7, 0)], log_end=9),
+            "not of this",
+        ),
+    ],
+    ids=["group", "epoch", "log"],
+)
+async def test_a_member_of_another_group_epoch_or_log_is_not_let_in(hello: Hello, why: str) -> None:
+    leadership = leader_of(1)
+    with pytest.raises(ReplicationError, match=why):
+        leadership.admit(cast(Follower, SimpleNamespace()), hello)
+    assert leadership.followers == {}
+
+
+def test_leases_are_counted_on_a_clock_that_goes_on_while_the_machine_sleeps() -> None:
+    before = time.clock_gettime(time.CLOCK_BOOTTIME)
+    assert before <= boot_s() <= time.clock_gettime(time.CLOCK_BOOTTIME)
