@@ -10,7 +10,7 @@ from pathlib import Path
 
 from faults.network import can_make_networks
 from faults.report import load, save, table
-from faults.running import Plan, run
+from faults.running import CHANGE_S, LASTS_S, PAUSE_S, Plan, run
 
 
 def main() -> int:
@@ -19,6 +19,11 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=2.0)
     parser.add_argument("--flush", choices=("ASYNC_FLUSH", "SYNC_FLUSH"), default="ASYNC_FLUSH")
     parser.add_argument("--faults", nargs="*", default=(), help="only these, in this order, again and again")
+    parser.add_argument(
+        "--lasts", type=float, nargs="+", default=LASTS_S, help="how many seconds a fault lasts"
+    )
+    parser.add_argument("--pauses", type=float, nargs="+", default=PAUSE_S, help="and until the next one")
+    parser.add_argument("--steady", action="store_true", help="consumers neither come nor go")
     parser.add_argument("--slower", type=float, default=1.0, help="so many times fewer requests a second")
     parser.add_argument("--folder", type=Path, help="keep stores and logs there")
     parser.add_argument("--save", type=Path, help="keep the counts of this run in a file")
@@ -34,7 +39,17 @@ def main() -> int:
     network = can_make_networks()
     if not network:
         print("no network namespaces here (root and `ip` are needed): links are not cut")
-    plan = Plan(wanted.seed, 60 * wanted.minutes, wanted.flush, network, wanted.faults, slower=wanted.slower)
+    plan = Plan(
+        wanted.seed,
+        60 * wanted.minutes,
+        wanted.flush,
+        network,
+        wanted.faults,
+        lasts_s=wanted.lasts,
+        pauses_s=wanted.pauses,
+        slower=wanted.slower,
+        consumers_change_s=None if wanted.steady else CHANGE_S,
+    )
     with ExitStack() as stack:
         folder = wanted.folder or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="faults-")))
         outcome = run(folder, plan)
@@ -45,6 +60,8 @@ def main() -> int:
     for name, strikes in sorted(outcome.faults.items()):
         print(f"{strikes.count:4} x {name}")
     print(outcome.ledger, dict(outcome.ledger.errors))
+    if outcome.ledger.waiting:
+        print(f"{len(outcome.ledger.waiting)} tries were timed by a clock far ahead, and wait for that time")
     for problem in outcome.problems:
         print(f"PROBLEM: {problem}")
     print(

@@ -13,6 +13,7 @@ from faults.ledger import (
     ORDERED,
     PLAIN,
     QUEUES,
+    RECALLED,
     RETRIED,
     RETRIED_GROUP,
     TIMED,
@@ -21,17 +22,22 @@ from faults.ledger import (
     Ledger,
     is_dead_letter,
 )
+from faults.orderly import orderly_problems, unhandled
 from rocketeer.bench.control import Control
 from rocketeer.bench.groups import GroupCluster, Member
 from rocketeer.errors import RemotingError
+from rocketeer.model.topic import TIMER_TOPIC
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.record.layout import StoredMessage
+from rocketeer.record.timers import due_ms
 from support.senders import read_queue, read_topic
 
 QUIET_S = 180.0
 """How long a group may need to come to rest: bounds a run, is no promise."""
 AFTERWARDS_S = 3.0
 """So long is looked for what should not come."""
+FAR_MS = 600_000
+"""Nothing here is timed so far ahead by a clock that is right."""
 
 Queues = list[list[StoredMessage]]
 
@@ -62,33 +68,43 @@ def _log_end(member: Member) -> int:
 
 
 def wait_until_delivered(cluster: GroupCluster, ledger: Ledger) -> list[str]:
-    """What was to come later has come: delayed, timed, committed and retried messages."""
+    """What was to come later has come: delayed, timed, committed and retried messages, and those in order."""
     waiting: dict[str, set[bytes]] = {}
+    trouble: Exception | None = None
 
     def missing() -> dict[str, set[bytes]]:
         leader = cluster.wait_for_leader(timeout_s=QUIET_S)
-        found = {topic: _bodies(leader, topic) for topic in (DELAYED, TIMED, TRANSACTIONS)}
+        found = {topic: _bodies(leader, topic) for topic in (DELAYED, TIMED, TRANSACTIONS, RECALLED)}
         dead = _dead_letters(leader)
+        retried = {ack.body for ack in ledger.acked[RETRIED]} - ledger.consumed.keys() - dead
+        if retried - ledger.waiting:
+            ledger.waiting = retried & _waiting_for_long(leader)
         return {
             "delayed": ledger.later[DELAYED] - found[DELAYED],
             "timed": ledger.later[TIMED] - found[TIMED],
+            "timed and not recalled": ledger.later[RECALLED] - found[RECALLED],
             "committed": ledger.committed_transactions - found[TRANSACTIONS],
-            "retried": {ack.body for ack in ledger.acked[RETRIED]} - ledger.consumed.keys() - dead,
+            "retried": retried - ledger.waiting,
+            "ordered": unhandled(ledger),
         }
 
     give_up_s = time.monotonic() + QUIET_S
     while time.monotonic() < give_up_s:
-        with contextlib.suppress(RemotingError, OSError, AssertionError):
-            waiting = missing()
+        try:
+            waiting, trouble = missing(), None
+        except (RemotingError, OSError, AssertionError) as error:
+            trouble = error
+        else:
             if not any(waiting.values()):
                 time.sleep(AFTERWARDS_S)
                 return []
         time.sleep(0.5)
-    return [
+    missed = [
         f"{len(bodies)} {kind} messages never came, such as {min(bodies)!r}"
         for kind, bodies in waiting.items()
         if bodies
     ]
+    return missed if trouble is None else [*missed, f"what came cannot be read: {trouble!r}"]
 
 
 def _bodies(member: Member, topic: str) -> set[bytes]:
@@ -103,6 +119,16 @@ def _dead_letters(member: Member) -> set[bytes]:
         return {each.plain_body() for each in read_queue(broker, topic, 0)}
 
 
+def _waiting_for_long(member: Member) -> set[bytes]:
+    """What is timed far ahead: a try that was asked for while a clock was, which comes when that time has come."""
+    soon_ms = int(time.time() * 1000) + FAR_MS
+    due: dict[bytes, int] = {}
+    with Control(member.address, timeout_s=30) as broker:
+        for each in read_queue(broker, TIMER_TOPIC, 0):
+            due[each.plain_body()] = due_ms(each.properties)
+    return {body for body, when_ms in due.items() if when_ms > soon_ms}
+
+
 def problems(cluster: GroupCluster, ledger: Ledger) -> list[str]:
     """Everything that is wrong, read from whoever leads now."""
     leader = wait_until_whole(cluster)
@@ -110,11 +136,14 @@ def problems(cluster: GroupCluster, ledger: Ledger) -> list[str]:
     for topic in TOPICS:
         queues = read_topic(leader.address, topic, QUEUES)
         found += [f"{topic}: {text}" for text in _topic_problems(topic, queues, ledger)]
+        if topic == ORDERED:
+            found += [f"{topic}: {text}" for text in orderly_problems(ledger.handled, queues)]
         for member in cluster.members:
             if member is not leader:
                 found += _same_on(member, topic, queues)
+    found += [f"{count} sends were answered {code}" for code, count in ledger.wrong_answers.items()]
     dead = _dead_letters(leader)
-    alive = {ack.body for ack in ledger.acked[RETRIED] if is_dead_letter(ack.body)} - dead
+    alive = {ack.body for ack in ledger.acked[RETRIED] if is_dead_letter(ack.body)} - dead - ledger.waiting
     if alive:
         found.append(f"{len(alive)} messages that no try helped are no dead letters, such as {min(alive)!r}")
     for member in cluster.members:
@@ -154,8 +183,10 @@ def _topic_problems(topic: str, queues: Queues, ledger: Ledger) -> list[str]:
         found += _told(doubled, "messages are there twice")
     if topic == ORDERED:
         found += _order_problems(queues)
-    if topic in (DELAYED, TIMED):
+    if topic in (DELAYED, TIMED, RECALLED):
         found += _told(ledger.later[topic] - seen.keys(), "messages were never delivered")
+    if topic == RECALLED:
+        found += _told(ledger.recalled & seen.keys(), "messages were taken back and are there")
     if topic == TRANSACTIONS:
         found += _told(ledger.committed_transactions - seen.keys(), "committed messages are not there")
         found += _told(ledger.rolled_back & seen.keys(), "messages were rolled back and are there")

@@ -2,6 +2,7 @@
 
 transaction   half messages, committed or rolled back after a while, or when the broker asks
 retried       a listener fails some times and then succeeds; some messages end among the dead letters
+recalled      timed messages, most of which are taken back before their time
 """
 
 import itertools
@@ -9,8 +10,9 @@ import random
 import threading
 import time
 import zlib
+from collections import deque
 
-from faults.ledger import RETRIED, RETRIED_GROUP, TRANSACTIONS, Ledger, is_dead_letter
+from faults.ledger import RECALLED, RETRIED, RETRIED_GROUP, TRANSACTIONS, Ledger, is_dead_letter
 from faults.load import SEND_TIMEOUT_S, Load
 from rocketeer import (
     COMMIT,
@@ -28,6 +30,9 @@ from rocketeer.model.subscription import ConsumeFromWhere
 
 LOCAL_S = (0.0, 0.0, 0.1, 0.5, 2.0)
 TRIES_MAX = 4
+WAITS_S = (2.0, 4.0, 8.0)
+KEPT = 8
+"""So many timed messages are on the way before the oldest is taken back."""
 
 
 class TransactionLoad(Load):
@@ -121,3 +126,52 @@ class RetriedLoad(Load):
         if is_dead_letter(body) or message.reconsume_times < zlib.crc32(body) % TRIES_MAX:
             raise ValueError("not yet")
         self._ledger.consumed[body] += 1
+
+
+class RecalledLoad(Load):
+    """A message is sent once, so that whatever is delivered has the handle that takes it back."""
+
+    pace_s = 0.1
+
+    def __init__(self, name: str, namesrv: str, ledger: Ledger, seed: int) -> None:
+        super().__init__(name, namesrv, ledger)
+        self._random = random.Random(f"{name} {seed}")
+        self._waiting: deque[tuple[bytes, str]] = deque()
+
+    def work(self) -> None:
+        with Producer(
+            self.name, nameserver=self._namesrv, retries=0, send_timeout_s=SEND_TIMEOUT_S
+        ) as producer:
+            for number in itertools.count():
+                if self._ending.wait(self.pace_s):
+                    break
+                self._send(producer, f"{self.name}-{number}".encode())
+                if len(self._waiting) >= KEPT:
+                    self._take_back(producer, *self._waiting.popleft())
+            while self._waiting:
+                self._take_back(producer, *self._waiting.popleft())
+
+    def _send(self, producer: Producer, body: bytes) -> None:
+        self._ledger.sent[RECALLED].add(body)
+        due_ms = int((time.time() + self._random.choice(WAITS_S)) * 1000)
+        try:
+            result = producer.send(Message(RECALLED, body, deliver_at=due_ms))
+        except RocketeerError as error:
+            self._ledger.errors[f"recalled {type(error).__name__}"] += 1
+            return
+        if result.recall_handle is None or self._random.random() < 0.25:
+            self._ledger.later[RECALLED].add(
+                body
+            )  # nobody takes it back; or a clock ahead delivered it at once
+        else:
+            self._waiting.append((body, result.recall_handle))
+
+    def _take_back(self, producer: Producer, body: bytes, handle: str) -> None:
+        """One that is refused was delivered, or taken back by a request whose answer was lost."""
+        try:
+            producer.recall(handle, timeout_s=SEND_TIMEOUT_S)
+        except RocketeerError as error:
+            self._ledger.errors[f"recall {type(error).__name__}"] += 1
+            return
+        self._ledger.recalled.add(body)
+        self._ledger.counts["recalled"] += 1

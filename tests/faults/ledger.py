@@ -2,23 +2,36 @@
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from support.senders import Acked
 
 PLAIN, ORDERED, ONCE = "FaultsPlain", "FaultsOrdered", "FaultsOnce"
 SINGLE, DELAYED, TIMED = "FaultsSingle", "FaultsDelayed", "FaultsTimed"
-TRANSACTIONS, RETRIED = "FaultsTransactions", "FaultsRetried"
-TOPICS: Final = (PLAIN, ORDERED, ONCE, SINGLE, DELAYED, TIMED, TRANSACTIONS, RETRIED)
+TRANSACTIONS, RETRIED, RECALLED = "FaultsTransactions", "FaultsRetried", "FaultsRecalled"
+TOPICS: Final = (PLAIN, ORDERED, ONCE, SINGLE, DELAYED, TIMED, TRANSACTIONS, RETRIED, RECALLED)
 QUEUES: Final = 4
 
 COMMITTED_GROUP: Final = "faults-commits"
 RETRIED_GROUP: Final = "faults-retried"
+ORDERLY_GROUP: Final = "faults-orderly"
 
 KINDS: Final = (
     "plain", "ordered", "idempotent", "single", "batch", "delayed", "timed", "transaction", "retried",
-    "commit", "topic",
+    "commit", "topic", "orderly", "recalled",
 )  # fmt: skip
+
+
+class Handled(NamedTuple):
+    """One call of a listener in order; the times are of the monotonic clock."""
+
+    queue_id: int
+    offset: int
+    body: bytes
+    member: str
+    began_s: float
+    ended_s: float
+    succeeded: bool
 
 
 @dataclass
@@ -28,13 +41,20 @@ class Ledger:
     acked: dict[str, list[Acked]] = field(default_factory=lambda: defaultdict(list))
     """Stored, and where; of topics whose sends are answered with their place."""
     later: dict[str, set[bytes]] = field(default_factory=lambda: defaultdict(set))
-    """Acknowledged, to be delivered later: delayed, timed."""
+    """Acknowledged, to be delivered later: delayed, timed, not taken back."""
     refused: dict[str, set[bytes]] = field(default_factory=lambda: defaultdict(set))
     """Refused before the append: in no queue, ever."""
+    wrong_answers: Counter[int] = field(default_factory=Counter)
+    """Codes that a group never answers."""
     committed_transactions: set[bytes] = field(default_factory=set)
     rolled_back: set[bytes] = field(default_factory=set)
     consumed: Counter[bytes] = field(default_factory=Counter)
     """Retried messages whose listener succeeded."""
+    handled: list[Handled] = field(default_factory=list)
+    recalled: set[bytes] = field(default_factory=set)
+    """Taken back, and answered: in no queue, ever."""
+    waiting: set[bytes] = field(default_factory=set)
+    """Retried messages that wait for a time which a clock far ahead has given them; noted by the checker."""
     committed: int = -1
     first_queue_end: int = 0
     """Of the plain messages' queue 0: what was acknowledged there may be committed."""

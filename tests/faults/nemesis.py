@@ -3,7 +3,7 @@
 import random
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from faults.history import current, wish_for_leader
@@ -15,8 +15,11 @@ from rocketeer.errors import GroupError
 Fault = Callable[[], Iterator[None]]
 
 HOUR_MS = 3_600_000
-CLOCKS_MS = (-100 * 24 * HOUR_MS, -HOUR_MS, -7_000, 3_000, 7_000)
-"""Not far ahead: what is timed then by how long it shall wait waits until then."""
+DAYS_MS = 100 * 24 * HOUR_MS
+CLOCKS_MS = (-DAYS_MS, -HOUR_MS, -7_000, 3_000, 7_000)
+AHEAD_MS = (HOUR_MS, DAYS_MS)
+"""What is timed then by how long it shall wait, such as the next try of a message, waits until then: the checker looks
+whether it does."""
 SYNC_MS = (100, 600, 3_000)
 IN_SYNC_S = 30.0
 
@@ -51,7 +54,10 @@ class Nemesis:
                 "fail a follower's syncs": lambda: self._failing(leads=False),
                 "set the leader's clock": lambda: self._wrong_clock(self._leader()),
                 "set a follower's clock": lambda: self._wrong_clock(self._follower()),
-                "set all clocks": self._wrong_clocks,
+                "set all clocks": lambda: self._wrong_clocks(CLOCKS_MS),
+                "set the leader's clock far ahead": lambda: self._wrong_clock(self._leader(), AHEAD_MS),
+                "set all clocks far ahead": lambda: self._wrong_clocks(AHEAD_MS),
+                "the leader's clock jumps far to and fro": self._jumping_clock,
             }
 
         pairs = (
@@ -60,6 +66,7 @@ class Nemesis:
             ("cut the leader off from etcd", "kill a follower"),
             ("slow a follower's syncs", "kill the leader"),
             ("set all clocks", "kill the leader"),
+            ("set all clocks far ahead", "kill the leader"),
         )
         for pair in pairs:
             if self.faults.keys() >= set(pair):
@@ -238,17 +245,26 @@ class Nemesis:
         member.kill()
         member.start()
 
-    def _wrong_clock(self, member: Member) -> Iterator[None]:
+    def _wrong_clock(self, member: Member, clocks_ms: Sequence[int] = CLOCKS_MS) -> Iterator[None]:
         machine = self._machine(member)
-        machine.set_clock(self._random.choice(CLOCKS_MS))
+        machine.set_clock(self._random.choice(clocks_ms))
         yield
         machine.heal()
 
-    def _wrong_clocks(self) -> Iterator[None]:
+    def _wrong_clocks(self, clocks_ms: Sequence[int]) -> Iterator[None]:
         for member in self._cluster.members:
-            self._machine(member).set_clock(self._random.choice(CLOCKS_MS))
+            self._machine(member).set_clock(self._random.choice(clocks_ms))
         yield
         self._machines.heal()
+
+    def _jumping_clock(self) -> Iterator[None]:
+        """From far ahead to far behind and back to the right time."""
+        machine = self._machine(self._leader())
+        machine.set_clock(DAYS_MS)
+        yield
+        machine.set_clock(-DAYS_MS)
+        time.sleep(1.0)
+        machine.heal()
 
     def _machine(self, member: Member) -> Machine:
         return self._machines[member.number]

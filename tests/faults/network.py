@@ -34,7 +34,7 @@ def _free_subnet() -> str:
     """That no other network of ours has; different processes begin to look in different places."""
     known = subprocess.run(["ip", "-4", "-o", "addr"], capture_output=True, text=True, check=True, timeout=30)
     for number in range(250):
-        subnet = f"10.77.{(os.getpid() + number) % 250}"
+        subnet = f"10.77.{(37 * os.getpid() + number) % 250}"
         if f" {subnet}." not in known.stdout:
             return subnet
     raise OSError("every network 10.77.* is in use")

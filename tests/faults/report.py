@@ -55,17 +55,18 @@ def table(runs: Iterable[Counted]) -> str:
         total.update(run.acknowledged)
         for fault, counts in run.kinds.items():
             kinds.setdefault(fault, Counter()).update(counts)
+    shown = [kind for kind in KINDS if total[kind]]
     lines = [
-        f"| fault | times | {' | '.join(KINDS)} |",
-        f"|---|---:|{'---:|' * len(KINDS)}",
+        f"| fault | times | {' | '.join(shown)} |",
+        f"|---|---:|{'---:|' * len(shown)}",
     ]
     lines += [
-        f"| {fault} | {strikes[fault]:,} | {' | '.join(f'{kinds[fault][kind]:,}' for kind in KINDS)} |"
+        f"| {fault} | {strikes[fault]:,} | {' | '.join(f'{kinds[fault][kind]:,}' for kind in shown)} |"
         for fault in sorted(strikes)
     ]
     lines.append(
         f"| all, and between them | {sum(strikes.values()):,} | "
-        f"{' | '.join(f'{total[kind]:,}' for kind in KINDS)} |"
+        f"{' | '.join(f'{total[kind]:,}' for kind in shown)} |"
     )
     minutes = sum(run.minutes for run in runs)
     problems = sum(len(run.problems) for run in runs)

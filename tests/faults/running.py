@@ -12,12 +12,13 @@ from typing import Final
 
 from faults.check import log_problems, problems, wait_until_delivered, wait_until_whole
 from faults.history import history_problems
-from faults.later import RetriedLoad, TransactionLoad
+from faults.later import RecalledLoad, RetriedLoad, TransactionLoad
 from faults.ledger import QUEUES, TOPICS, Ledger
 from faults.load import CommitLoad, IdempotentLoad, LeaderOf, Load, OrderedLoad, PlainLoad, TopicLoad
 from faults.machines import Machines
 from faults.nemesis import Nemesis, NotNow
 from faults.network import Network
+from faults.orderly import OrderlyLoad
 from faults.single import SingleLoad
 from rocketeer.bench.control import Control
 from rocketeer.bench.groups import GroupCluster, Place
@@ -28,6 +29,7 @@ from support.senders import wait_for
 
 LASTS_S: Final = (0.3, 1.0, 2.5, 5.0, 9.0)
 PAUSE_S: Final = (0.5, 2.0, 5.0)
+CHANGE_S: Final = 20.0
 MEMBERS: Final = 3
 DISK_MEGABYTES: Final = 1024
 
@@ -77,6 +79,9 @@ class Plan:
     pauses_s: Sequence[float] = PAUSE_S
     slower: float = 1.0
     """So many times fewer requests a second."""
+    consumers_change_s: float | None = CHANGE_S
+    """So often one of the consumers in order goes and another comes; None: they stay. A lock whose owner goes while
+    nobody leads is given to the next one when it has run out, after a minute: a short run would wait for it."""
 
 
 def run(folder: Path, plan: Plan) -> Outcome:
@@ -90,7 +95,7 @@ def run(folder: Path, plan: Plan) -> Outcome:
         cluster = stack.enter_context(GroupCluster(folder, conf=conf, places=_places(net, machines, numbers)))
         for topic in TOPICS:
             wait_for(lambda topic=topic: _is_made(cluster, topic), what=f"topic {topic}")  # type: ignore[misc]
-        loads = _loads(cluster, outcome.ledger, plan.seed)
+        loads = _loads(cluster, outcome.ledger, plan)
         for load in loads:
             load.slow_down(plan.slower)
             load.start()
@@ -163,7 +168,8 @@ def _is_made(cluster: GroupCluster, topic: str) -> bool:
     return True
 
 
-def _loads(cluster: GroupCluster, ledger: Ledger, seed: int) -> list[Load]:
+def _loads(cluster: GroupCluster, ledger: Ledger, plan: Plan) -> list[Load]:
+    seed = plan.seed
     namesrv, leader = cluster.namesrv, LeaderOf(cluster.leader)
     addresses = [member.address for member in cluster.members]
     return [
@@ -178,6 +184,8 @@ def _loads(cluster: GroupCluster, ledger: Ledger, seed: int) -> list[Load]:
         TransactionLoad("transaction-1", namesrv, ledger, seed),
         TransactionLoad("transaction-2", namesrv, ledger, seed),
         RetriedLoad("retried-1", namesrv, ledger),
+        RecalledLoad("recalled-1", namesrv, ledger, seed),
+        OrderlyLoad("orderly", namesrv, ledger, seed, change_s=plan.consumers_change_s),
         CommitLoad("commits", namesrv, ledger, leader),
         TopicLoad("topics", namesrv, ledger, leader),
     ]

@@ -24,6 +24,8 @@ ANSWER_S = 8.0
 BATCH_ITEMS = 4
 LEVELS = 6
 """One to three seconds here."""
+NEVER = (ResponseCode.SLAVE_NOT_AVAILABLE, ResponseCode.FLUSH_SLAVE_TIMEOUT)
+"""Clients take them for success."""
 
 
 class SingleLoad(Load):
@@ -110,7 +112,10 @@ class SingleLoad(Load):
         if self._connected is None or self._connected.address != address:
             self._disconnect()
             self._connected = Control(address, timeout_s=ANSWER_S)
-        return self._connected.call(code, header, body)
+        answer = self._connected.call(code, header, body)
+        if answer.code in NEVER:
+            self._ledger.wrong_answers[answer.code] += 1
+        return answer
 
     def _disconnect(self) -> None:
         connected, self._connected = self._connected, None
