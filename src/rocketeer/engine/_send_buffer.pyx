@@ -42,7 +42,7 @@ cdef enum:
     SENDS_MAX = 4096  # messages the buffer holds, but for one batch that is larger
     KEYS_MAX = 4 * SENDS_MAX  # with so many keys it takes no further request: the index has to write them
     RECENT_QUEUES = 65536  # places for queues by hash: thousands of them seldom share one
-    ARENA_BYTES_MIN = 4 << 20  # enough for what many sockets bring at a time
+    ARENA_BYTES_MIN = 16 << 20  # enough for what many sockets bring at a time; memory is used as far as it is written to
     SHARED_BYTES_MAX = 256  # what a message in a batch may have on top of its own; usually enough
 
 
@@ -141,7 +141,6 @@ cdef class SendBuffer:
     cdef Py_ssize_t _total  # bytes of their records
     cdef list _queues  # that they are for
     cdef list _requests  # (peer, data, how much of it was read, its first send)
-    cdef Py_ssize_t _data_bytes
     cdef int64_t _filling  # the buffer's contents are numbered
     cdef uint32_t *_hashes  # of their keys
     cdef Py_ssize_t _hashes_room
@@ -205,7 +204,7 @@ cdef class SendBuffer:
         self._requests = []
         self._queues = []
         self._filling += 1
-        self._count = self._total = self._data_bytes = self._hashes_used = self._arena_used = 0
+        self._count = self._total = self._hashes_used = self._arena_used = 0
         if self._ids is not None:
             self._ids.forget_held()
         return 0
@@ -253,7 +252,6 @@ cdef class SendBuffer:
             self._access.begin(born_host)
         read = self._read_frames(data)
         if self._count > before:
-            self._data_bytes += PyBytes_GET_SIZE(data)
             for i in range(before, self._count):
                 memcpy(self._sends[i].born_host, PyBytes_AS_STRING(born_host), HOST_BYTES)
             self._requests.append((peer, data, read, before))
@@ -580,7 +578,7 @@ cdef class SendBuffer:
 
         False if there are messages already and would have to move, or so many that they should be appended first.
         """
-        cdef Py_ssize_t size = 2 * (self._data_bytes + data_bytes), messages
+        cdef Py_ssize_t size = self._arena_used + 2 * data_bytes, messages
         cdef char *more
         # Of messages that are not in a batch there are SENDS_MAX at most, those of a batch have ITEM_BYTES + 2 at least.
         messages = SENDS_MAX + min(data_bytes // (ITEM_BYTES + 2), 2 * self._batch_messages_max)

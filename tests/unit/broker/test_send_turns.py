@@ -14,6 +14,7 @@ from rocketeer.errors import StoreRefused
 from rocketeer.model.topic import TopicConfig
 from rocketeer.protocol.codes import ResponseCode
 from rocketeer.protocol.frame import JSON, FrameSplitter, pack_frame
+from rocketeer.record.batch import BatchItem, encode_batch
 from rocketeer.remoting.server import Connection
 from support.sending import Peer, Sending, header, requests, same
 from support.stores import memory_folder
@@ -46,12 +47,33 @@ def test_what_several_sockets_bring_in_one_turn_is_what_one_by_one_would_have_be
         same(fast, general)
 
 
-def plain(opaque: int, body: bytes = b"body", queue: int = 1) -> bytes:
-    ext = {
+def fields(opaque: int, queue: int) -> dict[str, str]:
+    return {
         "a": "g", "b": "Known", "c": "TBW102", "d": "4", "e": str(queue), "f": "0", "g": "1", "h": "0",
         "i": f"KEYS\x01k{opaque}", "j": "0", "k": "false", "m": "false",
     }  # fmt: skip
-    return pack_frame(JSON, header(310, ext, opaque=opaque), body)
+
+
+def plain(opaque: int, body: bytes = b"body", queue: int = 1) -> bytes:
+    return pack_frame(JSON, header(310, fields(opaque, queue), opaque=opaque), body)
+
+
+def batch(opaque: int, count: int, body: bytes) -> bytes:
+    items = encode_batch([BatchItem(0, body, b"KEYS\x01k%d" % at) for at in range(count)])
+    return pack_frame(JSON, header(320, fields(opaque, 1) | {"m": "true", "i": "WAIT\x01true"}, opaque=opaque), items)
+
+
+def test_batches_that_many_sockets_bring_in_one_turn_are_one_write(tmp_path: Path) -> None:
+    sending = Sending(tmp_path, [], segment_bytes=64 << 20, message_bytes_max=1 << 20)
+    peers = [Peer(40000 + at) for at in range(8)]
+    data = b"".join(batch(at, 32, bytes(1024)) for at in range(7))
+    for peer in peers:
+        assert sending.read(data, peer) == len(data)
+    assert sending.store.max_log_offset == 0, "written before the turn was over"
+    sending.end_turn()
+    assert sending.store.max_queue_offset("Known", 1) == 8 * 7 * 32
+    assert [len(peer.commands()) for peer in peers] == [7] * 8
+    sending.store.close()
 
 
 def test_a_turn_that_the_store_refuses_is_refused_to_each(tmp_path: Path) -> None:
