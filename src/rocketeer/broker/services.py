@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Iterable
+from collections.abc import Iterable
 
 from rocketeer.broker.feature import Periodic
 
@@ -30,7 +30,7 @@ class _Beat:
         self._service = service
         self._stopped = False
         self._timer: asyncio.TimerHandle | None = None
-        self._task: asyncio.Task[None] | None = None
+        self._task: asyncio.Future[None] | None = None
         self._resting = False
         if service.rest is not None:
             service.rest.wake = self._wake
@@ -65,16 +65,18 @@ class _Beat:
             log.exception("service failed name=%s", self._service.name)
         else:
             if outcome is not None:
-                self._task = asyncio.ensure_future(self._finish(outcome))
+                # Not wrapped: what is cancelled before its first step must be `outcome` itself, or nobody ends it.
+                self._task = asyncio.ensure_future(outcome)
+                self._task.add_done_callback(self._finished)
                 return
         if not self._stopped:
             self.start()
 
-    async def _finish(self, outcome: Awaitable[None]) -> None:
-        try:
-            await outcome
-        except Exception:
-            log.exception("service failed name=%s", self._service.name)
+    def _finished(self, task: asyncio.Future[None]) -> None:
         self._task = None
+        if task.cancelled():
+            return
+        if (error := task.exception()) is not None:
+            log.error("service failed name=%s", self._service.name, exc_info=error)
         if not self._stopped:
             self.start()

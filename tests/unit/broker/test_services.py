@@ -1,7 +1,9 @@
 """Periodic services: they go on whatever happens, rest when there is nothing to do, and wake when told to."""
 
 import asyncio
+import gc
 import logging
+import warnings
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -64,6 +66,46 @@ async def test_what_a_run_waits_for_ends_before_the_next_begins() -> None:
 
     await run_until(reached, Periodic("slow", 0.0005, run))
     assert story[:6] == ["begin", "end"] * 3
+
+
+async def test_one_that_is_stopped_before_its_run_has_begun_leaves_nothing() -> None:
+    stopping: list[asyncio.Task[None]] = []
+    reached = asyncio.Event()
+
+    async def rest() -> None:
+        raise AssertionError("it was stopped before")
+
+    def run() -> Awaitable[None]:
+        stopping.append(
+            asyncio.create_task(services.stop())
+        )  # its turn comes before that of what is returned here
+        reached.set()
+        return rest()
+
+    services = Services([Periodic("late", 0.001, run)])
+    services.start()
+    await asyncio.wait_for(reached.wait(), WAIT_S)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        await stopping[0]
+        gc.collect()  # "coroutine ... was never awaited" is said when it is collected
+    assert told == []
+
+
+async def test_what_a_run_waits_for_may_fail_and_it_runs_again(caplog: pytest.LogCaptureFixture) -> None:
+    reached = asyncio.Event()
+    runs, count = counting(3, reached)
+
+    async def failing() -> None:
+        count()
+        await asyncio.sleep(0)
+        raise ValueError("no luck")
+
+    with caplog.at_level(logging.ERROR):
+        await run_until(reached, Periodic("unlucky", 0.001, failing))
+    assert len(runs) >= 3
+    assert "service failed name=unlucky" in caplog.text
+    assert "no luck" in caplog.text
 
 
 async def test_an_idle_service_rests_until_it_is_woken() -> None:
