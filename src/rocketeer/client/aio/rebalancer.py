@@ -26,6 +26,7 @@ from rocketeer.protocol.codes import RequestCode
 from rocketeer.protocol.command import Command
 
 log = logging.getLogger(__name__)
+_dice = random.SystemRandom()  # it looks by itself: no draw from `random` that its user may have seeded
 
 SOON_S: Final = 0.2
 """The first look again after something went wrong; each further one waits twice as long."""
@@ -206,7 +207,7 @@ async def group_members(
         for broker in known.route.brokers
         if broker.addresses
     ]
-    random.shuffle(addresses)
+    _dice.shuffle(addresses)
     failure: RocketeerError = NoBroker(topic, None, "is in its route")
     for address in addresses:
         for told in (False, True):
