@@ -216,6 +216,8 @@ _GROUPS: Final = {
 
 
 def _add_groups(asked: str) -> None:
+    """In place of those of the run before: a process may run the program many times, and each run reads them all."""
+    app.registered_groups.clear()
     for name, group in _GROUPS.items():
         wanted = asked == name and group.installed
         app.add_typer(import_module(group.module).app if wanted else _stand_in(group), name=name)

@@ -1,4 +1,7 @@
-"""`rocketeer run module:app`: an application of listeners, from a shell or a service file."""
+"""`rocketeer run module:app`: an application of listeners, from a shell or a service file.
+
+The clients are loaded by whoever runs an app: every other command, and each broker, starts much sooner without them.
+"""
 
 import asyncio
 import contextlib
@@ -6,16 +9,16 @@ import os
 import sys
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rocketeer.cli.logs import LogLevel, show_logs
-from rocketeer.cli.workers import StatusPipe, Supervisor, worker_command
-from rocketeer.client.app import App
-from rocketeer.client.apps.health import Health, health_pages
-from rocketeer.client.apps.settings import AppSettings, app_settings
 from rocketeer.errors import ConfigError
+
+if TYPE_CHECKING:
+    from rocketeer.cli.workers import Supervisor
+    from rocketeer.client.app import App
 
 
 def run(
@@ -54,6 +57,9 @@ def run(
 
     Its options may come from a file and from variables ROCKETEER_APP_..., which count more than the code.
     """
+    from rocketeer.cli.workers import Supervisor, worker_command
+    from rocketeer.client.apps.settings import AppSettings, app_settings
+
     show_logs(log_level)
     profiles = tuple(name for each in profile or () for name in each.split(",") if name)
     settings = app_settings(config, profiles, os.environ)
@@ -79,8 +85,11 @@ def run(
     sys.exit(asyncio.run(supervise(supervisor, health)))
 
 
-async def serve_app(app: App, health: tuple[str, int] | None, status_fd: int | None) -> None:
+async def serve_app(app: "App", health: tuple[str, int] | None, status_fd: int | None) -> None:
     """Until a signal comes, or the one who watches over this worker is gone."""
+    from rocketeer.cli.workers import StatusPipe
+    from rocketeer.client.apps.health import Health, health_pages
+
     async with contextlib.AsyncExitStack() as stack:
         if health is not None:
             await stack.enter_async_context(health_pages(*health, lambda: Health(True, app.ready)))
@@ -89,8 +98,10 @@ async def serve_app(app: App, health: tuple[str, int] | None, status_fd: int | N
         await app.serve()
 
 
-async def supervise(supervisor: Supervisor, health: tuple[str, int] | None) -> int:
+async def supervise(supervisor: "Supervisor", health: tuple[str, int] | None) -> int:
     """The exit code."""
+    from rocketeer.client.apps.health import Health, health_pages
+
     async with contextlib.AsyncExitStack() as stack:
         if health is not None:
             await stack.enter_async_context(
@@ -99,8 +110,10 @@ async def supervise(supervisor: Supervisor, health: tuple[str, int] | None) -> i
         return await supervisor.run()
 
 
-def load_app(target: str) -> App:
+def load_app(target: str) -> "App":
     """The App object `module:name` stands for, modules of the current folder included; raises ConfigError."""
+    from rocketeer.client.app import App
+
     module_name, _, name = target.partition(":")
     if not module_name:
         raise ConfigError(

@@ -2,11 +2,14 @@
 
 import os
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from rocketeer import __version__
+from rocketeer.cli import main
 from support.shell import Shell
 
 
@@ -23,6 +26,21 @@ def refusal(shell: Shell, *arguments: object, **env: str) -> str:
 
 def test_the_version_names_the_reference(shell: Shell) -> None:
     assert shell.run("--version").stdout == f"rocketeer {__version__} (compatible with RocketMQ 4.9.8)\n"
+
+
+def test_groups_of_commands_are_there_once_however_often_the_program_ran_in_this_process() -> None:
+    for _ in range(3):
+        main._add_groups("group")
+    assert sorted(str(each.name) for each in main.app.registered_groups) == sorted(main._GROUPS)
+
+
+def test_a_command_is_loaded_without_the_clients() -> None:
+    """Every server and every child of `up` is started by a command: what it does not need makes each start slower."""
+    code = "import sys, rocketeer.cli.main; print('rocketeer.client.app' in sys.modules)"
+    said = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert said.stdout == "False\n"
 
 
 def test_help_lists_the_commands(shell: Shell) -> None:
