@@ -63,12 +63,12 @@ demo: $(READY_DEV)
 	@exec $(BIN)/rocketeer spark demo $(ARGS)
 
 test: $(READY_DEV)
-	@$(BIN)/pytest -n 2 --dist worksteal $(ARGS)
+	@$(BIN)/pytest -n 2 --dist loadfile $(ARGS)
 
 # What a broker without a compiler runs: the plain twins of all compiled modules.
 .PHONY: test-plain
 test-plain: $(READY_DEV)
-	@ROCKETEER_PLAIN=1 $(BIN)/pytest -n 2 --dist worksteal tests/unit/broker tests/unit/store tests/unit/remoting tests/client/test_batching.py tests/unit/test_compiled.py $(ARGS)
+	@ROCKETEER_PLAIN=1 $(BIN)/pytest -n 2 --dist loadfile tests/unit/broker tests/unit/store tests/unit/remoting tests/client/test_batching.py tests/unit/test_compiled.py $(ARGS)
 
 # A browser for the console's tests, from Debian's packages; only root can install it.
 browser:

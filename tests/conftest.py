@@ -1,8 +1,12 @@
-"""What every test may rely on: `async def test_...` runs on a fresh event loop, and a busy machine is no failure."""
+"""What every test may rely on: `async def test_...` runs on a fresh event loop, and a busy machine is no failure.
+
+How several processes share the tests: support/scheduling.py.
+"""
 
 import asyncio
 import inspect
 import os
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -25,3 +29,19 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     names = inspect.signature(pyfuncitem.obj).parameters
     asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
     return True
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
+    if config.option.dist != "loadfile":
+        return None
+    from support.scheduling import FilesTogether
+
+    return FilesTogether(config, log)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if hasattr(config, "workerinput"):  # one of several processes; they must all have the same order
+        from support.scheduling import in_order
+
+        items[:] = in_order(items)
