@@ -1,4 +1,8 @@
-"""One cluster per module: ours, or with ROCKETEER_PEER=apache the one whose behaviour is the reference."""
+"""One cluster for all tests of a process: ours, or with ROCKETEER_PEER=apache the one whose behaviour is the reference.
+
+Each test has topics and groups of its own. Files whose tests stop a server, or use names that others use as well, have a
+cluster of their own: `pytestmark = pytest.mark.own_cluster`.
+"""
 
 import itertools
 from collections.abc import Iterator
@@ -10,8 +14,23 @@ from support.cluster import Cluster, chosen_make, running_cluster
 _numbers = itertools.count(1)
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers", "own_cluster: the tests of this file share their cluster with no other"
+    )
+
+
+@pytest.fixture(scope="session")
+def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with running_cluster(tmp_path_factory.mktemp("cluster"), peer=chosen_make()) as running:
+        yield running
+
+
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    if request.node.get_closest_marker("own_cluster") is None:
+        yield request.getfixturevalue("shared_cluster")
+        return
     with running_cluster(tmp_path_factory.mktemp("cluster"), peer=chosen_make()) as running:
         yield running
 

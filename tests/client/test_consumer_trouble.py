@@ -20,6 +20,8 @@ from rocketeer.client.sync.push_consumer import PushConsumer as SyncPushConsumer
 from support.cluster import Cluster, chosen_make, running_cluster
 from support.consuming import make_topic, names, options, send, until, until_sync
 
+pytestmark = pytest.mark.own_cluster
+
 
 async def test_a_broker_that_was_killed_and_comes_back_is_consumed_again(
     cluster: Cluster, topic: str

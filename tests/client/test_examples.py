@@ -10,6 +10,8 @@ import pytest
 
 from support.cluster import Cluster
 
+pytestmark = pytest.mark.own_cluster
+
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.py"))
 
 

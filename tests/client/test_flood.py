@@ -16,6 +16,8 @@ from rocketeer.remoting.address import split_address
 from support.cluster import Cluster, chosen_make
 from support.consuming import make_topic
 
+pytestmark = pytest.mark.own_cluster
+
 FLOOD_S = 2.0
 CONNECTIONS = 6
 ANSWER_S = 2.0

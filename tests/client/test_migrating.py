@@ -15,6 +15,8 @@ from rocketeer.client.apps.settings import read_file
 from support.cluster import Cluster
 from support.consuming import make_topic, until
 
+pytestmark = pytest.mark.own_cluster
+
 PAGE = (Path(__file__).parents[2] / "docs" / "migrating.md").read_text()
 CHAPTERS = dict(
     zip(

@@ -31,6 +31,8 @@ from support.cluster import Cluster
 from support.consuming import make_topic, names, options, send, until
 from support.stage import stage
 
+pytestmark = pytest.mark.own_cluster
+
 
 @pytest.mark.parametrize(
     ("make", "wrong", "meant"),

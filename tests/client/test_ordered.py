@@ -13,6 +13,8 @@ from rocketeer.protocol.codes import RequestCode
 from support.cluster import Cluster
 from support.consuming import make_topic, options, until
 
+pytestmark = pytest.mark.own_cluster
+
 KEYS = [f"order-{number}" for number in range(8)]
 EACH = 40
 

@@ -11,6 +11,8 @@ import pytest
 
 from support.cluster import Cluster
 
+pytestmark = pytest.mark.own_cluster
+
 README = Path(__file__).parents[2] / "README.md"
 BLOCKS = [
     block
