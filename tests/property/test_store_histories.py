@@ -1,7 +1,6 @@
 """Random lives of a store (appends, pulls, clean stops, deaths, torn tails) against a plain list of messages."""
 
 import shutil
-import tempfile
 from pathlib import Path
 
 from hypothesis import HealthCheck, settings
@@ -13,7 +12,7 @@ from rocketeer.record.flags import TX_PREPARED
 from rocketeer.record.java_hash import tag_hash
 from rocketeer.record.layout import PendingMessage, encode_pending, split_records
 from rocketeer.store.message_store import GetStatus, MessageStore
-from support.stores import checkpoint_now, kill, make_store, message
+from support.stores import checkpoint_now, kill, make_store, memory_folder, message
 
 TOPICS = st.sampled_from(["A", "B", "%RETRY%group"])
 QUEUE_IDS = st.integers(0, 1)
@@ -24,7 +23,8 @@ SIZES = st.sampled_from([0, 1, 50, 500, 1500])
 class StoreLife(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.root = Path(tempfile.mkdtemp(prefix="rocketeer-history-"))
+        self.home = memory_folder()
+        self.root = Path(self.home.name)
         self.lives = 0
         self.queues: dict[tuple[str, int], list[tuple[bytes, str | None, int]]] = {}
         self.count = 0
@@ -160,7 +160,7 @@ class StoreLife(RuleBasedStateMachine):
     def teardown(self) -> None:
         if hasattr(self, "store"):
             self.store.close()
-        shutil.rmtree(self.root)
+        self.home.cleanup()
 
 
 TestStoreLife = StoreLife.TestCase

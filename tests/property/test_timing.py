@@ -1,7 +1,5 @@
 """Any history of timers: the wheel does what a sorted list would, and a snapshot plus the log behind it is the whole."""
 
-import shutil
-import tempfile
 from pathlib import Path
 
 from hypothesis import settings
@@ -13,6 +11,7 @@ from rocketeer.broker.features.timer.snapshot import read_snapshot, write_snapsh
 from rocketeer.broker.features.timer.wheel import SET_BACK_MS, Timer, Wheel
 from rocketeer.model.topic import TIMER_TOPIC
 from rocketeer.record.dispatch_entry import DispatchEntry
+from support.stores import memory_folder
 
 NOW = 1_700_000_000_000
 RECORD_BYTES = 100
@@ -30,7 +29,8 @@ class Timers(RuleBasedStateMachine):
 
     @initialize()
     def start(self) -> None:
-        self.folder = Path(tempfile.mkdtemp())
+        self.home = memory_folder()
+        self.folder = Path(self.home.name)
         self.now_ms = NOW
         self.wheel = Wheel(NOW)
         self.log: list[DispatchEntry] = []
@@ -39,8 +39,8 @@ class Timers(RuleBasedStateMachine):
         self.copying: tuple[int, list[bytes], object] | None = None
 
     def teardown(self) -> None:
-        if hasattr(self, "folder"):
-            shutil.rmtree(self.folder)
+        if hasattr(self, "home"):
+            self.home.cleanup()
 
     def store(self, topic: str, due_ms: int = 0, ended: int | None = None) -> int:
         offset = len(self.log) * RECORD_BYTES

@@ -23,7 +23,15 @@ SEGMENT_BYTES = 64 * 1024
 
 def memory_folder() -> tempfile.TemporaryDirectory[str]:
     """A folder in memory where there is one: a store per made-up example would wait for the disk most of the time."""
-    return tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
+    return tempfile.TemporaryDirectory(dir=place_in_memory())
+
+
+def place_in_memory() -> str | None:
+    """None where there is none, or not much: a mapped file that does not fit kills the process that writes it."""
+    if not os.access("/dev/shm", os.W_OK):
+        return None
+    found = os.statvfs("/dev/shm")
+    return "/dev/shm" if found.f_bavail * found.f_frsize > 2 << 30 else None
 
 
 def small_config(folder: Path, **changes: Any) -> StoreConfig:

@@ -1,6 +1,5 @@
 """Batches whose messages have ids: new ones take the compiled way, and either way gives the same answers and tables."""
 
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from rocketeer.model.topic import TopicConfig
 from rocketeer.protocol.frame import JSON, pack_frame
 from rocketeer.record.batch import BatchItem, encode_batch
 from support.sending import CLAIMED, NAMED_BATCH_MAX, Sending, header, same
+from support.stores import memory_folder
 
 pytestmark = pytest.mark.skipif(not COMPILED, reason="the compiled modules are not in use")
 
@@ -57,7 +57,7 @@ batches = st.builds(
 @settings(deadline=None, max_examples=150)
 @given(turns=st.lists(st.lists(batches, min_size=1, max_size=4).map(b"".join), max_size=6))
 def test_either_way_finds_the_same_resends(turns: list[bytes]) -> None:
-    with tempfile.TemporaryDirectory() as folder:
+    with memory_folder() as folder:
         fast, general = (Sending(Path(folder) / name, [], known=SMALL) for name in "ab")
         for sending in (fast, general):
             sending.topics.put(TopicConfig("%DLQ%g", read_queues=4, write_queues=4))
@@ -91,7 +91,7 @@ def test_new_ids_are_taken_in_bulk_and_known_ones_are_not(tmp_path: Path) -> Non
     ],
 )
 def test_an_id_that_comes_twice_in_one_turn_is_stored_once(data: bytes) -> None:
-    with tempfile.TemporaryDirectory() as folder:
+    with memory_folder() as folder:
         fast, general = (Sending(Path(folder) / name, [], known=Window()) for name in "ab")
         fast.serve_fast(data)
         general.serve_general(data)
