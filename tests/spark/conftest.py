@@ -30,6 +30,8 @@ SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.memory": "1g",
+    # Short runs on few cores: a compiler and a collector that want none of their own.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.sql.streaming.noDataProgressEventInterval": "200",
 }
 
@@ -55,6 +57,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.timeout(600))
         if STARTS_JVMS.search(item.nodeid.rsplit("/", 1)[-1]):
             item.add_marker(pytest.mark.jvms)
+        if item.get_closest_marker("jvms") is not None:
             later.append(item)
     if "jvms" not in config.option.markexpr:
         config.hook.pytest_deselected(items=later)

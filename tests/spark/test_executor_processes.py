@@ -6,6 +6,8 @@
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 from support.spark_clusters import EXECUTOR, run_driver, standalone_cluster
 from support.spark_sink import bodies
 
@@ -37,6 +39,7 @@ def test_an_executor_of_a_local_cluster_reads_and_writes(broker: Broker) -> None
     _copies_all(broker, "local-cluster[1,1,512]")
 
 
+@pytest.mark.jvms  # four JVMs; the short form of it is the one above
 def test_an_executor_of_a_standalone_worker_reads_and_writes(broker: Broker, tmp_path: Path) -> None:
     with standalone_cluster(tmp_path) as master:
         _copies_all(broker, master)

@@ -14,7 +14,12 @@ import pyspark
 from rocketeer.spark.java import use_java
 from support.sessions import kill_session
 
-EXECUTOR = {"spark.executor.memory": "512m", "spark.cores.max": "2", "spark.executor.cores": "1"}
+EXECUTOR = {
+    "spark.executor.memory": "512m",
+    "spark.cores.max": "2",
+    "spark.executor.cores": "1",
+    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+}
 """The least Spark allows is 450 MB."""
 _URL = re.compile(r"Starting Spark master at (spark://\S+)")
 _REGISTERED = re.compile(r"Successfully registered with master")
