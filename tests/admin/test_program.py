@@ -100,7 +100,7 @@ def test_a_mistyped_command_or_option_is_told_the_nearest(capsys: pytest.Capture
 
 
 def test_commands_may_be_written_in_any_case_as_for_rocketmqs_tool(mqadmin: Mqadmin) -> None:
-    assert mqadmin("clusterlist").out == mqadmin("clusterList").out != ""
+    assert mqadmin("topiclist").out == mqadmin("topicList").out != ""
 
 
 def test_help_of_a_command_shows_its_options(capsys: pytest.CaptureFixture[str]) -> None:

@@ -139,9 +139,9 @@ def test_a_request_of_a_thread_for_a_chosen_queue_does_not_overtake_an_unanswere
         return Message("T", body, sharding_key="k")
 
     with stage({BATCH: silence}) as broker:
-        config = {"nameserver": broker.address, "close_timeout_s": 0.1, "linger_ms": 20, "async_retries": 0}
+        config = {"nameserver": broker.address, "close_timeout_s": 0.1, "linger_ms": 500, "async_retries": 0}
         with SyncProducer("P", **config) as producer:  # type: ignore[arg-type]
-            first = [producer.send_async(keyed(b"x"), timeout_s=1) for _ in range(2)]
+            first = [producer.send_async(keyed(b"x"), timeout_s=2) for _ in range(2)]
             behind = [
                 producer.send_async(keyed(b"alone" * 1000), timeout_s=0.2),
                 producer.send_async([keyed(b"of"), keyed(b"a list")], timeout_s=0.2),
@@ -212,7 +212,8 @@ async def test_sends_that_come_within_the_linger_share_a_request() -> None:
             tasks = []
             for _ in range(5):
                 tasks.append(asyncio.create_task(producer.send(Message("T", b"x"))))
-                await asyncio.sleep(0.01)
+                for _ in range(10):  # turns of the loop: time would pass more quickly on a busy machine
+                    await asyncio.sleep(0)
             await asyncio.gather(*tasks)
         assert (len(broker.asked(BATCH)), broker.asked(SINGLE)) == (1, [])
 

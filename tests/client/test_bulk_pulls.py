@@ -54,7 +54,8 @@ async def consumed(cluster: Cluster, topic: str, pulls: Pulls, tags: str = "*", 
         got[message.queue_offset] = message.text
 
     async with consumer:
-        await until(lambda: len(got) >= COUNT)
+        # With the pull behind the last that found something.
+        await until(lambda: len(got) >= COUNT and len(pulls.asked) > len(pulls.found))
     return [got[offset] for offset in sorted(got)]
 
 

@@ -7,8 +7,7 @@ import pytest
 from rocketeer.bench.groups import GroupCluster
 from rocketeer.errors import GroupError
 from rocketeer.group.etcd_program import find_etcd
-from support.cluster import TEST_CONF
-from support.grouped import Ledger
+from support.grouped import GROUP_CONF, Ledger
 
 
 @pytest.fixture(autouse=True)
@@ -21,7 +20,7 @@ def _needs_etcd() -> None:
 
 @pytest.fixture(scope="module")
 def _kept_group(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[GroupCluster, Ledger]]:
-    conf = {**TEST_CONF, "groupLagMs": 1500}
+    conf = {**GROUP_CONF, "groupLagMs": 1500}
     with GroupCluster(tmp_path_factory.mktemp("group"), conf=conf) as group:
         yield group, Ledger()
 

@@ -5,8 +5,7 @@ from pathlib import Path
 
 from rocketeer import Message, Producer, PullConsumer
 from rocketeer.bench.groups import GroupCluster, Member
-from support.cluster import TEST_CONF
-from support.grouped import TOPIC, group_command
+from support.grouped import GROUP_CONF, TOPIC, group_command
 from support.senders import read_topic, wait_for
 
 
@@ -45,7 +44,7 @@ class Sending(threading.Thread):
 
 
 def test_a_switch_and_a_death_refuse_no_send_and_store_each_once(tmp_path: Path) -> None:
-    with GroupCluster(tmp_path, conf=TEST_CONF) as group:
+    with GroupCluster(tmp_path, conf=GROUP_CONF) as group:
         sending = Sending(group)
         leader = group.wait_for_leader()
         group.wait_until_in_sync()

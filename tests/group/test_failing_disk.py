@@ -9,9 +9,8 @@ import pytest
 from rocketeer.bench.groups import GroupCluster
 from rocketeer.store import segment as segment_module
 from rocketeer.store.kernel import SyncFailed
-from support.cluster import TEST_CONF
 from support.group_members import MemberInThread
-from support.grouped import Ledger
+from support.grouped import GROUP_CONF, Ledger
 from support.senders import wait_for
 
 
@@ -32,7 +31,7 @@ def test_a_leader_whose_disk_fails_steps_down_and_comes_back_as_another_incarnat
     tmp_path: Path, fail_disk: Callable[[], None]
 ) -> None:
     ledger = Ledger()
-    with GroupCluster(tmp_path, conf={**TEST_CONF, "flushDiskType": "SYNC_FLUSH"}, started=False) as group:
+    with GroupCluster(tmp_path, conf={**GROUP_CONF, "flushDiskType": "SYNC_FLUSH"}, started=False) as group:
         first, *rest = group.members
         with MemberInThread(first):
             wait_for(lambda: group.leader_number() == first.number, what="a leader")
@@ -53,7 +52,7 @@ def test_a_follower_whose_disk_fails_leaves_and_sends_go_on(
     tmp_path: Path, fail_disk: Callable[[], None]
 ) -> None:
     ledger = Ledger()
-    conf = {**TEST_CONF, "flushDiskType": "SYNC_FLUSH", "groupLagMs": 1000}
+    conf = {**GROUP_CONF, "flushDiskType": "SYNC_FLUSH", "groupLagMs": 1000}
     with GroupCluster(tmp_path, conf=conf, started=False) as group:
         first, leader, other = group.members
         leader.start()

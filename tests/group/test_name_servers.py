@@ -5,9 +5,8 @@ from pathlib import Path
 
 from rocketeer.bench.groups import GroupCluster
 from rocketeer.protocol.codes import RequestCode
-from support.cluster import TEST_CONF
 from support.group_members import MemberInThread
-from support.grouped import group_command
+from support.grouped import GROUP_CONF, group_command
 from support.name_servers import Listener
 from support.senders import wait_for
 
@@ -23,7 +22,7 @@ def heard_of(listener: Listener, address: str) -> list[tuple[int, str]]:
 
 
 def switch_leaders(tmp_path: Path, listener: Listener) -> None:
-    conf = {**TEST_CONF, "namesrvAddr": listener.address}
+    conf = {**GROUP_CONF, "namesrvAddr": listener.address}
     with GroupCluster(tmp_path, members=2, conf=conf, started=False) as group:
         first, second = group.members
         with MemberInThread(first):

@@ -5,8 +5,7 @@ from pathlib import Path
 
 from rocketeer.bench.groups import GroupCluster
 from rocketeer.protocol.codes import ResponseCode
-from support.cluster import TEST_CONF
-from support.grouped import TOPIC, Ledger, group_command, others, send
+from support.grouped import GROUP_CONF, TOPIC, Ledger, group_command, others, send
 from support.senders import read_topic, wait_for
 
 
@@ -14,7 +13,7 @@ def test_when_nobody_in_sync_is_left_only_a_person_who_accepts_the_loss_names_a_
     tmp_path: Path,
 ) -> None:
     ledger = Ledger()
-    with GroupCluster(tmp_path, conf={**TEST_CONF, "groupLagMs": 500}) as group:
+    with GroupCluster(tmp_path, conf={**GROUP_CONF, "groupLagMs": 500}) as group:
         leader = group.wait_for_leader()
         group.wait_until_in_sync()
         with ledger.load(leader.address):
@@ -53,7 +52,7 @@ def test_when_nobody_in_sync_is_left_only_a_person_who_accepts_the_loss_names_a_
 
 def test_a_dead_member_that_is_removed_holds_up_nobody(tmp_path: Path) -> None:
     ledger = Ledger()
-    with GroupCluster(tmp_path, conf={**TEST_CONF, "groupLagMs": 60_000}) as group:
+    with GroupCluster(tmp_path, conf={**GROUP_CONF, "groupLagMs": 60_000}) as group:
         leader = group.wait_for_leader()
         group.wait_until_in_sync()
         gone, other = others(group, leader)

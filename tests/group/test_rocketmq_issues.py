@@ -10,8 +10,7 @@ from rocketeer.bench.control import Control
 from rocketeer.bench.groups import GroupCluster, Member
 from rocketeer.errors import RemotingError
 from rocketeer.protocol.codes import RequestCode, ResponseCode
-from support.cluster import TEST_CONF
-from support.grouped import QUEUES, TOPIC, Ledger
+from support.grouped import GROUP_CONF, QUEUES, TOPIC, Ledger
 from support.senders import send_header, wait_for
 
 TAIL = b"nobody confirmed this"
@@ -74,7 +73,7 @@ def test_issue_7017_an_isolated_leader_acknowledges_nothing(tmp_path: Path) -> N
     if not can_make_networks():
         pytest.skip("network namespaces need root and `ip`")
     ledger = Ledger()
-    with Network(3) as network, GroupCluster(tmp_path, conf=TEST_CONF, places=network.places) as group:
+    with Network(3) as network, GroupCluster(tmp_path, conf=GROUP_CONF, places=network.places) as group:
         leader = group.wait_for_leader()
         with ledger.load(leader.address):
             pass
@@ -99,7 +98,7 @@ def test_issues_10666_and_7689_what_was_cut_stays_cut_and_its_queue_offsets_are_
     """There the cut was in memory only, so that a crash brought the stale tail back (10666); recovery stopped at the
     confirmed offset, and new messages got queue offsets that the tail had (7689)."""
     ledger = Ledger()
-    with GroupCluster(tmp_path, conf=TEST_CONF) as group:
+    with GroupCluster(tmp_path, conf=GROUP_CONF) as group:
         leader = group.wait_for_leader()
         with ledger.load(leader.address):
             pass

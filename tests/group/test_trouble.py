@@ -102,7 +102,7 @@ def test_a_dead_follower_stalls_sends_for_a_moment_and_gets_everything_also_with
         began_s, before = time.monotonic(), len(sender.acked)
         # What was in flight when it died is a window of 16; whatever comes after that waited for the set to change.
         wait_for(lambda: len(sender.acked) > before + 100, what="sends that go on", state=sender)
-        assert time.monotonic() - began_s < 5  # groupLagMs, and the rest for a busy machine
+        assert time.monotonic() - began_s < 30  # groupLagMs, and the rest for a busy machine
         assert not sender.refused
         follower.start()
         group.wait_until_in_sync()
@@ -180,7 +180,7 @@ def test_a_group_goes_on_while_etcd_is_away_and_refuses_one_that_was_emptied_unt
     leader = group.wait_for_leader()
     with ledger.load(leader.address):
         group.etcd.kill()
-        time.sleep(5)  # longer than two leases: nothing but the members' promises keeps the leader
+        time.sleep(6)  # longer than a lease: nothing but the members' promises keeps the leader
     with ledger.load(leader.address):
         pass
     data.rename(kept)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import uvicorn
 from selenium import webdriver
+from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support import expected_conditions
@@ -100,23 +101,29 @@ class Browser:
 
     def leave(self, element: WebElement) -> None:
         """Click on what leads to another page, and wait until it is there."""
-        page = self.one("html")
         # Clicked by script: a part that refreshes itself may move what the pointer aims at.
-        self.script("arguments[0].click()", element)
+        self._leave("arguments[0].click()", element)
+
+    def leave_by(self, link: str) -> None:
+        """The same for what an expression finds, at one go: a part that refreshes itself may replace it."""
+        self._leave(f"{link}.click()")
+
+    def _leave(self, code: str, *arguments: object) -> None:
+        page = self.one("html")
+        self.script(code, *arguments)
         self.until(expected_conditions.staleness_of(page))
         self.until(lambda driver: self.script("return document.readyState") == "complete")
 
     def act(self, name: str, fields: dict[str, str] | None = None, *, path: str = "") -> str:
         """Fill in the form of an action, send it, confirm what must be confirmed; what the console said then."""
         action = REGISTRY.action(name)
-        form = self._form(action, path)
-        for field, value in (fields or {}).items():
-            box = form.find_element(By.NAME, field)
-            if box.get_attribute("type") == "checkbox":
-                self.script("arguments[0].checked = arguments[1]", box, bool(value))
-            else:
-                self.script("arguments[0].value = arguments[1]", box, value)
-        self.leave(form.find_element(By.TAG_NAME, "button"))
+        give_up_s = time.monotonic() + WAIT_S
+        while True:
+            try:
+                self._fill_in(self._form(action, path), fields or {})
+                break
+            except StaleElementReferenceException:  # a part of the page refreshed itself just now
+                assert time.monotonic() < give_up_s
         if action.dangerous and self.all(".will"):
             assert self.all(".will li"), "it says what it will do"
             self.leave(self.one("button.danger"))
@@ -124,6 +131,15 @@ class Browser:
         self.acted.add(name)
         assert self.complaints() == []
         return said.text
+
+    def _fill_in(self, form: WebElement, fields: dict[str, str]) -> None:
+        for field, value in fields.items():
+            box = form.find_element(By.NAME, field)
+            if box.get_attribute("type") == "checkbox":
+                self.script("arguments[0].checked = arguments[1]", box, bool(value))
+            else:
+                self.script("arguments[0].value = arguments[1]", box, value)
+        self.leave(form.find_element(By.TAG_NAME, "button"))
 
     def _form(self, action: Action, path: str) -> WebElement:
         end = path or action.path.rpartition("}")[2]

@@ -3,14 +3,17 @@
 import contextlib
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from rocketeer.bench.control import Control
 from rocketeer.bench.groups import NAME, GroupCluster, Member
 from rocketeer.errors import RemotingError
 from rocketeer.protocol.codes import RequestCode
+from support.cluster import TEST_CONF
 from support.senders import Acked, Sender, assert_ledger_holds, read_topic, send_header, wait_for
 
+GROUP_CONF: Mapping[str, object] = {**TEST_CONF, "groupLeaseSeconds": 4}
+"""A busy machine is no reason to elect anew."""
 TOPIC = "Kept"
 QUEUES = 4
 

@@ -76,7 +76,7 @@ class ServerProcess:
                 raise ServerFailed(f"{what} was not ready after {timeout_s:g} s\n{self.last_lines()}")
             time.sleep(_POLL_S)
 
-    def stop(self, *, timeout_s: float = 20) -> int:
+    def stop(self, *, timeout_s: float = 60) -> int:
         """SIGTERM, as an operator would; SIGKILL when it does not obey. Returns the exit code."""
         if self.running:
             self._process.terminate()

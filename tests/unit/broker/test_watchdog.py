@@ -31,19 +31,21 @@ def test_a_stall_is_told_and_what_the_stalled_function_had_at_hand_is_let_go() -
 
     def stalls() -> "weakref.ref[Held]":
         held = Held()
-        assert handler.told.wait(60)
+        while "stalls (test_watchdog.py" not in handler.text:  # a busy machine may have stalled before
+            handler.told.clear()
+            watchdog.beat()
+            assert handler.told.wait(60)
         return weakref.ref(held)
 
     try:
         watchdog.start()
         seen = stalls()
-        give_up_s = time.monotonic() + 5
+        give_up_s = time.monotonic() + 60
         while seen() is not None and time.monotonic() < give_up_s:
             watchdog.beat()  # no other stall that would take its place
             gc.collect()
             time.sleep(0.005)
         assert seen() is None
-        assert "stalls (test_watchdog.py" in handler.text
     finally:
         watchdog.stop()
         logging.getLogger("rocketeer.broker.watchdog").removeHandler(handler)

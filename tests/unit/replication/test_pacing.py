@@ -43,6 +43,11 @@ def test_a_thread_that_works_is_busy_and_one_that_waits_is_not() -> None:
     while time.monotonic() - began_s < 0.05:
         pass
     assert loop_busy_s() - before_s > 0.02
-    before_s = loop_busy_s()
-    threading.Event().wait(0.05)
-    assert loop_busy_s() - before_s < 0.04
+
+    def waiting_s() -> float:
+        before_s = loop_busy_s()
+        threading.Event().wait(0.05)
+        return loop_busy_s() - before_s
+
+    # Who has waited waits for a processor next, on a busy machine for longer than that.
+    assert any(waiting_s() < 0.04 for _ in range(50))
