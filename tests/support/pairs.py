@@ -73,7 +73,7 @@ async def pair_at(
             yield master_broker, slave_broker
 
 
-async def eventually(ask: Callable[[], Awaitable[bool]], *, seconds: float = 20.0, what: str = "") -> None:
+async def eventually(ask: Callable[[], Awaitable[bool]], *, seconds: float = 60.0, what: str = "") -> None:
     """Wait for an answer that will come."""
     deadline_s = time.monotonic() + seconds
     while not await ask():
@@ -81,7 +81,7 @@ async def eventually(ask: Callable[[], Awaitable[bool]], *, seconds: float = 20.
         await asyncio.sleep(0.05)
 
 
-async def until(condition: Callable[[], bool], *, seconds: float = 20.0, what: str = "") -> None:
+async def until(condition: Callable[[], bool], *, seconds: float = 60.0, what: str = "") -> None:
     """Wait for something that will be so."""
     deadline_s = time.monotonic() + seconds
     while not condition():

@@ -44,7 +44,7 @@ async def test_topics_groups_and_offsets_follow_and_pulls_are_served(tmp_path: P
                 and await topics_of(slave) == await topics_of(master)
             )
 
-        await eventually(followed, seconds=60, what="the group, its offset, all topics")
+        await eventually(followed, what="the group, its offset, all topics")
 
         held = await slave.pull("T", offset=10, sysFlag=6, suspendTimeoutMillis=0)
         assert held.code == ResponseCode.PULL_NOT_FOUND
