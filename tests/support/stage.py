@@ -52,7 +52,7 @@ class Stage:
         with self._changed:
             return [command for command in self._asked if command.code == code]
 
-    def wait_for(self, code: int, count: int = 1, timeout_s: float = 10) -> list[Command]:
+    def wait_for(self, code: int, count: int = 1, timeout_s: float = 60) -> list[Command]:
         """Wait until it was asked so often."""
         with self._changed:
             arrived = self._changed.wait_for(

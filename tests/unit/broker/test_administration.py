@@ -25,7 +25,7 @@ from support.broker import BrokerUnderTest, broker_at
 from support.desk import heartbeat
 from support.recorded import recorded_command
 
-WAIT_S = 20.0
+WAIT_S = 60.0
 
 
 async def until(holds: Callable[[], Awaitable[bool]]) -> None:

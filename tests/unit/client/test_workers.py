@@ -9,7 +9,7 @@ import pytest
 
 from rocketeer.client.aio.workers import Job, TaskWorkers, ThreadWorkers, Workers
 
-WAIT_S = 20
+WAIT_S = 60
 
 
 class Listening:

@@ -93,7 +93,7 @@ async def running(
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110  (the other side of a socket offers no event)
             await asyncio.sleep(0.001)
 

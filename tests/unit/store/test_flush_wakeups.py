@@ -12,7 +12,7 @@ from rocketeer.store import segment as segment_module
 from rocketeer.store.kernel import sync_range
 from support.stores import make_store, message
 
-WAIT_S = 20
+WAIT_S = 60
 
 
 class Meeting(ManualClock):
