@@ -89,7 +89,7 @@ async def test_a_oneway_is_marked_and_waits_for_nothing() -> None:
 
     async with peer(behave) as address, RemotingClient() as client:
         await client.oneway(address, request(ECHO, body=b"go"))
-        command = await asyncio.wait_for(seen.get(), 2)
+        command = await asyncio.wait_for(seen.get(), 60)
     assert command.is_oneway
     assert command.body == b"go"
 
@@ -169,7 +169,7 @@ async def test_close_lets_what_was_written_leave_and_wakes_the_waiters() -> None
         with pytest.raises(ConnectionLost, match="the client was closed"):
             await call
         await client.wait_closed()
-        await asyncio.wait_for(done.wait(), 2)
+        await asyncio.wait_for(done.wait(), 60)
         assert [command.code for command in seen] == [6, ECHO, 7]
         with pytest.raises(ConnectFailed, match="the client is closed"):
             await client.invoke(address, request(ECHO))
@@ -181,7 +181,7 @@ async def test_the_owner_learns_which_connection_was_lost() -> None:
         async with running_server() as server:
             address = f"127.0.0.1:{server.ports[0]}"
             await client.invoke(address, request(ECHO))
-        assert await asyncio.wait_for(lost.get(), 2) == address
+        assert await asyncio.wait_for(lost.get(), 60) == address
 
 
 async def test_ipv6_addresses_stand_in_brackets() -> None:
