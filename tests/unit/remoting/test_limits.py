@@ -105,8 +105,7 @@ async def test_a_body_beyond_its_limit_is_refused_with_the_key() -> None:
 async def test_requests_under_way_are_bounded_and_the_next_one_is_served_when_they_are_answered() -> None:
     async with server(ServerLimits(requests_under_way=3)) as running:
         peer = await Peer.to(running)
-        for _ in range(5):
-            peer.writer.write(encode(request(WAIT)))
+        peer.writer.write(b"".join(encode(request(WAIT)) for _ in range(5)))
         replies = [await peer.reply() for _ in range(5)]
         assert sorted(each.code for each in replies) == [
             0,

@@ -19,7 +19,13 @@ def busy(seconds: float) -> Steps[str]:
 
 
 async def test_what_is_short_is_done_at_once() -> None:
-    assert run_sliced(busy(0.0005)) == "done"
+    for _ in range(100):
+        outcome = run_sliced(busy(0.0005))
+        if outcome == "done":
+            return
+        assert isinstance(outcome, asyncio.Future)
+        await outcome  # the processor was busy with something else for the rest of the slice
+    raise AssertionError("it was never done at once")
 
 
 async def test_the_loop_serves_others_between_two_slices() -> None:
