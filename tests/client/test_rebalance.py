@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import random
 import time
 from collections import Counter
 
@@ -11,7 +12,9 @@ from rocketeer.client.aio.lite_pull_consumer import LitePullConsumer
 from rocketeer.client.aio.push_consumer import PushConsumer
 from rocketeer.client.core.allocate import AveragelyByCircle
 from rocketeer.client.core.received import ReceivedMessage
+from rocketeer.client.core.rpc_hooks import RpcContext
 from rocketeer.client.plans.groups import group_view
+from rocketeer.protocol.codes import RequestCode
 from support.cluster import Cluster
 from support.consuming import make_topic, names, options, send, until
 
@@ -160,3 +163,30 @@ async def _view(consumer: PushConsumer) -> dict[str, str]:
     address = instance.routes.master("broker-a")
     assert address is not None
     return (await instance.run(group_view(address, consumer.config.group, 3))).expressions
+
+
+class Looks:
+    """Counts how often a consumer asks who is in its group."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def before_request(self, context: RpcContext) -> None:
+        self.count += context.code == RequestCode.GET_CONSUMER_LIST_BY_GROUP
+
+    def after_reply(self, context: RpcContext) -> None: ...
+
+
+async def test_a_consumer_that_looks_by_itself_draws_nothing_from_a_seeded_generator(
+    cluster: Cluster, topic: str
+) -> None:
+    """Whoever seeds `random` wants the same numbers every time, also with a consumer in another thread."""
+    make_topic(cluster, topic, queues=1)
+    looks = Looks()
+    consumer = PushConsumer(f"G-{topic}", rpc_hooks=[looks], **options(cluster, rebalance_s=0.02))
+    consumer.subscribe(topic, lambda message: None)
+    async with consumer:
+        await until(lambda: queues_of(consumer, topic) == {0})
+        state, before = random.getstate(), looks.count
+        await until(lambda: looks.count > before + 3)
+        assert random.getstate() == state
