@@ -12,6 +12,8 @@ from rocketeer.nameserver.server import NameServer
 from support.broker import BrokerUnderTest, broker_at
 
 SEGMENT_BYTES = 1 << 20
+SLAVE = {"broker_role": BrokerRole.SLAVE, "flush_least_pages": 0}
+"""What is on its disk counts: it does not wait for four pages, which come after ten seconds at the latest."""
 
 
 def ha_address(master: BrokerUnderTest) -> str:
@@ -28,7 +30,7 @@ async def slave_at(
     broker: dict[str, Any] | None = None,
     server: dict[str, Any] | None = None,
 ) -> AsyncIterator[BrokerUnderTest]:
-    settings = {"broker_role": BrokerRole.SLAVE, "ha_master_address": master_ha, **(store or {})}
+    settings = {**SLAVE, "ha_master_address": master_ha, **(store or {})}
     async with broker_at(
         folder, store=settings, broker={"broker_id": 1, **(broker or {})}, server=server
     ) as slave:
@@ -67,7 +69,7 @@ async def pair_at(
             broker_at(
                 folder / "s",
                 broker={**known, "broker_id": 1},
-                store={"broker_role": BrokerRole.SLAVE, **(slave or {})},
+                store={**SLAVE, **(slave or {})},
             ) as slave_broker,
         ):
             yield master_broker, slave_broker
