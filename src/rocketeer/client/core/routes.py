@@ -13,6 +13,10 @@ from rocketeer.model.queue import MessageQueue
 from rocketeer.model.route import MASTER_ID, Route
 from rocketeer.model.topic import Perm
 
+_dice = (
+    random.SystemRandom()
+)  # routes are looked up in the background: no draw from `random` that a user may have seeded
+
 
 class BrokerAddress(NamedTuple):
     """Where to reach a broker name, and whether that is a slave."""
@@ -64,7 +68,7 @@ class RouteCache:
         if before is not None and before.route == route and before.guessed == guessed:
             return before
         # The round robin goes on where it was, or begins anywhere: many clients start at the same moment.
-        start = before.next_index() if before is not None else random.getrandbits(16)
+        start = before.next_index() if before is not None else _dice.getrandbits(16)
         after = TopicRoutes(topic, route, guessed, start)
         for broker in route.brokers:
             self._brokers[broker.broker_name] = dict(broker.addresses)
