@@ -60,7 +60,9 @@ def plain(opaque: int, body: bytes = b"body", queue: int = 1) -> bytes:
 
 def batch(opaque: int, count: int, body: bytes) -> bytes:
     items = encode_batch([BatchItem(0, body, b"KEYS\x01k%d" % at) for at in range(count)])
-    return pack_frame(JSON, header(320, fields(opaque, 1) | {"m": "true", "i": "WAIT\x01true"}, opaque=opaque), items)
+    return pack_frame(
+        JSON, header(320, fields(opaque, 1) | {"m": "true", "i": "WAIT\x01true"}, opaque=opaque), items
+    )
 
 
 def test_batches_that_many_sockets_bring_in_one_turn_are_one_write(tmp_path: Path) -> None:

@@ -13,9 +13,8 @@ from rocketeer.model.queue import MessageQueue
 from rocketeer.model.route import MASTER_ID, Route
 from rocketeer.model.topic import Perm
 
-_dice = (
-    random.SystemRandom()
-)  # routes are looked up in the background: no draw from `random` that a user may have seeded
+# Routes come in the background: no draw from `random`, which the application may have seeded.
+_dice = random.SystemRandom()
 
 
 class BrokerAddress(NamedTuple):
