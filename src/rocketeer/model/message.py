@@ -118,7 +118,12 @@ class Message(_TopicAndBody, frozen=True, kw_only=True, gc=False):
     @property
     def is_timed(self) -> bool:
         """Whether the broker keeps it for later."""
-        return bool(self.delay_level) or self.deliver_at is not None or self.delay is not None
+        return (
+            bool(self.delay_level)
+            or self.deliver_at is not None
+            or self.delay is not None
+            or names.START_DELIVER_TIME in self.properties
+        )
 
     def all_properties(self) -> dict[str, str]:
         """The user's properties and those the other arguments stand for, ready to be encoded."""

@@ -69,6 +69,8 @@ async def recall(broker: BrokerUnderTest, handle: str, topic: str = "T") -> Comm
         ({"TIMER_DELAY_SEC": "+7"}, NOW + 7_000),
         ({"TIMER_DELAY_SEC": 7, "TIMER_DELAY_MS": 1, "TIMER_DELIVER_MS": NOW + 2}, NOW + 7_000),
         ({"TIMER_DELAY_MS": 40 * DAY_MS}, NOW + 40 * DAY_MS),
+        ({"__STARTDELIVERTIME": NOW + 3_000}, NOW + 3_000),
+        ({"__STARTDELIVERTIME": NOW + 9, "TIMER_DELIVER_MS": NOW + 3_000}, NOW + 3_000),
     ],
 )
 async def test_a_timed_message_waits_and_comes_to_its_topic_and_queue_at_its_time(
@@ -107,6 +109,8 @@ async def test_a_timed_message_waits_and_comes_to_its_topic_and_queue_at_its_tim
         {"TIMER_DELAY_MS": 0},
         {"TIMER_DELAY_MS": -5},
         {"TIMER_DELAY_SEC": -(10**18)},
+        {"__STARTDELIVERTIME": NOW},
+        {"__STARTDELIVERTIME": -5},
     ],
 )
 async def test_a_time_in_the_past_delivers_at_once(tmp_path: Path, timing: dict[str, object]) -> None:
@@ -135,6 +139,8 @@ YEAR_9999_MS = 253_370_764_800_000
         {"TIMER_DELAY_SEC": (1 << 63) - 1},
         {"TIMER_DELAY_MS": 367 * DAY_MS},
         {"TIMER_DELAY_SEC": "x", "TIMER_DELAY_MS": 5},
+        {"__STARTDELIVERTIME": "tomorrow"},
+        {"__STARTDELIVERTIME": NOW + 367 * DAY_MS},
     ],
 )
 async def test_a_time_that_cannot_be_is_refused_with_the_words_of_rocketmq_5(

@@ -294,6 +294,7 @@ def test_what_ends_the_loop_keeps_nobody_from_going_on(modules: Any) -> None:
         (message(tags="a", keys="b", properties={"c": "d"}), True),
         (message(delay_level=3), False),
         (message(delay=3), False),
+        (message(properties={"__STARTDELIVERTIME": "1"}), False),
         (Message("%RETRY%G", b"x"), False),
         (Message("T", b"x" * 101), False),
         (Message("T", b"x" * 100), True),

@@ -195,7 +195,9 @@ def check_batch(messages: Sequence[Message]) -> None:
         if message.delay_level:
             raise InvalidMessage("a message with a delay_level cannot be in a batch: send it by itself")
         if message.is_timed:
-            raise InvalidMessage("a message with deliver_at or delay cannot be in a batch: send it by itself")
+            raise InvalidMessage(
+                "a message with deliver_at, delay or __STARTDELIVERTIME cannot be in a batch: send it by itself"
+            )
         if message.topic.startswith(RETRY_PREFIX):
             raise InvalidMessage(f"retry topic {message.topic!r} takes no batches")
 
