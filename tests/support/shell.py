@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-WAIT_S = 30
+WAIT_S = 90
 
 
 class Shell:
@@ -18,7 +18,8 @@ class Shell:
         self.home = home
         self._running: list[subprocess.Popen[str]] = []
         self._env = {**os.environ, "HOME": str(home), "PYTHONUNBUFFERED": "1"}
-        self._env.pop("NAMESRV_ADDR", None)
+        for name in ("NAMESRV_ADDR", "JAVA_OPT", "JAVA_OPT_EXT", "ROCKETMQ_HOME"):
+            self._env.pop(name, None)
 
     def run(self, *arguments: object, **env: str) -> subprocess.CompletedProcess[str]:
         return self._run(self._command(arguments), env)

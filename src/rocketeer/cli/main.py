@@ -23,6 +23,7 @@ from rocketeer.cli.console import console_user
 from rocketeer.cli.console_child import CONSOLE_PORT, ConsoleChild, why_no_console
 from rocketeer.cli.doctor.command import doctor
 from rocketeer.cli.etcd_child import EtcdChild
+from rocketeer.cli.java_options import SettingsCommand
 from rocketeer.cli.logs import LogFormat, LogLevel, log_file, show_logs
 from rocketeer.cli.plan import BROKERS_MAX, plan_up
 from rocketeer.cli.preflight import allow_many_files, check_folder, check_ports, numeric_host
@@ -155,8 +156,8 @@ def broker_child(log_level: Level = LogLevel.WARNING, log_format: Format = LogFo
     raise typer.Exit(run_child(log_level, log_format))
 
 
-app.command(context_settings=WITH_SETTINGS)(namesrv)
-app.command(context_settings=WITH_SETTINGS)(broker)
+app.command(cls=SettingsCommand, context_settings=WITH_SETTINGS)(namesrv)
+app.command(cls=SettingsCommand, context_settings=WITH_SETTINGS)(broker)
 app.command()(run)
 app.command()(audit)
 app.command()(doctor)

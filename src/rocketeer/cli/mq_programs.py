@@ -1,11 +1,13 @@
 """`mqnamesrv`, `mqbroker` and `mqshutdown`: RocketMQ's scripts, by their names, options and lines."""
 
+import os
 import sys
 from typing import Annotated, Any, Final, NoReturn
 
 import typer
 
 from rocketeer.cli.complaint import run_program
+from rocketeer.cli.java_options import SettingsCommand, words_of_variables
 from rocketeer.cli.servers import (
     WITH_SETTINGS,
     ConfigFile,
@@ -64,20 +66,29 @@ def _mqshutdown(
 
 def mqnamesrv() -> NoReturn:
     """The `mqnamesrv` program."""
-    _run(_mqnamesrv, "mqnamesrv", {**WITH_SETTINGS, **_HELP})
+    _run_server(_mqnamesrv, "mqnamesrv")
 
 
 def mqbroker() -> NoReturn:
     """The `mqbroker` program."""
-    _run(_mqbroker, "mqbroker", {**WITH_SETTINGS, **_HELP})
+    _run_server(_mqbroker, "mqbroker")
 
 
 def mqshutdown() -> NoReturn:
     """The `mqshutdown` program."""
-    _run(_mqshutdown, "mqshutdown", _HELP)
+    app = _app()
+    app.command("mqshutdown", context_settings=_HELP)(_mqshutdown)
+    run_program(lambda: app(sys.argv[1:], prog_name="mqshutdown"), "mqshutdown")
 
 
-def _run(command: Any, name: str, context_settings: dict[str, Any]) -> NoReturn:
-    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-    app.command(name, context_settings=context_settings)(command)
-    run_program(lambda: app(sys.argv[1:], prog_name=name), name)
+def _run_server(command: Any, name: str) -> NoReturn:
+    app = _app()
+    app.command(name, cls=SettingsCommand, context_settings={**WITH_SETTINGS, **_HELP})(command)
+    run_program(
+        lambda: app([*words_of_variables(os.environ, name), *sys.argv[1:]], prog_name=name),
+        name,
+    )
+
+
+def _app() -> typer.Typer:
+    return typer.Typer(add_completion=False, pretty_exceptions_enable=False)
