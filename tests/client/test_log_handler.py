@@ -1,6 +1,8 @@
 """Log records become messages, in batches, without making the program wait and without breeding more records."""
 
 import logging
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -108,6 +110,55 @@ def test_how_many_were_dropped_is_told_once_they_can_be_sent(cluster: Cluster, t
     texts = [each.text for each in stored(cluster, topic)]
     assert [text.rpartition(" ")[2] for text in texts[:5]] == ["7", "8", "9", "10", "11"]
     assert texts[5:] == ["7 log records were dropped: too many waited"]
+
+
+def run_program(source: str, *arguments: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", source, *arguments], capture_output=True, text=True, timeout=90
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_a_program_that_ends_at_once_has_sent_what_it_logged(cluster: Cluster, topic: str, host: str) -> None:
+    make_topic(cluster, topic, queues=1)
+    source = """
+import logging, sys
+from rocketeer import LogHandler
+logging.getLogger().addHandler(LogHandler(sys.argv[1], nameserver=sys.argv[2]))
+for number in range(3):
+    logging.warning("last words %d", number)
+"""
+    run_program(source, topic, cluster.namesrv.replace("127.0.0.1", host))
+    until_sync(lambda: len(stored(cluster, topic)) >= 3)
+    assert [each.text.partition("root ")[2] for each in stored(cluster, topic)] == [
+        f"last words {number}" for number in range(3)
+    ]
+
+
+def test_a_forked_child_sends_its_own_records_and_not_those_of_its_parent_again(
+    cluster: Cluster, topic: str
+) -> None:
+    make_topic(cluster, topic, queues=1)
+    source = """
+import logging, os, sys
+from rocketeer import LogHandler
+handler = LogHandler(sys.argv[1], nameserver=sys.argv[2], flush_interval_s=60)
+logging.getLogger().addHandler(handler)
+logging.warning("sent before")
+handler.flush(30)
+logging.warning("waits while it forks")
+child = os.fork()
+if child:
+    assert os.waitpid(child, 0)[1] == 0
+    logging.warning("of the parent")
+else:
+    logging.warning("of the child")
+"""
+    run_program(source, topic, cluster.namesrv)
+    until_sync(lambda: len(stored(cluster, topic)) >= 4)
+    texts = [each.text.partition("root ")[2] for each in stored(cluster, topic)]
+    assert sorted(texts) == ["of the child", "of the parent", "sent before", "waits while it forks"]
 
 
 def test_what_cannot_be_is_refused() -> None:

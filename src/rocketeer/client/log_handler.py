@@ -5,7 +5,8 @@
 A record is formatted where it is logged and put into a bounded queue; one thread of the handler's own sends what has
 gathered as batches. When brokers cannot keep up or are away, the oldest records in the queue go, and the next batch
 says how many. Records of Rocketeer's own loggers, and whatever is logged while sending, are not sent: they would
-bring forth the next ones.
+bring forth the next ones. What waits when the program ends is sent then. A forked child sends what it logs itself; a
+process of `multiprocessing` ends without being asked, so let it call `logging.shutdown()` last.
 """
 
 import atexit
@@ -18,6 +19,8 @@ from typing import Final, Unpack
 
 from rocketeer.client.core.config import ProducerOptions
 from rocketeer.client.core.encoding import split_batch
+from rocketeer.client.sync import forking
+from rocketeer.client.sync.loop_thread import LoopThread
 from rocketeer.client.sync.producer import Producer
 from rocketeer.errors import ConfigError, RocketeerError
 from rocketeer.model.message import Message
@@ -70,8 +73,10 @@ class LogHandler(logging.Handler):
         self._failing = False
         self._closing = False
         self._thread: threading.Thread | None = None
+        self._loop_thread: LoopThread | None = None
         self.setFormatter(logging.Formatter(_LINE))
         atexit.register(self.close)  # before the interpreter ends its threads
+        forking.register(self)
 
     def emit(self, record: logging.LogRecord) -> None:
         """Put the record into the queue; called by `logging`."""
@@ -103,6 +108,8 @@ class LogHandler(logging.Handler):
     def _start(self) -> None:
         with self._idle:
             if self._thread is None or not self._thread.is_alive():  # in a forked child it is not
+                if self._loop_thread is None:
+                    self._loop_thread = _producers_thread()
                 self._thread = threading.Thread(target=self._run, name="rocketeer-logs", daemon=True)
                 self._thread.start()
 
@@ -124,7 +131,20 @@ class LogHandler(logging.Handler):
             if self._thread is not None:
                 self._thread.join(self._producer.config.close_timeout_s + AGAIN_S)
             self._producer.close()
+            if self._loop_thread is not None:
+                self._loop_thread.release()
         super().close()
+
+    def after_fork(self) -> None:
+        """In a forked child: what waits is the parent's to send, and its thread is not here."""
+        assert self.lock is not None
+        self._waiting.clear()
+        self._unsent = 0
+        self._told_dropped = self.dropped
+        self._due = threading.Event()  # the parent's threads may hold the locks of both
+        self._idle = threading.Condition(self.lock)
+        self._failing = False
+        self._thread = self._loop_thread = None
 
     # --- the thread --------------------------------------------------------------------------
 
@@ -172,3 +192,12 @@ class LogHandler(logging.Handler):
             self.dropped += lost
             self._unsent -= lost
             self._waiting.extendleft(reversed(batch[lost:]))
+
+
+def _producers_thread() -> LoopThread:
+    """Started with the first record: a program that ends right after it could not start one any more."""
+    _sending.now = True  # asyncio says something to its log meanwhile
+    try:
+        return LoopThread.acquire()
+    finally:
+        _sending.now = False
