@@ -6,16 +6,19 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
 from rocketeer import (
+    BrokerRefused,
     ConfigError,
     ConsumeFromWhere,
+    InvalidMessage,
     InvalidTopic,
     Message,
+    MessageModel,
     MessageQueue,
     Producer,
     PullConsumer,
@@ -25,12 +28,13 @@ from rocketeer import (
     aio,
 )
 from rocketeer.protocol.codes import RequestCode
-from rocketeer.protocol.headers.send import SendMessageV2Header
+from rocketeer.protocol.headers.send import SendMessageReplyHeader, SendMessageV2Header
 from support.cluster import Cluster
 from support.consuming import make_topic, names, send
 
 FIRST = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
 WAIT_S = 30.0
+Receive = Callable[[Cluster, str, Path], Awaitable[list[ReceivedMessage]]]
 
 
 async def until(condition: object, what: str) -> None:
@@ -43,14 +47,55 @@ async def until(condition: object, what: str) -> None:
 # --- what a message tells of its queue ---------------------------------------------------------
 
 
-async def test_every_message_says_how_far_its_queue_reached(cluster: Cluster, topic: str) -> None:
-    make_topic(cluster, topic, queues=1)
-    await send(cluster, topic, names(10))
+async def pushed(
+    cluster: Cluster, topic: str, folder: Path, model: MessageModel = MessageModel.CLUSTERING
+) -> list[ReceivedMessage]:
     got: list[ReceivedMessage] = []
-    consumer = aio.PushConsumer(f"G-{topic}", nameserver=cluster.namesrv, consume_from=FIRST)
+    consumer = aio.PushConsumer(
+        f"G-{topic}",
+        nameserver=cluster.namesrv,
+        consume_from=FIRST,
+        message_model=model,
+        offset_folder=folder,
+    )
     consumer.subscribe(topic, got.append)
     async with consumer:
         await until(lambda: len(got) == 10, "ten messages")
+    return got
+
+
+async def broadcast(cluster: Cluster, topic: str, folder: Path) -> list[ReceivedMessage]:
+    return await pushed(cluster, topic, folder, MessageModel.BROADCASTING)
+
+
+async def polled(cluster: Cluster, topic: str, folder: Path) -> list[ReceivedMessage]:
+    got: list[ReceivedMessage] = []
+    consumer = aio.LitePullConsumer(f"G-{topic}", nameserver=cluster.namesrv, consume_from=FIRST)
+    consumer.subscribe(topic)
+    async with consumer:
+        deadline_s = time.monotonic() + WAIT_S
+        while len(got) < 10 and time.monotonic() < deadline_s:
+            got += await consumer.poll(timeout_s=1)
+    return got
+
+
+async def pulled(cluster: Cluster, topic: str, folder: Path) -> list[ReceivedMessage]:
+    got: list[ReceivedMessage] = []
+    async with aio.PullConsumer(f"G-{topic}", nameserver=cluster.namesrv) as consumer:
+        (queue,) = await consumer.queues(topic)
+        while len(got) < 10:
+            got += (await consumer.pull(queue, len(got), hold_s=20.0)).messages
+    return got
+
+
+@pytest.mark.parametrize("receive", [pushed, broadcast, polled, pulled], ids=lambda each: each.__name__)
+async def test_every_message_says_how_far_its_queue_reached(
+    cluster: Cluster, topic: str, tmp_path: Path, receive: Receive
+) -> None:
+    make_topic(cluster, topic, queues=1)
+    await send(cluster, topic, names(10))
+    got = await receive(cluster, topic, tmp_path)
+    assert sorted(message.queue_offset for message in got) == list(range(10))
     for message in got:
         assert message.properties["MIN_OFFSET"] == "0"
         assert message.properties["MAX_OFFSET"] == "10"
@@ -65,15 +110,18 @@ class Seeing:
         self.before: list[int] = []
         self.after: list[tuple[int, int | None, bool]] = []
         self.headers: list[object] = []
+        self.reply_headers: list[object] = []
 
     def before_request(self, context: RpcContext) -> None:
         self.before.append(int(context.code))
         self.headers.append(context.header)
+        assert context.reply_header is None, "there is no reply yet"
         context.fields["tenant"] = "t1"
         context.notes["began"] = True
 
     def after_reply(self, context: RpcContext) -> None:
         assert context.notes["began"]
+        self.reply_headers.append(context.reply_header)
         code = None if context.reply is None else context.reply.code
         self.after.append((int(context.code), code, context.error is None))
 
@@ -109,6 +157,8 @@ def test_an_rpc_hook_sees_every_request_and_its_reply(cluster: Cluster, topic: s
     assert len(hook.after) == len(hook.before)
     (header,) = [each for each in hook.headers if isinstance(each, SendMessageV2Header)]
     assert header.topic == topic
+    (answer,) = [each for each in hook.reply_headers if isinstance(each, SendMessageReplyHeader)]
+    assert (answer.queue_id, answer.queue_offset) == (0, 0)
 
 
 def test_what_a_hook_raises_before_a_request_ends_the_call(cluster: Cluster, topic: str) -> None:
@@ -177,6 +227,21 @@ async def test_a_queue_listener_hears_of_every_change(cluster: Cluster, topic: s
     assert len([each for each in heard if each[0] == topic]) == 3
 
 
+async def test_a_queue_listener_of_a_lite_pull_consumer_hears_of_its_queues(
+    cluster: Cluster, topic: str
+) -> None:
+    queues = make_topic(cluster, topic, queues=4)
+    heard: list[tuple[str, list[MessageQueue], list[MessageQueue]]] = []
+
+    def changed(topic: str, all_queues: Sequence[MessageQueue], mine: Sequence[MessageQueue]) -> None:
+        heard.append((topic, sorted(all_queues), sorted(mine)))
+
+    consumer = aio.LitePullConsumer(f"G-{topic}", nameserver=cluster.namesrv, queue_listener=changed)
+    consumer.subscribe(topic)
+    async with consumer:
+        await until(lambda: (topic, queues, queues) in heard, "all queues")
+
+
 def test_pull_consumers_of_a_group_share_the_queues(cluster: Cluster, topic: str) -> None:
     queues = make_topic(cluster, topic, queues=4)
     with (
@@ -203,18 +268,29 @@ class Kept:
         self.offsets.update(offsets)
 
 
-async def test_offsets_are_kept_where_the_user_says(cluster: Cluster, topic: str) -> None:
+@pytest.mark.parametrize("kind", ["push", "lite"])
+async def test_offsets_are_kept_where_the_user_says(cluster: Cluster, topic: str, kind: str) -> None:
     (queue,) = make_topic(cluster, topic, queues=1)
     await send(cluster, topic, names(10))
     kept = Kept()
     kept.offsets[queue] = 6
     got: list[str] = []
-    consumer = aio.PushConsumer(
-        f"G-{topic}", nameserver=cluster.namesrv, offset_store=kept, consume_from=FIRST
-    )
-    consumer.subscribe(topic, lambda message: got.append(message.text))
-    async with consumer:
-        await until(lambda: len(got) == 4, "those behind the offset")
+    if kind == "push":
+        consumer = aio.PushConsumer(
+            f"G-{topic}", nameserver=cluster.namesrv, offset_store=kept, consume_from=FIRST
+        )
+        consumer.subscribe(topic, lambda message: got.append(message.text))
+        async with consumer:
+            await until(lambda: len(got) == 4, "those behind the offset")
+    else:
+        polling = aio.LitePullConsumer(
+            f"G-{topic}", nameserver=cluster.namesrv, offset_store=kept, consume_from=FIRST
+        )
+        polling.subscribe(topic)
+        async with polling:
+            deadline_s = time.monotonic() + WAIT_S
+            while len(got) < 4 and time.monotonic() < deadline_s:
+                got += [message.text for message in await polling.poll(1)]
     assert sorted(got) == ["m6", "m7", "m8", "m9"]
     assert kept.offsets[queue] == 10
 
@@ -256,17 +332,27 @@ def test_a_producer_makes_a_topic_with_its_queues(cluster: Cluster, topic: str) 
 
 
 @pytest.mark.skipif(os.environ.get("ROCKETEER_PEER") == "apache", reason="4.9.8 delivers at once")
-def test_a_message_with_a_start_of_delivery_is_a_timed_one(cluster: Cluster, topic: str) -> None:
+@pytest.mark.parametrize("kind", ["alone", "among others"])
+def test_a_message_with_a_start_of_delivery_is_a_timed_one(cluster: Cluster, topic: str, kind: str) -> None:
     (queue,) = make_topic(cluster, topic, queues=1)
     with Producer("G", nameserver=cluster.namesrv) as producer:
         due_ms = int(time.time() * 1000) + 1_500
-        producer.send(Message(topic, b"later", properties={"__STARTDELIVERTIME": str(due_ms)}))
-        producer.send(Message(topic, b"now"))
+        later = Message(topic, b"later", properties={"__STARTDELIVERTIME": str(due_ms)})
+        if kind == "alone":
+            producer.send(later)
+            producer.send(Message(topic, b"now"))
+        else:  # those of one moment travel as a batch, which is never rewritten: it must not be in it
+            sends = [producer.send_async(each) for each in (later, Message(topic, b"now"))]
+            assert all(sent.result(30).ok for sent in sends)
+        with pytest.raises(InvalidMessage, match="cannot be in a batch"):
+            producer.send([Message(topic, b"x"), later])
+        with pytest.raises(BrokerRefused, match="timer message illegal"):
+            producer.send(Message(topic, b"x", properties={"__STARTDELIVERTIME": "tomorrow"}))
     with PullConsumer(f"G-{topic}", nameserver=cluster.namesrv) as reader:
         assert reader.pull(queue, 0, hold_s=20.0).messages[0].text == "now"
-        later = reader.pull(queue, 1, hold_s=20.0).messages[0]
-        assert later.text == "later"
-        assert later.store_ms >= due_ms
+        arrived = reader.pull(queue, 1, hold_s=20.0).messages[0]
+        assert arrived.text == "later"
+        assert arrived.store_ms >= due_ms
 
 
 @pytest.mark.parametrize("option", ["accessChannel", "access_channel", "onsAddr", "security_token"])

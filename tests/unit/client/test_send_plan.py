@@ -474,3 +474,58 @@ def test_a_recall_at_a_member_which_leads_no_longer_has_routes_read_again(
     with pytest.raises((BrokerRefused, ConnectionLost)):
         Script([answer]).run(recall_plan(bench.sender, handle, 3.0))
     assert found == suspected
+
+
+LEADERLESS = BrokerData("c", "a", {2: "a:10931"})
+LED_AGAIN = BrokerData("c", "a", {0: "a:10931"})
+ALONE = BrokerData("c", "b", {0: "b:10911"})
+
+
+def route_of(*brokers: BrokerData) -> Route:
+    return Route(tuple(QueueData(broker.broker_name, 2, 2, 6) for broker in brokers), brokers)
+
+
+@pytest.mark.parametrize("mode", [SendMode.SYNC, SendMode.ASYNC])
+@pytest.mark.parametrize("meanwhile", [(LEADERLESS, ALONE), (ALONE,)], ids=["election", "restart"])
+def test_a_named_queue_whose_broker_is_away_is_waited_for(
+    mode: SendMode, meanwhile: tuple[BrokerData, ...]
+) -> None:
+    """Another broker of the topic is up all the time: the queue was named, so it is no substitute."""
+    bench = Bench(brokers=2)
+    bench.routes.put("T", route_of(*meanwhile))
+    bench.routes.forget_lost_brokers()
+    suspected: list[str] = []
+
+    def comes_back(topic: str) -> None:
+        suspected.append(topic)
+        if len(suspected) == 3:  # the name servers were asked, and say so now
+            bench.routes.put("T", route_of(LED_AGAIN, ALONE))
+
+    bench.routes.on_suspect.append(comes_back)
+    script = Script([stored()], bench.clock)
+    choose = chooser(Message("T", b"x"), MessageQueue("T", "a", 1))
+    result = script.run(bench.sender.send(bench.outgoing(), mode, choose=choose))
+    assert result is not None
+    assert result.ok
+    assert suspected == ["T"] * 3
+    assert script.addresses == ["a:10931"]
+
+
+def test_a_named_queue_whose_broker_stays_away_costs_the_sends_time_and_no_more() -> None:
+    bench = Bench(brokers=2, send_timeout_s=3)
+    bench.routes.put("T", route_of(LEADERLESS, ALONE))
+    choose = chooser(Message("T", b"x"), MessageQueue("T", "a", 1))
+    began_s = bench.clock.monotonic_s()
+    with pytest.raises(NoBroker, match="a is not known, or has no master"):
+        Script([], bench.clock).run(bench.sender.send(bench.outgoing(), choose=choose))
+    assert bench.clock.monotonic_s() - began_s == pytest.approx(3, abs=0.01)
+
+
+def test_without_retries_a_named_queue_whose_broker_is_away_is_refused_at_once() -> None:
+    bench = Bench(brokers=2, retries=0)
+    bench.routes.put("T", route_of(LEADERLESS, ALONE))
+    choose = chooser(Message("T", b"x"), MessageQueue("T", "a", 1))
+    script = Script([], bench.clock)
+    with pytest.raises(NoBroker, match="a is not known, or has no master"):
+        script.run(bench.sender.send(bench.outgoing(), choose=choose))
+    assert script.effects == []

@@ -16,7 +16,7 @@ from rocketeer.client.core.encoding import Encoder, Outgoing
 from rocketeer.client.core.hooks import SendMode
 from rocketeer.client.core.send_result import SendResult
 from rocketeer.client.plans.effects import Plan
-from rocketeer.client.plans.send import Choose, SendApart, Sender, fixed
+from rocketeer.client.plans.send import Choose, Fixed, SendApart, Sender
 from rocketeer.errors import BrokerRefused, ClientClosed, RocketeerError
 from rocketeer.model.message import InvalidMessage, Message
 from rocketeer.model.queue import MessageQueue
@@ -85,6 +85,8 @@ class Batcher:
     def known_queue(self, topic: str, choose: Choose) -> MessageQueue | None:
         """The queue that was chosen; None when its topic's route is not known yet (`queue_plan` asks for it)."""
         topic = self._config.full_topic(topic)
+        if isinstance(choose, Fixed):
+            return self._sender.named(topic, choose)
         known = self._sender.routes.get(topic)
         if known is None or not known.publish:
             return None
@@ -94,7 +96,12 @@ class Batcher:
         """The queue that was chosen; asks for the route first."""
         topic = self._config.full_topic(topic)
         limit_s = self.limit_s(timeout_s)
-        known = yield from self._sender.publish_route(topic, min(limit_s, self._config.call_timeout_s))
+        known = yield from self._sender.route_for_send(
+            topic,
+            SendMode.SYNC,
+            min(limit_s, self._config.call_timeout_s),
+            self._sender.clock.monotonic_s() + limit_s,
+        )
         return self._sender.chosen(topic, known, choose)
 
     def limit_s(self, timeout_s: float | None) -> float:
@@ -215,7 +222,7 @@ class Batcher:
                 waiter.set_result(result)
 
     async def _send(self, outgoing: Outgoing, batch: Batch) -> SendResult:
-        choose = None if batch.queue is None else fixed(batch.queue)
+        choose = None if batch.queue is None else Fixed(batch.queue)
         return await self._store(outgoing, choose, self._left_s(batch), batch.mode)
 
     def _left_s(self, batch: Batch) -> float | None:

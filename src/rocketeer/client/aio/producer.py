@@ -35,7 +35,7 @@ from rocketeer.client.plans.effects import Plan
 from rocketeer.client.plans.lookups import COUNT_MAX, Lookups
 from rocketeer.client.plans.queries import FOREVER_MS
 from rocketeer.client.plans.recall import recall_plan
-from rocketeer.client.plans.send import Choose, Sender, chooser, fixed
+from rocketeer.client.plans.send import Choose, Fixed, Sender, chooser
 from rocketeer.client.plans.topics import put_topic_everywhere
 from rocketeer.client.secure import ConnectionSecurity
 from rocketeer.clock import Clock, SystemClock
@@ -198,7 +198,7 @@ class Producer(StartedAsync):
                 batcher.queue_plan(first.topic, choose, timeout_s)
             )
             assert chosen is not None
-            choose = fixed(chosen)  # whoever chose is not asked twice
+            choose = Fixed(chosen)  # whoever chose is not asked twice
         if not batcher.takes(message):
             turn = None if chosen is None else batcher.turn(chosen)
             return await self._send_alone(message, choose, timeout_s, turn)

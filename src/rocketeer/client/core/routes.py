@@ -51,6 +51,7 @@ class RouteCache:
     def __init__(self) -> None:
         self._topics: dict[str, TopicRoutes] = {}
         self._brokers: dict[str, Mapping[int, str]] = {}
+        self._seen: set[str] = set()
         self.on_change: list[Callable[[str, Route], None]] = []
         self.on_suspect: list[Callable[[str], None]] = []
         """Called by `suspect`: a broker of this route did not answer, the route may be out of date."""
@@ -71,6 +72,7 @@ class RouteCache:
         after = TopicRoutes(topic, route, guessed, start)
         for broker in route.brokers:
             self._brokers[broker.broker_name] = dict(broker.addresses)
+            self._seen.add(broker.broker_name)
         self._topics[topic] = after
         for listener in tuple(self.on_change):
             listener(topic, route)
@@ -89,6 +91,10 @@ class RouteCache:
         """The address that takes writes."""
         addresses = self._brokers.get(broker_name)
         return addresses.get(MASTER_ID) if addresses else None
+
+    def has_seen(self, broker_name: str) -> bool:
+        """Whether a route ever named it: without a master now, it restarts, or its group elects a leader."""
+        return broker_name in self._seen
 
     def address(
         self, broker_name: str, broker_id: int = MASTER_ID, *, only_this: bool = False

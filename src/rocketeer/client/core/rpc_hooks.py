@@ -8,7 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 from rocketeer.errors import RocketeerError
 from rocketeer.protocol.codes import RequestCode
 from rocketeer.protocol.command import Command
-from rocketeer.protocol.headers import REQUEST_HEADERS, Header, decode_header
+from rocketeer.protocol.headers import REPLY_HEADERS, REQUEST_HEADERS, Header, decode_header
 
 log = logging.getLogger(__name__)
 
@@ -42,11 +42,19 @@ class RpcContext:
     @property
     def header(self) -> Header | None:
         """The header's fields as typed values; None when its code has none, or they do not fit."""
-        kind = REQUEST_HEADERS.get(self.command.code)
-        try:
-            return None if kind is None else decode_header(kind, self.command.ext)
-        except RocketeerError:
-            return None
+        return _typed(REQUEST_HEADERS.get(self.command.code), self.command)
+
+    @property
+    def reply_header(self) -> Header | None:
+        """The same of the reply; None before it, too."""
+        return _typed(REPLY_HEADERS.get(self.command.code), self.reply)
+
+
+def _typed(kind: type[Header] | None, command: Command | None) -> Header | None:
+    try:
+        return None if kind is None or command is None else decode_header(kind, command.ext)
+    except RocketeerError:
+        return None
 
 
 @runtime_checkable

@@ -3,11 +3,13 @@
 The rules (4.9.8): a sync send makes 1 + `retries` attempts, each on another broker if there is one, after a
 call without answer or a refusal that another broker may not share. An async send makes 1 + `async_retries`
 after calls without answer only. Who names the queue gets that queue: sync once, async with the retries. Beyond them:
-where no connection came about, it is tried again until the time is over (`core.attempts`), unless `retries` is 0.
+where no connection came about, or the named queue's broker is away, it is tried again until the time is over
+(`core.attempts`), unless `retries` is 0.
 """
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypedDict
 
 import msgspec
@@ -22,7 +24,7 @@ from rocketeer.client.core.routes import RouteCache, TopicRoutes, awaits_master,
 from rocketeer.client.core.selectors import Selector, hash_index, next_queue
 from rocketeer.client.core.send_result import SendResult, SendStatus, split_result
 from rocketeer.client.core.transient import backoffs
-from rocketeer.client.plans.effects import Call, Oneway, Plan, Sleep
+from rocketeer.client.plans.effects import Call, Oneway, Plan, Shared, Sleep
 from rocketeer.client.plans.replies import refused
 from rocketeer.client.plans.routes import find_route_or_default
 from rocketeer.clock import Clock
@@ -48,6 +50,16 @@ log = logging.getLogger(__name__)
 
 Choose = Callable[[Sequence[MessageQueue]], MessageQueue]
 """Picks the queue from all that can be written to (named without their namespace)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """The choice of one queue, whatever queues there are: no route is needed to make it."""
+
+    queue: MessageQueue
+
+    def __call__(self, queues: Sequence[MessageQueue]) -> MessageQueue:
+        return self.queue
 
 
 class Target(TypedDict, total=False):
@@ -175,8 +187,12 @@ class Sender:
                 patient = self.config.retries > 0 and mode is not SendMode.ONEWAY and left_s > pause_s
                 if known is None or not awaits_master(known.route) or not patient:
                     raise
-                yield Sleep(pause_s)
-                self.routes.drop(topic)
+                # One pause for all who wait: they go on in the order they came.
+                yield Shared(("election", topic), self._pause(topic, pause_s))
+
+    def _pause(self, topic: str, pause_s: float) -> Plan[None]:
+        yield Sleep(pause_s)
+        self.routes.drop(topic)
 
     def send(
         self,
@@ -200,8 +216,8 @@ class Sender:
                 topic, mode, min(timeout_s, config.call_timeout_s), deadline_s
             )
         chosen = self.chosen(topic, known, choose) if choose is not None else None
-        if chosen is not None and chosen.broker_name not in known.write_queues:
-            self.address_of(chosen)  # raises for a broker that nobody knows: waiting would not help
+        if chosen is not None and not self._may_come(chosen.broker_name, known):
+            self.address_of(chosen)  # raises: nobody knows the broker, so waiting would not help
         attempts = self._attempts(topic, mode, chosen is not None, timeout_s, deadline_s)
         result: SendResult | None = None
         queue: MessageQueue | None = None
@@ -242,6 +258,9 @@ class Sender:
         if result is not None:
             return result
         raise attempts.error(monotonic_s())
+
+    def _may_come(self, broker_name: str, known: TopicRoutes) -> bool:
+        return broker_name in known.write_queues or self.routes.has_seen(broker_name)
 
     # --- one attempt -------------------------------------------------------------------------
 
@@ -367,15 +386,23 @@ class Sender:
         if namespace:
             plain = without_namespace(topic, namespace)
             queues = tuple(MessageQueue(plain, queue.broker_name, queue.queue_id) for queue in queues)
-        queue = choose(queues)
-        if not isinstance(queue, MessageQueue):
-            raise ClientError(f"the selector returned {queue!r}, not one of the queues it was given")
-        return MessageQueue(topic, queue.broker_name, queue.queue_id)
+        return _in_full(topic, choose(queues))
+
+    @staticmethod
+    def named(topic: str, choice: Fixed) -> MessageQueue:
+        """The queue the user named, with its full topic."""
+        return _in_full(topic, choice.queue)
 
     def _report(self, queue: MessageQueue, before_s: float, *, failed: bool) -> None:
         if self.faults is not None:
             took_ms = (self.clock.monotonic_s() - before_s) * 1000
             self.faults.report(queue.broker_name, took_ms, failed=failed)
+
+
+def _in_full(topic: str, queue: MessageQueue) -> MessageQueue:
+    if not isinstance(queue, MessageQueue):
+        raise ClientError(f"the selector returned {queue!r}, not one of the queues it was given")
+    return MessageQueue(topic, queue.broker_name, queue.queue_id)
 
 
 def _after(hook: SendHook, context: SendContext) -> None:
@@ -395,18 +422,13 @@ def chooser(
     if queue is not None:
         if selector is not None:
             raise ClientError("give queue= or selector=, not both")
-        return fixed(queue)
+        return Fixed(queue)
     if selector is None:
         key = _sharding_key(message)
         return None if key is None else lambda queues: queues[hash_index(key, len(queues))]
     chosen_by = selector
     first = message if isinstance(message, Message) else message[0]
     return lambda queues: chosen_by(queues, first, arg)
-
-
-def fixed(queue: MessageQueue) -> Choose:
-    """The choice of one queue, whatever queues there are."""
-    return lambda queues: queue
 
 
 def _sharding_key(message: Message | Sequence[Message]) -> str | None:

@@ -25,7 +25,7 @@ from rocketeer.client.core.publishing import published
 from rocketeer.client.core.received import ReceivedMessage
 from rocketeer.client.core.send_result import SendResult
 from rocketeer.client.lifetime import Started
-from rocketeer.client.plans.send import Choose, Target, chooser, fixed
+from rocketeer.client.plans.send import Choose, Fixed, Target, chooser
 from rocketeer.client.sync import forking
 from rocketeer.client.sync.driver import BlockingDriver
 from rocketeer.client.sync.loop_thread import LoopThread
@@ -206,7 +206,7 @@ class Link:
         async def in_turn(turn: Turn) -> None:
             try:
                 # Whoever chose is not asked twice.
-                await finish(fixed(turn.queue), await turn.begin(timeout_s))
+                await finish(Fixed(turn.queue), await turn.begin(timeout_s))
             finally:
                 turn.end()
 
