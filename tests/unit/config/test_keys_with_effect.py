@@ -1,4 +1,4 @@
-"""Keys of the store that are easily parsed and forgotten: each changes what the broker does."""
+"""Keys that are easily parsed and forgotten: each changes what the broker does."""
 
 import asyncio
 import os
@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from rocketeer.clock import ManualClock
-from rocketeer.config import StoreConfig, read_config
+from rocketeer.config import BrokerConfig, StoreConfig, read_config
 from rocketeer.protocol.bodies.offsets import decode_delay_offsets
+from rocketeer.protocol.codes import RequestCode, ResponseCode
+from rocketeer.record.layout import split_records
 from support.broker import broker_at
 from support.stores import make_store, message
 
@@ -21,6 +23,72 @@ def settings(tmp_path: Path, line: str) -> StoreConfig:
     path = tmp_path / "broker.conf"
     path.write_text(line)
     return read_config(path, environment={}).store
+
+
+def broker_settings(tmp_path: Path, *lines: str) -> BrokerConfig:
+    path = tmp_path / "broker.conf"
+    path.write_text("\n".join(lines))
+    return read_config(path, environment={}).broker
+
+
+async def test_without_long_polling_a_pull_waits_for_short_polling_time_mills(tmp_path: Path) -> None:
+    chosen = broker_settings(tmp_path, "longPollingEnable=false", "shortPollingTimeMills=50")
+    polling = {
+        "long_polling_enable": chosen.long_polling_enable,
+        "short_polling_ms": chosen.short_polling_ms,
+    }
+    async with broker_at(tmp_path / "store", broker=polling) as broker:
+        await broker.send("T", b"x")
+        # Held for as long as it asks, the answer would come after the client's own limit of 20 s.
+        answer = await broker.pull("T", 0, 1, sysFlag=6, suspendTimeoutMillis=60_000)
+        assert answer.code == ResponseCode.PULL_NOT_FOUND
+
+
+async def test_region_id_is_told_with_every_send(tmp_path: Path) -> None:
+    chosen = broker_settings(tmp_path, "regionId=north").region_id
+    async with broker_at(tmp_path / "store", broker={"region_id": chosen}) as broker:
+        assert (await broker.send("T", b"x")).ext["MSG_REGION"] == "north"
+
+
+async def test_default_query_max_num_bounds_what_the_query_of_an_id_finds(tmp_path: Path) -> None:
+    chosen = settings(tmp_path, "defaultQueryMaxNum=2").query_count_max
+    async with broker_at(tmp_path / "store", store={"query_count_max": chosen}) as broker:
+        for number in range(4):
+            await broker.send("T", b"%d" % number, properties="UNIQ_KEY\x01U\x02KEYS\x01U")
+        asked = {"topic": "T", "key": "U", "maxNum": 32, "beginTimestamp": 0, "endTimestamp": (1 << 63) - 1}
+        by_key = await broker.ask(RequestCode.QUERY_MESSAGE, asked)
+        by_id = await broker.ask(RequestCode.QUERY_MESSAGE, {**asked, "_UNIQUE_KEY_QUERY": "true"})
+        assert [len(list(split_records(answer.body))) > 2 for answer in (by_key, by_id)] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("maxTransferCountOnMessageInMemory=5", (5, 8)),
+        ("maxTransferBytesOnMessageInMemory=3000", (2, 8)),
+        ("maxTransferCountOnMessageInDisk=5", (20, 5)),
+        ("maxTransferBytesOnMessageInDisk=3000", (20, 2)),
+    ],
+)
+def test_the_limits_of_an_answer_are_those_of_memory_or_of_the_disk(
+    tmp_path: Path, line: str, found: tuple[int, int]
+) -> None:
+    chosen = settings(tmp_path, line)
+    limits = {
+        name: getattr(chosen, name)
+        for name in (
+            "pull_count_max_memory", "pull_bytes_max_memory", "pull_count_max_disk", "pull_bytes_max_disk"
+        )
+    }  # fmt: skip
+    counts = []
+    for ratio in (40, 0):  # percent of the memory that counts as held: all of this store, or nothing
+        store = make_store(tmp_path / str(ratio), memory_ratio=ratio, **limits)
+        store.open()
+        for _ in range(20):
+            store.append(message(b"x" * 1000))
+        counts.append(store.get("TopicTest", 0, 0, 32).count)
+        store.close()
+    assert tuple(counts) == found
 
 
 @pytest.mark.parametrize("most", [1, 3, 64])
