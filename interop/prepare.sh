@@ -27,9 +27,10 @@ for what in "$@"; do
     kafka)
       # For `rocketeer bench spark --kafka`: a server, and Spark's own source and sink for it.
       for part in server spark; do
-        if [ ! -d kafka/$part/target/jars ]; then
+        if [ ! -d kafka/$part/target/jars ] || [ kafka/$part/pom.xml -nt kafka/$part/target/jars ]; then
           echo "fetching interop/kafka/$part"
           mvn -q -B -f kafka/$part/pom.xml dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory="$PWD/kafka/$part/target/jars"
+          touch kafka/$part/target/jars
         fi
       done ;;
     *) echo "prepare.sh: java, node, prometheus or kafka, not $what" >&2; exit 2 ;;

@@ -15,7 +15,9 @@ from rocketeer.config.ports import free_ports
 HOST: Final = "127.0.0.1"
 _JARS: Final = Path(__file__).parents[3] / "interop" / "kafka"
 _HEAP: Final = ("-Xms1g", "-Xmx1g", "-XX:+UseG1GC")  # what its own start script chooses
-_READY_S: Final = 60.0
+_LOGGED: Final = "-Dlog4j2.level=WARN"
+_READY_S: Final = 120.0
+_HEARTBEATS_MISSED_MS: Final = 60_000
 
 
 def kafka_jars(what: str, least: str) -> list[Path]:
@@ -65,7 +67,8 @@ class Kafka:
         if formatted.returncode:
             raise ServerFailed(f"Kafka's storage cannot be formatted: {formatted.stdout}{formatted.stderr}")
         self._process = ServerProcess(
-            [self._java, *_HEAP, "-cp", self._classes, "kafka.Kafka", str(settings)], log=self._folder / "log"
+            [self._java, *_HEAP, _LOGGED, "-cp", self._classes, "kafka.Kafka", str(settings)],
+            log=self._folder / "log",
         )
         try:
             self._process.wait_until(self._answers, timeout_s=_READY_S, what="Kafka")
@@ -80,6 +83,12 @@ class Kafka:
         if self._process is not None:
             self._process.kill()  # its messages are of no use to anybody
 
+    def last_lines(self) -> str:
+        """The end of its log, and whether it still runs: for a bench that failed."""
+        assert self._process is not None, "it was not started"
+        ended = "" if self._process.running else f" ended with {self._process.exit_code}"
+        return f"Kafka{ended}:\n{self._process.last_lines()}"
+
     def _settings(self) -> dict[str, object]:
         return {
             "process.roles": "broker,controller",
@@ -93,6 +102,8 @@ class Kafka:
             "offsets.topic.replication.factor": 1,
             "transaction.state.log.replication.factor": 1,
             "transaction.state.log.min.isr": 1,
+            # While it is fenced its partitions have no leader; there is nobody else, so a busy machine is no reason.
+            "broker.session.timeout.ms": _HEARTBEATS_MISSED_MS,
         }
 
     def _answers(self) -> bool:

@@ -1,6 +1,10 @@
 """`rocketeer bench spark`: messages as rows, from a broker and from its files, beside the same rows in Parquet."""
 
 import json as json_text
+import statistics
+import subprocess
+import sys
+import time
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
@@ -12,6 +16,8 @@ from rocketeer.bench.options import Folder, Json, Kafka
 from rocketeer.bench.spark_process import filled_topic, measured, need_pyspark
 
 TOPIC: Final = "BenchSpark"
+SMALL: Final = 1_000
+COUNT: Final = f"SELECT count(*) AS n FROM {TOPIC}"  # noqa: S608
 
 
 @dataclass(frozen=True)
@@ -36,7 +42,8 @@ KAFKA_BARS: Final = (
 )
 """Beside Spark's own source and sink for Kafka in the same run."""
 P50_MS_MAX: Final = 150
-WORKER_MB_MAX: Final = 500
+LIMITS: Final = {"python worker peak MB": 500, "idle % of a core": 5, "query s": 15}
+"""Figure -> what it must stay under."""
 
 
 def spark(
@@ -45,6 +52,10 @@ def spark(
     queues: Annotated[int, typer.Option("--queues", "-q", min=1, max=64, help="Queues of the topic.")] = 4,
     rounds: Annotated[int, typer.Option(min=1, help="Rounds of each read; the median counts.")] = 3,
     latency_s: Annotated[float, typer.Option(min=0, help="Seconds of timed messages; 0: none.")] = 15,
+    idle_s: Annotated[
+        float, typer.Option(min=0, help="Seconds of a stream that has nothing to do; 0: none.")
+    ] = 20,
+    queries: Annotated[int, typer.Option(min=0, help="Times to run `rocketeer spark query`; 0: none.")] = 3,
     sink_rows: Annotated[
         int, typer.Option(min=0, help="Rows to write beside Kafka's sink; 0: none.")
     ] = 500_000,
@@ -53,20 +64,21 @@ def spark(
     folder: Folder = None,
     json: Json = None,
 ) -> None:
-    """Read a topic with Spark: records/s beside Parquet, micro-batch latency, memory of the Python workers."""
+    """Read a topic with Spark: records/s beside Parquet, latency and cost of streams, the time of a command."""
     need_pyspark("spark")
     figures: dict[str, dict[str, Any]] = {}
     for label, count, body_bytes in (("1 KB", messages, 1024), ("100 B", small_messages, 100)):
         if count:
             with filled_topic(folder, TOPIC, queues, count, body_bytes, kafka=kafka) as plan:
-                figures[label] = measured(
-                    "bench.source", {**plan, "rounds": rounds, "latency_s": 0, "master": master}
-                )
-    if latency_s:
+                plan |= {"rounds": rounds, "latency_s": 0, "idle_s": 0, "master": master}
+                figures[label] = measured("bench.source", plan)
+    if latency_s or idle_s:
         with filled_topic(folder, TOPIC, queues, kafka=kafka) as plan:
-            figures["micro-batches"] = measured(
-                "bench.source", {**plan, "rounds": 0, "latency_s": latency_s, "master": master}
-            )
+            plan |= {"rounds": 0, "latency_s": latency_s, "idle_s": idle_s, "master": master}
+            figures["micro-batches"] = measured("bench.source", plan)
+    if queries:
+        with filled_topic(folder, TOPIC, queues, SMALL, 1024) as plan:
+            figures["a small topic"] = {"query s": query_s(plan, master, queries)}
     if kafka and sink_rows:
         with filled_topic(folder, TOPIC, queues, kafka=True) as plan:
             plan |= {"count": sink_rows, "body_bytes": 1024, "rounds": rounds, "master": master}
@@ -76,6 +88,23 @@ def spark(
         json.write_text(json_text.dumps(figures, indent=2) + "\n")
     if not good:
         raise typer.Exit(1)
+
+
+def query_s(plan: dict[str, Any], master: str, rounds: int) -> float:
+    """The whole of a command that counts the topic, from the shell's point of view; the median of all rounds."""
+    where = ["--nameserver", plan["nameserver"], "--master", master, "--quiet", "--format", "csv"]
+    found = []
+    for number in range(1, rounds + 1):
+        began_s = time.monotonic()
+        command = [sys.executable, "-m", "rocketeer", "spark", "query", *where, "-e", COUNT]
+        ended = subprocess.run(command, capture_output=True, text=True, check=False)
+        found.append(time.monotonic() - began_s)
+        if ended.returncode or ended.stdout.split() != ["n", str(plan["count"])]:
+            console.print(f"[red]the query ended with {ended.returncode}[/red]")
+            console.print(f"{ended.stdout}{ended.stderr}"[-4000:], markup=False)
+            raise typer.Exit(1)
+        console.print(f"query {number} of {rounds}: {found[-1]:.1f} s", style="dim", highlight=False)
+    return round(statistics.median(found), 1)
 
 
 def show(figures: dict[str, dict[str, Any]]) -> bool:
@@ -95,8 +124,8 @@ def show(figures: dict[str, dict[str, Any]]) -> bool:
                 others = found.get("kafka p50 ms")
                 limit = P50_MS_MAX if others is None else min(P50_MS_MAX, others)
                 wanted, reached = f"< {limit}", value is not None and value < limit
-            elif name == "python worker peak MB":
-                wanted, reached = f"< {WORKER_MB_MAX}", value < WORKER_MB_MAX
+            elif name in LIMITS:
+                wanted, reached = f"< {LIMITS[name]}", value < LIMITS[name]
             good &= reached
             verdict = "" if not wanted else "[green]yes[/green]" if reached else "[red]no[/red]"
             figure = f"{value:,}" if value is not None else "-"

@@ -55,7 +55,7 @@ def filled_topic(
             if count:
                 console.print(f"storing {count:,} messages of {body_bytes} bytes", style="dim")
                 _fill(producer, topic, count, body_bytes, queues)
-        yield {
+        plan = {
             "nameserver": cluster.namesrv,
             "store": str(cluster.store),
             "topic": topic,
@@ -63,6 +63,12 @@ def filled_topic(
             "folder": name,
             **({"kafka": other.address, "classes": other.spark_classes} if other is not None else {}),
         }
+        try:
+            yield plan
+        except typer.Exit:
+            if other is not None:
+                console.print(other.last_lines(), markup=False)
+            raise
 
 
 def _kafka(folder: Path, partitions: int) -> Kafka:

@@ -33,7 +33,7 @@ def spark_sink(
     table = Table("rows into", "rows/s", "of Parquet", "of Kafka", "bar", "")
     good = True
     for name, value in figures.items():
-        if name.endswith("MB"):
+        if name.endswith(("MB", "us/row")):
             table.add_row(name, f"{value:,}")
             continue
         least = BARS.get(name) if kafka else None

@@ -1,6 +1,7 @@
 """What the measuring processes share: their session, rounds in turn, the memory of Python workers, the last line."""
 
 import json
+import os
 import statistics
 import sys
 import threading
@@ -50,6 +51,38 @@ class Peaks:
                         self.worker_mb = max(self.worker_mb, kb // 1024)
                 except (OSError, IndexError, ValueError):
                     continue  # it has ended meanwhile
+
+
+class CpuMeter:
+    """CPU time since it was made of the JVM and of all Python processes Spark has; not of this one, which measures.
+
+    `command`: of those only whose command line has it. What a process used that ended meanwhile is not known.
+    """
+
+    def __init__(self, command: bytes = b"") -> None:
+        self._command = command
+        self._before = self._ticks()
+
+    def seconds(self) -> float:
+        spent = sum(ticks - self._before.get(pid, 0) for pid, ticks in self._ticks().items())
+        return spent / os.sysconf("SC_CLK_TCK")
+
+    def _ticks(self) -> dict[int, int]:
+        parents: dict[int, int] = {}
+        spent: dict[int, int] = {}
+        for folder in Path("/proc").glob("[0-9]*"):
+            try:
+                fields = (folder / "stat").read_text().rpartition(")")[2].split()
+                counts = self._command in (folder / "cmdline").read_bytes()
+            except OSError:
+                continue  # it has ended meanwhile
+            parents[int(folder.name)] = int(fields[1])
+            if counts:
+                spent[int(folder.name)] = int(fields[11]) + int(fields[12])
+        ours = {os.getpid()}
+        while more := {pid for pid, parent in parents.items() if parent in ours} - ours:
+            ours |= more
+        return {pid: ticks for pid, ticks in spent.items() if pid in ours and pid != os.getpid()}
 
 
 def rates_in_turn(work: Mapping[str, Callable[[], object]], count: int, rounds: int) -> dict[str, int]:

@@ -4,13 +4,18 @@ The same rows, read from Parquet, written three ways: to Parquet again, to a top
 once; to Kafka, if there is one. Prints figures as one JSON line.
 """
 
+import statistics
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 
-from rocketeer.spark.bench.measuring import rates_in_turn, report
+from rocketeer.spark.bench import kafka
+from rocketeer.spark.bench.measuring import CpuMeter, rates_in_turn, report
+
+AT_LEAST: Final = "topic, at least once"
+ONCE: Final = "topic, effectively once"
 
 
 def make_rows(spark: SparkSession, count: int, body_bytes: int, path: str) -> DataFrame:
@@ -24,32 +29,33 @@ def make_rows(spark: SparkSession, count: int, body_bytes: int, path: str) -> Da
     return spark.read.parquet(path)
 
 
-def to_kafka(rows: DataFrame, plan: dict[str, Any]) -> None:
-    """The same with Spark's own sink for Kafka; it waits for all replicas, of which there is one."""
-    chosen = rows.selectExpr("tags as key", "body as value")
-    chosen.write.format("kafka").option("kafka.bootstrap.servers", plan["kafka"]).option(
-        "topic", plan["topic"]
-    ).save()
-
-
 def measure(spark: SparkSession, plan: dict[str, Any]) -> dict[str, Any]:
-    """Rows/s of every way to write them."""
+    """Rows/s of every way to write them, and what a row costs in Python processes."""
     folder = Path(plan["folder"])
     rows = make_rows(spark, plan["count"], plan["body_bytes"], str(folder / "rows"))
     options = {"nameserver": plan["nameserver"], "topic": plan["topic"]}
     once = {**options, "delivery": "effectively-once", "idColumn": "id"}
 
-    def to_topic(frame: DataFrame, given: dict[str, str]) -> None:
+    spent: dict[str, list[float]] = {AT_LEAST: [], ONCE: []}
+
+    def to_topic(name: str, frame: DataFrame, given: dict[str, str]) -> None:
+        meter = CpuMeter(b"pyspark")
         frame.write.format("rocketmq").options(**given).mode("append").save()
+        spent[name].append(meter.seconds())
 
     ways: dict[str, Callable[[], None]] = {
         "parquet": lambda: rows.write.mode("overwrite").parquet(str(folder / "written")),
-        "topic, at least once": lambda: to_topic(rows.drop("id"), options),
-        "topic, effectively once": lambda: to_topic(rows, once),
+        AT_LEAST: lambda: to_topic(AT_LEAST, rows.drop("id"), options),
+        ONCE: lambda: to_topic(ONCE, rows, once),
     }
     if "kafka" in plan:
-        ways["kafka"] = lambda: to_kafka(rows, plan)
-    return dict(rates_in_turn(ways, plan["count"], plan["rounds"]))
+        kafka.make_topic(spark, plan)
+        ways["kafka"] = lambda: kafka.write(rows, plan)
+    figures: dict[str, Any] = dict(rates_in_turn(ways, plan["count"], plan["rounds"]))
+    for name, found in spent.items():
+        warm_s = statistics.median(found[1:])
+        figures[f"{name}: Python us/row"] = round(warm_s / plan["count"] * 1e6, 2)
+    return figures
 
 
 if __name__ == "__main__":
