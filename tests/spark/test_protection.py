@@ -78,6 +78,16 @@ def test_a_wrong_secret_is_one_clear_sentence_at_once(spark: SparkSession, secur
     assert "wrong-secret-1" not in str(caught.value)
 
 
+def test_a_pattern_asks_for_all_topics_which_name_servers_with_accounts_tell_admins_only(
+    spark: SparkSession, secured: Secured
+) -> None:
+    with pytest.raises(Exception, match="Need admin permission"):
+        spark.read.format("rocketmq").options(**options(secured), subscribePattern="order.*").load().count()
+    admin = {**options(secured), "accessKey": "operator1", "secretKey": "secret123"}
+    read = spark.read.format("rocketmq").options(**admin, subscribePattern="order.*").load()
+    assert read.count() >= 1
+
+
 def test_options_do_not_show_secrets_and_half_of_them_is_refused() -> None:
     given = {"nameserver": "127.0.0.1:1", "accessKey": "sparkuser", "secretKey": SECRET}
     for parsed in (
