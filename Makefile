@@ -19,6 +19,8 @@ help:
 	@echo "make test-plain  the tests of broker, store and remoting, and of shared sends, without compiled modules"
 	@echo "make test-spark  all tests of the data pipeline, also those that kill drivers and start clusters"
 	@echo "make test-pyspark  source and sink with an older PySpark  (PYSPARK=4.2.1 or 4.1.4)"
+	@echo "make test-pythons  the clients' tests with other Pythons that are here  (PYTHONS='3.12 3.13 3.14')"
+	@echo "make test-dev  the clients' tests in Python's development mode, every warning an error"
 	@echo "make test-s3 the lake in an object store; needs Maven (690 MB of jars)"
 	@echo "make browser installs Chromium for the console's tests (Debian, root)"
 	@echo "make etcd    installs etcd for groups of brokers (Debian, root)"
@@ -87,6 +89,16 @@ test-spark: $(READY_DEV)
 .PHONY: test-pyspark
 test-pyspark: $(READY_DEV)
 	@sh tools/test_pyspark.sh $(VENV) $(or $(PYSPARK),4.2.1) $(ARGS)
+
+# The clients' tests, servers and all, with every other Python that is found; says which are not.
+.PHONY: test-pythons
+test-pythons:
+	@sh tools/test_pythons.sh "$(or $(PYTHONS),3.12 3.13 3.14)" -n 2 --dist worksteal $(ARGS)
+
+# The clients' tests in Python's development mode, where every warning is an error.
+.PHONY: test-dev
+test-dev: $(READY_DEV)
+	@$(BIN)/python -X dev -W error -m pytest tests/client tests/unit/client $(ARGS)
 
 # A lake in an object store: hadoop-aws and its SDK from Maven Central, and a server from PyPI in an environment of its own.
 S3_JARS := interop/s3/target/jars

@@ -8,5 +8,5 @@ def test_fifty_thousand_messages_leave_nothing_behind(cluster: Cluster, topic: s
     said: list[str] = []
     samples = stored_and_consumed(cluster, topic, 50_000, 1024, said.append)
     assert samples[-1].messages == 50_000
-    # RetentionGuard the messages would take 60 MB, keeping a hundred bytes of each 5 MB more than is allowed.
+    # Kept whole the messages would take 60 MB, keeping a hundred bytes of each 5 MB more than is allowed.
     assert growth_bytes(samples) <= GROWTH_BYTES_MAX, "\n".join(said)
