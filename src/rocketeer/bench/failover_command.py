@@ -1,4 +1,4 @@
-"""`rocketeer bench failover`: kill -9 of a group's leader under load, time after time, and what was lost by it."""
+"""`rocketeer bench failover`: kill -9 of a group's members under load, time after time, and what was lost by it."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -26,7 +26,10 @@ def failover(
     folder: Folder = None,
     json: Json = None,
 ) -> None:
-    """Kill the leader of three under load; exit code 1 for a pause too long, or a message lost or doubled."""
+    """Kill the leader of three under load, then followers.
+
+    Exit code 1 for a pause too long, or a message lost or doubled.
+    """
     about = report.machine()
     try:
         with TemporaryDirectory(prefix="rocketeer-bench-", dir=folder) as scratch:
@@ -43,7 +46,8 @@ def failover(
         raise typer.Exit(1) from None
     console.print(
         f"  {result.acknowledged:,} messages acknowledged; pauses: median {result.median_s:.2f} s, "
-        f"longest {max(result.seconds):.2f} s; refused or timed out: {dict(result.refused) or 'none'}"
+        f"longest {max(result.seconds):.2f} s, for a follower {max(result.follower_seconds):.2f} s; "
+        f"refused or timed out: {dict(result.refused) or 'none'}"
     )
     bars = failover_bars(result)
     console.print(report.bars_table(bars))

@@ -4,7 +4,9 @@ from dataclasses import replace
 
 from rocketeer.bench.failover import ONCE, PLAIN, Acked, Failover, examine, failover_bars
 
-RESULT = Failover(seconds=(1.0, 5.0, 9.0), acknowledged=100, lost=0, doubled=0, refused={})
+RESULT = Failover(
+    seconds=(1.0, 5.0, 9.0), follower_seconds=(0.1, 4.9), acknowledged=100, lost=0, doubled=0, refused={}
+)
 
 
 def passed(**changes: object) -> list[bool]:
@@ -12,10 +14,11 @@ def passed(**changes: object) -> list[bool]:
 
 
 def test_each_bar_is_judged_by_itself() -> None:
-    assert passed() == [True, True, True]
-    assert passed(seconds=(1.0, 5.1, 9.0)) == [False, True, True]
-    assert passed(lost=1) == [True, False, True]
-    assert passed(doubled=1) == [True, True, False]
+    assert passed() == [True, True, True, True]
+    assert passed(seconds=(1.0, 5.1, 9.0)) == [False, True, True, True]
+    assert passed(follower_seconds=(0.1, 5.1)) == [True, False, True, True]
+    assert passed(lost=1) == [True, True, False, True]
+    assert passed(doubled=1) == [True, True, True, False]
 
 
 def test_what_is_lost_moved_or_doubled_is_found() -> None:
