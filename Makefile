@@ -65,7 +65,7 @@ demo: $(READY_DEV)
 	@exec $(BIN)/rocketeer spark demo $(ARGS)
 
 test: $(READY_DEV)
-	@$(BIN)/pytest -n 2 --dist loadfile $(ARGS)
+	@$(BIN)/pytest -n 3 --dist loadfile $(ARGS)
 
 # What a broker without a compiler runs: the plain twins of all compiled modules.
 .PHONY: test-plain

@@ -139,11 +139,7 @@ class ConsumeQueue(QueueTail):
         After a crash, cut to the checkpoint's offset before dispatching again from there: beyond it the files
         may hold old bytes between zeros, below it they are whole.
         """
-
-        def beyond(entry: QueueEntry) -> bool:
-            return not entry.is_written or entry.log_offset + entry.size > log_end
-
-        end = self._past_damage(self._first_where(beyond, self._first, self.max_offset), log_end)
+        end = self._end_within(log_end)
         gone = self.max_offset - end
         del self._tail[max(0, end - self._written) * ENTRY_BYTES :]
         self._written = min(self._written, end)
@@ -152,6 +148,17 @@ class ConsumeQueue(QueueTail):
         self.max_offset = end
         self.min_offset = min(self.min_offset, end)
         return gone
+
+    def first_beyond(self, log_end: int) -> tuple[int, QueueEntry] | None:
+        """The first of those that `truncate_to_log` would drop, with its queue offset."""
+        end = self._end_within(log_end)
+        return (end, self._entry(end)) if end < self.max_offset else None
+
+    def _end_within(self, log_end: int) -> int:
+        def beyond(entry: QueueEntry) -> bool:
+            return not entry.is_written or entry.log_offset + entry.size > log_end
+
+        return self._past_damage(self._first_where(beyond, self._first, self.max_offset), log_end)
 
     def raise_min(self, log_min: int) -> list[str]:
         """Move `min_offset` to the first entry still in the log; files wholly below it leave the queue.

@@ -21,6 +21,7 @@ from rocketeer.store.boundaries import Boundaries
 from rocketeer.store.checkpoint import Checkpoint
 from rocketeer.store.checkpointing import VERIFY_BYTES
 from rocketeer.store.commit_log import CommitLog
+from rocketeer.store.consume_queue import ConsumeQueue
 from rocketeer.store.dispatch import Dispatch
 from rocketeer.store.file_cache import delete_paths
 from rocketeer.store.index import Index
@@ -190,7 +191,10 @@ class Recovery:
     def _queues_from_checkpoint(self, sound_until: int, problems: list[str]) -> int:
         queues = self.dispatch.queues
         intact = sound_until == self.checkpoint.dispatched_offset
+        whole = not problems and bool(queues.by_key)
         if not (self.clean and intact):
+            if whole and self.summary is None:
+                whole = all(self._leads_on(each, sound_until) for each in queues.by_key.values())
             dropped = queues.cut_to_log(sound_until)
             if dropped:
                 self._did(
@@ -198,13 +202,30 @@ class Recovery:
                 )
         if intact and self.summary is not None:
             whole = queues.offsets_sum() == self.summary.queue_offsets_sum
-        else:
-            whole = not problems and bool(queues.by_key)
         if whole or sound_until <= self.log.min_offset:
             return sound_until
         why = f" ({problems[0]})" if problems else ""
         self._did(f"queues lack entries they had{why}: they are completed from the whole log")
         return self.log.min_offset
+
+    def _leads_on(self, queue: ConsumeQueue, sound_until: int) -> bool:
+        """Whether what is about to be dropped of a queue is made again from `sound_until` on.
+
+        If its first entry leads to no record of that place, its message was lost with the end of the log; or a bit of
+        the entry is flipped, and its message may lie anywhere.
+        """
+        found = queue.first_beyond(sound_until)
+        if found is None:
+            return True
+        queue_offset, entry = found
+        if not sound_until <= entry.log_offset < self.log.max_offset:
+            return False
+        record = next(LogScan(self.log, self.levels, entry.log_offset).entries(entry.log_offset + 1), None)
+        return record is not None and (record.topic, record.queue_id, record.queue_offset) == (
+            queue.topic,
+            queue.queue_id,
+            queue_offset,
+        )
 
     def _index_from_checkpoint(self, sound_until: int) -> int:
         index = self.dispatch.index

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from rocketeer.clock import ManualClock
 from rocketeer.store import summary
 from rocketeer.store.checkpoint import Checkpoint
 from support.recovered import COUNT, HOW, check_whole, fill, stopped
-from support.stores import SEGMENT_BYTES, message, open_store
+from support.stores import SEGMENT_BYTES, checkpoint_now, kill, make_store, message, open_store, read_queue
 
 
 def cut_queue_file(folder: Path) -> None:
@@ -183,4 +184,28 @@ def test_a_single_message_is_found_again_by_its_key(tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "index")
     store, _ = open_store(tmp_path)
     assert [each.body for each in store.query("TopicTest", "key", 0, 1 << 62, 5).messages] == [b"only"]
+    store.close()
+
+
+@pytest.mark.parametrize("byte", [0, 2, 4, 6], ids="byte{}".format)
+def test_an_entry_that_seems_to_lie_beyond_the_checkpoint_is_found_again(tmp_path: Path, byte: int) -> None:
+    """Also while no summary says how long the queues are, as between the deletion of a topic and the next checkpoint."""
+    clock = ManualClock()
+    store = make_store(tmp_path / "first", clock)
+    store.open()
+    store.append(message(b"rare", "Rare", 0))
+    fill(store)
+    checkpoint_now(store, clock)
+    folder = kill(store, tmp_path / "copy")
+    store.close()
+    summary.forget(folder / "checkpoint")
+    with (folder / "consumequeue/Rare/0/00000000000000000000").open("r+b") as file:
+        raw = bytearray(file.read(20))
+        raw[byte] ^= 0x40
+        file.seek(0)
+        file.write(raw)
+    store, _ = open_store(folder)
+    assert [each.body for each in read_queue(store, "Rare", 0)] == [b"rare"]
+    store.append(message(b"next", "Rare", 0))
+    assert [each.body for each in read_queue(store, "Rare", 0)] == [b"rare", b"next"]
     store.close()
