@@ -11,12 +11,14 @@ A link is cut by a route to nowhere at one of its ends: packets vanish, establis
 import os
 import shutil
 import subprocess
+import time
 from types import TracebackType
 from typing import Self
 
 from rocketeer.bench.groups import Place
 
 ETCD, NAMESRV, CLIENTS = "etcd", "namesrv", "clients"
+TRIES = 20
 
 
 def can_make_networks() -> bool:
@@ -90,6 +92,9 @@ class Network:
     def _namespace(self, name: str) -> str:
         return f"rk{self._tag}m{name}"
 
+    def _outside(self, name: str) -> str:
+        return f"rk{self._tag}v{name}"
+
     @property
     def _bridge(self) -> str:
         return f"rk{self._tag}b"
@@ -100,9 +105,9 @@ class Network:
             _ip("addr", "add", f"{self.host(name)}/24", "dev", self._bridge)
         _ip("link", "set", self._bridge, "up")
         for name in self._members:
-            namespace, outside = self._namespace(name), f"rk{self._tag}v{name}"
+            namespace, outside = self._namespace(name), self._outside(name)
             _ip("netns", "add", namespace)
-            _ip("link", "add", outside, "type", "veth", "peer", "name", "eth0", "netns", namespace)
+            _add_pair(outside, namespace)
             _ip("link", "set", outside, "master", self._bridge, "up")
             self._in(name, "addr", "add", f"{self.host(name)}/24", "dev", "eth0")
             self._in(name, "link", "set", "eth0", "up")
@@ -113,9 +118,27 @@ class Network:
 
     def _remove(self) -> None:
         for name in self._members:
+            # By itself it goes some time after its namespace, and the next network of this process wants its name.
+            subprocess.run(["ip", "link", "del", self._outside(name)], capture_output=True, check=False)
             subprocess.run(["ip", "netns", "del", self._namespace(name)], capture_output=True, check=False)
         subprocess.run(["ip", "link", "del", self._bridge], capture_output=True, check=False)
 
 
+def _add_pair(outside: str, namespace: str) -> None:
+    """Tried again for a while: the kernel takes its time to give a name free."""
+    for left in reversed(range(TRIES)):
+        try:
+            _ip("link", "add", outside, "type", "veth", "peer", "name", "eth0", "netns", namespace)
+        except OSError:
+            if not left:
+                raise
+            subprocess.run(["ip", "link", "del", outside], capture_output=True, check=False, timeout=30)
+            time.sleep(0.5)
+        else:
+            return
+
+
 def _ip(*args: str) -> None:
-    subprocess.run(["ip", *args], check=True, capture_output=True, timeout=30)
+    done = subprocess.run(["ip", *args], check=False, capture_output=True, text=True, timeout=30)
+    if done.returncode:
+        raise OSError(f"ip {' '.join(args)}: {done.stderr.strip()}")

@@ -77,6 +77,14 @@ class QueueTable:
             return ExtendedQueue(folder, topic, queue_id, self.file_bytes, self.files, self.extension)
         return ConsumeQueue(folder, topic, queue_id, self.file_bytes, self.files)
 
+    def note_names(self) -> None:
+        """After a crash no name that an earlier life gave is known to be on disk: the next checkpoint syncs all."""
+        root = str(self.folder)
+        self.files.note_change(root)
+        for topic, queue_id in self.by_key:
+            self.files.note_change(f"{root}/{topic}")
+            self.files.note_change(f"{root}/{topic}/{queue_id}")
+
     def offsets_sum(self) -> int:
         """Of all queues' ends. It only changes with dispatch: a queue that lost entries makes it smaller."""
         return sum(queue.max_offset for queue in self.by_key.values())

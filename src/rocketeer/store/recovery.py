@@ -89,6 +89,8 @@ class Recovery:
         for mended in self.log.load():
             self._did(mended)
         problems = self.dispatch.queues.load()
+        if not self.clean:
+            self.dispatch.queues.note_names()
         scan_from = self.log.min_offset
         if self.log.segments:
             scan_from = self._recover(problems)

@@ -3,6 +3,7 @@
 import os
 import shutil
 import struct
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -208,4 +209,26 @@ def test_an_entry_that_seems_to_lie_beyond_the_checkpoint_is_found_again(tmp_pat
     assert [each.body for each in read_queue(store, "Rare", 0)] == [b"rare"]
     store.append(message(b"next", "Rare", 0))
     assert [each.body for each in read_queue(store, "Rare", 0)] == [b"rare", b"next"]
+    store.close()
+
+
+def test_names_that_an_earlier_life_gave_are_synced_after_a_crash(tmp_path: Path) -> None:
+    """It may have died before it did so itself, and what lies in an old folder is no news to the next life."""
+    folder = stopped(tmp_path, "died late")
+    queues = folder / "consumequeue"
+    wanted = {str(path) for path in (queues, *queues.rglob("*")) if path.is_dir()}
+    assert len(wanted) > 6
+    opened: set[str] = set()
+    listens = [True]
+
+    def note(event: str, arguments: tuple[object, ...]) -> None:
+        if event == "open" and listens[0]:
+            opened.add(str(arguments[0]))
+
+    sys.addaudithook(note)  # it stays, so it must be able to do nothing
+    try:
+        store, _ = open_store(folder)
+    finally:
+        listens[0] = False
+    assert wanted <= opened
     store.close()
