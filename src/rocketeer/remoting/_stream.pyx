@@ -14,7 +14,8 @@ from libc.errno cimport EAGAIN, EINTR, errno
 from libc.stdint cimport uint32_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
-from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
+from posix.time cimport CLOCK_MONOTONIC, CLOCK_THREAD_CPUTIME_ID, clock_gettime, timespec
+from posix.types cimport clockid_t
 from posix.unistd cimport close
 
 cdef extern from "<sys/uio.h>" nogil:
@@ -56,11 +57,17 @@ cdef enum:
     MUCH_BYTES = 32 << 10
     PARTS_MAX = 64
 
+cdef double DEAR_S = 0.003  # a read that takes so long to serve was too large
+
+
+cdef double clock_s(clockid_t clock) noexcept:
+    cdef timespec now
+    clock_gettime(clock, &now)
+    return <double> now.tv_sec + <double> now.tv_nsec / 1e9
+
 
 cdef double monotonic_s() noexcept:
-    cdef timespec now
-    clock_gettime(CLOCK_MONOTONIC, &now)
-    return <double> now.tv_sec + <double> now.tv_nsec / 1e9
+    return clock_s(CLOCK_MONOTONIC)
 
 
 cdef object last_error():
@@ -154,6 +161,8 @@ cdef class Stream:
     cdef bint _lost
     cdef bint _told_to_pause
     cdef bint _brings_much
+    cdef Py_ssize_t _read_bytes
+    """So much is read at a time: less from a peer whose bytes are dear to serve, for the others wait meanwhile."""
     cdef list _unsent
     cdef Py_ssize_t _unsent_bytes
     cdef Py_ssize_t _high
@@ -173,6 +182,7 @@ cdef class Stream:
         self._serve_front = serve_front
         self._unsent = []
         self._high = 64 << 10
+        self._read_bytes = READ_BYTES
         self.last_read_s = monotonic_s()
         self.between_frames = True
         self._extra = {"socket": sock}
@@ -212,17 +222,17 @@ cdef class Stream:
     cdef int _read(self) except -1:
         cdef PyObject *whole = NULL
         cdef ssize_t size
-        cdef Py_ssize_t served = -1
         cdef bytes data
+        cdef double began_s
         if self._brings_much:  # it will again: spare the copy
-            whole = PyBytes_FromStringAndSize_(NULL, READ_BYTES)
+            whole = PyBytes_FromStringAndSize_(NULL, self._read_bytes)
             if whole == NULL:
                 raise MemoryError
-            size = recv(self._fd, PyBytes_AS_STRING_(whole), READ_BYTES, 0)
+            size = recv(self._fd, PyBytes_AS_STRING_(whole), self._read_bytes, 0)
             if size <= 0:
                 Py_DECREF_(whole)
         else:
-            size = recv(self._fd, self._poller._buffer, READ_BYTES, 0)
+            size = recv(self._fd, self._poller._buffer, self._read_bytes, 0)
         if size < 0:
             if errno != EAGAIN and errno != EINTR:
                 self._lose(last_error())
@@ -240,11 +250,28 @@ cdef class Stream:
         else:
             data = PyBytes_FromStringAndSize(self._poller._buffer, size)
         self._brings_much = size >= MUCH_BYTES
+        if not self._brings_much:
+            return self._give(data)
+        began_s = clock_s(CLOCK_THREAD_CPUTIME_ID)
+        self._give(data)
+        self._reckon(clock_s(CLOCK_THREAD_CPUTIME_ID) - began_s)
+        return 0
+
+    cdef int _give(self, bytes data) except -1:
+        cdef Py_ssize_t served = -1
         if self.between_frames and self._serve_front is not None:
             served = self._serve_front(data, self._protocol)
-            if served == size:
+            if served == len(data):
                 return 0
         self._protocol.data_received(data, served)
+        return 0
+
+    cdef int _reckon(self, double took_s) except -1:
+        """How much to read the next time, after what this time took."""
+        if took_s > DEAR_S:
+            self._read_bytes = max(self._read_bytes // 2, <Py_ssize_t> MUCH_BYTES)
+        elif took_s < DEAR_S / 4:
+            self._read_bytes = min(self._read_bytes * 2, <Py_ssize_t> READ_BYTES)
         return 0
 
     def pause_reading(self):

@@ -21,6 +21,7 @@ from rocketeer.record.hosts import encode_host
 from rocketeer.remoting.address import join_address
 from rocketeer.remoting.connection_state import NEXT, WAITING, Event, State
 from rocketeer.remoting.held_bytes import NOTED_BYTES, UNREAD_NOTED_BYTES, UnfinishedFrames, UnreadReplies
+from rocketeer.remoting.lost_calls import tell_lost
 
 if TYPE_CHECKING:
     from rocketeer.remoting.streams import Stream
@@ -293,10 +294,9 @@ class Connection(asyncio.Protocol):
         self._happened(Event.LOST)
         self._transport = self._stream = None
         self.answer = _drop
-        for waiter in self._calls.values():
-            if not waiter.done():
-                waiter.set_exception(ConnectionLost(self.remote))
-        self._calls.clear()
+        if self._calls:
+            tell_lost(self._calls.values(), self.remote)
+            self._calls = {}
         self._postponed.clear()
         self._unfinished.note(self, 0)
         self._unread.forget(self)

@@ -1,0 +1,40 @@
+"""However many wait for the answer of a peer that leaves, the loop is never kept by all of them at once."""
+
+import asyncio
+
+from rocketeer.errors import ConnectionLost
+from rocketeer.remoting.lost_calls import CALLS_A_TURN, tell_lost
+
+WAITERS = 10 * CALLS_A_TURN
+
+
+async def test_waiters_are_told_a_few_in_each_turn_of_the_loop() -> None:
+    loop = asyncio.get_running_loop()
+    waiters: list[asyncio.Future[None]] = [loop.create_future() for _ in range(WAITERS)]
+    waiters[0].cancel()
+    waiters[1].set_result(None)
+
+    tell_lost(waiters[:100], "10.0.0.1:1")
+    tell_lost(waiters[100:], "10.0.0.2:2")  # both share what is told in a turn
+    told, turns = sum(waiter.done() for waiter in waiters), 0
+    while told < WAITERS:
+        await asyncio.sleep(0)
+        now = sum(waiter.done() for waiter in waiters)
+        assert now - told <= CALLS_A_TURN
+        told, turns = now, turns + 1
+        assert turns <= 2 * WAITERS / CALLS_A_TURN, "the loop does not go on with it"
+
+    errors = await asyncio.gather(*waiters[2:], return_exceptions=True)
+    assert all(isinstance(error, ConnectionLost) for error in errors)
+    assert "10.0.0.1:1" in str(errors[0])
+    assert "10.0.0.2:2" in str(errors[-1])
+    assert waiters[0].cancelled()
+    assert waiters[1].result() is None
+
+
+async def test_those_who_are_lost_later_are_told_too() -> None:
+    loop = asyncio.get_running_loop()
+    for _ in range(3):
+        waiter: asyncio.Future[None] = loop.create_future()
+        tell_lost([waiter], "10.0.0.1:1")
+        assert isinstance(waiter.exception(), ConnectionLost)
