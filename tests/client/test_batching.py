@@ -1,6 +1,7 @@
 """Sends of one moment share requests: nobody but the network notices."""
 
 import asyncio
+import re
 import threading
 import time
 from collections import defaultdict
@@ -18,14 +19,16 @@ from rocketeer.aio import (
     SendFailed,
     SendTimeout,
 )
+from rocketeer.client.aio.queue_lines import RouteLines
 from rocketeer.client.core.hooks import SendContext
 from rocketeer.client.core.send_result import SendResult, SendStatus, split_result
 from rocketeer.model.queue import MessageQueue
+from rocketeer.model.route import Route
 from rocketeer.protocol.codes import RequestCode
 from rocketeer.protocol.command import Command, reply
 from support.cluster import Cluster, chosen_make
-from support.consuming import make_topic, wait_stored
-from support.stage import silence, stage
+from support.consuming import make_topic, until, wait_stored
+from support.stage import Stage, silence, stage
 from support.stage import stored as answer_stored
 
 BATCH, SINGLE = RequestCode.SEND_BATCH_MESSAGE, RequestCode.SEND_MESSAGE_V2
@@ -151,6 +154,92 @@ def test_a_request_of_a_thread_for_a_chosen_queue_does_not_overtake_an_unanswere
         assert [type(error) for error in errors] == [SendTimeout] * 5
         assert all("those before it in" in str(error) for error in errors[2:])
         assert (len(broker.asked(BATCH)), broker.asked(SINGLE)) == (1, [])
+
+
+def bodies(broker: Stage) -> list[bytes]:
+    """Of the messages as they came, alone or together: the digits that follow each `body-`."""
+    sent = sorted((*broker.asked(SINGLE), *broker.asked(BATCH)), key=lambda command: command.opaque)
+    return [body for command in sent for body in re.findall(rb"body-(\d+)", command.body)]
+
+
+@pytest.mark.parametrize("later", ["sharding key", "named queue", "too large for a batch"])
+async def test_a_send_in_the_moment_the_route_comes_does_not_overtake_those_that_wait_for_it(
+    later: str,
+) -> None:
+    with stage() as broker:
+        sizes = {"batch_bytes": 4000, "compress_over_bytes": 1 << 20}
+        async with Producer("P", nameserver=broker.address, **sizes) as producer:  # type: ignore[arg-type]
+            sent: list[asyncio.Task[SendResult]] = []
+
+            def send(number: int, body: bytes = b"", **target: MessageQueue) -> None:
+                key = None if target else "k"
+                message = Message("T", b"body-%d;" % number + body, sharding_key=key)
+                sent.append(asyncio.create_task(producer.send(message, **target)))
+
+            def now_it_is_known(topic: str, route: Route) -> None:
+                """Nobody who waits for it has heard of it yet."""
+                if later == "named queue":
+                    send(3, queue=of_key)
+                else:
+                    send(3, b"z" * 9000 if later == "too large for a batch" else b"")
+
+            of_key = (await producer.send(Message("other", b"x", sharding_key="k"))).queue
+            of_key = MessageQueue("T", of_key.broker_name, of_key.queue_id)
+            assert producer._instance is not None
+            producer._instance.routes.on_change.append(now_it_is_known)
+            for number in range(3):
+                send(number)
+            await until(lambda: len(sent) == 4)
+            send(4)
+            results = await asyncio.gather(*sent)
+        assert {result.queue for result in results} == {of_key}
+        assert len(broker.asked(RequestCode.GET_ROUTEINFO_BY_TOPIC)) >= 2
+        assert bodies(broker) == [b"0", b"1", b"2", b"3", b"4"]
+
+
+async def test_who_gives_up_waiting_for_a_route_lets_nobody_pass_those_before_it() -> None:
+    lines = RouteLines()
+    found: list[int] = []
+
+    async def wait(number: int, known: asyncio.Event) -> None:
+        async def find() -> MessageQueue:
+            await known.wait()
+            return MessageQueue("T", "b", number)
+
+        found.append((await lines.wait("T", find(), 60)).queue_id)
+
+    events = [asyncio.Event() for _ in range(3)]
+    tasks = [asyncio.create_task(wait(number, event)) for number, event in enumerate(events)]
+    await asyncio.sleep(0)
+    tasks[1].cancel()
+    events[2].set()
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert found == []
+    assert "T" in lines
+    events[0].set()
+    await asyncio.gather(tasks[0], tasks[2])
+    assert found == [0, 2]
+    assert "T" not in lines
+    with pytest.raises(asyncio.CancelledError):
+        await tasks[1]
+
+
+async def test_who_waits_behind_others_for_a_route_does_so_within_its_own_time() -> None:
+    lines = RouteLines()
+
+    async def found_at_once() -> MessageQueue:
+        return MessageQueue("T", "b", 0)
+
+    never: asyncio.Future[MessageQueue] = asyncio.get_running_loop().create_future()
+    first = asyncio.create_task(lines.wait("T", never, 60))
+    await asyncio.sleep(0)
+    with pytest.raises(SendTimeout, match="those before it still wait"):
+        await lines.wait("T", found_at_once(), 0.05)
+    first.cancel()
+    await asyncio.wait((first,))
+    await asyncio.sleep(0)
+    assert "T" not in lines
 
 
 async def test_sends_gather_in_one_request_while_the_one_before_is_unanswered() -> None:

@@ -9,7 +9,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import Protocol
 
-from rocketeer.client.aio.queue_lines import QueueLines, Turn, late
+from rocketeer.client.aio.drivers import PlanRunner
+from rocketeer.client.aio.queue_lines import QueueLines, RouteLines, Turn, late
 from rocketeer.client.aio.shared_send import Batch, JoinRule, Waiter, any_done, finish
 from rocketeer.client.core.config import ProducerConfig
 from rocketeer.client.core.encoding import Encoder, Outgoing
@@ -46,6 +47,7 @@ class Batcher:
         self._loop = asyncio.get_running_loop()
         # An idempotent producer's messages have numbers: the broker keeps their order.
         self._lines = None if config.idempotent else QueueLines()
+        self._route_lines = RouteLines()
         self._open: dict[object, Batch] = {}
         self._in_line: set[Batch] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -83,8 +85,10 @@ class Batcher:
         self._shut(batch)
 
     def known_queue(self, topic: str, choose: Choose) -> MessageQueue | None:
-        """The queue that was chosen; None when its topic's route is not known yet (`queue_plan` asks for it)."""
+        """The queue that was chosen; None when its topic's route is not known yet (`find_queue` asks for it)."""
         topic = self._config.full_topic(topic)
+        if topic in self._route_lines:
+            return None  # those who wait for the route come first
         if isinstance(choose, Fixed):
             return self._sender.named(topic, choose)
         known = self._sender.routes.get(topic)
@@ -92,10 +96,18 @@ class Batcher:
             return None
         return self._sender.chosen(topic, known, choose)
 
-    def queue_plan(self, topic: str, choose: Choose, timeout_s: float | None) -> Plan[MessageQueue]:
-        """The queue that was chosen; asks for the route first."""
+    async def find_queue(
+        self, run_plan: PlanRunner, topic: str, choose: Choose, timeout_s: float | None
+    ) -> MessageQueue:
+        """The queue that was chosen; asks for the route first, and comes behind all who asked before."""
         topic = self._config.full_topic(topic)
         limit_s = self.limit_s(timeout_s)
+        asking = run_plan(self._queue_plan(topic, choose, limit_s))
+        return await self._route_lines.wait(topic, asking, limit_s)
+
+    def _queue_plan(self, topic: str, choose: Choose, limit_s: float) -> Plan[MessageQueue]:
+        if isinstance(choose, Fixed):
+            return self._sender.named(topic, choose)
         known = yield from self._sender.route_for_send(
             topic,
             SendMode.SYNC,

@@ -6,7 +6,7 @@ route = await driver.run(fetch_route(...))
 
 import asyncio
 from collections.abc import Hashable, Sequence
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from rocketeer.client.core import rpc_hooks
 from rocketeer.client.core.rpc_hooks import RpcHook
@@ -16,6 +16,12 @@ from rocketeer.protocol.command import Command
 from rocketeer.remoting.client import RemotingClient
 
 T = TypeVar("T")
+
+
+class PlanRunner(Protocol):
+    """`AsyncDriver.run`, or what stands in for it."""
+
+    async def __call__(self, plan: Plan[T]) -> T: ...
 
 
 class AsyncDriver:

@@ -7,8 +7,9 @@ answered, nothing more leaves until those under way have ended; then they are se
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
-from typing import Final, Protocol, TypeVar
+from typing import Final
 
+from rocketeer.client.aio.drivers import PlanRunner
 from rocketeer.client.core.attempts import PAUSE_S, PAUSE_S_MAX
 from rocketeer.client.core.encoding import Outgoing
 from rocketeer.client.core.hooks import SendMode
@@ -22,20 +23,13 @@ from rocketeer.client.core.queue_sequence import (
 from rocketeer.client.core.selectors import QueueById, java_hash_code, next_queue
 from rocketeer.client.core.send_result import SendResult
 from rocketeer.client.core.transient import backoffs
-from rocketeer.client.plans.effects import Plan
 from rocketeer.client.plans.idempotent import IdempotentSends, NotSent
 from rocketeer.client.plans.send import Choose, Sender
 from rocketeer.errors import SendTimeout
 from rocketeer.model.queue import MessageQueue
 
-T = TypeVar("T")
-
 IN_FLIGHT_MAX: Final = 128
 """Sends in flight to one queue; far fewer than the numbers a broker remembers."""
-
-
-class PlanRunner(Protocol):
-    async def __call__(self, plan: Plan[T]) -> T: ...
 
 
 class QueueSends:

@@ -7,11 +7,12 @@ async with Producer("shop", nameserver="127.0.0.1:9876") as producer:
 import asyncio
 import os
 from collections.abc import Sequence
-from typing import Any, Protocol, TypeVar, Unpack, cast
+from typing import Any, Unpack, cast
 
 from rocketeer.client import discovery
 from rocketeer.client.aio import request_reply
 from rocketeer.client.aio.batching import Batcher
+from rocketeer.client.aio.drivers import PlanRunner
 from rocketeer.client.aio.idempotent import IdempotentSender
 from rocketeer.client.aio.instance import ClientInstance, Membership
 from rocketeer.client.aio.queue_lines import Turn
@@ -31,7 +32,6 @@ from rocketeer.client.core.selectors import Selector
 from rocketeer.client.core.send_result import SendResult
 from rocketeer.client.lifetime import StartedAsync
 from rocketeer.client.plans.brokers import Cluster
-from rocketeer.client.plans.effects import Plan
 from rocketeer.client.plans.lookups import COUNT_MAX, Lookups
 from rocketeer.client.plans.queries import FOREVER_MS
 from rocketeer.client.plans.recall import recall_plan
@@ -44,12 +44,6 @@ from rocketeer.model.message import Message
 from rocketeer.model.queue import MessageQueue
 from rocketeer.model.topic import TopicConfig, validate_topic_name, without_namespace
 from rocketeer.record.ids import UniqKeys
-
-T = TypeVar("T")
-
-
-class PlanRunner(Protocol):
-    async def __call__(self, plan: Plan[T]) -> T: ...
 
 
 class Producer(StartedAsync):
@@ -194,10 +188,9 @@ class Producer(StartedAsync):
         if batcher is None or not isinstance(first, Message):
             return await self._send_alone(message, choose, timeout_s)
         if choose is not None:
-            chosen = batcher.known_queue(first.topic, choose) or await self.run_plan(
-                batcher.queue_plan(first.topic, choose, timeout_s)
+            chosen = batcher.known_queue(first.topic, choose) or await batcher.find_queue(
+                self.run_plan, first.topic, choose, timeout_s
             )
-            assert chosen is not None
             choose = Fixed(chosen)  # whoever chose is not asked twice
         if not batcher.takes(message):
             turn = None if chosen is None else batcher.turn(chosen)

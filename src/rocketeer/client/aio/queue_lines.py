@@ -1,12 +1,13 @@
 """Lets requests for a queue that somebody chose leave one after the other: its messages are stored as they were sent.
 
 A broker may work on several requests of one connection at a time (Apache's does, with several threads), so the next
-one leaves when the one before it has its answer. Which request that is the batcher says.
+one leaves when the one before it has its answer. Which request that is the batcher says. While a topic's route is not
+known yet nobody can choose: those who wait for it stand in a line as well.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from rocketeer.errors import SendTimeout
@@ -39,6 +40,46 @@ class QueueLines:
             if waiting.popleft()():
                 return
         del self._waiting[queue]
+
+
+class RouteLines:
+    """One line per topic whose route is waited for: each has its queue before those behind it, whoever hears of the
+    route first."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, asyncio.Future[None]] = {}
+        """Of those who wait; done when it and all before it have their queues, or have given up."""
+
+    def __contains__(self, topic: str) -> bool:
+        return topic in self._last
+
+    async def wait(self, topic: str, find: Awaitable[MessageQueue], limit_s: float) -> MessageQueue:
+        """What `find` returns, not before those who came earlier have theirs.
+
+        The caller goes on without awaiting anything else before its message is in its queue's line.
+        """
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + limit_s
+        before = self._last.get(topic)
+        place = self._last[topic] = loop.create_future()
+
+        def leave(_: object = None) -> None:
+            place.set_result(None)
+            if self._last.get(topic) is place:
+                del self._last[topic]
+
+        try:
+            queue = await find
+            if before is not None and not before.done():
+                await asyncio.wait((before,), timeout=max(deadline_s - loop.time(), 0))
+                if not before.done():
+                    raise SendTimeout(topic, (), "those before it still wait for the topic's route")
+            return queue
+        finally:
+            if before is None or before.done():
+                leave()
+            else:  # it gives up; those behind it still come behind those before it
+                before.add_done_callback(leave)
 
 
 class Batches(Protocol):

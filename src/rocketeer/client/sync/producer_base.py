@@ -271,7 +271,7 @@ class Link:
             return
 
         async def find_queue() -> None:
-            found = await self.hosted.run_plan(batcher.queue_plan(topic, choose, timeout_s))
+            found = await batcher.find_queue(self.hosted.run_plan, topic, choose, timeout_s)
             work = then(batcher, found)
             if work is not None:
                 await work
