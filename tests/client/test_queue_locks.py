@@ -2,15 +2,18 @@
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator
 
-from rocketeer.aio import PushConsumer
+from rocketeer.aio import PushConsumer, RpcContext
 from rocketeer.client.aio.instance import ClientInstance
 from rocketeer.client.aio.queue_locks import QueueLocks
 from rocketeer.client.core.config import ConsumerConfig
 from rocketeer.client.plans.brokers import Cluster as Brokers
+from rocketeer.errors import ConnectionLost
+from rocketeer.protocol.codes import RequestCode
 from support.cluster import Cluster
-from support.consuming import make_topic, options, until
+from support.consuming import make_topic, options, send, until
 
 STEPS_MAX = 40
 """So many steps of the event loop are more than a question needs."""
@@ -62,6 +65,49 @@ async def test_what_is_let_go_while_others_ask_is_not_asked_for(cluster: Cluster
         await first.give_back_all(but=kept[:1])
         answers = await second.take(kept)
         assert [bool(answers[queue]) for queue in kept] == [False, True]
+
+
+class Refusing:
+    """Fails the next questions for locks, so many; `asked_s` tells when each was asked since then."""
+
+    def __init__(self) -> None:
+        self.failures = 0
+        self.asked_s: list[float] = []
+
+    def before_request(self, context: RpcContext) -> None:
+        if context.code != RequestCode.LOCK_BATCH_MQ or not self.failures:
+            return
+        self.asked_s.append(time.monotonic())
+        if len(self.asked_s) <= self.failures:
+            raise ConnectionLost(context.address, "as the test wants it")
+
+    def after_reply(self, context: RpcContext) -> None:
+        pass
+
+
+async def test_a_lock_that_was_not_renewed_is_asked_for_again_soon(cluster: Cluster, topic: str) -> None:
+    """It would run out before the next renewal is due, and the queue stand still until then."""
+    make_topic(cluster, topic, queues=1)
+    hook = Refusing()
+    got: list[str] = []
+    assigned: set[str] = set()
+    config = options(
+        cluster,
+        lock_renew_s=5.0,
+        lock_expire_s=6.0,
+        rpc_hooks=(hook,),
+        queue_listener=lambda topic, queues, mine: assigned.add(topic) if mine else None,
+    )
+    consumer = PushConsumer(f"G-{topic}", orderly=True, **config)
+    consumer.subscribe(topic, lambda message: got.append(message.text))
+    async with consumer:
+        await until(lambda: len(assigned) == 2, "its own topic and its retry topic are locked")
+        hook.failures = 2
+        await until(lambda: len(hook.asked_s) == 3, "two that fail, and the next")
+        await send(cluster, topic, ["behind it"])
+        await until(lambda: got == ["behind it"])
+    first, second, third = hook.asked_s[:3]
+    assert max(second - first, third - second) < 4.0
 
 
 async def test_members_that_come_and_go_at_once_hand_their_queues_over(cluster: Cluster, topic: str) -> None:

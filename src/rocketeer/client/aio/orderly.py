@@ -9,7 +9,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -98,6 +98,15 @@ class OrderedRun(msgspec.Struct, gc=False, eq=False):
                 return
             if not self._take(messages, returned):
                 return
+
+
+class Renewed(NamedTuple):
+    """What became of the locks."""
+
+    lost: list[ProcessQueue]
+    """Somebody else's now."""
+    unanswered: int
+    """How many queues' brokers said nothing."""
 
 
 class OrderlyService:
@@ -269,15 +278,19 @@ class OrderlyService:
         if self._locks is not None and queues:
             await self._locks.give_back(queues)
 
-    async def renew(self, held: Sequence[ProcessQueue]) -> list[ProcessQueue]:
-        """Keep the locks; those of the answer are lost to somebody else. One whose broker is silent runs out."""
+    async def renew(self, held: Sequence[ProcessQueue]) -> Renewed:
+        """Keep the locks. One whose broker does not answer runs out, unless it is asked again soon."""
         lost: list[ProcessQueue] = []
+        unanswered = 0
         if self._locks is None or not held:
-            return lost
+            return Renewed(lost, unanswered)
         answers = await self._locks.take(each.queue for each in held if not each.dropped)
         for each in held:
             until_s = answers.get(each.queue)
-            if until_s is None or each.dropped:
+            if each.dropped:
+                continue
+            if until_s is None:
+                unanswered += 1
                 continue
             each.lock_until_s = until_s
             if until_s:
@@ -285,7 +298,7 @@ class OrderlyService:
             else:
                 log.warning("lock lost group=%s queue=%s", self._state.config.full_group, each.queue)
                 lost.append(each)
-        return lost
+        return Renewed(lost, unanswered)
 
     async def wait_idle(self, held: ProcessQueue) -> None:
         self._end_pause(held)

@@ -23,11 +23,15 @@ from rocketeer.client.aio.tracing import Tracer
 from rocketeer.client.core.allocate import Strategy
 from rocketeer.client.core.config import ConsumerConfig
 from rocketeer.client.core.hooks import ConsumeHook
+from rocketeer.client.core.transient import backoffs
 from rocketeer.client.plans.brokers import Cluster
 from rocketeer.client.plans.pull import PullSettings
 from rocketeer.model.subscription import MessageModel
 
 LOOK_S_MAX: Final = 60.0
+RENEW_S: Final = 0.5
+RENEW_S_MAX: Final = 3.0
+"""Pauses after a broker did not renew its locks: they run out meanwhile, and nothing of their queues is consumed."""
 
 
 class PushWork:
@@ -145,10 +149,17 @@ class PushWork:
             self._service.found(held, ())
 
     async def _renew_locks(self, service: OrderlyService) -> None:
+        wait_s = every_s = self._config.lock_renew_s
+        soon_s = backoffs(RENEW_S, RENEW_S_MAX)
         while True:
-            await asyncio.sleep(self._config.lock_renew_s)
-            for lost in await service.renew(self.assigned.held()):
+            await asyncio.sleep(wait_s)
+            renewed = await service.renew(self.assigned.held())
+            for lost in renewed.lost:
                 self.assigned.lose(lost)
+            if renewed.unanswered:
+                wait_s = min(next(soon_s), every_s)
+            else:
+                wait_s, soon_s = every_s, backoffs(RENEW_S, RENEW_S_MAX)
 
     async def _look_for_overdue(self, service: ConcurrentService) -> None:
         every_s = min(self._config.consume_timeout_s / 2, LOOK_S_MAX)

@@ -34,6 +34,8 @@ class QueueLocks:
         self._asking = asyncio.Lock()
         self._perhaps_ours: set[MessageQueue] = set()
         """Asked for and not refused, whether or not anybody waited for the answer."""
+        self._warned: set[object] = set()
+        """Brokers and queues in trouble that was told of: they are asked often meanwhile."""
 
     async def take(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, float]:
         """Until when each lock is ours, 0 if it is somebody else's; queues whose broker is silent are left out.
@@ -55,8 +57,9 @@ class QueueLocks:
                 try:
                     locked = await self._instance.run(plan)
                 except RocketeerError as error:
-                    log.warning("locks not taken group=%s broker=%s reason=%s", self._group, address, error)
+                    self._warn_once(address, "locks not taken group=%s broker=%s reason=%s", error)
                     continue
+                self._warned.discard(address)
                 self._perhaps_ours -= theirs - set(locked)
                 answers.update({queue: until_s if queue in locked else 0.0 for queue in theirs})
         finally:
@@ -88,7 +91,12 @@ class QueueLocks:
             try:
                 where = await self._instance.run(broker_of(queue, self._cluster))
             except RocketeerError as error:
-                log.warning("no broker for a lock group=%s queue=%s reason=%s", self._group, queue, error)
+                self._warn_once(queue, "no broker for a lock group=%s queue=%s reason=%s", error)
                 continue
+            self._warned.discard(queue)
             found[where.address].add(queue)
         return found
+
+    def _warn_once(self, of: object, text: str, error: RocketeerError) -> None:
+        log.log(logging.DEBUG if of in self._warned else logging.WARNING, text, self._group, of, error)
+        self._warned.add(of)
