@@ -3,7 +3,7 @@
 import threading
 from pathlib import Path
 
-from rocketeer import Message, Producer, PullConsumer
+from rocketeer import Message, Producer, PullConsumer, SendStatus
 from rocketeer.bench.groups import GroupCluster, Member
 from support.grouped import GROUP_CONF, TOPIC, group_command
 from support.senders import read_topic, wait_for
@@ -56,7 +56,16 @@ def test_a_switch_and_a_death_refuse_no_send_and_store_each_once(tmp_path: Path)
         assert group.wait_for_leader(other_than=leader) is other
         sending.goes_on()
         sending.leader_is_dead.set()
-        other.kill()
+        with Producer("PN", nameserver=group.namesrv, send_timeout_s=60) as naming:
+            queue = naming.send(Message("Named", b"before")).queue
+            naming.send_async(Message("Named", b"before"), queue=queue).result(60)
+            other.kill()
+            # Nobody leads now: the queue was named, so its next leader is waited for.
+            waiting = naming.send_async(Message("Named", b"at its death"), queue=queue)
+            waited_for = [naming.send(Message("Named", b"after it"), queue=queue), waiting.result(60)]
+            assert [(result.status, result.queue) for result in waited_for] == [
+                (SendStatus.SEND_OK, queue)
+            ] * 2
         now = group.wait_for_leader(other_than=other)
         sending.goes_on()
         sending.finish()
