@@ -8,7 +8,9 @@ import resource
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from rocketeer.errors import RocketeerError
@@ -19,6 +21,21 @@ _POLL_S = 0.02
 
 class ServerFailed(RocketeerError):
     """A server that did not start, did not answer in time or ended by itself; the text ends with its last lines."""
+
+
+@contextmanager
+def _termination_waits() -> Iterator[Callable[[], object] | None]:
+    """SIGTERM comes when the block has ended: a handler of ours would run in the middle of a fork, where an exception
+    is dropped, or a second time in the child. Gives what the child does about it; None if there is no handler.
+    """
+    if not callable(signal.getsignal(signal.SIGTERM)):
+        yield None
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    try:
+        yield partial(signal.pthread_sigmask, signal.SIG_SETMASK, before)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 class ServerProcess:
@@ -37,12 +54,15 @@ class ServerProcess:
         self.log = log
 
         def limit() -> None:  # runs in the child, before it becomes the server
+            if unblock is not None:
+                unblock()
             if cores is not None:
                 os.sched_setaffinity(0, cores)
             if files_max is not None:
                 resource.setrlimit(resource.RLIMIT_NOFILE, (files_max, files_max))
 
-        with log.open("ab") as out:
+        with log.open("ab") as out, _termination_waits() as unblock:
+            is_limited = unblock is not None or cores is not None or files_max is not None
             self._process = subprocess.Popen(
                 self.command,
                 stdin=subprocess.DEVNULL,
@@ -50,7 +70,7 @@ class ServerProcess:
                 stderr=subprocess.STDOUT,
                 env={**os.environ, **(env or {})},
                 start_new_session=True,  # a Ctrl-C in the terminal is ours to handle
-                preexec_fn=limit if cores is not None or files_max is not None else None,
+                preexec_fn=limit if is_limited else None,
             )
 
     @property

@@ -180,14 +180,6 @@ def is_absent(key: str) -> dict[str, str]:
     return {"key": _text(key), "target": "VERSION", "result": "EQUAL", "version": "0"}
 
 
-def has_value(key: str, value: bytes) -> dict[str, str]:
-    return {"key": _text(key), "target": "VALUE", "result": "EQUAL", "value": _bytes(value)}
-
-
-def has_not_value(key: str, value: bytes) -> dict[str, str]:
-    return {"key": _text(key), "target": "VALUE", "result": "NOT_EQUAL", "value": _bytes(value)}
-
-
 def _key_value(raw: Mapping[str, str]) -> KeyValue:
     key = base64.b64decode(raw["key"]).decode()
     return KeyValue(key, base64.b64decode(raw.get("value", "")), int(raw["mod_revision"]))

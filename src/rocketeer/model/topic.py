@@ -180,11 +180,3 @@ def without_namespace(resource: str, namespace: str | None = None) -> str:
         return resource
     at = name.find("%")
     return prefix + name[at + 1 :] if at > 0 else resource
-
-
-def namespace_of(resource: str) -> str:
-    """The namespace a topic or group stands in, "" for none."""
-    if _is_system_name(resource):
-        return ""
-    name = _split_prefix(resource)[1]
-    return name[: max(name.find("%"), 0)]

@@ -66,13 +66,5 @@ def test_a_terminated_benchmark_takes_its_servers_along() -> None:
         time.sleep(0.1)
 
 
-def _lives(pid: int) -> bool:
-    """Whether it runs; one that has ended may wait for its new parent to notice."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-
-
 def _children(pid: int) -> list[int]:
     return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]

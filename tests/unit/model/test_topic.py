@@ -9,7 +9,6 @@ from rocketeer.model.topic import (
     dlq_topic,
     is_system_topic,
     may_not_be_sent_to,
-    namespace_of,
     perm_text,
     reply_topic,
     retry_topic,
@@ -78,14 +77,12 @@ def test_a_namespace_put_on_comes_off_again(name: str) -> None:
     assert without_namespace(inside) == name
     assert without_namespace(inside, "ns") == name
     assert without_namespace(inside, "other") == inside
-    assert (namespace_of(inside), namespace_of(name)) == ("ns", "")
 
 
 @pytest.mark.parametrize("name", ["TBW102", "rmq_sys_x", "CID_RMQ_SYS_TRANS", ""])
 def test_the_systems_names_have_no_namespace(name: str) -> None:
     assert with_namespace(name, "ns") == name
     assert without_namespace(name) == name
-    assert namespace_of(name) == ""
 
 
 @pytest.mark.parametrize("namespace", [None, ""])

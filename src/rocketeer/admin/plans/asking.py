@@ -8,7 +8,7 @@ from rocketeer.admin.results import Broker, Done, Failure, PerBroker
 from rocketeer.client.plans.effects import Parallel, Plan
 from rocketeer.client.plans.replies import ask, refused
 from rocketeer.client.plans.routes import ask_nameservers, fetch_route
-from rocketeer.errors import BrokerRefused, ConfigError, ConnectFailed, NoRoute, RemotingError, RocketeerError
+from rocketeer.errors import BrokerRefused, ConnectFailed, NoRoute, RemotingError, RocketeerError
 from rocketeer.model.route import MASTER_ID, Route
 from rocketeer.protocol.codes import ResponseCode
 from rocketeer.protocol.command import Command, request
@@ -137,10 +137,3 @@ def route_brokers(route: Route) -> tuple[Broker, ...]:
 def is_not_online(error: RocketeerError) -> bool:
     """Whether a broker said that no member of the group is connected."""
     return isinstance(error, BrokerRefused) and error.code == ResponseCode.CONSUMER_NOT_ONLINE
-
-
-def check_name(what: str, value: str) -> str:
-    """Refuse what cannot be a name before anybody is asked."""
-    if not value.strip():
-        raise ConfigError(f"the {what} is empty: give its name")
-    return value.strip()

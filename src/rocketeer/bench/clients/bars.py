@@ -71,10 +71,6 @@ def client_bars(runs: Sequence[ClientRun]) -> list[BarResult]:
     return [bar for bar in found if bar is not None]
 
 
-def _gathers(run: ClientRun) -> bool:
-    return run.mode == "gather"
-
-
 def _in(row: str) -> Callable[[ClientRun], bool]:
     return lambda run: run.row == row
 

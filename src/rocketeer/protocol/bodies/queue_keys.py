@@ -42,11 +42,6 @@ def queue_of(key: str) -> MessageQueue:
     return MessageQueue(wire.topic, wire.broker_name, wire.queue_id)
 
 
-def queue_key(queue: MessageQueue) -> str:
-    """The queue as a bare key."""
-    return encode(QueueWire(queue.broker_name, queue.queue_id, queue.topic)).decode()
-
-
 def encode_queue_keyed(entries: Iterable[tuple[MessageQueue, bytes]]) -> bytes:
     """A mapping of queues to JSON values, in fastjson's form."""
     return finish(encoding_queue_keyed(entries))

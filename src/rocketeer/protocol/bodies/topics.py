@@ -51,7 +51,6 @@ class _TopicListWire(Wire, omit_defaults=True):
     broker_address: str | None = field(default=None, name="brokerAddr")
 
 
-_topic_decoder = decoder(TopicWire)
 _table_decoder = decoder(TopicTableWire)
 _list_decoder = decoder(_TopicListWire)
 
@@ -93,14 +92,6 @@ def table_from_wire(wire: TopicTableWire) -> TopicTable:
     table = wire.topic_config_table or {}
     configs = {name: topic_from_wire(topic, name) for name, topic in table.items() if topic is not None}
     return TopicTable(configs, version_from_wire(wire.data_version))
-
-
-def encode_topic_config(topic: TopicConfig) -> bytes:
-    return encode(topic_to_wire(topic))
-
-
-def decode_topic_config(data: bytes) -> TopicConfig:
-    return topic_from_wire(load_as(_topic_decoder, data))
 
 
 def encode_topic_table(configs: Mapping[str, TopicConfig], version: DataVersion) -> bytes:
