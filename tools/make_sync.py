@@ -38,6 +38,8 @@ class Facade:
     """One generated module: `client/sync/NAME.py`, whose class extends NAME_base's."""
 
     name: str
+    extends: str = ""
+    """The facade whose class its base extends: what that one's base has is its own as well."""
     made_when: str = "now"
     """Whether the hosted client is made `now`, or `later`: anew at each start."""
     direct: frozenset[str] = frozenset()
@@ -64,7 +66,7 @@ FACADES = (
             ),
         },
     ),
-    Facade("transaction_producer", made_when="later"),
+    Facade("transaction_producer", extends="producer", made_when="later"),
     Facade("push_consumer", direct=frozenset({"subscribe", "unsubscribe", "client_id", "reaches_brokers"})),
     Facade("lite_pull_consumer", direct=frozenset({"subscribe", "unsubscribe"})),
     Facade("pull_consumer", unasync=True),
@@ -171,9 +173,12 @@ def body_of(facade: Facade, source: Source, own: set[str], node: Method) -> str:
 
 def generate(facade: Facade) -> str:
     source = Source(CLIENT / "aio" / f"{facade.name}.py")
-    base_tree = ast.parse((CLIENT / "sync" / f"{facade.name}_base.py").read_text())
     own = {
-        node.name for node in ast.walk(base_tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        node.name
+        for base in (facade.name, facade.extends)
+        if base
+        for node in ast.walk(ast.parse((CLIENT / "sync" / f"{base}_base.py").read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     }
     name = source.cls.name
     doc = unasync(ast.get_docstring(source.tree) or "")

@@ -6,12 +6,14 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
+import psutil
 import pytest
 
-from rocketeer import Message, Producer
+from rocketeer import Message, Producer, TransactionProducer, TransactionState
 from rocketeer import aio as rocketeer_aio
 from rocketeer.config.ports import free_ports
 from rocketeer.errors import ClientClosed, ClientError, SendFailed, SendTimeout, TooManyInFlight
@@ -329,6 +331,33 @@ def test_a_producer_nobody_holds_any_more_leaves_by_itself() -> None:
         with pytest.warns(ResourceWarning, match="'shop' was not closed"):
             del producer
         broker.wait_for(RequestCode.UNREGISTER_CLIENT)
+
+
+@pytest.mark.parametrize(
+    "kind", [Producer, partial(TransactionProducer, check=lambda message: TransactionState.UNKNOWN)]
+)
+def test_a_closed_producer_holds_no_connection_and_sends_nothing_until_it_is_started_again(
+    kind: Callable[..., Producer],
+) -> None:
+    def connections() -> int:
+        port = int(broker.address.rpartition(":")[2])
+        own = psutil.Process().net_connections("tcp")
+        return sum(
+            each.status == "ESTABLISHED" and bool(each.raddr) and each.raddr.port == port for each in own
+        )
+
+    with stage() as broker:
+        with kind("g", nameserver=broker.address) as producer:
+            producer.send(Message("T", b"x"))
+            producer.send_async(Message("T", b"x")).result(60)
+            assert connections() >= 2, "one of the thread, one of the loop"
+        until_sync(lambda: connections() == 0, "all are closed")
+        with pytest.raises(ClientClosed):
+            producer.send(Message("T", b"y"))
+        producer.start()
+        producer.send(Message("T", b"z"))
+        producer.close()
+        assert [command.body for command in broker.asked(SEND)] == [b"x", b"x", b"z"]
 
 
 def test_a_moved_broker_is_found_without_waiting_for_the_next_poll() -> None:

@@ -34,9 +34,8 @@ RECORDED = Path(__file__).parents[2] / "golden" / "data" / "wire" / "transaction
 
 
 def frames(code: int) -> list[dict[str, Any]]:
-    return [
-        f for f in map(json.loads, RECORDED.open()) if f["header"]["code"] == code and f["dir"] != "response"
-    ]
+    lines = RECORDED.read_text().splitlines()
+    return [f for f in map(json.loads, lines) if f["header"]["code"] == code and f["dir"] != "response"]
 
 
 def sender() -> Sender:

@@ -74,11 +74,11 @@ class TransactionProducer(TransactionProducerBase):
 
     def start(self) -> None:
         """Get ready to send and to be asked; raises NoNameServer when no address is known."""
-        return self._call(self._hosted.start())
+        return self._start()
 
     def close(self) -> None:
         """Answer what is in hand, let unanswered sends finish, leave the group, close."""
-        return self._call(self._hosted.close())
+        return self._close()
 
     def send_in_transaction(
         self,
