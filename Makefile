@@ -30,6 +30,7 @@ help:
 	@echo "make fuzz    mutated requests of every code against a broker and a name server   (SEED=1 MINUTES=5 REPLAY=file)"
 	@echo "make faults  dead processes, cut links, bad disks and clocks against a group of three: what is left of its promises   (SEED=1 MINUTES=2)"
 	@echo "make memory  a million messages through one consumer: its memory stays flat"
+	@echo "make fan-out 200,000 sends given to one asyncio.gather: all are stored, in bounded time and memory"
 	@echo "make crash-states  what a power failure may leave of a store, and what the broker makes of it  (SEED=1 STATES=2000)"
 	@echo "make sanitize  the compiled modules' tests under AddressSanitizer and UBSan; needs gcc"
 	@echo "make bench   the load generator                    (ARGS='--help')"
@@ -161,6 +162,10 @@ faults: $(READY_DEV)
 
 memory: $(READY)
 	@$(BIN)/rocketeer bench client --memory --body-bytes 256 $(ARGS)
+
+.PHONY: fan-out
+fan-out: $(READY)
+	@$(BIN)/rocketeer bench client --gather --body-bytes 256 $(ARGS)
 
 # Records brokers under load, makes legal states of the disk after a power failure, recovers and checks each.
 crash-states: $(READY_DEV)

@@ -30,14 +30,14 @@ def test_there_is_something_to_run() -> None:
 def test_the_block_runs(cluster: Cluster, tmp_path: Path, block: str) -> None:
     script = tmp_path / "readme.py"
     script.write_text(block.replace("127.0.0.1:9876", cluster.namesrv))
-    errors = (tmp_path / "errors").open("w+")
-    process = subprocess.Popen(
-        [sys.executable, "-u", str(script)],
-        stdout=subprocess.PIPE,
-        stderr=errors,
-        text=True,
-        env={**os.environ, "PYTHONWARNINGS": "error::ResourceWarning"},
-    )
+    with (tmp_path / "errors").open("w") as errors:
+        process = subprocess.Popen(
+            [sys.executable, "-u", str(script)],
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            env={**os.environ, "PYTHONWARNINGS": "error::ResourceWarning"},
+        )
     try:
         if "consumer.run()" in block:
             assert process.stdout is not None
@@ -50,8 +50,7 @@ def test_the_block_runs(cluster: Cluster, tmp_path: Path, block: str) -> None:
             assert "SEND_OK" in said[0]
             assert said[-1] == "billed ['42'] b'...'\n"
         process.communicate(timeout=TIMEOUT_S)
-        errors.seek(0)
-        assert (process.returncode, errors.read()) == (0, "")
+        assert (process.returncode, (tmp_path / "errors").read_text()) == (0, "")
     finally:
         process.kill()
         process.wait()

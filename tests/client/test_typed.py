@@ -99,8 +99,11 @@ def test_what_is_sent_is_encoded() -> None:
 def test_a_typed_listener_takes_one_message_at_a_time() -> None:
     with pytest.raises(ConfigError, match="consume_batch is 5, it must be 1"):
         PushConsumer("g", consume_batch=5).subscribe("T", as_order)
-    with pytest.raises(InvalidMessage, match="names a topic and no value"):
-        rocketeer.Producer("g", nameserver="127.0.0.1:1").send("orders")
+    with (
+        rocketeer.Producer("g", nameserver="127.0.0.1:1") as producer,
+        pytest.raises(InvalidMessage, match="names a topic and no value"),
+    ):
+        producer.send("orders")
 
 
 async def test_values_travel_and_a_body_that_does_not_decode_is_a_dead_letter_at_once(

@@ -28,15 +28,16 @@ class Running:
         self._errors = home / f"peer-{time.monotonic_ns()}.err"
         self._changed = threading.Condition()
         self.events: list[Event] = []
-        self._process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=self._errors.open("wb"),
-            env={**os.environ, "HOME": str(home)},  # they write logs and offsets there
-            cwd=home,
-            text=True,
-        )
+        with self._errors.open("wb") as errors:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                env={**os.environ, "HOME": str(home)},  # they write logs and offsets there
+                cwd=home,
+                text=True,
+            )
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
@@ -88,13 +89,15 @@ class Running:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(2)
         self.kill()
-        self._reader.join(5)
         return self.events
 
     def kill(self) -> None:
         if self._process.poll() is None:
             self._process.kill()
         self._process.wait()
+        self._reader.join(5)
+        if self._process.stdout is not None and not self._reader.is_alive():
+            self._process.stdout.close()
 
     def story(self) -> str:
         """What it said, for a failing test."""

@@ -1,4 +1,4 @@
-"""`rocketeer bench client`: our client beside PyPI's `rocketmq`, and its memory over a million messages."""
+"""`rocketeer bench client`: our client beside PyPI's `rocketmq`, its memory over a million messages, a fan-out."""
 
 import json as json_format
 import shutil
@@ -16,6 +16,7 @@ from rich.table import Table
 from rocketeer.bench import report
 from rocketeer.bench.clients import cpp
 from rocketeer.bench.clients.bars import client_bars, ratios
+from rocketeer.bench.clients.fan_out import gathered
 from rocketeer.bench.clients.memory import GROWTH_BYTES_MAX, growth_bytes, stored_and_consumed
 from rocketeer.bench.clients.rows import ROWS, ClientRun, Rounds
 from rocketeer.bench.compare import console
@@ -27,6 +28,7 @@ from rocketeer.bench.session import broker_cores
 from rocketeer.errors import RocketeerError
 
 MILLION = 1_000_000
+GATHERED = 200_000
 _CONF = {"waitTimeMillsInSendQueue": 10_000}  # a busy machine is no reason to refuse a send
 
 
@@ -41,7 +43,13 @@ def client(
     memory: Annotated[
         bool, typer.Option("--memory", help="Instead: consume --count messages, watch the memory.")
     ] = False,
-    count: Annotated[int, typer.Option(min=1000, help="Messages of --memory.")] = MILLION,
+    gather: Annotated[
+        bool, typer.Option("--gather", help="Instead: give --count sends to one asyncio.gather.")
+    ] = False,
+    count: Annotated[
+        int | None,
+        typer.Option(min=1000, help="Messages of --memory (1,000,000) and --gather (200,000)."),
+    ] = None,
     folder: Folder = None,
     json: Json = None,
 ) -> None:
@@ -56,7 +64,9 @@ def client(
         cores = None if apache else broker_cores()[0]
         with Cluster(make, base / "cluster", conf=_CONF, cores=cores) as cluster:
             if memory:
-                passed = _memory(cluster, count, body_bytes, json, about)
+                passed = _memory(cluster, count or MILLION, body_bytes, json, about)
+            elif gather:
+                passed = _gather(cluster, count or GATHERED, body_bytes, json, about)
             else:
                 side_by_side = Rounds(
                     cluster,
@@ -121,6 +131,18 @@ def _memory(cluster: Cluster, count: int, body_bytes: int, json: Path | None, ab
     )
     _finish(about, json, samples=[msgspec.to_builtins(sample) for sample in samples], growth_bytes=growth)
     return flat
+
+
+def _gather(cluster: Cluster, count: int, body_bytes: int, json: Path | None, about: dict[str, Any]) -> bool:
+    found = gathered(cluster, "bench_gather", count, body_bytes)
+    faults = found.faults()
+    console.print(
+        f"  {found.stored:,} of {count:,} sends stored in {found.seconds:.1f} s, {count / found.seconds:,.0f}/s; "
+        f"{found.cpu_us:.1f} us of CPU and {found.send_bytes:,.0f} bytes of memory for each: "
+        f"{'[red]' + '; '.join(faults) + '[/red]' if faults else '[green]as it should be[/green]'}"
+    )
+    _finish(about, json, gather=msgspec.to_builtins(found))
+    return not faults
 
 
 def _finish(about: dict[str, Any], json: Path | None, **figures: Any) -> None:
