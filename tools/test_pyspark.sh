@@ -16,6 +16,6 @@ if [ ! -e "$own/ready" ]; then
 fi
 case $version in
   4.1.*) tests="tests/spark/test_batch.py tests/spark/test_sink.py" ;;
-  *) tests="tests/spark/test_batch.py tests/spark/test_stream.py tests/spark/test_sink.py tests/spark/jobs/test_archive.py" ;;
+  *) tests="tests/spark/test_batch.py tests/spark/test_stream.py tests/spark/test_prefetch.py tests/spark/test_sink.py tests/spark/jobs/test_archive.py" ;;
 esac
 PYTHONPATH= exec "$own/bin/python" -m pytest $tests "$@"

@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 from rocketeer.spark.source.batch import BatchReader
 from rocketeer.spark.source.columns import SCHEMA, check_schema
 from rocketeer.spark.source.options import FORMAT, parse_options
-from rocketeer.spark.versions import need_streams
+from rocketeer.spark.versions import HAS_ROWS_WITH_PLANS, need_streams
 
 
 class RocketmqDataSource(DataSource):
@@ -34,7 +34,12 @@ class RocketmqDataSource(DataSource):
         from rocketeer.spark.source.stream import StreamReader
 
         check_schema(schema)
-        return StreamReader(parse_options(dict(self.options), streaming=True), schema)
+        options = parse_options(dict(self.options), streaming=True)
+        if not HAS_ROWS_WITH_PLANS:
+            return StreamReader(options, schema)
+        from rocketeer.spark.source.prefetch import PrefetchingReader
+
+        return PrefetchingReader(options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from rocketeer.spark.sink.writers import open_writer

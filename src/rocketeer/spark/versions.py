@@ -28,6 +28,9 @@ def running_version() -> tuple[int, int]:
 
 
 HAS_LIMITS: Final = running_version() >= LIMITS
+HAS_ROWS_WITH_PLANS: Final = LIMITS <= running_version() <= NEWEST
+"""Rows of a stream's small batches can come with the plan: by a way that PySpark keeps for itself, so only where it
+was tried."""
 
 
 def check_version() -> None:

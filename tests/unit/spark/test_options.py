@@ -50,6 +50,7 @@ def test_options_are_typed_and_their_case_does_not_matter() -> None:
         ({"endingOffsets": "latest"}, True, "'endingOffsets' is for batches"),
         ({"maxOffsetsPerTrigger": "10"}, False, "'maxOffsetsPerTrigger' is for streams"),
         ({"group": "G"}, False, "'group' is for streams"),
+        ({"prefetchRecords": "5"}, False, "'prefetchRecords' is for streams"),
         ({"maxOffsetsPerTrigger": "0"}, True, "'maxOffsetsPerTrigger' is '0'"),
         ({"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "8"}, True, "is above 'maxOffsetsPerTrigger'"),
         ({"maxTriggerDelay": "soon"}, True, "'maxTriggerDelay' is 'soon'"),
@@ -137,6 +138,7 @@ UNREADABLE = {
     "fetchBytes": ["", "0", "4 mb/s"],
     "discoveryInterval": ["", "-1s", "never"],
     "pollInterval": ["", "-1s", "5 ticks"],
+    "prefetchRecords": ["", "-1", "some"],
 }  # fmt: skip
 
 
