@@ -125,7 +125,7 @@ class SourceOptions(Protection):
     fetch_bytes: int = option("fetchBytes", size_bytes, 4 << 20)
     discovery_interval_ms: int = option("discoveryInterval", duration_ms, 5_000)
     poll_interval_ms: int = option("pollInterval", duration_ms, 50)
-    prefetch_records: int = option("prefetchRecords", _any, 1_000)
+    prefetch_records: int = option("prefetchRecords", _any, 500)
 
     def wants(self, topic: str) -> bool:
         """Whether a topic of this name is to be read. No pattern means the system's, retries or dead letters."""

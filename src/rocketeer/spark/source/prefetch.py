@@ -22,7 +22,7 @@ from rocketeer.spark.source.stream import StreamReader
 
 log = logging.getLogger(__name__)
 
-BYTES_MAX: Final = 1 << 20
+BYTES_MAX: Final = 512 << 10
 """What goes through the driver at once; a task reads more than that."""
 
 
