@@ -63,11 +63,62 @@ def split_frames(data: bytes, limit: int) -> tuple[list[Frame], int]:
     return frames, at
 
 
+class Filling:
+    """Bytes of a known size that come piece by piece."""
+
+    __slots__ = ("_data", "_size")
+
+    def __init__(self, size: int) -> None:
+        self._data = bytearray()
+        self._size = size
+
+    def fill(self, data: bytes, start: int) -> int:
+        """Take what is missing from `data`, from `start` on; where what was taken ends."""
+        end = min(len(data), start + self._size - len(self._data))
+        self._data += memoryview(data)[start:end]
+        return end
+
+    def whole(self) -> bytes | None:
+        """All of it, once; None as long as some is missing."""
+        return bytes(self._data) if len(self._data) == self._size else None
+
+
 split_frames_plain = split_frames
+FillingPlain = Filling
 if COMPILED and not TYPE_CHECKING:
-    from rocketeer.protocol._frames import split_frames
+    from rocketeer.protocol._frames import Filling, split_frames
 
 _SMALL_BYTES = 4096
+
+FILLED_BYTES: Final = 1 << 20
+"""From so much on a frame is put together while it comes. Done at its end, with megabytes of fresh memory, it would
+keep everybody else waiting for milliseconds."""
+
+APART_BYTES: Final = (4 << 20) + (256 << 10)
+"""Larger ones, which no message has by RocketMQ's limits, are cut into header and body at the same time."""
+
+
+class _LargeFrame:
+    """A frame that has begun: one piece, or with `kind` header and body apart."""
+
+    __slots__ = ("_fillings", "_kind")
+
+    def __init__(self, fillings: list[Filling], kind: int | None) -> None:
+        self._fillings = fillings
+        self._kind = kind
+
+    def fill(self, data: bytes, start: int = 0) -> int:
+        for filling in self._fillings:
+            start = filling.fill(data, start)
+        return start
+
+    def whole(self) -> bytes | Frame | None:
+        """Once it has all its bytes."""
+        if self._kind is None:
+            return self._fillings[0].whole()
+        body = self._fillings[1].whole()
+        header = None if body is None else self._fillings[0].whole()
+        return None if body is None or header is None else (self._kind, header, body)
 
 
 class FrameSplitter:
@@ -80,36 +131,63 @@ class FrameSplitter:
     wrong with the bytes behind them, and the next `feed` raises it. With nothing to deliver it raises now.
     """
 
-    __slots__ = ("_limit", "_need", "_pending", "error", "pending_bytes")
+    __slots__ = ("_large", "_limit", "_need", "_pending", "_ready", "error", "pending_bytes")
 
     def __init__(self, limit: int = FRAME_BYTES_MAX) -> None:
         self._limit = limit
         self._pending: list[bytes] = []  # joined once, when they are enough
         self._need = 0  # bytes the pending frame needs before parsing is worth while
+        self._large: _LargeFrame | None = None  # has them instead of `_pending`
+        self._ready: list[Frame] = []
         self.pending_bytes = 0
         """How much of an incomplete frame waits."""
         self.error: ProtocolError | None = None
 
     def feed(self, data: bytes | bytearray | memoryview) -> list[Frame]:
         """Return every whole frame; an incomplete tail waits for the next call."""
-        whole = self.gather(data)
-        return [] if whole is None else self.split(whole)
+        frames: list[Frame] = []
+        for piece in self.gather(data):
+            self.split(piece, frames)
+        return frames
 
-    def gather(self, data: bytes | bytearray | memoryview) -> bytes | None:
-        """What waited with `data` behind it, for `split`; None as long as no whole frame is there."""
+    def gather(self, data: bytes | bytearray | memoryview) -> list[bytes]:
+        """What waited with `data` behind it, each piece for `split`; none as long as no whole frame is there."""
         if self.error is not None:
             raise self.error
         if type(data) is not bytes:
             data = bytes(data)
         if not self.pending_bytes:
-            return data
+            return [data]
+        if self._large is not None:
+            return self._fill(self._large, data)
         self._keep(data)
         if self.pending_bytes < self._need:
-            return None
+            if self.pending_bytes >= FILLED_BYTES:
+                self._begin_large()
+            return []
         whole = b"".join(self._pending)
         self._pending.clear()
         self.pending_bytes = 0
-        return whole
+        return [whole]
+
+    def _fill(self, large: _LargeFrame, data: bytes) -> list[bytes]:
+        end = large.fill(data)
+        self.pending_bytes += end
+        if self.pending_bytes < self._need:
+            return []
+        whole = large.whole()
+        assert whole is not None, "as long as it was announced to be"
+        self._large = None
+        self.pending_bytes = 0
+        if isinstance(whole, bytes):
+            return [whole, data[end:]] if end < len(data) else [whole]
+        self._ready.append(whole)
+        return [data[end:]]
+
+    @property
+    def has_ready(self) -> bool:
+        """Whether a frame that is whole already comes out with the next `split`."""
+        return bool(self._ready)
 
     def _keep(self, data: bytes) -> None:
         """Of a frame that comes byte by byte not every byte may cost an object."""
@@ -120,10 +198,15 @@ class FrameSplitter:
             pending.append(data)
         self.pending_bytes += len(data)
 
-    def split(self, data: bytes) -> list[Frame]:
-        """Every whole frame of what `gather` gave, or of its end; an incomplete tail waits."""
+    def split(self, data: bytes, frames: list[Frame] | None = None) -> list[Frame]:
+        """Every whole frame of a piece that `gather` gave, or of its end, behind `frames`; an incomplete tail waits."""
         assert not self.pending_bytes
-        frames, at = split_frames(data, self._limit)
+        frames = [] if frames is None else frames
+        if self._ready:
+            frames += self._ready
+            self._ready.clear()
+        found, at = split_frames(data, self._limit)
+        frames += found
         left = len(data) - at
         if not left:
             return frames
@@ -138,6 +221,22 @@ class FrameSplitter:
             self._need = size + 4 if left >= 8 else 8
         self._keep(data[at:])
         return frames
+
+    def _begin_large(self) -> None:
+        """Not before so much of it is there: what a peer only announces takes no memory."""
+        _, mark = PREFIX.unpack_from(self._pending[0])
+        header_bytes, start = mark & 0xFFFFFF, 0
+        if self._need < APART_BYTES:
+            large = _LargeFrame([Filling(self._need)], None)
+        else:
+            start = PREFIX.size
+            body = Filling(self._need - PREFIX.size - header_bytes)
+            large = _LargeFrame([Filling(header_bytes), body], mark >> 24)
+        for piece in self._pending:
+            large.fill(piece, start)
+            start = 0
+        self._pending.clear()
+        self._large = large
 
     def _fail(self, frames: list[Frame], size: int, kind: int, header_bytes: int) -> list[Frame]:
         if size + 4 > self._limit:

@@ -180,14 +180,9 @@ class Connection(asyncio.Protocol):
         now_s = self._last_read_s = asyncio.get_running_loop().time()
         read_bytes = len(data)
         try:
-            whole = self._splitter.gather(data)
-            if whole is not None and self._serve_front is not None and not self._postponed:
-                if served < 0:
-                    served = 0 if _has_huge_header(whole) else self._serve_front(whole, self)
-                if served:
-                    self.frame_began_s = 0.0
-                    whole = whole[served:] if served < len(whole) else None
-            frames = [] if whole is None else self._splitter.split(whole)
+            frames: list[Frame] = []
+            for piece in self._splitter.gather(data):
+                self._take_piece(piece, served, frames)
         except ProtocolError as error:
             self.close(str(error))
             error.__traceback__ = (
@@ -209,6 +204,18 @@ class Connection(asyncio.Protocol):
         elif read_bytes >= TURN_BYTES and not self.closed:
             # There is more where this came from; libuv would read on and on while others wait.
             self._happened(Event.TURN_OVER)
+
+    def _take_piece(self, piece: bytes, served: int, frames: list[Frame]) -> None:
+        """Serve its front, if nothing that came before waits, and put the frames behind it to the others."""
+        if self._serve_front is not None and not (self._postponed or frames or self._splitter.has_ready):
+            if served < 0:
+                served = 0 if _has_huge_header(piece) else self._serve_front(piece, self)
+            if served:
+                self.frame_began_s = 0.0
+                if served == len(piece):
+                    return
+                piece = piece[served:]
+        self._splitter.split(piece, frames)
 
     def _serve_new(self, frames: list[Frame]) -> None:
         self.frame_began_s = 0.0

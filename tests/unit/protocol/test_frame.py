@@ -1,15 +1,22 @@
 """Frames: what the splitter delivers, what it refuses, and how little it keeps."""
 
 import struct
+import tracemalloc
 from contextlib import suppress
+from itertools import pairwise
 
 import pytest
 
+from rocketeer.compiled import COMPILED
 from rocketeer.errors import BadFrame, FrameTooLarge, ProtocolError
 from rocketeer.protocol.frame import (
+    APART_BYTES,
+    FILLED_BYTES,
     FRAME_BYTES_MAX,
     JSON,
     ROCKETMQ,
+    Filling,
+    FillingPlain,
     Frame,
     FrameSplitter,
     pack_frame,
@@ -109,3 +116,61 @@ def test_a_frame_fed_byte_by_byte_is_not_copied_at_every_byte() -> None:
     data = pack_frame(JSON, b"{}", bytes(200_000))
     got = [frame for at in range(len(data)) for frame in splitter.feed(data[at : at + 1])]
     assert len(got) == 1
+
+
+LARGE = [
+    pack_frame(JSON, b"{}", bytes(range(256)) * (FILLED_BYTES // 128)),
+    pack_frame(ROCKETMQ, b"h" * 70_000, bytes(range(256)) * (APART_BYTES // 256)),
+    pack_frame(JSON, b"h" * (APART_BYTES + 5), b""),
+]
+
+
+@pytest.mark.parametrize("chunk_bytes", [50_000, 256 << 10, FILLED_BYTES - 1, FILLED_BYTES + 1, 5 << 20])
+def test_large_frames_come_out_as_they_went_in_between_small_ones(chunk_bytes: int) -> None:
+    stream = GOOD + LARGE[0] + LARGE[1] + GOOD + LARGE[2] + GOOD + GOOD
+    splitter = FrameSplitter()
+    cuts = [*range(0, len(stream), chunk_bytes), len(stream)]
+    got = [frame for start, end in pairwise(cuts) for frame in splitter.feed(stream[start:end])]
+    assert b"".join([pack_frame(*frame) for frame in got]) == stream
+    assert splitter.pending_bytes == 0
+
+
+def test_a_broken_frame_behind_a_large_one_does_not_take_that_with_it() -> None:
+    for large in LARGE:
+        splitter = FrameSplitter()
+        assert splitter.feed(large[:-10]) == []
+        assert splitter.feed(b"") == []
+        (frame,) = splitter.feed(large[-10:] + mark(-5, 0, 0))
+        assert pack_frame(*frame) == large
+        assert isinstance(splitter.error, BadFrame)
+
+
+@pytest.mark.parametrize("large", LARGE)
+def test_the_end_of_a_large_frame_takes_no_time_for_all_of_it(large: bytes) -> None:
+    """Its bytes have their place already: memory for them all at once would hold up whoever else asks something."""
+    if not COMPILED:
+        pytest.skip("the plain twin copies them once more")
+    splitter = FrameSplitter()
+    tracemalloc.start()
+    try:
+        for start in range(0, len(large) - 1, 256 << 10):
+            splitter.gather(large[start : min(start + (256 << 10), len(large) - 1)])
+        before, _ = tracemalloc.get_traced_memory()
+        tracemalloc.reset_peak()
+        pieces = splitter.gather(large[-1:])
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert pieces
+    assert peak - before < 64 << 10
+
+
+@pytest.mark.parametrize("kind", [Filling, FillingPlain])
+def test_what_is_filled_takes_no_more_than_its_size(kind: type[Filling]) -> None:
+    filling = kind(5)
+    assert filling.fill(b"xab", 1) == 3
+    assert filling.whole() is None
+    assert filling.fill(b"cdefg", 0) == 3
+    assert filling.whole() == b"abcde"
+    assert filling.fill(b"more", 0) == 0
+    assert kind(0).whole() == b""
