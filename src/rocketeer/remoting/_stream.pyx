@@ -57,7 +57,7 @@ cdef enum:
     MUCH_BYTES = 32 << 10
     PARTS_MAX = 64
 
-cdef double DEAR_S = 0.003  # a read that takes so long to serve was too large
+cdef double DEAR_S = 0.0015  # a read that takes so long to serve was too large
 
 
 cdef double clock_s(clockid_t clock) noexcept:

@@ -12,16 +12,18 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from rocketeer.errors import CallTimeout, ConnectionLost, ProtocolError
-from rocketeer.protocol.command import Command, encode
-from rocketeer.protocol.frame import Frame, FrameSplitter
+from rocketeer.protocol.command import Command, encode, encode_head
+from rocketeer.protocol.frame import Frame, FrameSplitter, pack_prefix
 from rocketeer.record.hosts import encode_host
 from rocketeer.remoting.address import join_address
 from rocketeer.remoting.connection_state import NEXT, WAITING, Event, State
+from rocketeer.remoting.failed_calls import fail_calls
 from rocketeer.remoting.held_bytes import NOTED_BYTES, UNREAD_NOTED_BYTES, UnfinishedFrames, UnreadReplies
-from rocketeer.remoting.lost_calls import tell_lost
+from rocketeer.remoting.turns import TURN_S, turns
 
 if TYPE_CHECKING:
     from rocketeer.remoting.streams import Stream
@@ -37,14 +39,17 @@ READ_PAUSE_BYTES = 4 << 20
 RUN_FRAMES_MAX = 64
 """So many requests are served in one go; then we look whether the peer still reads its replies."""
 
-TURN_S = 0.004
-"""After so long with the requests of one peer the others have their turn."""
+FEW_FRAMES = 8
+"""Who brings no more than these is served at once, also while others wait for their next turn."""
 
 NOBODY = "?"
 
 GATHER_BYTES_MIN = 16 << 10
 GATHER_PARTS_MAX = 64
 """From so many bytes on, in no more than so many pieces, replies are written without being joined first."""
+
+LARGE_BODY_BYTES = 256 << 10
+"""A body of this size is not copied once more to stand behind its header."""
 
 TURN_BYTES = 64 << 10
 """After so much from one peer the others are read first."""
@@ -64,7 +69,6 @@ class Connection(asyncio.Protocol):
     __slots__ = (
         "_calls",
         "_last_read_s",
-        "_next_turn",
         "_on_close",
         "_on_open",
         "_postponed",
@@ -113,8 +117,6 @@ class Connection(asyncio.Protocol):
         """Write replies that belong to no run of `Process`."""
         self._run_replies: list[bytes | memoryview] | None = None
         """Those of the run of `Process` that is going on: they are written together when it ends."""
-        self._next_turn: asyncio.Handle | None = None
-        """Set in OUT_OF_TURN only."""
         self.turn_ends_s = 0.0
         """When others are to have their turn (`time.monotonic`)."""
         self.under_way = 0
@@ -137,15 +139,14 @@ class Connection(asyncio.Protocol):
         if state is before:
             return
         transport = self._transport
-        if self._next_turn is not None:
-            self._next_turn.cancel()
-            self._next_turn = None
+        if before is State.OUT_OF_TURN:
+            turns().forget(self)
         if state in WAITING:
             assert transport is not None
             if before is State.READING:
                 transport.pause_reading()
             if state is State.OUT_OF_TURN:
-                self._next_turn = asyncio.get_running_loop().call_soon(self._take_turn)
+                turns().ask(self)
         elif state is State.READING and before is not State.NEW:
             assert transport is not None
             transport.resume_reading()
@@ -220,9 +221,10 @@ class Connection(asyncio.Protocol):
     def _serve_new(self, frames: list[Frame]) -> None:
         self.frame_began_s = 0.0
         self.turn_ends_s = time.monotonic() + TURN_S
-        if len(frames) > RUN_FRAMES_MAX or self._postponed:
+        if self._postponed or len(frames) > RUN_FRAMES_MAX or (len(frames) > FEW_FRAMES and turns()):
             self._postponed += frames
-            self._serve_postponed()
+            if not turns():
+                self._serve_postponed()
         else:
             self._serve(frames)
         if self._postponed and not self.closed:
@@ -264,9 +266,9 @@ class Connection(asyncio.Protocol):
             if self._stream is not None:
                 self._tell_stream(self._stream)
 
-    def _take_turn(self) -> None:
+    def take_turn(self, ends_s: float) -> None:
         """The peer has read, or the others had their turn: serve what waited, then read on."""
-        self.turn_ends_s = time.monotonic() + TURN_S
+        self.turn_ends_s = ends_s
         try:
             self._serve_postponed()
         except BaseException:
@@ -277,7 +279,7 @@ class Connection(asyncio.Protocol):
         if self._state is not State.OUT_OF_TURN or self.closed:
             return
         if self._postponed:
-            self._next_turn = asyncio.get_running_loop().call_soon(self._take_turn)
+            turns().ask(self)
         elif self._splitter.error is not None:
             self.close(str(self._splitter.error))
         else:
@@ -302,7 +304,7 @@ class Connection(asyncio.Protocol):
         self._transport = self._stream = None
         self.answer = _drop
         if self._calls:
-            tell_lost(self._calls.values(), self.remote)
+            fail_calls(self._calls.values(), partial(ConnectionLost, self.remote))
             self._calls = {}
         self._postponed.clear()
         self._unfinished.note(self, 0)
@@ -335,7 +337,12 @@ class Connection(asyncio.Protocol):
 
     def send(self, command: Command) -> None:
         """Send a reply or a push; silently dropped when the peer has gone."""
-        self.write(encode(command))
+        if len(command.body) < LARGE_BODY_BYTES:
+            self.write(encode(command))
+            return
+        head = encode_head(command)
+        prefix = pack_prefix(command.serialize, len(head), len(command.body))
+        self.write_parts([prefix + head, command.body])
 
     def write(self, data: bytes | memoryview) -> None:
         """Write a whole frame; inside `data_received` it waits for the others of the same run."""
@@ -385,15 +392,16 @@ class Connection(asyncio.Protocol):
         """Ask the peer something (its running info, its transaction's state) and wait for the answer."""
         if self.closed:
             raise ConnectionLost(self.remote)
-        waiter: asyncio.Future[Command] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        waiter: asyncio.Future[Command] = loop.create_future()
         self._calls[command.opaque] = waiter
         self.send(command)
+        error = partial(CallTimeout, self.remote, command.code, timeout_s)
+        timer = loop.call_later(timeout_s, fail_calls, (waiter,), error)
         try:
-            async with asyncio.timeout(timeout_s):
-                return await waiter
-        except TimeoutError:
-            raise CallTimeout(self.remote, command.code, timeout_s) from None
+            return await waiter
         finally:
+            timer.cancel()
             self._calls.pop(command.opaque, None)
             del waiter  # it may hold an error whose trace holds this frame
 

@@ -3,7 +3,7 @@
 Work that may be long is a generator that yields wherever it may be interrupted, at least every fraction of a
 millisecond. All such work of a loop shares one budget: in each turn of the loop one slice of `SLICE_S`, in which the
 jobs take turns, oldest first; between two turns the loop serves sockets and timers. So a thousand long requests at
-once delay everybody else no more than one does.
+once delay everybody else no more than one does. What is short does not wait behind them.
 
     def steps() -> Steps[int]:
         for queue in queues:
@@ -27,8 +27,11 @@ __all__ = ["SLICE_S", "Slicer", "Steps", "in_slices", "run_sliced", "slicer"]
 
 T = TypeVar("T")
 
-SLICE_S = 0.004
+SLICE_S = 0.002
 """How long the loop is kept at a time."""
+
+SHORT_S = 0.0002
+"""What takes no longer, as a heartbeat of an ordinary client, need not wait behind long jobs."""
 
 
 class Slicer:
@@ -43,15 +46,14 @@ class Slicer:
         return len(self._jobs)
 
     def run(self, steps: Steps[T]) -> T | asyncio.Future[T]:
-        """The result if one slice is enough, and no other job waits for one; else a future of it."""
-        if not self._jobs:
-            until_s = time.perf_counter() + self._slice_s
-            try:
-                while time.perf_counter() < until_s:
-                    next(steps)
-            except StopIteration as end:
-                result: T = end.value
-                return result
+        """The result if one slice is enough, a short one while other jobs wait for theirs; else a future of it."""
+        until_s = time.perf_counter() + (SHORT_S if self._jobs else self._slice_s)
+        try:
+            while time.perf_counter() < until_s:
+                next(steps)
+        except StopIteration as end:
+            result: T = end.value
+            return result
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
         if not self._jobs:

@@ -1,9 +1,12 @@
-"""However many wait for the answer of a peer that leaves, the loop is never kept by all of them at once."""
+"""However many wait for an answer that does not come, the loop is never kept by all of them at once."""
 
 import asyncio
+from functools import partial
+
+import pytest
 
 from rocketeer.errors import ConnectionLost
-from rocketeer.remoting.lost_calls import CALLS_A_TURN, tell_lost
+from rocketeer.remoting.failed_calls import CALLS_A_TURN, fail_calls
 
 WAITERS = 10 * CALLS_A_TURN
 
@@ -14,8 +17,8 @@ async def test_waiters_are_told_a_few_in_each_turn_of_the_loop() -> None:
     waiters[0].cancel()
     waiters[1].set_result(None)
 
-    tell_lost(waiters[:100], "10.0.0.1:1")
-    tell_lost(waiters[100:], "10.0.0.2:2")  # both share what is told in a turn
+    fail_calls(waiters[:100], partial(ConnectionLost, "10.0.0.1:1"))
+    fail_calls(waiters[100:], partial(ConnectionLost, "10.0.0.2:2"))  # both share what is told in a turn
     told, turns = sum(waiter.done() for waiter in waiters), 0
     while told < WAITERS:
         await asyncio.sleep(0)
@@ -36,5 +39,6 @@ async def test_those_who_are_lost_later_are_told_too() -> None:
     loop = asyncio.get_running_loop()
     for _ in range(3):
         waiter: asyncio.Future[None] = loop.create_future()
-        tell_lost([waiter], "10.0.0.1:1")
-        assert isinstance(waiter.exception(), ConnectionLost)
+        fail_calls([waiter], partial(ConnectionLost, "10.0.0.1:1"))
+        with pytest.raises(ConnectionLost):
+            await asyncio.wait_for(waiter, 10)

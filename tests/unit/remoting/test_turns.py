@@ -1,0 +1,73 @@
+"""However many peers have more to be served than fits into a turn: together they keep the loop for one turn at a time."""
+
+import asyncio
+import time
+
+from rocketeer.remoting.turns import TURN_S, turns
+
+
+class Peer:
+    """Takes turns until it had `wanted` of them, each to its end."""
+
+    def __init__(self, wanted: int) -> None:
+        self.wanted = wanted
+        self.had = 0
+
+    def take_turn(self, ends_s: float) -> None:
+        while time.monotonic() < ends_s:
+            pass
+        self.had += 1
+        if self.had < self.wanted:
+            turns().ask(self)
+
+
+async def test_many_peers_share_one_turn_of_the_loop_and_each_has_its_turn() -> None:
+    peers = [Peer(2) for _ in range(10)]
+    for peer in peers:
+        turns().ask(peer)
+        turns().ask(peer)  # once is enough
+    loops = 0
+    while any(peer.had < peer.wanted for peer in peers):
+        before = sum(peer.had for peer in peers)
+        await asyncio.sleep(0)
+        assert sum(peer.had for peer in peers) - before <= 1
+        assert max(peer.had for peer in peers) - min(peer.had for peer in peers) <= 1
+        loops += 1
+        assert loops < 1000, "somebody has no turn"
+    assert not turns()
+
+
+async def test_who_is_quick_leaves_the_rest_of_the_turn_to_the_next() -> None:
+    order: list[int] = []
+
+    class Quick:
+        def __init__(self, number: int) -> None:
+            self.number = number
+
+        def take_turn(self, ends_s: float) -> None:
+            assert ends_s <= time.monotonic() + TURN_S
+            order.append(self.number)
+
+    for number in range(5):
+        turns().ask(Quick(number))
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert order == [0, 1, 2, 3, 4]
+
+
+async def test_who_needs_no_turn_any_more_gets_none_and_an_error_keeps_nobody_from_theirs() -> None:
+    class Broken:
+        def take_turn(self, ends_s: float) -> None:
+            raise RuntimeError("a bug")
+
+    told: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: told.append(context["exception"]))
+    gone, stays = Peer(1), Peer(1)
+    for each in (Broken(), gone, stays):
+        turns().ask(each)
+    turns().forget(gone)
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert stays.had == 1
+    assert gone.had == 0
+    assert [str(error) for error in told] == ["a bug"]
