@@ -18,7 +18,7 @@ from rocketeer.protocol.bodies.data_version import decode_data_version, encode_d
 from rocketeer.protocol.bodies.kv import encode_kv_table
 from rocketeer.protocol.bodies.properties import decode_properties, encode_properties
 from rocketeer.protocol.bodies.register import Registration, body_crc32, reading_registration
-from rocketeer.protocol.bodies.route import encode_cluster_info, encode_route
+from rocketeer.protocol.bodies.route import encoding_cluster_info, encoding_route
 from rocketeer.protocol.bodies.topics import decode_topic_table, encode_topic_list
 from rocketeer.protocol.codes import VERSION_STRICT_JSON, RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, reply
@@ -45,12 +45,15 @@ from rocketeer.protocol.headers.nameserver import (
 from rocketeer.protocol.texts import FAQ
 from rocketeer.remoting.server import Connection, Handler
 from rocketeer.remoting.slices import Steps, in_slices, run_sliced
+from rocketeer.steps import finish
 
 log = logging.getLogger(__name__)
 
 H = TypeVar("H", bound=Header)
 
 LARGE_BYTES = 1 << 20
+FEW_BROKERS = 32
+"""The route of a topic on no more brokers is told at once."""
 VERSION_REGISTRATION = 37
 """V3_0_11: brokers before it send the bare topic table as the body of 103."""
 
@@ -206,23 +209,33 @@ def query_data_version(state: NameServerState, header: QueryDataVersionHeader, c
 # --- routes and topics ---------------------------------------------------------------------------
 
 
-def get_route(state: NameServerState, command: Command) -> Command:
+def get_route(state: NameServerState, command: Command) -> Command | Awaitable[Command]:
     """105: where a topic lives."""
     # RocketMQ checks nothing when a request has no fields at all: it looks for the topic "null".
     header = decode_header(GetRouteHeader, command.ext or {"topic": "null"})
-    route = state.routes.route(header.topic)
+    steps = _route_found(state, header, command)
+    return finish(steps) if state.routes.broker_count(header.topic) <= FEW_BROKERS else run_sliced(steps)
+
+
+def _route_found(state: NameServerState, header: GetRouteHeader, command: Command) -> Steps[Command]:
+    route = yield from state.routes.routing(header.topic)
     if route is None:
         remark = f"No topic route info in name server for the topic: {header.topic}{FAQ}"
         raise RequestRefused(ResponseCode.TOPIC_NOT_EXIST, remark)
     if state.config.value.order_message_enable:
         route = replace(route, order_conf=state.kv.get(ORDER_TOPICS, header.topic))
     strict = header.strict_json or command.version >= VERSION_STRICT_JSON
-    return reply(command, body=encode_route(route, strict=strict))
+    return reply(command, body=(yield from encoding_route(route, strict=strict)))
 
 
-def cluster_info(state: NameServerState, command: Command) -> Command:
+def cluster_info(state: NameServerState, command: Command) -> Command | Awaitable[Command]:
     """106: every broker and cluster. Broker ids are bare numbers for everyone here, as clients know it."""
-    return reply(command, body=encode_cluster_info(state.routes.brokers(), state.routes.clusters()))
+
+    def steps() -> Steps[Command]:
+        body = yield from encoding_cluster_info(state.routes.each_broker(), state.routes.clusters())
+        return reply(command, body=body)
+
+    return run_sliced(steps())
 
 
 def topics_of_cluster(

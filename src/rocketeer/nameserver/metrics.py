@@ -29,9 +29,7 @@ def metrics_server(
     async def page_text() -> str:
         page = Page(labels)
         page.declare(f.NAMESERVER_FAMILIES)
-        for cluster, names in routes.clusters().items():
-            brokers = routes.brokers()
-            count = sum(len(brokers[name].addresses) for name in names)
+        for cluster, count in routes.address_counts().items():
             page.add(f.NAMESERVER_BROKERS, count, page.labels(cluster=cluster))
         page.add(f.TOPIC_NUMBER, len(await in_slices(routes.topics())))
         add_rpc(page, counters)

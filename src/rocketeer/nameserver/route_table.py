@@ -15,7 +15,7 @@ Time is an argument, a connection any object with identity.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -234,10 +234,22 @@ class RouteTable:
     # --- questions ---------------------------------------------------------------------------
 
     def route(self, topic: str) -> Route | None:
-        queues = self._live_queues(topic)
-        if not queues:
-            return None
-        return Route(tuple(data for _, data in queues), tuple(self._broker_data(name) for name, _ in queues))
+        return finish(self.routing(topic))
+
+    def routing(self, topic: str) -> Steps[Route | None]:
+        """As `route`, a broker a step; who goes away meanwhile is left out."""
+        queues: list[QueueData] = []
+        brokers: list[BrokerData] = []
+        for name, data in self._live_queues(topic):
+            if name in self._brokers:
+                queues.append(data)
+                brokers.append(self._broker_data(name))
+            yield
+        return Route(tuple(queues), tuple(brokers)) if queues else None
+
+    def broker_count(self, topic: str) -> int:
+        """At most so many brokers have the topic."""
+        return len(self._topics.get(topic, ()))
 
     def _live_queues(self, topic: str) -> list[tuple[str, QueueData]]:
         brokers = self._brokers
@@ -249,7 +261,20 @@ class RouteTable:
         return None if alive is None else alive.version
 
     def brokers(self) -> dict[str, BrokerData]:
-        return {name: self._broker_data(name) for name in self._brokers}
+        return dict(self.each_broker())
+
+    def each_broker(self) -> Iterator[tuple[str, BrokerData]]:
+        """With its name; who comes or goes meanwhile may be left out."""
+        for name in list(self._brokers):
+            if name in self._brokers:
+                yield name, self._broker_data(name)
+
+    def address_counts(self) -> dict[str, int]:
+        """How many brokers, masters and slaves, each cluster has."""
+        return {
+            cluster: sum(len(self._brokers[name].addresses) for name in names)
+            for cluster, names in self._clusters.items()
+        }
 
     def clusters(self) -> dict[str, list[str]]:
         return {cluster: sorted(names) for cluster, names in self._clusters.items()}

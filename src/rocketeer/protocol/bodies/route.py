@@ -1,12 +1,13 @@
 """A topic's route (105) and the cluster's brokers (106) as JSON."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from rocketeer.model.route import BrokerData, QueueData, Route
 from rocketeer.protocol import fastjson
 from rocketeer.protocol.bodies.wire import Wire, decoder, load_as
 from rocketeer.protocol.java_types import I32, I64
+from rocketeer.steps import Steps, finish
 
 
 class ClusterInfo(NamedTuple):
@@ -74,14 +75,26 @@ def _queue(queue: QueueData) -> dict[str, Any]:
 
 def encode_route(route: Route, *, strict: bool) -> bytes:
     """`strict` for clients of version V4_9_4 and later or that ask for it; others know bare broker ids."""
-    value: dict[str, Any] = {
-        "brokerDatas": [_broker(broker, strict) for broker in route.brokers],
-        "filterServerTable": {},
-        "queueDatas": [_queue(queue) for queue in route.queues],
-    }
-    if route.order_conf is not None:
-        value["orderTopicConf"] = route.order_conf
-    return fastjson.dumps(value) if strict else fastjson.dumps_bare(value)
+    return finish(encoding_route(route, strict=strict))
+
+
+def encoding_route(route: Route, *, strict: bool) -> Steps[bytes]:
+    """As `encode_route`, a broker a step: there may be very many."""
+    write = fastjson.dumps if strict else fastjson.dumps_bare
+    brokers, queues = [], []
+    for broker in route.brokers:
+        brokers.append(write(_broker(broker, strict)))
+        yield
+    for queue in route.queues:
+        queues.append(write(_queue(queue)))
+        yield
+    order = b"" if route.order_conf is None else b',"orderTopicConf":%b' % write(route.order_conf)
+    return b'{"brokerDatas":[%b],"filterServerTable":{}%b,"queueDatas":[%b]%b}' % (
+        b",".join(brokers),
+        order if strict else b"",  # strict JSON has its keys sorted
+        b",".join(queues),
+        b"" if strict else order,
+    )
 
 
 def decode_route(data: bytes) -> Route:
@@ -96,11 +109,23 @@ def decode_route(data: bytes) -> Route:
 def encode_cluster_info(
     brokers: Mapping[str, BrokerData], clusters: Mapping[str, list[str]], *, strict: bool = False
 ) -> bytes:
-    value = {
-        "brokerAddrTable": {name: _broker(broker, strict) for name, broker in brokers.items()},
-        "clusterAddrTable": {name: list(names) for name, names in clusters.items()},
-    }
-    return fastjson.dumps(value) if strict else fastjson.dumps_bare(value)
+    return finish(encoding_cluster_info(brokers.items(), clusters, strict=strict))
+
+
+def encoding_cluster_info(
+    brokers: Iterable[tuple[str, BrokerData]], clusters: Mapping[str, list[str]], *, strict: bool = False
+) -> Steps[bytes]:
+    """As `encode_cluster_info`, a broker a step: there may be very many."""
+    write = fastjson.dumps if strict else fastjson.dumps_bare
+    entries = []
+    for name, broker in sorted(brokers) if strict else brokers:
+        entries.append(b"%b:%b" % (write(name), write(_broker(broker, strict))))
+        yield
+    members = []
+    for name, names in sorted(clusters.items()) if strict else clusters.items():
+        members.append(b"%b:%b" % (write(name), fastjson.dumps(names)))
+        yield
+    return b'{"brokerAddrTable":{%b},"clusterAddrTable":{%b}}' % (b",".join(entries), b",".join(members))
 
 
 def decode_cluster_info(data: bytes) -> ClusterInfo:
