@@ -8,6 +8,8 @@ import json
 import logging
 from collections.abc import Callable, Iterator, Mapping
 
+import msgspec
+
 from rocketeer.protocol.bodies.offsets import decode_consumer_offsets
 from rocketeer.remoting.limits import busy_limit
 from rocketeer.steps import Steps
@@ -166,8 +168,9 @@ class ConsumerOffsets:
         """Make the pieces that changed, one a step."""
         while self._stale:
             key = self._stale.pop()
-            queues = ",".join([f"{queue}:{offset}" for queue, offset in self._table[key].items()])
-            self._pieces[key] = f"{json.dumps(key)}:{{{queues}}}"
+            # A topic may have 65,535 queues: in C, and then without the quotes that JSON wants.
+            queues = msgspec.json.encode(self._table[key]).translate(None, b'"').decode()
+            self._pieces[key] = f"{json.dumps(key)}:{queues}"
             yield
 
     def encode(self) -> str:

@@ -160,15 +160,15 @@ class SendService:
         if len(body) > bytes_max:  # before it is split: items may be tiny, and many
             raise StoreRefused(StoreRefused.TOO_LARGE, f"a batch of {len(body)} bytes")
         self._check_items(body)  # before it is split, too
+        if common and _has_more_items(body, bytes_max // len(common)):  # each is stored with them
+            text = f"a batch of many messages, each with the {len(common)} bytes of properties in common"
+            raise StoreRefused(StoreRefused.TOO_LARGE, text)
         try:
             items = list(iter_batch(body))
         except BadBatch as error:
             raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, str(error)) from None
         if not items:
             raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, "a batch without messages")
-        if len(items) * len(common) > bytes_max:  # each is stored with them
-            text = f"a batch of {len(items)} messages with {len(common)} bytes of properties in common"
-            raise StoreRefused(StoreRefused.TOO_LARGE, text)
         if _has_more_keys(items, common, keys_max):
             raise over_limit("keys in a batch", "limitBatchKeys", keys_max, ResponseCode.MESSAGE_ILLEGAL)
         return items

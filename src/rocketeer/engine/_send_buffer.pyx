@@ -108,6 +108,18 @@ cdef void prefetch_queues(list states) noexcept:
         prefetch(PyByteArray_AS_STRING(queue._tail) + PyByteArray_GET_SIZE(queue._tail))
 
 
+cdef Py_ssize_t items_of(const char *body, Py_ssize_t size) noexcept nogil:
+    """How many messages a batch has, up to one that is broken; each begins with its size."""
+    cdef Py_ssize_t at = 0, count = 0, item_bytes
+    while size - at >= ITEM_BYTES + 2:
+        item_bytes = <int32_t> get32(body + at)
+        if item_bytes < ITEM_BYTES + 2:
+            break
+        at += item_bytes
+        count += 1
+    return count
+
+
 cdef class SendBuffer:
     """Collects plain sends for one store: `read` puts them in, `append` stores and answers them.
 
@@ -443,6 +455,8 @@ cdef class SendBuffer:
             shared_bytes -= 1
         if shared_bytes < 0 or not self._rules.find_marks(shared, shared_bytes, &common, &wait) or common.producer_bytes:
             return 0
+        if shared_bytes > SHARED_BYTES_MAX and items_of(body, body_bytes) * shared_bytes > self._message_bytes_max:
+            return 0  # too large for the store: no need to write them all side by side first
         while at < body_bytes:
             item = body + at
             if count == self._batch_messages_max or body_bytes - at < ITEM_BYTES + 2:

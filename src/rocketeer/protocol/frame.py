@@ -199,7 +199,7 @@ class FrameSplitter:
         self.pending_bytes += len(data)
 
     def split(self, data: bytes, frames: list[Frame] | None = None) -> list[Frame]:
-        """Every whole frame of a piece that `gather` gave, or of its end, behind `frames`; an incomplete tail waits."""
+        """Every whole frame of a piece of `gather`, or of its end, behind `frames`; an incomplete tail waits."""
         assert not self.pending_bytes
         frames = [] if frames is None else frames
         if self._ready:

@@ -25,7 +25,7 @@ from rocketeer.protocol.bodies.connections import (
 from rocketeer.protocol.bodies.offsets import (
     decode_member_status,
     encode_members_status,
-    encode_queue_offsets,
+    encoding_queue_offsets,
 )
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, reply, request
@@ -136,11 +136,15 @@ class MemberCalls:
         for member in members:  # all or none: one that stays where it was would go on from there
             _require(member, V3_0_7_SNAPSHOT)
         told = ResetOffsetHeader(header.topic, header.group, header.timestamp_ms)
+        answer = yield from encoding_queue_offsets(table)
+        listed: bytes | None = None
         for member in members:
-            as_list = CPP in (command.language, member.identity.language)
-            body = _offsets_as_list(table) if as_list else encode_queue_offsets(table)
+            body = answer
+            if CPP in (command.language, member.identity.language):
+                body = listed = listed or (yield from _offsets_as_list(table))
             member.connection.send(request(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, told, body, oneway=True))
-        return reply(command, body=encode_queue_offsets(table))
+            yield
+        return reply(command, body=answer)
 
     def _offsets_at(self, header: ResetOffsetHeader) -> Steps[dict[MessageQueue, int]]:
         """Where each queue stood at that time; without force, never further than the group is."""
@@ -253,13 +257,19 @@ def _require(member: Member[Connection], version: int) -> None:
         )
 
 
-def _offsets_as_list(table: Mapping[MessageQueue, int]) -> bytes:
+def _offsets_as_list(table: Mapping[MessageQueue, int]) -> Steps[bytes]:
     """For the C++ client, whose JSON reader knows no objects as keys."""
-    rows = [
-        {"brokerName": queue.broker_name, "offset": offset, "queueId": queue.queue_id, "topic": queue.topic}
-        for queue, offset in table.items()
-    ]
-    return fastjson.dumps({"offsetTable": rows})
+    rows = []
+    for queue, offset in table.items():
+        row = {
+            "brokerName": queue.broker_name,
+            "offset": offset,
+            "queueId": queue.queue_id,
+            "topic": queue.topic,
+        }
+        rows.append(fastjson.dumps(row))
+        yield
+    return b'{"offsetTable":[%b]}' % b",".join(rows)
 
 
 def members_feature(calls: MemberCalls) -> Feature:

@@ -18,7 +18,7 @@ from rocketeer.protocol.headers import (
     decode_header,
 )
 from rocketeer.remoting.server import Connection, Handler
-from rocketeer.remoting.slices import in_slices
+from rocketeer.remoting.slices import Steps, in_slices, run_sliced
 
 NO_CORRECTION: Final = (1 << 63) - 1
 """What RocketMQ says of a queue in which the compared group is not ahead."""
@@ -58,18 +58,23 @@ class OffsetTables:
         groups = {*self._clients.groups_subscribed_to(topic), *self._offsets.groups_of(topic)}
         return reply(command, body=encode_group_list(sorted(groups)))
 
-    def corrections(self, command: Command, connection: Connection) -> Command:
+    def corrections(self, command: Command, connection: Connection) -> Command | Awaitable[Command]:
         """How far back the other groups are, by queue; `filterGroups` are left out."""
+        return run_sliced(self._corrections(command))
+
+    def _corrections(self, command: Command) -> Steps[Command]:
         header = decode_header(QueryCorrectionOffsetHeader, command.ext)
         left_out = set((header.filter_groups or "").split(","))
         table: dict[int, int] = {}
         for group in sorted(self._offsets.groups_of(header.topic) - left_out):
-            for queue_id, offset in self._offsets.of(group, header.topic).items():
+            for queue_id, offset in list(self._offsets.of(group, header.topic).items()):
                 if offset >= self._queues.min_queue_offset(header.topic, queue_id):
                     table[queue_id] = min(offset, table.get(queue_id, offset))
-        for queue_id, offset in self._offsets.of(header.compare_group, header.topic).items():
+                yield
+        for queue_id, offset in list(self._offsets.of(header.compare_group, header.topic).items()):
             if queue_id in table and table[queue_id] > offset:
                 table[queue_id] = NO_CORRECTION
+            yield
         return reply(command, body=encode_corrections(table))
 
     async def clone(self, command: Command, connection: Connection) -> Command:

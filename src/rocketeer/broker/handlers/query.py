@@ -7,7 +7,7 @@ from rocketeer.errors import RequestRefused
 from rocketeer.model.offsets import LogOffset
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, reply
-from rocketeer.protocol.frame import FRAME_BYTES_MAX
+from rocketeer.protocol.frame import FRAME_BYTES_MAX, Filling
 from rocketeer.protocol.headers import QueryMessageHeader, ViewMessageHeader
 from rocketeer.protocol.headers.base import decode_header
 from rocketeer.record.layout import StoredMessage, encode_record
@@ -75,7 +75,11 @@ class QueryHandler:
         for message in found.messages:
             records.append(encode_record(message))
             yield
-        return reply(command, ext=ext, body=b"".join(records))
+        body = Filling(sum(map(len, records)))  # megabytes: not all at once
+        for record in records:
+            body.fill(record, 0)
+            yield
+        return reply(command, ext=ext, body=body.whole() or b"")
 
     def view(self, command: Command, connection: Connection) -> Command:
         header = decode_header(ViewMessageHeader, command.ext)

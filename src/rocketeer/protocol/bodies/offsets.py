@@ -2,11 +2,19 @@
 
 from collections.abc import Mapping
 
+import msgspec
+
 from rocketeer.model.queue import MessageQueue
 from rocketeer.protocol import fastjson
-from rocketeer.protocol.bodies.queue_keys import encode_queue_keyed, load_queue_keyed, queue_of
+from rocketeer.protocol.bodies.queue_keys import (
+    encode_queue_keyed,
+    encoding_queue_keyed,
+    load_queue_keyed,
+    queue_of,
+)
 from rocketeer.protocol.bodies.wire import Wire, decoder, encode, load_as
 from rocketeer.protocol.java_types import I32, I64
+from rocketeer.steps import Steps, finish
 
 
 class _ConsumersWire(Wire):
@@ -64,7 +72,13 @@ def decode_delay_log_offset(data: bytes) -> int | None:
 
 def encode_queue_offsets(table: Mapping[MessageQueue, int]) -> bytes:
     """Queue -> offset; the queues stand as keys, which only fastjson reads."""
-    return b'{"offsetTable":%b}' % _by_queue(table)
+    return finish(encoding_queue_offsets(table))
+
+
+def encoding_queue_offsets(table: Mapping[MessageQueue, int]) -> Steps[bytes]:
+    """The same in steps: a topic may have very many queues."""
+    entries = ((queue, b"%d" % offset) for queue, offset in table.items())
+    return b'{"offsetTable":%b}' % (yield from encoding_queue_keyed(entries))
 
 
 def decode_queue_offsets(data: bytes) -> dict[MessageQueue, int]:
@@ -93,7 +107,8 @@ def decode_members_status(data: bytes) -> dict[str, dict[MessageQueue, int]]:
 
 def encode_corrections(table: Mapping[int, int]) -> bytes:
     """The answer to 308: queue id -> how far back other groups are."""
-    return fastjson.dumps_bare({"correctionOffsets": table})
+    # In C, for there may be very many, and then without the quotes that JSON wants.
+    return b'{"correctionOffsets":%b}' % msgspec.json.encode(dict(table)).translate(None, b'"')
 
 
 def decode_corrections(data: bytes) -> dict[int, int]:

@@ -33,7 +33,7 @@ from rocketeer.protocol.command import Command, reply, request
 from rocketeer.record.entry import DispatchEntry
 from rocketeer.record.flags import TX_PREPARED
 from rocketeer.remoting.server import Connection, Handler
-from rocketeer.remoting.slices import in_slices
+from rocketeer.remoting.slices import Steps, run_sliced
 from rocketeer.replication.offsets import OffsetMerge
 
 log = logging.getLogger(__name__)
@@ -90,9 +90,14 @@ def table_feature(offsets: ConsumerOffsets, files: Files, store: Log) -> Feature
         """Where the log ended at the latest when what is told was so, and which start of this broker it is."""
         return {LOG_OFFSET: str(store.max_log_offset), STARTED: started}
 
-    async def consumer_offsets(command: Command, connection: Connection) -> Command:
-        await in_slices(offsets.refresh())
-        return reply(command, ext=mark(), body=offsets.encode().encode())
+    def consumer_offsets(command: Command, connection: Connection) -> Command | Awaitable[Command]:
+        def steps() -> Steps[Command]:
+            yield from offsets.refresh()
+            text = offsets.encode()
+            yield  # it may be long: asked for many times at once, each is a step of its own
+            return reply(command, ext=mark(), body=text.encode())
+
+        return run_sliced(steps())
 
     async def delay_offsets(command: Command, connection: Connection) -> Command:
         text = await files.saved_text(DELAY_FILE)
