@@ -1,9 +1,10 @@
 """How long a server keeps an honest client waiting because of what somebody else asks for.
 
-The client asks something cheap, again and again. A question that took `wall` seconds during which the server's
-threads used `cpu` seconds was held up for no longer than the smaller of both: what a busy machine adds to the wall
-time does not count (nor does the time the client itself waited for a core), and neither does work that others were
-not kept waiting by.
+The client asks something cheap, again and again. What a question is held up by the program is what its answer took,
+without the time in which the client or the server's loop was ready to run and others had the cores; and it is no more
+than the processor's time of the loop's thread, and of the other threads as far as the loop neither ran nor waited for
+a core: then it may have waited for the interpreter's lock. So a busy machine does not count, and neither does work
+that nobody was kept waiting by.
 """
 
 import json
@@ -32,15 +33,39 @@ class Cost(NamedTuple):
     asked: int
 
 
-def cpu_ns(pid: int) -> int:
-    """What all threads of a process have used so far."""
-    used = 0
+class Threads(NamedTuple):
+    """What the threads of a server have used so far, in nanoseconds; the loop runs in the first."""
+
+    loop_ran: int
+    loop_waited: int
+    """It was ready to run, and others had the cores."""
+    others_ran: int
+
+
+def threads_of(pid: int) -> Threads:
+    others = 0
+    loop_ran, loop_waited = _ran_and_waited(Path(f"/proc/{pid}/task/{pid}"))
     for task in Path(f"/proc/{pid}/task").iterdir():
-        try:
-            used += int((task / "schedstat").read_text().split()[0])
-        except (FileNotFoundError, ProcessLookupError):
-            continue  # the thread ended just now
-    return used
+        if task.name != str(pid):
+            try:
+                others += _ran_and_waited(task)[0]
+            except (FileNotFoundError, ProcessLookupError):
+                continue  # the thread ended just now
+    return Threads(loop_ran, loop_waited, others)
+
+
+def _ran_and_waited(task: Path) -> tuple[int, int]:
+    ran, waited, _ = (task / "schedstat").read_text().split()
+    return int(ran), int(waited)
+
+
+def held_s(wall_s: float, before: Threads, after: Threads) -> float:
+    """How much of the time of a question is the program's doing."""
+    loop_ran_s = (after.loop_ran - before.loop_ran) / 1e9
+    loop_waited_s = (after.loop_waited - before.loop_waited) / 1e9
+    others_ran_s = max(0, after.others_ran - before.others_ran) / 1e9
+    stood_s = max(0.0, wall_s - loop_ran_s - loop_waited_s)
+    return min(wall_s - loop_waited_s, loop_ran_s + min(stood_s, others_ran_s))
 
 
 def own_wait_ns() -> int:
@@ -94,14 +119,14 @@ def ask_forever(address: str, pid: int, *, is_broker: bool) -> None:
     with Control(address, timeout_s=60) as control:
         print("ready", flush=True)
         while not select.select([sys.stdin], [], [], PAUSE_S)[0]:
-            cpu, waited_ns, began_s = cpu_ns(pid), own_wait_ns(), time.monotonic()
+            threads, waited_ns, began_s = threads_of(pid), own_wait_ns(), time.monotonic()
             if is_broker:
                 sent = control.call(310, send_header(HONEST_TOPIC, 0, "", batch=False), b"honest")
                 assert sent.code == ResponseCode.SUCCESS, sent
             else:
                 assert control.call(105, {"topic": HONEST_TOPIC}).opaque
             wall_s = time.monotonic() - began_s - (own_wait_ns() - waited_ns) / 1e9
-            hold_s = max(hold_s, min(wall_s, (cpu_ns(pid) - cpu) / 1e9))
+            hold_s = max(hold_s, held_s(wall_s, threads, threads_of(pid)))
             asked += 1
             most_mb = max(most_mb, own_memory_mb(pid))
     print(json.dumps([hold_s * 1000, most_mb - least_mb, asked]))

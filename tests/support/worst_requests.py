@@ -222,6 +222,48 @@ def _(address: str) -> None:
             pour(line, b"".join(encode(request(307, asked, bytes(500))) for _ in range(20_000)))
 
 
+@broker("4,000 answers for a client that does not take them, until their time is over")
+def _(address: str) -> None:
+    body = json.dumps({"clientID": "deaf", "producerDataSet": [{"groupName": "deaf"}]}).encode()
+    header = send_header(HONEST_TOPIC, 0, "REPLY_TO_CLIENT\x01deaf\x02")
+    with Line(address) as deaf, Line(address) as line:
+        deaf.ask(request(34, {}, body))
+        line.send(b"".join(encode(request(325, header, b"x")) for _ in range(4_000)))
+        for _ in range(4_000):
+            assert line.reply().code == ResponseCode.SYSTEM_ERROR
+
+
+@broker("32 connections with 1,000 small requests each at once", memory_mb=128)
+def _(address: str) -> None:
+    data = b"".join(encode(request(29, {"topic": f"none{n}", "queueId": "0"})) for n in range(1_000))
+    with contextlib.ExitStack() as stack:
+        lines = [stack.enter_context(Line(address)) for _ in range(32)]
+        threads = [threading.Thread(target=pour, args=(line, data), daemon=True) for line in lines]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+
+
+@broker("a reset of 65,535 queues with 20 members", memory_mb=300)
+def _(address: str) -> None:
+    ext = {"topic": WIDE, "group": "wide", "timestamp": "1", "isForce": "true"}
+    with contextlib.ExitStack() as stack:
+        members = [stack.enter_context(Line(address)) for _ in range(20)]
+        for number, member in enumerate(members):
+            member.ask(request(34, {}, heartbeat(["wide"], topics=[WIDE], client=f"w{number}")))
+        readers = [threading.Thread(target=_read_to_the_end, args=(each,), daemon=True) for each in members]
+        for reader in readers:
+            reader.start()
+        ask(address, request(222, ext))
+
+
+def _read_to_the_end(line: Line) -> None:
+    with contextlib.suppress(OSError):
+        while line.socket.recv(1 << 20):
+            pass
+
+
 # --- broker: filters -----------------------------------------------------------------------------
 
 
@@ -662,6 +704,18 @@ def _(address: str) -> None:
         command.ext["brokerAddr"] = f"10.1.0.1:{number}"
         commands.append(command)
     flood(address, commands, last=request(106))
+
+
+@nameserver("2,000 brokers in clusters of their own that have one topic, asked for 20 times", memory_mb=128)
+def _(address: str) -> None:
+    with Line(address) as line:
+        commands = []
+        for number in range(1_900):
+            command = registration(f"own{number}", ["OnMany"], 1)
+            command.ext |= {"brokerAddr": f"10.3.0.1:{number}", "clusterName": f"C{number}"}
+            commands.append(command)
+        pour(line, b"".join(map(encode, commands)))
+        ask(address, *[request(105, {"topic": "OnMany"}), request(106), request(304)] * 20)
 
 
 @nameserver("8,000 goodbyes of brokers nobody knows")
