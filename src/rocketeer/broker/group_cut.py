@@ -3,7 +3,7 @@
     tables that speak of places in the log, the timers' snapshot     gone: made from the log again
     the position of the shared tables                                no further than the cut, and not whole
     the log's end                                                    `store/cutting.py`
-    the list of epochs                                               the bytes are gone before it says so
+    the list of epochs, and that the log was damaged                 the bytes are gone before it says so
 
 Whatever is derived goes first: were it found beside a log that was cut and has grown since, it would be believed.
 """
@@ -12,7 +12,6 @@ from typing import Final
 
 from rocketeer.broker.features.group.shared_tables import Position, position_text, read_position
 from rocketeer.config import StoreConfig
-from rocketeer.group.epochs import within
 from rocketeer.group.member_file import MemberFile
 from rocketeer.store.cutting import cut_store
 from rocketeer.store.kernel import sync_folder
@@ -36,4 +35,4 @@ def cut_member(config: StoreConfig, file: MemberFile, end: int) -> None:
     if known is not None:  # without one the whole log is looked at
         save_table(path, position_text(min(known, end), whole=False))
     cut_store(config, end, tables=LOG_TABLES)
-    file.set_epochs(within(file.now.epochs, end))
+    file.cut(end)

@@ -43,7 +43,7 @@ class Following:
         tell: Callable[[str], None],
     ) -> None:
         self._group = group
-        self._me = me
+        self.me = me
         self._file = file
         self._boot = boot
         self._flushes = flushes
@@ -82,7 +82,7 @@ class Following:
                 await self._copy_once(state, seat.group_address, role)
             except MustCut as cut:
                 log.warning("log must be cut leader=%d reason=%s", state.leader.member, cut)
-                self._must_cut(cut.offset)
+                self._must_cut(min(cut.offset, self._file.now.damaged_from))
                 return
             except (ReplicationError, PeerRefused, StoreError, StoreRefused, OSError) as error:
                 self._tell(f"member {state.leader.member} at {seat.group_address}: {error}")
@@ -90,11 +90,11 @@ class Following:
 
     async def _copy_once(self, state: GroupState, address: str, role: FollowerRole) -> None:
         async with connected(address, role.peers, PURPOSE, CONNECT_S) as peer:
-            end = role.store.max_log_offset
+            end = min(role.store.max_log_offset, self._file.now.damaged_from)
             hello = Hello(
                 group=state.group,
-                member=self._me.member,
-                incarnation=self._me.incarnation,
+                member=self.me.member,
+                incarnation=self.me.incarnation,
                 epoch=state.epoch,
                 epochs=within(self._file.now.epochs, end),
                 log_end=end,

@@ -86,7 +86,7 @@ class GroupMember:
         """Serves as a follower on return; who leads is found out then."""
         self._file = await asyncio.to_thread(MemberFile, self._store.store_path)
         flush_mode = self._store.flush_mode
-        self._me = Me(self._group.member_id, self._file.incarnation(flush_mode), secrets.token_hex(8))
+        self._me = self._new_me()
         self._runs = RoleRuns(
             self._broker,
             self._store,
@@ -110,6 +110,7 @@ class GroupMember:
         self._port.open()
         try:
             await self._runs.follow()
+            self._rename()
         except BaseException:
             self._port.close()
             await self._etcd.close()
@@ -144,6 +145,19 @@ class GroupMember:
         self._told[what] = text
 
     # --- our seat ----------------------------------------------------------------------------
+
+    def _new_me(self) -> Me:
+        incarnation = self._file.incarnation(self._store.flush_mode)
+        return Me(self._group.member_id, incarnation, secrets.token_hex(8))
+
+    def _rename(self) -> bool:
+        """Whether the log was found damaged as the store opened: then we are not who was in sync, or leads."""
+        me = self._new_me()
+        if me.incarnation == self._me.incarnation:
+            return False
+        log.critical("another incarnation: the log has lost something, and is copied again")
+        self._me = self._runs.me = self._following.me = me
+        return True
 
     async def _keep_lease(self) -> None:
         pause_s = self._group.lease_s / 3
@@ -194,6 +208,8 @@ class GroupMember:
         if runs.role is not None and runs.role.store.failure is not None:
             await self._leave(runs.role.store.failure)
             return
+        if self._rename():
+            await self._registry.sit(self._me.member, self._seat(), self._group.lease_s)
         is_deposed = runs.leadership is not None and runs.leadership.deposed is not None
         if is_deposed or self._cut_at is not None:
             await self._become_follower()

@@ -1,5 +1,6 @@
 """What a member adds to its broker in each role; `group_member.py` makes one for each run of the broker."""
 
+from collections.abc import Callable
 from typing import Final, NoReturn
 
 from rocketeer.broker.feature import Feature, Periodic
@@ -65,18 +66,27 @@ class LeaderRole:
     peers: PeerSecurity
 
     def __init__(
-        self, confirmed: int, *, epoch: int, flushes: bool, was_member: bool, account: GroupOfReplicas
+        self,
+        confirmed: int,
+        *,
+        epoch: int,
+        flushes: bool,
+        was_member: bool,
+        account: GroupOfReplicas,
+        on_damage: Callable[[int], None],
     ) -> None:
         self.confirmed = confirmed
         self._epoch = epoch
         self._flushes = flushes
         self._was_member = was_member
         self._account = account
+        self._on_damage = on_damage
         self._shared: SharedTables
 
     def features(self, state: BrokerState, store: StoreConfig, server: ServerConfig) -> list[Feature]:
         assert state.confirmed is not None
         self.store, self.peers = state.store, state.peers
+        state.store.on_damage.append(self._on_damage)
         self.part = LeaderPart(state.store, state.confirmed, flushes=self._flushes, confirmed=self.confirmed)
         self._shared = _shared_tables(state, was_member=self._was_member)
         state.identity.epoch = self._epoch
@@ -117,16 +127,20 @@ class FollowerRole:
     part: FollowerPart
     peers: PeerSecurity
 
-    def __init__(self, confirmed: int, *, was_member: bool, account: GroupOfReplicas) -> None:
+    def __init__(
+        self, confirmed: int, *, was_member: bool, account: GroupOfReplicas, on_damage: Callable[[int], None]
+    ) -> None:
         self.confirmed = confirmed
         self._was_member = was_member
         self._account = account
+        self._on_damage = on_damage
         self._tables: JoinedTables
         self._shared: SharedTables
 
     def features(self, state: BrokerState, store: StoreConfig, server: ServerConfig) -> list[Feature]:
         assert state.confirmed is not None
         self.store, self.peers = state.store, state.peers
+        state.store.on_damage.append(self._on_damage)
         self.part = FollowerPart(state.store, state.confirmed, confirmed=self.confirmed)
         self._shared = _shared_tables(state, was_member=self._was_member)
         self._tables = followed_tables(JoinedTables, state)

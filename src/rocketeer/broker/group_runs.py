@@ -15,6 +15,7 @@ from rocketeer.broker.group_account import GroupAccount
 from rocketeer.broker.group_cut import cut_member
 from rocketeer.broker.group_roles import FollowerRole, LeaderRole
 from rocketeer.config import BrokerConfig, BrokerRole, FlushMode, StoreConfig
+from rocketeer.errors import GroupError
 from rocketeer.group.boot_clock import BootClock
 from rocketeer.group.epochs import begun
 from rocketeer.group.leadership import Leadership
@@ -46,7 +47,7 @@ class RoleRuns:
     ) -> None:
         self._broker = broker
         self._store = store
-        self._me = me
+        self.me = me
         self._file = file
         self._registry = registry
         self._port = port
@@ -82,12 +83,20 @@ class RoleRuns:
         await self.stop()
         if cut_at is not None:
             await asyncio.to_thread(cut_member, self._store, self._file, cut_at)
-        role = FollowerRole(self._file.load_confirmed(), was_member=self._was_member, account=self._account)
-        broker = replace(self._broker, broker_id=self._me.member)
+        confirmed = self._file.load_confirmed()
+        role = FollowerRole(
+            confirmed, was_member=self._was_member, account=self._account, on_damage=self._file.damaged
+        )
+        broker = replace(self._broker, broker_id=self.me.member)
         store = replace(self._store, broker_role=BrokerRole.SLAVE, ha_master_address=None)
         self._running = self._new_broker(broker, store, role)
         await self._running.start()
         self.follower = role
+        if role.store.max_log_offset < confirmed and cut_at is None:
+            log.critical(
+                "the log has lost its end log_end=%d confirmed=%d", role.store.max_log_offset, confirmed
+            )
+            await asyncio.to_thread(self._file.distrust)
 
     # --- leading -----------------------------------------------------------------------------
 
@@ -102,19 +111,23 @@ class RoleRuns:
             flushes=self._store.flush_mode is FlushMode.SYNC_FLUSH,
             was_member=self._was_member,
             account=self._account,
+            on_damage=self._file.damaged,
         )
         broker = replace(self._broker, broker_id=0)
         store = replace(self._store, broker_role=BrokerRole.ASYNC_MASTER)
         self._running = self._new_broker(broker, store, role)
         await self._running.start()
+        if self._file.incarnation(self._store.flush_mode) != self.me.incarnation:
+            raise GroupError(f"the log is damaged at {self._file.now.damaged_from}: another member must lead")
         log_end = role.store.max_log_offset
+        self._file.lower_confirmed(log_end)
         known = self._file.now.epochs or [(0, 0)]  # what was there before the group is epoch 0
         epochs = begun(known, state.epoch, log_end)
         await asyncio.to_thread(self._file.set_epochs, epochs)
         group = self._broker.group
         leadership = Leadership(
             state,
-            self._me,
+            self.me,
             epochs,
             registry=self._registry,
             sent_log=role.store.log,
@@ -146,7 +159,11 @@ class RoleRuns:
         return role.confirmed_now, role.store.max_log_offset
 
     def save_confirmed(self) -> None:
+        """Of what we have: a start that finds less knows that the log has lost something."""
         role = self.role
-        if role is not None and role.confirmed_now > self._file.load_confirmed():
+        if role is None:
+            return
+        confirmed = min(role.confirmed_now, role.store.whole_log_offset)
+        if confirmed > self._file.load_confirmed():
             with suppress(OSError):  # then less is known
-                self._file.save_confirmed(role.confirmed_now)
+                self._file.save_confirmed(confirmed)

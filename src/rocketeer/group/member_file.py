@@ -13,12 +13,14 @@ import msgspec
 
 from rocketeer.config import FlushMode
 from rocketeer.errors import GroupError
+from rocketeer.group.epochs import within
 from rocketeer.group.state import GroupState
 from rocketeer.store.table_file import load_table, save_table
 
 FOLDER: Final = "group"
 FILE_NAME: Final = "member.json"
 CONFIRMED_NAME: Final = "confirmed"
+NOWHERE: Final = 1 << 62
 BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -31,6 +33,8 @@ class Remembered(msgspec.Struct, frozen=True):
     """The highest seen: nobody of a lower one is obeyed."""
     version: int = 0
     epochs: list[tuple[int, int]] = []
+    damaged_from: int = NOWHERE
+    """From here on the log may not be what its leaders wrote: it is cut there before the next one is followed."""
 
 
 class MemberFile:
@@ -86,12 +90,25 @@ class MemberFile:
                 self._replace(group=state.group, epoch=state.epoch, version=state.version)
 
     def set_epochs(self, epochs: list[tuple[int, int]]) -> None:
-        if epochs != self.now.epochs:
-            self._replace(epochs=epochs)
+        """Whose log ours is, all of it: a leader's that we follow, or our own as the leader."""
+        if epochs != self.now.epochs or self.now.damaged_from != NOWHERE:
+            self._replace(epochs=epochs, damaged_from=NOWHERE)
+
+    def cut(self, end: int) -> None:
+        """The log ends there now, off the disk."""
+        sound = NOWHERE if end <= self.now.damaged_from else self.now.damaged_from
+        self._replace(epochs=within(self.now.epochs, end), damaged_from=sound)
+        self.lower_confirmed(end)
 
     def distrust(self) -> None:
         """The disk failed, or the log lost something: this store is not what it was, and comes back as a new one."""
         self._replace(store=secrets.token_hex(8))
+
+    def damaged(self, offset: int) -> None:
+        """The log has lost what stood there: another incarnation, and nobody's copy from there on."""
+        with self._lock:
+            if offset < self.now.damaged_from:
+                self._replace(store=secrets.token_hex(8), damaged_from=offset)
 
     def _replace(self, **changes: object) -> None:
         with self._lock:
@@ -116,3 +133,8 @@ class MemberFile:
         temporary = self._folder / f"{CONFIRMED_NAME}.tmp"
         temporary.write_text(str(confirmed))
         temporary.replace(self._folder / CONFIRMED_NAME)
+
+    def lower_confirmed(self, log_end: int) -> None:
+        """What the log lost (a person accepted that) is not confirmed when others stand in its place."""
+        if self.load_confirmed() > log_end:
+            self.save_confirmed(log_end)

@@ -141,13 +141,24 @@ class ConsumeQueue(QueueTail):
         """
         end = self._end_within(log_end)
         gone = self.max_offset - end
+        self._cut_to(end)
+        return gone
+
+    def drop_blank_end(self) -> None:
+        """Blank places behind the last message go: the log is copied again, and its messages may stand there."""
+        end = self.max_offset
+        while end > self._first and self._entry(end - 1).is_blank:
+            end -= 1
+        if end < self.max_offset:
+            self._cut_to(end)
+
+    def _cut_to(self, end: int) -> None:
         del self._tail[max(0, end - self._written) * ENTRY_BYTES :]
         self._written = min(self._written, end)
         self._due = self._written + WRITE_OUT_ENTRIES
         self._files.clear_from(self._written)
         self.max_offset = end
         self.min_offset = min(self.min_offset, end)
-        return gone
 
     def first_beyond(self, log_end: int) -> tuple[int, QueueEntry] | None:
         """The first of those that `truncate_to_log` would drop, with its queue offset."""

@@ -1,9 +1,13 @@
 """Cutting the end off a store that nobody has open: a member came back with what its group never confirmed.
 
-    abort, synced -> tables that may speak of the end, synced -> the checkpoint, synced -> the log's end, synced
+    abort, synced -> tables that may speak of the end, synced -> the checkpoint, synced -> the queues' ends, synced
+    -> the log's end, synced
 
 In this order a crash at any instant is met by the next start as a crash of the broker: what is derived is made
 from the log that is left. Whoever asked for the cut asks again then.
+
+Recovery would find the queues' ends itself, but for places that it left blank for lost messages: when the log is
+copied again those messages are there, and the places theirs.
 """
 
 import logging
@@ -15,8 +19,10 @@ from rocketeer.config import StoreConfig
 from rocketeer.errors import StoreError
 from rocketeer.store.checkpoint import read_checkpoint
 from rocketeer.store.commit_log import CommitLog
+from rocketeer.store.file_cache import sync_paths
 from rocketeer.store.kernel import sync_folder
 from rocketeer.store.lock import StoreLock
+from rocketeer.store.queue_table import QueueTable
 from rocketeer.store.summary import save
 
 log = logging.getLogger(__name__)
@@ -41,11 +47,22 @@ def cut_store(config: StoreConfig, end: int, *, tables: Sequence[str]) -> int:
             )
         _remove_tables(config.store_path / "config", tables)
         _lower_checkpoint(config.store_path / "checkpoint", end)
+        _cut_queues(config, end)
         gone = commit_log.cut_to(end)
         log.warning("log cut end=%d bytes=%d", end, gone)
         return gone
     finally:
         lock.release()
+
+
+def _cut_queues(config: StoreConfig, end: int) -> None:
+    queues = QueueTable(config.store_path / "consumequeue", config.consume_queue_bytes)
+    queues.load()
+    queues.cut_to_log(end)
+    for queue in queues.by_key.values():
+        queue.drop_blank_end()
+    sync_paths(queues.files.take_unsynced())
+    queues.files.close()
 
 
 def _remove_tables(folder: Path, tables: Sequence[str]) -> None:

@@ -13,7 +13,7 @@ passes. What is lost is what stood there.
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -42,6 +42,8 @@ class LogCheck:
     boundaries: Boundaries
     corrupt_folder: Path
     clean: bool
+    on_damage: Callable[[int], None] = lambda offset: None
+    """Told of every damaged place before it is mended."""
     actions: list[str] = field(default_factory=list)
     copies: list[QuarantinedBytes] = field(default_factory=list)
     lost: dict[int, list[Lost]] = field(default_factory=dict)
@@ -159,6 +161,7 @@ class LogCheck:
         return self.log.max_offset
 
     def _damaged_at(self, offset: int) -> None:
+        self.on_damage(offset)
         self.first_damage = offset if self.first_damage is None else min(self.first_damage, offset)
 
     def _did(self, action: str) -> None:

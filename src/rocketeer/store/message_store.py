@@ -99,6 +99,8 @@ class MessageStore:
         self._ticked_end = -1
         self._is_open = False
         self._bound: ConfirmedBound | None = None
+        self.on_damage: list[Callable[[int], None]] = []
+        """Told by `open`, in its thread, of every damaged place of the log, before anything there is mended."""
 
         self._trust = DiskTrust(post)
         self._trust.listeners.append(self._sync_failed)
@@ -197,6 +199,7 @@ class MessageStore:
             config.store_path / "corrupt",
             check_crc=config.check_crc_on_recover,
             index_safe=config.message_index_safe,
+            on_damage=self._log_damaged,
         )
         report = recovery.run()
         self.dispatch.last_store_ms = recovery.last_store_ms
@@ -473,6 +476,10 @@ class MessageStore:
 
     def _last_store_ms(self) -> int:
         return self.dispatch.last_store_ms
+
+    def _log_damaged(self, offset: int) -> None:
+        for told in self.on_damage:
+            told(offset)
 
     def _disk_full(self, used: str | None) -> None:
         self.refuse("disk", None if used is None else StoreRefused(StoreRefused.DISK_FULL, used))

@@ -10,7 +10,7 @@ Nothing is dropped silently: a torn tail is reported by its size, damaged bytes 
 """
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -70,6 +70,7 @@ class Recovery:
     corrupt_folder: Path
     check_crc: bool = True
     index_safe: bool = False
+    on_damage: Callable[[int], None] = lambda offset: None
     last_store_ms: int = 0
     _actions: list[str] = field(default_factory=list, init=False)
     _copies: list[QuarantinedBytes] = field(default_factory=list, init=False)
@@ -176,7 +177,9 @@ class Recovery:
 
     def _new_check(self, noted: Iterable[int]) -> LogCheck:
         boundaries = Boundaries(self.log, self.dispatch.queues, self.levels, noted)
-        return LogCheck(self.log, self.levels, boundaries, self.corrupt_folder, self.clean)
+        return LogCheck(
+            self.log, self.levels, boundaries, self.corrupt_folder, self.clean, on_damage=self.on_damage
+        )
 
     def _take_over(self, check: LogCheck) -> None:
         self._actions += check.actions

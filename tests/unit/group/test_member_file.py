@@ -7,7 +7,7 @@ import pytest
 
 from rocketeer.config import FlushMode
 from rocketeer.errors import GroupError
-from rocketeer.group.member_file import BOOT_ID, MemberFile
+from rocketeer.group.member_file import BOOT_ID, NOWHERE, MemberFile
 from rocketeer.group.state import GroupState, Leader
 
 
@@ -58,3 +58,26 @@ def test_what_was_confirmed_is_known_at_the_least(tmp_path: Path) -> None:
     assert file.load_confirmed() == 0
     file.save_confirmed(1234)
     assert MemberFile(tmp_path).load_confirmed() == 1234
+
+
+def test_a_damaged_log_makes_another_incarnation_until_it_is_cut_or_followed(tmp_path: Path) -> None:
+    file = MemberFile(tmp_path)
+    file.set_epochs([(1, 0), (2, 500)])
+    file.save_confirmed(900)
+    before = file.now.store
+    file.damaged(700)
+    once = file.now.store
+    assert once != before
+    file.damaged(800)  # behind it: nothing new
+    file.damaged(400)
+    assert MemberFile(tmp_path).now.damaged_from == 400
+    assert file.now.store not in (before, once)
+    file.cut(600)
+    assert MemberFile(tmp_path).now.damaged_from == 400, "the damage is still there"
+    file.cut(400)
+    again = MemberFile(tmp_path)
+    assert (again.now.damaged_from, again.now.epochs) == (NOWHERE, [(1, 0)])
+    assert again.load_confirmed() == 400, "what stands there from now on is not confirmed yet"
+    file.damaged(300)
+    file.set_epochs([(1, 0), (3, 300)])
+    assert MemberFile(tmp_path).now.damaged_from == NOWHERE

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from rocketeer.clock import ManualClock
+from rocketeer.model.offsets import QueueOffset
 from rocketeer.store.cutting import cut_store
 from support.stores import checkpoint_now, kill, make_store, message, small_config
 
@@ -33,4 +34,38 @@ def test_what_was_cut_is_gone_for_good(
     assert again.max_queue_offset("TopicTest", 0) == kept
     put = again.append(message(b"new"))
     assert (put.log_offset, put.queue_offset) == (ends[kept], kept)
+    again.close()
+
+
+def test_places_of_lost_messages_are_free_again_when_the_log_is_copied_anew(tmp_path: Path) -> None:
+    folder = tmp_path / "store"
+    store = make_store(folder)
+    store.open()
+    entries = [store.append(message(b"body %d" % number)) for number in range(60)]
+    store.close()
+    path = min((folder / "commitlog").iterdir())
+    log = path.read_bytes()[: entries[-1].end]
+    damaged = entries[57]
+    flipped = bytearray(log[damaged.log_offset : damaged.end])
+    flipped[flipped.index(b"body 57")] ^= 1
+    with path.open("r+b") as file:
+        file.seek(damaged.log_offset)
+        file.write(flipped)
+
+    found: list[int] = []
+    store = make_store(folder)
+    store.on_damage.append(found.append)
+    store.open()
+    assert found == [damaged.log_offset]
+    assert store.get("TopicTest", 0, QueueOffset(57), 32).count == 2, "it is lost here"
+    store.close()
+
+    cut_store(small_config(folder), damaged.log_offset, tables=())
+    again = make_store(folder)
+    again.open()
+    assert again.max_queue_offset("TopicTest", 0) == 57
+    again.append_raw(damaged.log_offset, log[damaged.log_offset :])
+    assert again.max_queue_offset("TopicTest", 0) == 60
+    found_again = again.get("TopicTest", 0, QueueOffset(57), 32)
+    assert b"".join(map(bytes, found_again.parts)) == log[damaged.log_offset :]
     again.close()
