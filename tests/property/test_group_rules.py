@@ -22,6 +22,7 @@ from rocketeer.group.state import (
     created,
     elected,
     grown,
+    kept,
     shrunk,
     verdict,
 )
@@ -72,6 +73,8 @@ class GroupRules(RuleBasedStateMachine):
         self.items = 0
         self.acks: list[tuple[str, int, int]] = []
         """(leader's session, member, log end), on their way."""
+        self.unanswered: list[tuple[GroupState, GroupState]] = []
+        """Transactions that nobody heard of any more: read, wanted."""
 
         for number in MEMBERS:
             self.renew_seat(number)
@@ -145,6 +148,16 @@ class GroupRules(RuleBasedStateMachine):
             if is_made:
                 self.commit_change(leader)
             self.messages_travel(0, 1, other)
+
+    @rule(other=members)
+    def a_change_arrives_late(self, other: int) -> None:
+        """The leader has given it up, and messages travel, but not to the member it is about."""
+        for leader in self._one_that_leads(0):
+            self.begin_change(leader, other)
+            self.settle(leader)
+            self.messages_travel(0, 1, other)
+            while self.unanswered:
+                self._change(*self.unanswered.pop())
 
     @rule(number=members)
     def come_back(self, number: int) -> None:
@@ -336,9 +349,17 @@ class GroupRules(RuleBasedStateMachine):
             member.leading = None
             member.view = None
             return
+        if leading.wanted is not None and self.record.version == leading.state.version:
+            self.unanswered.append((leading.state, leading.wanted))
+            self.record = kept(self.record)
         leading.state, leading.wanted = self.record, None
         leading.count.settle_change(self.record.in_sync)
         self._note_confirmed(member)
+
+    @precondition(lambda self: self.unanswered)
+    @rule(data=st.data())
+    def a_transaction_arrives_late(self, data: st.DataObject) -> None:
+        self._change(*self.unanswered.pop(data.draw(st.integers(0, len(self.unanswered) - 1))))
 
     # --- trouble -------------------------------------------------------------------------------
 

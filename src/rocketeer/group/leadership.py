@@ -22,7 +22,7 @@ from rocketeer.group.frames import Hello, Kind, Welcome, frame
 from rocketeer.group.in_sync import InSyncCount
 from rocketeer.group.leader_link import Follower
 from rocketeer.group.registry import Registry, View
-from rocketeer.group.state import GroupState, Leader, Me, grown, handed_over, shrunk
+from rocketeer.group.state import GroupState, Leader, Me, grown, handed_over, kept, shrunk
 from rocketeer.replication.log_sender import SentLog
 
 log = logging.getLogger(__name__)
@@ -240,17 +240,24 @@ class Leadership:
             self._changing = None
 
     async def _transact(self, members: frozenset[int], tried: bool) -> None:
-        """Try once; then read the record until it is known which set is in force."""
+        """Try once; then read the record until it is known which set is in force, and stays so.
+
+        What was not answered may yet be made of the record that it was asked of: that record has to go first.
+        """
+        asked_of: GroupState | None = None
         while not self._closed:
             try:
                 view = await self._registry.read()
                 state = self._ours(view)
-                wanted = None if tried else self._wanted(state, members)
+                if asked_of is not None and state.version == asked_of.version:
+                    wanted: GroupState | None = kept(state)
+                else:
+                    wanted = None if tried else self._wanted(state, members)
                 if wanted is None:
                     await asyncio.to_thread(self._remember, state)
                     self._settle(state)
                     return
-                tried = True
+                tried, asked_of = True, state
                 if await self._registry.change(view, wanted):
                     await asyncio.to_thread(self._remember, wanted)
                     self._settle(wanted)

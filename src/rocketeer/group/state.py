@@ -144,6 +144,11 @@ def grown(state: GroupState, member: int, incarnation: str) -> GroupState:
     return _next(state, in_sync={**state.in_sync, member: incarnation})
 
 
+def kept(state: GroupState) -> GroupState:
+    """The same set once more. A transaction that was never answered may be on its way still: it fails after this."""
+    return _next(state)
+
+
 def handed_over(state: GroupState, member: int, seat: Seat) -> GroupState:
     """The leader itself names the next one, which is in sync; it has stopped to confirm before it asks for this."""
     if not state.has(member, seat.incarnation):

@@ -160,6 +160,51 @@ async def test_a_transaction_without_an_answer_is_read_again_and_holds_if_it_was
     assert record.reads == 2
 
 
+class LateRecord(Record):
+    """An etcd that makes a change when nobody waits for its answer any more."""
+
+    def __init__(self, state: GroupState) -> None:
+        super().__init__(state)
+        self.late: tuple[GroupState, GroupState] | None = None
+
+    async def change(self, view: View, state: GroupState) -> bool:
+        assert view.state is not None
+        if self.late is None:
+            self.late = view.state, state
+            raise EtcdAway("no answer")
+        return self._make(view.state, state)
+
+    def _make(self, read: GroupState, wanted: GroupState) -> bool:
+        if self.state is None or self.state.version != read.version:
+            return False
+        self.state = wanted
+        return True
+
+    def arrive(self) -> bool:
+        assert self.late is not None
+        return self._make(*self.late)
+
+
+async def test_a_transaction_without_an_answer_cannot_be_made_after_the_record_was_believed() -> None:
+    """It would bring a member into the set that nobody waits for."""
+    record = LateRecord(state_of(1, 2))
+    leadership = leader_of(1, 2, record=record, min_in_sync=2)
+    for member in (2, 3):
+        follower_of(leadership, member)
+        leadership._marks[member] = (0, 100.0)
+    leadership.tick()  # member 3 has all there is
+    assert leadership.count.is_changing
+    async with asyncio.timeout(20):
+        while leadership.count.is_changing:  # noqa: ASYNC110 its own task changes it
+            await asyncio.sleep(0.01)
+    assert leadership.deposed is None
+    assert leadership.count.in_sync == {1, 2}
+    assert not record.arrive(), "the record is another one by now"
+    assert record.state is not None
+    assert set(record.state.in_sync) == {1, 2}
+    assert record.state.version == leadership.state.version
+
+
 async def test_a_leader_whose_record_names_another_one_falls() -> None:
     leadership = leader_of(1, 2)
     other = GroupState("g", 2, 2, Leader(2, "s2"), {2: "store2"})
