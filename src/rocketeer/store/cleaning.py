@@ -6,8 +6,10 @@ In slices from `tick`; measuring the disk and deleting files is left to the work
 import logging
 import os
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import suppress
 from pathlib import Path
 
 from rocketeer.clock import Clock
@@ -17,6 +19,7 @@ from rocketeer.store.disk import UNKNOWN_PERCENT, used_percent
 from rocketeer.store.dispatch import Dispatch
 from rocketeer.store.expiry_clock import ExpiryClock
 from rocketeer.store.file_cache import delete_paths
+from rocketeer.store.kernel import sync_folder
 from rocketeer.store.retention import (
     RetentionPlan,
     RetentionRules,
@@ -65,6 +68,8 @@ class Cleaner:
         self._measuring: Future[bool] | None = None
         self._following: Iterator[list[str]] | None = None
         self._oldest = SegmentAge(-1, 0)
+        self._leaving: deque[Path] = deque()
+        """Files that are the log's no more, the oldest first."""
         self._writable = True
         self._next_s = 0.0
         self._follow_pause_s = config.delete_queue_interval_ms / 1000
@@ -141,11 +146,22 @@ class Cleaner:
 
     def _drop(self, base: int) -> None:
         assert self._log.segments[0].base == base
-        path = self._log.drop_first()
-        self._worker.submit("deleting a log file", lambda: delete_paths([path]))
+        self._leaving.append(self._log.drop_first())
+        self._worker.submit("deleting a log file", self._delete_log_files)
         self._before_deleting()
         index = self._dispatch.index
         self._following = follow_log(self._log.min_offset, self._dispatch.queues.by_key.values(), index)
+
+    def _delete_log_files(self) -> None:
+        """In the worker. One after the other, each off the disk before the next: a start refuses a log that lacks a
+        file between others. One that cannot go now is tried again with the next."""
+        while self._leaving:
+            path = self._leaving[0]
+            with suppress(FileNotFoundError):
+                os.unlink(path)
+                log.info("file deleted path=%s", path)
+            sync_folder(str(path.parent))
+            self._leaving.popleft()
 
     def _follow(self, now_s: float) -> None:
         assert self._following is not None

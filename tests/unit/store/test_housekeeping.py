@@ -4,6 +4,7 @@ import errno
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -226,6 +227,45 @@ def test_an_operator_may_have_expired_files_deleted_at_once(tmp_path: Path) -> N
     store.delete_expired()
     tick_until(store, clock, lambda: len(store.log.segments) == 1)
     store.close()
+
+
+def test_a_file_that_cannot_be_deleted_is_not_left_alone_before_a_gap(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = ManualClock(NOON_MS)
+    store = make_store(tmp_path, clock, reserved_hours=1, delete_when="04")
+    store.open()
+    fill_segments(store, 4)
+    age_files(store, clock)
+    oldest = store.log.segments[0].path
+    unlink, held = os.unlink, True
+
+    def unlink_unless_held(path: str | os.PathLike[str], **options: Any) -> None:
+        if held and Path(path) == oldest:
+            raise OSError(errno.EBUSY, "somebody holds it")
+        unlink(path, **options)
+
+    monkeypatch.setattr(os, "unlink", unlink_unless_held)
+    clock.advance(ms=2 * HOUR_MS)
+    store.delete_expired()
+    tick_until(store, clock, lambda: len(store.log.segments) == 1)
+    assert store._worker.submit("nothing", lambda: None).result(WAIT_S)  # what came before is done
+    left = bodies(store)
+    copy = kill(store, tmp_path / "copy")
+    again, report = open_store(copy)
+    assert report.log_min == 0, "all of them, and not the first one without the second"
+    assert bodies(again)[-len(left) :] == left
+    again.close()
+    held = False
+    fill_segments(store, 2)
+    age_files(store, clock)
+    clock.advance(ms=2 * HOUR_MS)
+    store.delete_expired()
+    tick_until(store, clock, lambda: not oldest.exists())
+    store.close()
+    again, report = open_store(tmp_path)
+    assert report.log_min > 0
+    again.close()
 
 
 @pytest.mark.parametrize("used", [91, 99])
