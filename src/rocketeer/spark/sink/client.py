@@ -11,12 +11,13 @@ from typing import ClassVar, Final, NamedTuple, TypeVar
 from rocketeer.client.aio.drivers import AsyncDriver
 from rocketeer.client.core.nameservers import NameServers
 from rocketeer.client.core.routes import RouteCache, TopicRoutes
-from rocketeer.client.core.transient import UNREACHABLE, backoffs
+from rocketeer.client.core.transient import backoffs, is_transient
 from rocketeer.client.discovery import discover, local_ip
+from rocketeer.client.plans.replies import refused
 from rocketeer.client.plans.routes import fetch_route
 from rocketeer.client.sync.loop_thread import LoopThread
 from rocketeer.clock import SystemClock
-from rocketeer.errors import NoBroker, NoRoute
+from rocketeer.errors import NoBroker, NoRoute, RocketeerError
 from rocketeer.model.queue import MessageQueue
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import OUR_LANGUAGE, request
@@ -105,23 +106,31 @@ class SinkClient:
         for pause_s in retry_pauses(retries):
             try:
                 return await ask()
-            except (*UNREACHABLE, NoRoute) as error:
+            except RocketeerError as error:
                 if isinstance(error, NoRoute) and error.topic not in self._met:
+                    raise
+                if not isinstance(error, NoRoute) and not is_transient(error):
                     raise
                 log.warning("asked again error=%s", error)
             await asyncio.sleep(pause_s)
         return await ask()
 
     async def make(self, address: str, timeout_s: float) -> Make:
-        """What the broker at the address is; asked once."""
+        """What the broker at the address is; asked until it has said so. Raises BrokerRefused."""
         known = self._makes.get(address)
         if known is None:
             asked = request(RequestCode.GET_PRODUCER_SEQUENCE, GetProducerSequenceHeader("?", "?", 0))
             reply = await self.remoting.invoke(address, asked, timeout_s)
+            ours = reply.language == OUR_LANGUAGE
+            # A member of a group that does not lead now knows them as well.
+            knows = reply.code == ResponseCode.SUCCESS or (
+                ours and reply.code == ResponseCode.SERVICE_NOT_AVAILABLE
+            )
+            if not knows and reply.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                raise refused(reply, address)  # too busy, say: it has not told what it is
             known = self._makes[address] = Make(
-                # A member of a group that does not lead now knows them as well.
-                idempotent=reply.code in (ResponseCode.SUCCESS, ResponseCode.SERVICE_NOT_AVAILABLE),
+                idempotent=knows,
                 # A broker of 4.x takes the property for any other, and delivers at once.
-                timed=reply.language == OUR_LANGUAGE or reply.version >= _V5,
+                timed=ours or reply.version >= _V5,
             )
         return known
