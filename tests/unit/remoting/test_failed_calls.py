@@ -5,8 +5,11 @@ from functools import partial
 
 import pytest
 
-from rocketeer.errors import ConnectionLost
+from rocketeer.errors import CallTimeout, ConnectionLost
+from rocketeer.protocol.command import encode, request
+from rocketeer.remoting.connection import Connection
 from rocketeer.remoting.failed_calls import CALLS_A_TURN, fail_calls
+from rocketeer.remoting.server import RemotingServer
 
 WAITERS = 10 * CALLS_A_TURN
 
@@ -42,3 +45,28 @@ async def test_those_who_are_lost_later_are_told_too() -> None:
         fail_calls([waiter], partial(ConnectionLost, "10.0.0.1:1"))
         with pytest.raises(ConnectionLost):
             await asyncio.wait_for(waiter, 10)
+
+
+async def test_calls_whose_time_is_over_at_once_are_told_a_few_in_each_turn_of_the_loop() -> None:
+    """A peer that answers nothing, and hundreds of questions to it that began together."""
+    opened: list[Connection] = []
+    server = RemotingServer(lambda frames, connection: opened.append(connection))
+    await server.start("127.0.0.1", [0])
+    try:
+        _, writer = await asyncio.open_connection("127.0.0.1", server.ports[0])
+        writer.write(encode(request(1)))
+        async with asyncio.timeout(30):
+            while not opened:  # noqa: ASYNC110  # there is no event for it
+                await asyncio.sleep(0.01)
+        calls = [asyncio.ensure_future(opened[0].call(request(2), 0.5)) for _ in range(WAITERS)]
+        told = 0
+        async with asyncio.timeout(60):
+            while told < WAITERS:
+                await asyncio.sleep(0)
+                now = sum(call.done() for call in calls)
+                assert now - told <= CALLS_A_TURN
+                told = now
+        assert all(isinstance(call.exception(), CallTimeout) for call in calls)
+        writer.close()
+    finally:
+        await server.stop()

@@ -48,6 +48,37 @@ async def test_many_jobs_share_one_slice_a_turn() -> None:
     assert turns > 20, "all of them in every turn would be two turns"
 
 
+async def test_what_is_short_does_not_wait_behind_what_is_long() -> None:
+    slicer = Slicer()
+    long = [slicer.run(busy(20 * SLICE_S)) for _ in range(5)]
+    done = 0
+    while not all(isinstance(job, asyncio.Future) and job.done() for job in long):
+        await asyncio.sleep(0)
+        done += slicer.run(busy(0)) == "done"
+    assert done > 20, "hardly any was done at once"
+
+
+async def test_many_that_come_at_once_do_not_have_a_go_each() -> None:
+    """As when a thousand connections are lost together: what was begun does not keep the loop for long."""
+    slicer = Slicer()
+    first = slicer.run(busy(5 * SLICE_S))
+    assert isinstance(first, asyncio.Future)
+    await asyncio.sleep(0)
+    began = 0
+
+    def counting() -> Steps[None]:
+        nonlocal began
+        began += 1
+        yield from busy(2 * SLICE_S)
+
+    jobs = [slicer.run(counting()) for _ in range(200)]
+    assert began < 100
+    for job in jobs:
+        assert isinstance(job, asyncio.Future)
+        job.cancel()
+    await first
+
+
 async def test_a_failure_reaches_whoever_waits_and_no_other() -> None:
     def failing() -> Steps[None]:
         yield from busy(2 * SLICE_S)
