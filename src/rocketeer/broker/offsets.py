@@ -34,6 +34,8 @@ class ConsumerOffsets:
         self._pieces: dict[str, str] = {}
         self._stale: set[str] = set()
         self._dirty = False
+        self._body: bytes | None = None
+        """All of it as it is told, as long as nothing changes."""
         self.on_back: list[WentBack] = []
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
@@ -128,6 +130,7 @@ class ConsumerOffsets:
             self._pieces.pop(key, None)
             self._stale.discard(key)
             self._dirty = True
+            self._body = None
 
     def _pairs(self) -> list[tuple[str, str]]:
         return [(key.partition(SEPARATOR)[0], key.partition(SEPARATOR)[2]) for key in self._table]
@@ -135,6 +138,7 @@ class ConsumerOffsets:
     def _touch(self, key: str) -> None:
         self._stale.add(key)
         self._dirty = True
+        self._body = None
 
     def clamp(self, max_offset: Callable[[str, int], int]) -> None:
         """At start: no group stands behind the end of a queue, or it would skip what is stored there next.
@@ -161,6 +165,7 @@ class ConsumerOffsets:
             self._pieces.pop(key, None)
             self._stale.discard(key)
             self._dirty = True
+            self._body = None
 
     # --- the file ----------------------------------------------------------------------------
 
@@ -179,12 +184,22 @@ class ConsumerOffsets:
             pass
         return '{"offsetTable":{' + ",\n".join(self._pieces.values()) + "}}"
 
+    def encoding(self) -> Steps[bytes]:
+        """As `encode`, for peers, in steps: it may be long, and asked for many times."""
+        while self._body is None:
+            yield from self.refresh()
+            yield
+            text = self.encode()
+            self._body = text.encode()
+        return self._body
+
     def decode(self, text: str) -> None:
         """Replace everything by what the file says; raises BadBody and leaves everything as it was."""
         self._table = decode_consumer_offsets(text.encode())
         self._count = sum(map(len, self._table.values()))
         self._pieces = {}
         self._stale = set(self._table)
+        self._body = None
 
     def take_dirty(self) -> bool:
         dirty, self._dirty = self._dirty, False

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from rocketeer.compiled import COMPILED
 from rocketeer.errors import BadFrame, FrameTooLarge, ProtocolError
+from rocketeer.steps import Steps
 
 # The whole frame, its length field included; RocketMQ's own default.
 FRAME_BYTES_MAX: Final = 16 * 1024 * 1024
@@ -237,6 +238,13 @@ class FrameSplitter:
             start = 0
         self._pending.clear()
         self._large = large
+
+    def dropping(self) -> Steps[None]:
+        """Let go of the frame that has begun, in steps: giving megabytes back takes milliseconds."""
+        yield
+        self._large = None
+        self._pending.clear()
+        self.pending_bytes = 0
 
     def _fail(self, frames: list[Frame], size: int, kind: int, header_bytes: int) -> list[Frame]:
         if size + 4 > self._limit:

@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 from rocketeer.errors import CallTimeout, ConnectionLost, ProtocolError
 from rocketeer.protocol.command import Command, encode, encode_head
-from rocketeer.protocol.frame import Frame, FrameSplitter, pack_prefix
+from rocketeer.protocol.frame import FILLED_BYTES, Frame, FrameSplitter, pack_prefix
 from rocketeer.record.hosts import encode_host
 from rocketeer.remoting.address import join_address
 from rocketeer.remoting.connection_state import NEXT, WAITING, Event, State
 from rocketeer.remoting.failed_calls import fail_calls
 from rocketeer.remoting.held_bytes import NOTED_BYTES, UNREAD_NOTED_BYTES, UnfinishedFrames, UnreadReplies
+from rocketeer.remoting.slices import run_sliced
 from rocketeer.remoting.turns import TURN_S, turns
 
 if TYPE_CHECKING:
@@ -308,6 +309,9 @@ class Connection(asyncio.Protocol):
             self._calls = {}
         self._postponed.clear()
         self._unfinished.note(self, 0)
+        if self._splitter.pending_bytes >= FILLED_BYTES:
+            run_sliced(self._splitter.dropping())  # many peers may go together
+            self._splitter = FrameSplitter()
         self._unread.forget(self)
         if self.remote != NOBODY:
             self._on_close(self)

@@ -92,10 +92,8 @@ def table_feature(offsets: ConsumerOffsets, files: Files, store: Log) -> Feature
 
     def consumer_offsets(command: Command, connection: Connection) -> Command | Awaitable[Command]:
         def steps() -> Steps[Command]:
-            yield from offsets.refresh()
-            text = offsets.encode()
-            yield  # it may be long: asked for many times at once, each is a step of its own
-            return reply(command, ext=mark(), body=text.encode())
+            body = yield from offsets.encoding()
+            return reply(command, ext=mark(), body=body)
 
         return run_sliced(steps())
 
