@@ -93,10 +93,16 @@ class Broker:
         """Make the topic, or give it more queues; returns when the name server knows."""
         driver = BlockingDriver()
         driver.run(put_topic(self.cluster.broker, TopicConfig(name, queues, queues), 10))
+        driver.close()
+        self.until_known(name, queues)
+
+    def until_known(self, name: str, queues: int | None = None) -> None:
+        """Wait until the name server knows the topic (with so many queues): the broker tells it a moment later."""
+        driver = BlockingDriver()
 
         def is_known() -> bool:
             route = driver.run(fetch_route(name, NameServers([self.nameserver]), 10))
-            return route is not None and route.queues[0].read_queues == queues
+            return route is not None and queues in (None, route.queues[0].read_queues)
 
         self.until(is_known)
         driver.close()

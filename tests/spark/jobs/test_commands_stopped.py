@@ -61,9 +61,8 @@ def test_a_replay_without_an_id_says_with_which_it_goes_on(broker: Broker, tmp_p
     source, target = broker.topic(), broker.topic()
     broker.fill(source, 600)
     words = ["replay", "-t", source, "--to", target, "--state", tmp_path, "-n", broker.nameserver]
-    # Minutes for all of them: to stop may take one where much else runs.
-    with Driver(*words, "--rate", "2") as driver:
-        driver.freeze_when(lambda: len(stored(broker.cluster.broker, target)) > 5)
+    with Driver(*words, "--rate", "10") as driver:
+        driver.freeze_when(lambda: len(stored(broker.cluster.broker, target)) > 20)
         (note,) = tmp_path.glob("*.json")
         check_stopped(driver, f"; the same command with --id {note.stem} goes on where it stopped", "replay")
     assert len(stored(broker.cluster.broker, target)) < 600

@@ -33,7 +33,7 @@ pytestmark = pytest.mark.timeout(600)
 
 
 def give_up(broker: Broker, topic: str, group: str, count: int, retries: int = 0) -> None:
-    """A consumer that fails until `count` messages are dead."""
+    """A consumer that fails until `count` messages are dead; their topic is known to the name server then."""
     consumer = PushConsumer(
         group,
         nameserver=broker.nameserver,
@@ -47,6 +47,7 @@ def give_up(broker: Broker, topic: str, group: str, count: int, retries: int = 0
     consumer.subscribe(topic, fail)
     with consumer, Control(broker.cluster.broker) as control:
         broker.until(lambda: control.max_offset(dlq_topic(group), 0) == count)
+    broker.until_known(dlq_topic(group))
 
 
 def send(broker: Broker, topic: str, *bodies: bytes, **given: object) -> None:
