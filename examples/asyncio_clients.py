@@ -6,7 +6,7 @@ Prints: consumed 100 events
 import asyncio
 import os
 
-from rocketeer.aio import Message, Producer, PushConsumer
+from rocketeer.aio import Message, Producer, PushConsumer, ReceivedMessage
 
 nameserver = os.environ.get("NAMESRV_ADDR", "127.0.0.1:9876")
 
@@ -17,7 +17,7 @@ async def main() -> None:
     consumer = PushConsumer("event-readers", nameserver=nameserver)
 
     @consumer.subscribe("events")
-    async def read(message):
+    async def read(message: ReceivedMessage) -> None:
         nonlocal left
         await asyncio.sleep(0)  # a database, a web service ...
         left -= 1

@@ -6,7 +6,7 @@ Run it while `rocketeer up` runs in another terminal. Prints: billed 10 orders
 import os
 import threading
 
-from rocketeer import Message, Producer, PushConsumer
+from rocketeer import Message, Producer, PushConsumer, ReceivedMessage
 
 nameserver = os.environ.get("NAMESRV_ADDR", "127.0.0.1:9876")
 billed: list[str] = []
@@ -16,7 +16,7 @@ consumer = PushConsumer("billing", nameserver=nameserver)
 
 
 @consumer.subscribe("orders", tags="created || paid")
-def bill(message):
+def bill(message: ReceivedMessage) -> None:
     """Returning is success; raising, or returning RETRY, has the message come again later."""
     billed.append(message.text)
     if len(billed) == 10:

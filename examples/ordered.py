@@ -7,7 +7,7 @@ import os
 import threading
 from collections import defaultdict
 
-from rocketeer import Message, Producer, PushConsumer, by_hash
+from rocketeer import Message, Producer, PushConsumer, ReceivedMessage, by_hash
 
 nameserver = os.environ.get("NAMESRV_ADDR", "127.0.0.1:9876")
 seen: dict[str, list[int]] = defaultdict(list)
@@ -23,7 +23,7 @@ consumer = PushConsumer("ledger", nameserver=nameserver, orderly=True, suspend_s
 
 
 @consumer.subscribe("transfers")
-def book(message):
+def book(message: ReceivedMessage) -> None:
     """One at a time per queue. Should it raise, the queue waits and the same message comes again."""
     if message.text == "2" and message.reconsume_times == 0:
         raise ConnectionError("the database is away for a moment")

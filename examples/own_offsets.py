@@ -11,8 +11,9 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Mapping
 
-from rocketeer import ConsumeFromWhere, Message, MessageQueue, Producer, PushConsumer
+from rocketeer import ConsumeFromWhere, Message, MessageQueue, Producer, PushConsumer, ReceivedMessage
 
 nameserver = os.environ.get("NAMESRV_ADDR", "127.0.0.1:9876")
 path = sys.argv[1] if len(sys.argv) > 1 else tempfile.mktemp(suffix=".db")
@@ -28,9 +29,9 @@ class InTheDatabase:
     def load(self, queue: MessageQueue) -> int | None:
         with turn:
             row = database.execute("SELECT next FROM offsets WHERE queue = ?", (str(queue),)).fetchone()
-        return None if row is None else row[0]
+        return None if row is None else int(row[0])
 
-    def store(self, offsets) -> None:
+    def store(self, offsets: Mapping[MessageQueue, int]) -> None:
         pass
 
 
@@ -45,7 +46,7 @@ consumer = PushConsumer(
 
 
 @consumer.subscribe("payments")
-def book(message):
+def book(message: ReceivedMessage) -> None:
     """Payment and offset, or neither."""
     with turn, database:  # one transaction
         database.execute("INSERT INTO payments VALUES (?, ?)", (message.keys[0], int(message.text)))

@@ -6,7 +6,7 @@ Prints: mail sent at try 2; given up: 1
 import os
 import threading
 
-from rocketeer import Message, Producer, PushConsumer, Retry
+from rocketeer import Message, Producer, PushConsumer, ReceivedMessage, Retry
 
 nameserver = os.environ.get("NAMESRV_ADDR", "127.0.0.1:9876")
 sent_at: list[int] = []
@@ -21,7 +21,7 @@ consumer = PushConsumer("mail-out", nameserver=nameserver, retries=5)
 
 
 @consumer.subscribe("mails")
-def mail(message):
+def mail(message: ReceivedMessage) -> Retry | None:
     if "@" not in message.text:
         given_up.append(message.text)
         return Retry(delay_level=-1)  # no further try: to %DLQ%mail-out

@@ -7,7 +7,17 @@ import os
 import sqlite3
 import threading
 
-from rocketeer import COMMIT, ROLLBACK, UNKNOWN, Message, PushConsumer, TransactionProducer
+from rocketeer import (
+    COMMIT,
+    ROLLBACK,
+    UNKNOWN,
+    Message,
+    PushConsumer,
+    ReceivedMessage,
+    Transaction,
+    TransactionProducer,
+    TransactionState,
+)
 
 nameserver = os.environ.get("NAMESRV_ADDR", "127.0.0.1:9876")
 lock = threading.Lock()
@@ -15,7 +25,7 @@ database = sqlite3.connect(":memory:", check_same_thread=False)
 database.execute("CREATE TABLE orders (transaction_id TEXT PRIMARY KEY, item TEXT)")
 
 
-def save_order(transaction):
+def save_order(transaction: Transaction) -> TransactionState:
     item = transaction.message.body.decode()
     if item == "broken cup":
         return ROLLBACK  # the message is never delivered
@@ -26,7 +36,7 @@ def save_order(transaction):
     return COMMIT
 
 
-def was_it_saved(message):
+def was_it_saved(message: ReceivedMessage) -> TransactionState:
     """May be asked in another process of the group, too: the first one may be gone."""
     with lock:
         found = database.execute(
@@ -41,7 +51,7 @@ consumer = PushConsumer("shippers", nameserver=nameserver)
 
 
 @consumer.subscribe("paid-orders")
-def ship(message):
+def ship(message: ReceivedMessage) -> None:
     shipped.append(message.text)
     if len(shipped) == 2:
         finished.set()
