@@ -271,8 +271,12 @@ def _resolve(host_port: HostPort, timeout_s: float) -> list[Any]:
             failed.append(error)
 
     thread = threading.Thread(target=look_up, name=f"resolve {host_port.host}", daemon=True)
-    thread.start()
-    thread.join(timeout_s)
+    try:
+        thread.start()
+    except RuntimeError:  # since Python 3.12 a program that is ending gets no thread any more
+        look_up()
+    else:
+        thread.join(timeout_s)
     if failed:
         raise failed[0]
     if thread.is_alive():

@@ -16,6 +16,8 @@ ROOT = Path(__file__).resolve().parents[3]
 
 @pytest.mark.parametrize("tool", ["make_sync.py", "make_reference.py"])
 def test_the_written_files_are_up_to_date(tool: str) -> None:
+    if tool == "make_reference.py" and sys.version_info >= (3, 14):
+        pytest.skip("Python 3.14 writes annotations differently")
     command = [sys.executable, f"tools/{tool}", "--check"]
     ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stdout + ran.stderr
