@@ -8,9 +8,6 @@ import sqlite3
 import threading
 
 from rocketeer import (
-    COMMIT,
-    ROLLBACK,
-    UNKNOWN,
     Message,
     PushConsumer,
     ReceivedMessage,
@@ -28,12 +25,12 @@ database.execute("CREATE TABLE orders (transaction_id TEXT PRIMARY KEY, item TEX
 def save_order(transaction: Transaction) -> TransactionState:
     item = transaction.message.body.decode()
     if item == "broken cup":
-        return ROLLBACK  # the message is never delivered
+        return TransactionState.ROLLBACK  # the message is never delivered
     with lock, database:
         database.execute("INSERT INTO orders VALUES (?, ?)", (transaction.id, item))
     if item == "lamp":
-        return UNKNOWN  # as if the answer got lost: the broker will ask
-    return COMMIT
+        return TransactionState.UNKNOWN  # as if the answer got lost: the broker will ask
+    return TransactionState.COMMIT
 
 
 def was_it_saved(message: ReceivedMessage) -> TransactionState:
@@ -42,7 +39,7 @@ def was_it_saved(message: ReceivedMessage) -> TransactionState:
         found = database.execute(
             "SELECT 1 FROM orders WHERE transaction_id = ?", (message.message_id,)
         ).fetchone()
-    return COMMIT if found else ROLLBACK
+    return TransactionState.COMMIT if found else TransactionState.ROLLBACK
 
 
 shipped: list[str] = []
