@@ -161,6 +161,7 @@ cdef class Stream:
     cdef bint _lost
     cdef bint _told_to_pause
     cdef bint _brings_much
+    cdef bint _was_dear
     cdef Py_ssize_t _read_bytes
     """So much is read at a time: less from a peer whose bytes are dear to serve, for the others wait meanwhile."""
     cdef list _unsent
@@ -268,8 +269,11 @@ cdef class Stream:
 
     cdef int _reckon(self, double took_s) except -1:
         """How much to read the next time, after what this time took."""
-        if took_s > DEAR_S:
-            self._read_bytes = max(self._read_bytes // 2, <Py_ssize_t> MUCH_BYTES)
+        cdef bint was_dear = self._was_dear
+        self._was_dear = took_s > DEAR_S
+        if self._was_dear:
+            if was_dear:  # once may be the turn of somebody else's messages as well, which wait in the send buffer
+                self._read_bytes = max(self._read_bytes // 2, <Py_ssize_t> MUCH_BYTES)
         elif took_s < DEAR_S / 4:
             self._read_bytes = min(self._read_bytes * 2, <Py_ssize_t> READ_BYTES)
         return 0
