@@ -20,7 +20,8 @@ class Services:
             beat.start()
 
     async def stop(self) -> None:
-        await asyncio.gather(*[beat.stop() for beat in self._beats])
+        ended = [beat.end() for beat in self._beats]
+        await asyncio.gather(*[task for task in ended if task is not None], return_exceptions=True)
 
 
 class _Beat:
@@ -49,13 +50,14 @@ class _Beat:
             self._timer.cancel()
             self._wait(self._service.interval_s)
 
-    async def stop(self) -> None:
+    def end(self) -> asyncio.Future[None] | None:
+        """It does not run again; what is left of a run that has begun, cancelled."""
         self._stopped = True
         if self._timer is not None:
             self._timer.cancel()
         if self._task is not None:
             self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        return self._task
 
     def _fire(self) -> None:
         self._resting = False  # whoever wakes it while it runs must not start it a second time
