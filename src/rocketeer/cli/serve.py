@@ -73,7 +73,7 @@ def _keep_memory() -> None:
     with contextlib.suppress(OSError, AttributeError):  # another C library
         libc = ctypes.CDLL(None)
         libc.mallopt(_M_TRIM_THRESHOLD, KEPT_BYTES)
-        libc.mallopt(_M_MMAP_THRESHOLD, KEPT_BYTES // 8)  # given back one by one, not with much else at once
+        libc.mallopt(_M_MMAP_THRESHOLD, KEPT_BYTES // 2)
 
 
 def _stop_on_signals(stop: asyncio.Event, on_force: Callable[[], None]) -> None:
