@@ -66,7 +66,7 @@ demo: $(READY_DEV)
 	@exec $(BIN)/rocketeer spark demo $(ARGS)
 
 test: $(READY_DEV)
-	@$(BIN)/pytest -n 3 --dist loadfile $(ARGS)
+	@$(BIN)/pytest -n 4 --dist loadfile $(ARGS)
 
 # What a broker without a compiler runs: the plain twins of all compiled modules.
 .PHONY: test-plain
