@@ -60,7 +60,7 @@ def one_by_one(log: bytes) -> tuple[list[DispatchEntry], int]:
 @given(st.lists(messages, max_size=8))
 def test_many_at_a_time_are_the_same_as_one_by_one(pending: list[PendingMessage]) -> None:
     log = encode_all(pending)
-    found, rest = entries_in(log, 0, 0, FILE_END, LEVELS)
+    found, rest = entries_in(log, 0, FILE_END, LEVELS)
     assert (found, rest.end) == one_by_one(log)
 
 
@@ -71,7 +71,7 @@ def test_a_log_cut_anywhere_gives_the_whole_records_before_the_cut(
 ) -> None:
     log = encode_all(pending)
     cut = data.draw(st.integers(0, len(log)))
-    found, rest = entries_in(log[:cut], 0, 0, FILE_END, LEVELS)
+    found, rest = entries_in(log[:cut], 0, FILE_END, LEVELS)
     assert found == [entry for entry in one_by_one(log)[0] if entry.end <= cut]
     assert rest.wanted_bytes > cut - rest.end
 
@@ -84,7 +84,7 @@ def test_a_changed_byte_is_an_error_or_an_entry_that_entry_at_would_give(
     log = bytearray(encode_all(pending))
     log[data.draw(st.integers(0, len(log) - 1))] ^= data.draw(st.integers(1, 255))
     try:
-        found, _ = entries_in(bytes(log), 0, 0, FILE_END, LEVELS)
+        found, _ = entries_in(bytes(log), 0, FILE_END, LEVELS)
     except BadRecord:
         return
     for entry in found:

@@ -16,7 +16,7 @@ from rocketeer.group.in_sync import InSyncCount
 from rocketeer.group.state import (
     GroupState,
     Leader,
-    Me,
+    MemberIdentity,
     Seat,
     Verdict,
     created,
@@ -59,8 +59,10 @@ class Member:
     """What it read in etcd last; it acts on that."""
 
     @property
-    def me(self) -> Me:
-        return Me(self.number, f"store{self.number}:boot{self.boot}", f"{self.number}.{self.session}")
+    def me(self) -> MemberIdentity:
+        return MemberIdentity(
+            self.number, f"store{self.number}:boot{self.boot}", f"{self.number}.{self.session}"
+        )
 
 
 class GroupRules(RuleBasedStateMachine):

@@ -12,7 +12,8 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memchr, memcmp
 
 from rocketeer.record cimport _layout
-from rocketeer.record._bytes cimport get16, get32, get64
+from rocketeer.record._bytes cimport get16, get32, get64, is_name
+from rocketeer.record._property_text cimport Property, next_property
 
 cdef extern from "Python.h":
     double PyOS_string_to_double(const char *text, char **end, void *overflow) except? -1.0
@@ -200,24 +201,17 @@ cdef class Scanner:
 
     cdef void read_values(self, const char *at, Py_ssize_t size) noexcept nogil:
         """One pass over the properties; of two with one name the last counts, an empty one is none."""
-        cdef const char *stop = at + size
-        cdef const char *end
-        cdef const char *mark
+        cdef const char *end = at + size
+        cdef Property found
         cdef int slot
         for slot in range(self.slots):
             self.values[slot].at = NULL
-        while at < stop:
-            end = <const char *> memchr(at, 2, stop - at)
-            if end == NULL:
-                end = stop
-            mark = <const char *> memchr(at, 1, end - at)
-            if mark != NULL and mark + 1 < end:
-                for slot in range(self.slots):
-                    if self.names[slot].size == mark - at and memcmp(self.names[slot].at, at, mark - at) == 0:
-                        self.values[slot].at = mark + 1
-                        self.values[slot].size = end - mark - 1
-                        break
-            at = end + 1
+        while next_property(&at, end, &found):
+            for slot in range(self.slots):
+                if is_name(found.name, found.name_bytes, self.names[slot].at, self.names[slot].size):
+                    self.values[slot].at = found.value
+                    self.values[slot].size = found.value_bytes
+                    break
 
     cdef int evaluate(self, int place) except -99:
         cdef Node *node = &self.nodes[place]

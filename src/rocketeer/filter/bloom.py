@@ -71,9 +71,9 @@ def mask_of(data: BloomData) -> int:
     return mask
 
 
-def murmur3_64(data: bytes, seed: int = 0) -> int:
+def murmur3_64(data: bytes) -> int:
     """The first 64 bits of murmur3 (x64, 128 bits), as Guava's `asLong` gives them, unsigned."""
-    h1 = h2 = seed
+    h1 = h2 = 0
     whole = len(data) & ~15
     for at in range(0, whole, 16):
         k1 = int.from_bytes(data[at : at + 8], "little")

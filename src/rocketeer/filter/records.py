@@ -12,17 +12,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from rocketeer.compiled import COMPILED
 from rocketeer.filter.sql import SqlFilter
 from rocketeer.filter.sql_program import Op, program_of
-from rocketeer.record.flags import HOSTS_V6
-from rocketeer.record.layout import HEADS, SYS_FLAG_AT
+from rocketeer.record.layout import QUEUE_ENTRY, head_of
 
 if TYPE_CHECKING or COMPILED:
     from rocketeer.filter._scan import Scanner
 
 _i32: Final = Struct(">i").unpack_from
 _i16: Final = Struct(">h").unpack_from
-
-# Consume-queue entry: log offset i64 | size i32 | tag code i64
-_ENTRY: Final = Struct(">qiq")
 
 
 # What looking at messages costs, in about a nanosecond each; a scan must not keep others waiting for long.
@@ -42,8 +38,7 @@ class Scanned(NamedTuple):
 
 def properties_of(log: memoryview, at: int = 0) -> bytes:
     """The property bytes of the record at `at`. The record is whole: recovery and the writer see to that."""
-    (sys_flag,) = _i32(log, at + SYS_FLAG_AT)
-    body_at = at + HEADS[(sys_flag & HOSTS_V6) >> 4].size
+    body_at = at + head_of(log, at).size
     topic_at = body_at + _i32(log, body_at - 4)[0]  # the body's length ends the head
     length_at = topic_at + 1 + log[topic_at]
     start = length_at + 2
@@ -72,7 +67,7 @@ class RecordFilter:
         found: list[tuple[int, int]] = []
         total = cost = 0
         looked_at = 0
-        for log_offset, size, _ in _ENTRY.iter_unpack(entries):
+        for log_offset, size, _ in QUEUE_ENTRY.iter_unpack(entries):
             at = log_offset - base
             if at < 0 or at + size > len(log):  # a blank, or something else that is not plain
                 break

@@ -23,6 +23,8 @@ def subscription_of(topic: str, tags: str | None = SUB_ALL, sql: str | None = No
 
 def _check_separators(tags: str | None) -> None:
     """`a,b` would be one tag that nobody sends."""
+    if tags is not None and not isinstance(tags, str):
+        raise BadTagExpression(f"tags is {tags!r:.80}: it is one text, as in 'a || b'")
     for part in (tags or "").split("||"):
         if any(separator in part for separator in ",;|"):
             wanted = " || ".join(each for each in re.split(r"[,;|\s]+", tags or "") if each)

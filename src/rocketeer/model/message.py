@@ -1,16 +1,16 @@
 """What a user sends: the first value in a message's flow. The client turns it into a send request."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
 import msgspec
 from msgspec.structs import force_setattr
 
-from rocketeer.errors import RocketeerError
+from rocketeer.errors import InvalidTopic, RocketeerError
 from rocketeer.model import property_names as names
 from rocketeer.model.delivery_time import BadDeliveryTime, delay_in_ms, deliver_at_ms
-from rocketeer.model.topic import validate_topic_name
+from rocketeer.model.topic import check_topic, validate_topic_name
 
 _I32_MAX: Final = (1 << 31) - 1
 _DELAY_LEVEL_MAX: Final = 18
@@ -73,12 +73,15 @@ class Message(_TopicAndBody, frozen=True, kw_only=True, gc=False):
     def __post_init__(self) -> None:
         if not isinstance(self.topic, str):
             raise InvalidMessage(f"topic must be text, not {type(self.topic).__name__}")
-        validate_topic_name(self.topic)
+        try:  # one call, and it is cached: one is made for every send
+            validate_topic_name(self.topic)
+        except InvalidTopic:
+            check_topic(self.topic)  # says it with the name
         if not isinstance(self.body, bytes):
             if not isinstance(self.body, bytearray | memoryview):
                 raise InvalidMessage(f"body must be bytes, not {type(self.body).__name__}: encode it first")
             force_setattr(self, "body", bytes(self.body))
-        # One is made for every send: what was not given is not looked at.
+        # What was not given is not looked at.
         if self.delay_level or self.deliver_at is not None or self.delay is not None:
             self._check_timing()
         if self.flag and not -_I32_MAX - 1 <= self.flag <= _I32_MAX:
@@ -148,8 +151,9 @@ class Message(_TopicAndBody, frozen=True, kw_only=True, gc=False):
 def _joined_keys(keys: str | Sequence[str]) -> str:
     if isinstance(keys, str):
         return keys
-    if isinstance(keys, bytes | bytearray | memoryview):
-        raise InvalidMessage("keys must be text or a list of texts, not bytes")
+    if not isinstance(keys, Iterable) or isinstance(keys, bytes | bytearray | memoryview):
+        raise InvalidMessage(f"keys must be text or a list of texts, not {type(keys).__name__}")
+    keys = list(keys)
     for key in keys:
         if not isinstance(key, str):
             raise InvalidMessage(f"keys must be texts, not {type(key).__name__}")

@@ -124,6 +124,16 @@ def validate_topic_name(name: str) -> None:
         raise InvalidTopic("The specified topic is longer than topic max length.")
 
 
+def check_topic(name: object) -> None:
+    """As `validate_topic_name`, for what a user wrote: the text names the value."""
+    if not isinstance(name, str):
+        raise InvalidTopic(f"a topic is a text, not {name!r:.80}")
+    try:
+        validate_topic_name(name)
+    except InvalidTopic as error:
+        raise InvalidTopic(f"topic {name!r:.80}: {error}") from None
+
+
 def retry_topic(group: str) -> str:
     """Where a group's failed messages wait for their next try."""
     return RETRY_PREFIX + group

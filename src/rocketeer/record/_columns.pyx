@@ -6,21 +6,11 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdlib cimport free, realloc
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
-from libc.string cimport memchr, memcmp, memcpy
+from libc.string cimport memcmp, memcpy
 
 from rocketeer.record._bytes cimport get32
-from rocketeer.record._layout cimport HEAD_BYTES, MAGIC, MAGIC_AT, NAME_END, PROPERTY_END
-
-cdef enum:
-    TAIL_BYTES = 3  # topic length and properties length
-
-
-cdef struct Piece:
-    const char *name
-    const char *value
-    int32_t name_bytes
-    int32_t value_bytes
-
+from rocketeer.record._layout cimport HEAD_BYTES, MAGIC, MAGIC_AT, TAIL_BYTES
+from rocketeer.record._property_text cimport Property, next_property
 
 cdef class Growing:
     """Memory that becomes more when it is needed."""
@@ -92,24 +82,6 @@ def gather(const uint8_t[::1] data, const int64_t[::1] begin, const int64_t[::1]
     return ends, values
 
 
-cdef inline const char *next_piece(const char **at, const char *stop, Piece *piece) noexcept nogil:
-    """The next well-formed property: a name and a value, neither empty; NULL behind the last."""
-    cdef const char *mark
-    cdef const char *piece_end
-    while at[0] < stop:
-        mark = <const char *> memchr(at[0], PROPERTY_END, stop - at[0])
-        piece_end = mark if mark != NULL else stop
-        piece.name = at[0]
-        mark = <const char *> memchr(at[0], NAME_END, piece_end - at[0])
-        at[0] = piece_end + 1
-        if mark != NULL and mark > piece.name and mark + 1 < piece_end:
-            piece.name_bytes = <int32_t> (mark - piece.name)
-            piece.value = mark + 1
-            piece.value_bytes = <int32_t> (piece_end - piece.value)
-            return piece.value
-    return NULL
-
-
 def find_property(
     const uint8_t[::1] data, const int64_t[::1] begin, const int64_t[::1] end, bytes name,
     int64_t[::1] value_begin, int64_t[::1] value_end,
@@ -118,14 +90,14 @@ def find_property(
     cdef const char *wanted = PyBytes_AS_STRING(name)
     cdef const char *base
     cdef const char *at
-    cdef Piece piece
+    cdef Property piece
     if not count:
         return 0
     base = <const char *> &data[0]
     for i in range(count):
         value_begin[i] = value_end[i] = -1
         at = base + begin[i]
-        while next_piece(&at, base + end[i], &piece) != NULL:
+        while next_property(&at, base + end[i], &piece):
             if piece.name_bytes == length and memcmp(piece.name, wanted, length) == 0:
                 value_begin[i] = piece.value - base
                 value_end[i] = value_begin[i] + piece.value_bytes
@@ -133,7 +105,7 @@ def find_property(
     return missing
 
 
-cdef bint is_repeated(const Piece *pieces, Py_ssize_t at, Py_ssize_t stop) noexcept nogil:
+cdef bint is_repeated(const Property *pieces, Py_ssize_t at, Py_ssize_t stop) noexcept nogil:
     """Whether a later piece of the record has the same name."""
     cdef Py_ssize_t other
     for other in range(at + 1, stop):
@@ -153,7 +125,7 @@ def split_properties(const uint8_t[::1] data, const int64_t[::1] begin, const in
     cdef int32_t *start_at = <int32_t *> PyBytes_AS_STRING(starts)
     cdef const char *base = NULL
     cdef const char *at
-    cdef Piece *pieces
+    cdef Property *pieces
     cdef bytes name_ends, names, value_ends, values
     cdef int32_t *name_end
     cdef int32_t *value_end
@@ -162,15 +134,15 @@ def split_properties(const uint8_t[::1] data, const int64_t[::1] begin, const in
     start_at[0] = 0
     if count:
         base = <const char *> &data[0]
-    held.hold(count * 8 * sizeof(Piece))
+    held.hold(count * 8 * sizeof(Property))
     for i in range(count):
         at = base + begin[i]
         first = found
         while True:
-            if (found + 1) * <Py_ssize_t> sizeof(Piece) > held.room:
-                held.hold((found + 1) * sizeof(Piece))
-            pieces = <Piece *> held.at
-            if next_piece(&at, base + end[i], pieces + found) == NULL:
+            if (found + 1) * <Py_ssize_t> sizeof(Property) > held.room:
+                held.hold((found + 1) * sizeof(Property))
+            pieces = <Property *> held.at
+            if not next_property(&at, base + end[i], pieces + found):
                 break
             found += 1
         kept = first
@@ -183,7 +155,7 @@ def split_properties(const uint8_t[::1] data, const int64_t[::1] begin, const in
                 kept += 1
         found = kept
         start_at[i + 1] = <int32_t> found
-    pieces = <Piece *> held.at
+    pieces = <Property *> held.at
     name_ends = PyBytes_FromStringAndSize(NULL, 4 * (found + 1))
     value_ends = PyBytes_FromStringAndSize(NULL, 4 * (found + 1))
     names = PyBytes_FromStringAndSize(NULL, name_bytes)
@@ -196,6 +168,6 @@ def split_properties(const uint8_t[::1] data, const int64_t[::1] begin, const in
     for i in range(found):
         memcpy(to_name + name_end[i], pieces[i].name, pieces[i].name_bytes)
         memcpy(to_value + value_end[i], pieces[i].value, pieces[i].value_bytes)
-        name_end[i + 1] = name_end[i] + pieces[i].name_bytes
-        value_end[i + 1] = value_end[i] + pieces[i].value_bytes
+        name_end[i + 1] = name_end[i] + <int32_t> pieces[i].name_bytes
+        value_end[i + 1] = value_end[i] + <int32_t> pieces[i].value_bytes
     return starts, (name_ends, names), (value_ends, values)

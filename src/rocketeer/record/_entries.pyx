@@ -8,12 +8,11 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int32_t, int64_t, uint32_t
-from libc.string cimport memchr
 
 from rocketeer.record cimport _layout
-from rocketeer.record._bytes cimport get32, get64, hash_if_ascii, is_name
-from rocketeer.record._layout cimport NAME_END, PROPERTY_END
+from rocketeer.record._bytes cimport get32, get64, hash_text
 from rocketeer.record._plain_record cimport PlainRecord, has_its_body, take_apart
+from rocketeer.record._property_text cimport Marks, Property, clear_marks, next_property, note_mark
 
 from rocketeer.model.topic import SCHEDULE_TOPIC, TIMER_TOPIC
 from rocketeer.record.dispatch_entry import DispatchEntry
@@ -30,7 +29,7 @@ cdef dict topics = {}
 cdef object hash_of(const char *value, Py_ssize_t size):
     """tag_hash of UTF-8 bytes."""
     cdef uint32_t result = 0
-    if hash_if_ascii(value, size, &result):
+    if hash_text(value, size, &result):
         return <int32_t> result
     return tag_hash(PyUnicode_DecodeUTF8(value, size, "replace"))
 
@@ -106,27 +105,16 @@ cdef object plain_entry(
     )
 
 
-cdef tuple marks(const char *at, Py_ssize_t left):
+cdef tuple marks(const char *at, Py_ssize_t size):
     """Tag code, keys and UNIQ_KEY, as `marks.find_marks` finds them."""
-    cdef Py_ssize_t piece, name, value_bytes
-    cdef const char *stop
-    cdef const char *value
-    cdef object tag_code = 0, keys = "", uniq_key = None
-    while left > 0:
-        stop = <const char *> memchr(at, PROPERTY_END, left)
-        piece = stop - at if stop != NULL else left
-        value = <const char *> memchr(at, NAME_END, piece)
-        if value != NULL:
-            name = value - at
-            value += 1
-            value_bytes = piece - name - 1
-            if value_bytes > 0:
-                if is_name(at, name, b"TAGS", 4):
-                    tag_code = hash_of(value, value_bytes)
-                elif is_name(at, name, b"KEYS", 4):
-                    keys = PyUnicode_DecodeUTF8(value, value_bytes, "replace")
-                elif is_name(at, name, b"UNIQ_KEY", 8):
-                    uniq_key = PyUnicode_DecodeUTF8(value, value_bytes, "replace")
-        at += piece + 1
-        left -= piece + 1
-    return tag_code, keys, uniq_key
+    cdef const char *end = at + size
+    cdef Property found
+    cdef Marks noted
+    clear_marks(&noted)
+    while next_property(&at, end, &found):
+        note_mark(&found, &noted)
+    return (
+        hash_of(noted.tags, noted.tags_bytes),
+        PyUnicode_DecodeUTF8(noted.keys, noted.keys_bytes, "replace"),
+        PyUnicode_DecodeUTF8(noted.uniq_key, noted.uniq_key_bytes, "replace") if noted.uniq_key_bytes else None,
+    )

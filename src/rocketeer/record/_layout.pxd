@@ -18,6 +18,7 @@ cdef enum:
     PREPARED_OFFSET_AT = 76
     BODY_BYTES_AT = 84
     HEAD_BYTES = 88
+    TAIL_BYTES = 3  # length of the topic, of the properties
     HOST_BYTES = 8
     HOST_V6_EXTRA_BYTES = 12
     MAGIC = 0xDAA320A7

@@ -4,13 +4,10 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 
 from rocketeer.record cimport _layout
 from rocketeer.record._bytes cimport get16, get32, get64
-from rocketeer.record._layout cimport HEAD_BYTES
+from rocketeer.record._layout cimport HEAD_BYTES, TAIL_BYTES
 
 cdef extern from "_crc32.h":
     uint32_t crc32_of(const char *data, size_t size) nogil
-
-cdef enum:
-    TAIL_BYTES = 3  # length of the topic, of the properties
 
 
 cdef struct PlainRecord:

@@ -8,11 +8,10 @@ from libc.string cimport memchr
 
 from rocketeer.record cimport _layout
 from rocketeer.record._bytes cimport get64
-from rocketeer.record._layout cimport NAME_END, PROPERTY_END
 from rocketeer.record._plain_record cimport PlainRecord, has_its_body, take_apart
+from rocketeer.record._property_text cimport Property, length_bit, next_property
 
 cdef enum:
-    TX_BITS = 0xC
     TOPICS_MAX = 10_000  # remembered
 
 
@@ -29,8 +28,8 @@ cdef class Skipper:
         self._is_wanted = wanted.is_topic
         self._skipped = {}
         self._properties = frozenset(name.encode() for name in wanted.properties)
-        for name in self._properties:  # what is longer than the mask shares its last bit
-            self._lengths |= <uint64_t> 1 << min(<int> len(name), 63)
+        for name in self._properties:
+            self._lengths |= length_bit(len(name))
         self._boundary = boundary
 
     def take(self, object buf not None, Py_ssize_t at, int64_t base, int64_t stop):
@@ -55,7 +54,7 @@ cdef class Skipper:
     cdef bint _is_skipped(self, const PlainRecord *record) except -1:
         cdef bytes topic
         if (
-            record.sys_flag & TX_BITS
+            record.sys_flag & _layout.TX_ROLLBACK  # any state of a transaction
             or get64(record.start + _layout.PREPARED_OFFSET_AT) != 0
             or memchr(record.properties, 0, record.properties_bytes) != NULL
             or not has_its_body(record)
@@ -75,19 +74,13 @@ cdef class Skipper:
         except UnicodeDecodeError:
             return False
 
-    cdef bint _has_wanted(self, const char *at, Py_ssize_t left) except -1:
-        cdef const char *stop
-        cdef const char *value
-        cdef Py_ssize_t piece
+    cdef bint _has_wanted(self, const char *at, Py_ssize_t size) except -1:
+        cdef const char *end = at + size
+        cdef Property found
         if not self._lengths:
             return False
-        while left > 0:
-            stop = <const char *> memchr(at, PROPERTY_END, left)
-            piece = stop - at if stop != NULL else left
-            value = <const char *> memchr(at, NAME_END, piece)
-            if value != NULL and self._lengths >> min(value - at, 63) & 1:
-                if PyBytes_FromStringAndSize(at, value - at) in self._properties:
+        while next_property(&at, end, &found):
+            if self._lengths & length_bit(found.name_bytes):
+                if PyBytes_FromStringAndSize(found.name, found.name_bytes) in self._properties:
                     return True
-            at += piece + 1
-            left -= piece + 1
         return False

@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
 """The walk over records, compiled: the twin of `walk_plain.walk_piece`, which says what it does.
 
-What is rare (keys and tags beyond ASCII, timers) is handed to the plain twin, record by record.
+What is rare (keys and tags that are not UTF-8, timers) is handed to the plain twin, record by record.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -9,11 +9,12 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdlib cimport free, realloc
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
-from libc.string cimport memchr, memcmp
+from libc.string cimport memcmp
 
 from rocketeer.record cimport _layout
-from rocketeer.record._bytes cimport get16, get32, get64, hash_if_ascii, is_name, without_sign
-from rocketeer.record._layout cimport NAME_END, PROPERTY_END, TX_ROLLBACK
+from rocketeer.record._bytes cimport get16, get32, get64, hash_text, without_sign
+from rocketeer.record._layout cimport TAIL_BYTES, TX_ROLLBACK
+from rocketeer.record._property_text cimport Marks, Property, clear_marks, next_property, note_mark, take_key
 
 from rocketeer.record import walk_plain
 
@@ -39,7 +40,6 @@ cdef extern from "_crc32.h":
     uint32_t crc32_of(const char *data, size_t size) nogil
 
 cdef enum:
-    TAIL_BYTES = 3  # topic length and properties length
     BAD_CRC = 1
     BAD_PLACE = 2
     RANGE = 0
@@ -99,69 +99,42 @@ cdef class Rows:
         return 0
 
 
-cdef bint add_words(Rows found, const char *at, Py_ssize_t size, uint32_t prefix) except -1:
-    """A key for each word; False (and no key) when one is beyond ASCII."""
-    cdef Py_ssize_t before = found.key_count, word
-    cdef const char *stop
+cdef bint add_keys(Rows found, Marks *marks, uint32_t prefix) except -1:
+    """A key for each; False when one is not UTF-8."""
+    cdef const char *key
+    cdef Py_ssize_t size
     cdef uint32_t value
-    while size > 0:
-        stop = <const char *> memchr(at, b" ", size)
-        word = stop - at if stop != NULL else size
-        if word:
-            value = prefix
-            if not hash_if_ascii(at, word, &value):
-                found.key_count = before
-                return False
-            found.add_key(<int32_t> without_sign(value))
-        at += word + 1
-        size -= word + 1
+    while take_key(marks, &key, &size):
+        value = prefix
+        if not hash_text(key, size, &value):
+            return False
+        found.add_key(<int32_t> without_sign(value))
     return True
 
 
-cdef int add_marks(Rows found, Row *row, const char *at, Py_ssize_t size, uint32_t prefix, int kind, object topics) except -1:
+cdef int add_marks(
+    Rows found, Row *row, const char *properties, Py_ssize_t size, uint32_t prefix, int kind, object topics
+) except -1:
     """Tag code, level and keys from the properties."""
-    cdef const char *all_at = at
-    cdef Py_ssize_t left = size, piece, name, value_bytes, key_bytes = 0, uniq_bytes = 0, before = found.key_count
-    cdef const char *stop
-    cdef const char *value
-    cdef const char *key = NULL
-    cdef const char *uniq = NULL
-    cdef uint32_t tag = 0, hashed
+    cdef const char *at = properties
+    cdef Py_ssize_t before = found.key_count
+    cdef Property each
+    cdef Marks marks
+    cdef uint32_t tag = 0
     cdef bint plain = kind == 0
-    while left > 0 and plain:
-        stop = <const char *> memchr(at, PROPERTY_END, left)
-        piece = stop - at if stop != NULL else left
-        value = <const char *> memchr(at, NAME_END, piece)
-        if value != NULL:
-            name = value - at
-            value += 1
-            value_bytes = piece - name - 1
-            if value_bytes > 0:
-                if is_name(at, name, b"TAGS", 4):
-                    tag = 0
-                    plain = hash_if_ascii(value, value_bytes, &tag)
-                elif is_name(at, name, b"KEYS", 4):
-                    key = value
-                    key_bytes = value_bytes
-                elif is_name(at, name, b"UNIQ_KEY", 8):
-                    uniq = value
-                    uniq_bytes = value_bytes
-        at += piece + 1
-        left -= piece + 1
-    if plain and row.sys_flag & TX_ROLLBACK != TX_ROLLBACK:
-        if uniq != NULL:
-            hashed = prefix
-            plain = hash_if_ascii(uniq, uniq_bytes, &hashed)
-            if plain:
-                found.add_key(<int32_t> without_sign(hashed))
-        if plain and key != NULL:
-            plain = add_words(found, key, key_bytes, prefix)
+    if plain:
+        clear_marks(&marks)
+        while next_property(&at, properties + size, &each):
+            note_mark(&each, &marks)
+        plain = hash_text(marks.tags, marks.tags_bytes, &tag) and (
+            row.sys_flag & TX_ROLLBACK == TX_ROLLBACK or add_keys(found, &marks, prefix)
+        )
     if plain:
         row.tag_code = <int32_t> tag
         return 0
     found.key_count = before
     tag_code, level, hashes = walk_plain.marks(
-        PyBytes_FromStringAndSize(all_at, size), topics, row.topic, row.sys_flag
+        PyBytes_FromStringAndSize(properties, size), topics, row.topic, row.sys_flag
     )
     row.tag_code = tag_code
     row.level = level

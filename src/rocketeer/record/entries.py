@@ -35,13 +35,13 @@ class Rest(NamedTuple):
 
 
 def entries_in(
-    buf: Buffer, start: int, base: int, file_end: int, levels: DelayLevels
+    buf: Buffer, base: int, file_end: int, levels: DelayLevels
 ) -> tuple[list[DispatchEntry], Rest]:
-    """The records of `buf` from `start` on; its first byte has the log offset `base`, its file ends at `file_end`.
+    """The records of `buf`; its first byte has the log offset `base`, its file ends at `file_end`.
 
     BadRecord for bytes that are none.
     """
-    found, at = plain_entries(buf, start, base)
+    found, at = plain_entries(buf, 0, base)
     while True:
         entry = next_entry(buf, at, base, file_end, levels)
         if isinstance(entry, Rest):

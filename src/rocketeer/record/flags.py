@@ -12,8 +12,6 @@ TX_MASK: Final = 0xC
 BORN_HOST_V6: Final = 0x10
 STORE_HOST_V6: Final = 0x20
 HOSTS_V6: Final = BORN_HOST_V6 | STORE_HOST_V6
-NEED_UNWRAP: Final = 0x40  # 5.x: a batch that is stored as one record
-INNER_BATCH: Final = 0x80
 COMPRESSION_MASK: Final = 0x700
 
 

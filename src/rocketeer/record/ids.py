@@ -82,8 +82,12 @@ class UniqKeys:
 
     def take(self, count: int) -> list[str]:
         """So many new ids of one moment."""
-        prefix = self._until_now()
-        return ["%s%04X" % (prefix, each & 0xFFFF) for each in islice(self._counter, count)]  # noqa: UP031 faster
+        prefix, counters = self.take_parts(count)
+        return ["%s%04X" % (prefix, each & 0xFFFF) for each in counters]  # noqa: UP031 faster
+
+    def take_parts(self, count: int) -> tuple[str, list[int]]:
+        """`take` in parts: what the ids begin with, and the counters whose low 16 bits end them."""
+        return self._until_now(), list(islice(self._counter, count))
 
     def _until_now(self) -> str:
         """All of an id but its counter."""

@@ -21,6 +21,7 @@ Record, big-endian (IPv4 hosts; an IPv6 host has 20 bytes instead of 8, told by 
     88     n  body | topic length u8 | topic | properties length i16 | properties
 
 A file of the log ends with a blank record: size of the rest i32 | magic 0xCBD43194 | anything.
+An entry of a consume queue: log offset i64 | size i32 | tag code i64.
 """
 
 from collections.abc import Collection, Iterator
@@ -66,10 +67,10 @@ FIELDS: Final = (
 
 
 def head_struct(born_host_bytes: int, store_host_bytes: int, fields: Collection[str]) -> Struct:
-    """The head with hosts of these sizes, of which these fields are read and written and the others passed over."""
+    """The head with hosts of these sizes up to the last of these fields; the others are passed over."""
     hosts = {"born_host": born_host_bytes, "store_host": store_host_bytes}
     text = ">"
-    for name, kind in FIELDS:
+    for name, kind in FIELDS[: 1 + max(at for at, (name, _) in enumerate(FIELDS) if name in fields)]:
         size = hosts.get(name) or _SIZES[kind]
         text += (kind if kind != "host" else f"{size}s") if name in fields else f"{size}x"
     return Struct(text)
@@ -82,10 +83,16 @@ HEADS: Final = tuple(head_struct(*sizes, [name for name, _ in FIELDS]) for sizes
 HEAD: Final = HEADS[0]
 assert HEAD.size == 88, "the files interoperate with RocketMQ's"
 assert HEADS[3].size == 112
-SYS_FLAG_AT: Final = 36
-BODY_BYTES_AT: Final = HEAD.size - 4  # with IPv4 hosts
-assert HEAD.unpack_from(bytes(SYS_FLAG_AT) + b"\0\0\0\x07" + bytes(HEAD.size))[7] == 7
+RECORD_PLACE: Final = head_struct(
+    V4_BYTES, V4_BYTES, ("size", "magic", "queue_id", "queue_offset", "log_offset")
+)
+"""Where a record says it stands, in log and queue; whatever its hosts."""
+_SYS_FLAG: Final = head_struct(V4_BYTES, V4_BYTES, ("sys_flag",))
+SYS_FLAG_AT: Final = _SYS_FLAG.size - 4
+_STORE_MS: Final = tuple(head_struct(*sizes, ("store_ms",)) for sizes in HOST_SIZES)
 BLANK: Final = Struct(">ii")
+QUEUE_ENTRY: Final = Struct(">qiq")
+assert QUEUE_ENTRY.size == 20, "the files interoperate with RocketMQ's"
 TAIL_BYTES: Final = 3  # topic length and properties length
 TOPIC_BYTES_MAX: Final = 127
 PROPERTIES_BYTES_MAX: Final = 32767
@@ -172,6 +179,18 @@ def _text(raw: bytes | None) -> str | None:
     return None if raw is None else raw.decode("utf-8", "replace")
 
 
+def head_of(buf: Buffer, at: int = 0) -> Struct:
+    """The head of the record at `at`: its system flag tells the hosts' lengths."""
+    (flag,) = _SYS_FLAG.unpack_from(buf, at)
+    return HEADS[(int(flag) & HOSTS_V6) >> 4]
+
+
+def stored_ms(buf: Buffer, at: int = 0) -> int:
+    """When the record at `at` was stored."""
+    (flag,) = _SYS_FLAG.unpack_from(buf, at)
+    return int(_STORE_MS[(flag & HOSTS_V6) >> 4].unpack_from(buf, at)[0])
+
+
 def body_crc(body: bytes | memoryview) -> int:
     """crc32 as records hold it: without the sign bit."""
     crc: int = isal_zlib.crc32(body)
@@ -200,12 +219,30 @@ def encode_pending(
     message: PendingMessage, *, queue_offset: int, log_offset: int, store_ms: int, store_host: bytes
 ) -> bytes:
     """The record to append. The caller has checked sizes; host bits follow the hosts, not the client."""
+    crc, sys_flag = body_crc(message.body), stored_sys_flag(message, store_host)
+    return _encode(message, crc, sys_flag, queue_offset, log_offset, store_ms, store_host)
+
+
+def encode_record(message: StoredMessage) -> bytes:
+    """The same bytes `decode_record` was given: checksum and flags as they stand, sizes from the parts."""
+    m = message
+    assert m.sys_flag & HOSTS_V6 == host_bits(m.born_host, m.store_host), "the flag tells the hosts' lengths"
+    return _encode(m, m.body_crc, m.sys_flag, m.queue_offset, m.log_offset, m.store_ms, m.store_host)
+
+
+def _encode(
+    message: PendingMessage | StoredMessage,
+    crc: int,
+    sys_flag: int,
+    queue_offset: int,
+    log_offset: int,
+    store_ms: int,
+    store_host: bytes,
+) -> bytes:
     topic = message.topic.encode()
     body = message.body
     properties = message.properties
-    born_host = message.born_host
-    bits = host_bits(born_host, store_host)
-    head = HEADS[bits >> 4]
+    head = HEADS[(sys_flag & HOSTS_V6) >> 4]
     assert len(topic) <= TOPIC_BYTES_MAX, "checked at admission"
     assert len(properties) <= PROPERTIES_BYTES_MAX, "checked at admission"
     return b"".join(
@@ -213,14 +250,14 @@ def encode_pending(
             head.pack(
                 head.size + TAIL_BYTES + len(body) + len(topic) + len(properties),
                 MAGIC,
-                body_crc(body),
+                crc,
                 message.queue_id,
                 message.flag,
                 queue_offset,
                 log_offset,
-                message.sys_flag & ~HOSTS_V6 | bits,
+                sys_flag,
                 message.born_ms,
-                born_host,
+                message.born_host,
                 store_ms,
                 store_host,
                 message.reconsume_times,
@@ -234,35 +271,6 @@ def encode_pending(
             properties,
         )
     )
-
-
-def encode_record(message: StoredMessage) -> bytes:
-    """The same bytes `decode_record` was given: checksum and flags as they stand, sizes from the parts."""
-    topic = message.topic.encode()
-    bits = host_bits(message.born_host, message.store_host)
-    assert message.sys_flag & HOSTS_V6 == bits, "the system flag tells the hosts' lengths"
-    assert len(topic) <= TOPIC_BYTES_MAX
-    assert len(message.properties) <= PROPERTIES_BYTES_MAX
-    head = HEADS[bits >> 4]
-    fixed = head.pack(
-        head.size + TAIL_BYTES + len(message.body) + len(topic) + len(message.properties),
-        MAGIC,
-        message.body_crc,
-        message.queue_id,
-        message.flag,
-        message.queue_offset,
-        message.log_offset,
-        message.sys_flag,
-        message.born_ms,
-        message.born_host,
-        message.store_ms,
-        message.store_host,
-        message.reconsume_times,
-        message.prepared_offset,
-        len(message.body),
-    )
-    tail = len(topic).to_bytes(1, "big") + topic + len(message.properties).to_bytes(2, "big")
-    return b"".join((fixed, message.body, tail, message.properties))
 
 
 def decode_record(buf: Buffer, at: int = 0, check_crc: bool = True) -> StoredMessage:

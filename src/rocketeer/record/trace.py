@@ -13,7 +13,7 @@ What the writer did not know stands as `null`. The fields in brackets came with 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
-from typing import Final
+from typing import Any, Final
 
 FIELD: Final = "\x01"
 LINE: Final = "\x02"
@@ -137,10 +137,10 @@ def _known(text: str) -> str | None:
     return None if text == NULL else text
 
 
-def _pub(v: Sequence[str]) -> TraceEvent:
-    success = v[12] if len(v) > 12 else v[11] if len(v) == 12 else "true"
+def _of_producer(kind: TraceKind, v: Sequence[str], **more: Any) -> TraceEvent:
+    """What the lines of producers begin with alike."""
     return TraceEvent(
-        TraceKind.PUB,
+        kind,
         v[4],
         time_ms=int(v[0]),
         region=_known(v[1]),
@@ -149,6 +149,15 @@ def _pub(v: Sequence[str]) -> TraceEvent:
         tags=_known(v[5]),
         keys=_known(v[6]),
         store_host=_known(v[7]),
+        **more,
+    )
+
+
+def _pub(v: Sequence[str]) -> TraceEvent:
+    success = v[12] if len(v) > 12 else v[11] if len(v) == 12 else "true"
+    return _of_producer(
+        TraceKind.PUB,
+        v,
         body_bytes=int(v[8]),
         cost_ms=int(v[9]),
         message_kind=int(v[10]),
@@ -186,16 +195,9 @@ def _sub_after(v: Sequence[str]) -> TraceEvent:
 
 
 def _end_transaction(v: Sequence[str]) -> TraceEvent:
-    return TraceEvent(
+    return _of_producer(
         TraceKind.END_TRANSACTION,
-        v[4],
-        time_ms=int(v[0]),
-        region=_known(v[1]),
-        group=_known(v[2]),
-        topic=_known(v[3]),
-        tags=_known(v[5]),
-        keys=_known(v[6]),
-        store_host=_known(v[7]),
+        v,
         message_kind=int(v[8]),
         transaction_id=_known(v[9]),
         transaction_state=_known(v[10]),

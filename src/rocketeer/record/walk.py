@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rocketeer.compiled import COMPILED
-from rocketeer.record.layout import BLANK, BLANK_MAGIC, MAGIC, Buffer
+from rocketeer.record.layout import BLANK, BLANK_MAGIC, MAGIC, RECORD_PLACE, Buffer
 from rocketeer.record.walk_plain import BAD_CRC as BAD_CRC
 from rocketeer.record.walk_plain import BAD_PLACE as BAD_PLACE
 from rocketeer.record.walk_plain import KEY_STRUCT, ROW_STRUCT, Topics, walk_piece
@@ -73,8 +73,8 @@ def find_record(buf: Any, start: int, stop: int, base: int) -> int | None:
     at = buf.find(magic, start + 4, min(stop + 8, len(buf)))
     while at >= 0 and at - 4 < stop:
         begin = at - 4
-        if begin >= start and len(buf) - begin >= 36:
-            place = int.from_bytes(buf[begin + 28 : begin + 36], "big")
+        if begin >= start and len(buf) - begin >= RECORD_PLACE.size:
+            *_, place = RECORD_PLACE.unpack_from(buf, begin)
             if place == base + begin and walk_piece(buf, begin, begin + 1, base, Topics())[3] == Stop.RANGE:
                 return int(begin)
         at = buf.find(magic, at + 1, min(stop + 8, len(buf)))

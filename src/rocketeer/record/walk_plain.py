@@ -7,9 +7,9 @@ from isal.isal_zlib import crc32
 
 from rocketeer.errors import BadRecord
 from rocketeer.model.topic import SCHEDULE_TOPIC, TIMER_TOPIC
-from rocketeer.record.flags import HOSTS_V6, TX_ROLLBACK
+from rocketeer.record.flags import TX_ROLLBACK
 from rocketeer.record.java_hash import java_hash, tag_hash
-from rocketeer.record.layout import BLANK, BLANK_MAGIC, HEADS, MAGIC, Buffer, split_tail
+from rocketeer.record.layout import BLANK, BLANK_MAGIC, HEAD, MAGIC, TAIL_BYTES, Buffer, head_of, split_tail
 from rocketeer.record.marks_plain import find_marks
 from rocketeer.record.timers import due_ms
 
@@ -67,18 +67,17 @@ def walk_piece(buf: Buffer, start: int, stop: int, base: int, topics: Topics) ->
             return ended(_UNWRITTEN)
         if magic != MAGIC:
             return ended(_BAD, f"magic is {magic & 0xFFFFFFFF:#010x}")
-        if size < HEADS[0].size + 3 or size > left:
+        if size < HEAD.size + TAIL_BYTES or size > left:
             return ended(_BAD, f"size is {size}, with {left} bytes left")
-        flag = int.from_bytes(buf[at + 36 : at + 40], "big", signed=True)
-        head = HEADS[(flag & HOSTS_V6) >> 4]
-        if size < head.size + 3:
+        head = head_of(buf, at)
+        if size < head.size + TAIL_BYTES:
             return ended(_BAD, f"size is {size}, too small for IPv6 hosts")
         fields = head.unpack_from(buf, at)
         (_, _, crc, queue_id, _, queue_offset, log_offset, sys_flag, _, _, store_ms, _, _, _, body_bytes) = (
             fields
         )
         body_at = at + head.size
-        if not 0 <= body_bytes <= size - head.size - 3:
+        if not 0 <= body_bytes <= size - head.size - TAIL_BYTES:
             return ended(_BAD, f"body length is {body_bytes} in a record of {size} bytes")
         faults = 0
         if body_bytes and crc32(buf[body_at : body_at + body_bytes]) & 0x7FFFFFFF != crc:
