@@ -10,7 +10,7 @@ from typing import Final
 
 from rocketeer.audit.log import DAMAGE, ChunkResult
 from rocketeer.audit.place import Chunk, StoreLook
-from rocketeer.audit.queues import HOLE, WRONG_TAG, Delays, Life
+from rocketeer.audit.queues import HOLE, WRONG_TAG, Delays, QueueLife
 from rocketeer.audit.report import AuditReport
 from rocketeer.record.walk import Stop
 
@@ -120,7 +120,7 @@ def chain_lives(
     look: StoreLook, results: list[ChunkResult], report: AuditReport
 ) -> dict[tuple[str, int], QueueSum]:
     """Queues count on from chunk to chunk; only what the last life lacks is a fault."""
-    rows: dict[tuple[str, int], list[Life]] = {}
+    rows: dict[tuple[str, int], list[QueueLife]] = {}
     for _, mine in by_segment(results):
         for result in mine:
             for life in result.lives:
@@ -128,9 +128,9 @@ def chain_lives(
     return {key: _chain(look, key, lives, report) for key, lives in rows.items()}
 
 
-def _chain(look: StoreLook, key: tuple[str, int], lives: list[Life], report: AuditReport) -> QueueSum:
+def _chain(look: StoreLook, key: tuple[str, int], lives: list[QueueLife], report: AuditReport) -> QueueSum:
     total = QueueSum()
-    last_life: list[Life] = []
+    last_life: list[QueueLife] = []
     for life in lives:
         is_first = not total.lives
         if is_first and look.log_min == 0 and life.first != 0:
@@ -158,14 +158,14 @@ def _chain(look: StoreLook, key: tuple[str, int], lives: list[Life], report: Aud
     return total
 
 
-def _forget(report: AuditReport, lives: list[Life]) -> None:
+def _forget(report: AuditReport, lives: list[QueueLife]) -> None:
     for life in lives:
         for kind in _LATER_LIFE:
             report.findings.more(kind, life.wrong.counts.get(kind, 0))
         report.findings.kept += [one for one in life.wrong.kept if one.kind in _LATER_LIFE]
 
 
-def _hole(report: AuditReport, key: tuple[str, int], life: Life, expected: int) -> None:
+def _hole(report: AuditReport, key: tuple[str, int], life: QueueLife, expected: int) -> None:
     name = f"{key[0]}/{key[1]}"
     report.findings.add(HOLE, name, life.first_at, f"queue offset {expected}", life.first)
 

@@ -4,7 +4,6 @@ Every record has its entry already (audit_queues). So if a queue has as many ent
 them point to records; only where the numbers differ each entry's record is looked up.
 """
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -18,6 +17,7 @@ from rocketeer.errors import BadRecord
 from rocketeer.record.columns import find_parts
 from rocketeer.record.layout import decode_record
 from rocketeer.record.vectorised import fixed_fields
+from rocketeer.store.base_names import bases_in
 from rocketeer.store.dispatch import TX_UNSEEN
 from rocketeer.store.queue_entry import BLANK_SIZE, ENTRY_BYTES
 from rocketeer.store.store_files import ENTRIES, LogFiles
@@ -79,12 +79,8 @@ def check_queue(look: StoreLook, task: QueueTask, log_min: int, log_end: int) ->
 
 def _files(folder: Path, name: str, findings: Findings) -> list[tuple[int, NDArray[Any]]]:
     found: list[tuple[int, NDArray[Any]]] = []
-    try:
-        bases = sorted(int(file) for file in os.listdir(folder) if len(file) == 20 and file.isdigit())
-    except FileNotFoundError:
-        return found
     expected: int | None = None
-    for base in bases:
+    for base in bases_in(folder):
         raw = (folder / f"{base:020d}").read_bytes()
         if base % ENTRY_BYTES or (expected is not None and base != expected):
             findings.add(ODD_FILE, f"{name}/{base:020d}", base, f"a file that begins at {expected}", base)

@@ -7,15 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
-from isal.isal_zlib import crc32
 from numpy.typing import NDArray
 
 from rocketeer.audit.index import IndexCompared, IndexPlace, compare_index
 from rocketeer.audit.place import Chunk, StoreLook
-from rocketeer.audit.queues import Delays, Life, queue_lives
+from rocketeer.audit.queues import Delays, QueueLife, queue_lives
 from rocketeer.audit.report import Findings
-from rocketeer.record.flags import HOSTS_V6
-from rocketeer.record.layout import HEADS
+from rocketeer.record.layout import RECORD_PLACE, body_crc, head_of
 from rocketeer.record.walk import BAD_CRC, BAD_PLACE, Stop, Walk, blank_size, find_record, walk
 from rocketeer.record.walk_plain import Topics
 from rocketeer.store.dispatch import TX_UNSEEN
@@ -44,7 +42,7 @@ class ChunkResult:
     record_bytes: int = 0
     unseen: int = 0
     last_store_ms: int = 0
-    lives: list[Life] = field(default_factory=list)
+    lives: list[QueueLife] = field(default_factory=list)
     index: IndexCompared = field(default_factory=IndexCompared)
     delays: Delays = field(default_factory=Counter)
     findings: Findings = field(default_factory=Findings)
@@ -91,7 +89,7 @@ def _read(
     grows = not look.exact and chunk.segment.is_last
     asked = -1
     while True:
-        found = _patient_walk(look, chunk, buf, at, topics)
+        found = _walk_settled(look, chunk, buf, at, topics)
         walks.append(found)
         result.end, result.stop, result.reason = found.end, found.stop, found.reason
         if found.stop == Stop.RANGE:
@@ -117,13 +115,13 @@ def _read(
     rows = np.concatenate([found.rows for found in walks])
     _count(result, rows)
     _own_faults(chunk, buf, rows, result.findings)
-    honest = rows["faults"] & BAD_PLACE == 0
-    result.lives = queue_lives(look, base, rows[honest], topics.names, result.delays)
+    in_place = rows["faults"] & BAD_PLACE == 0
+    result.lives = queue_lives(look, base, rows[in_place], topics.names, result.delays)
     if places:
         result.index = compare_index(look, places, *result.covered, _keys(walks, base), result.findings)
 
 
-def _patient_walk(look: StoreLook, chunk: Chunk, buf: mmap.mmap, at: int, topics: Topics) -> Walk:
+def _walk_settled(look: StoreLook, chunk: Chunk, buf: mmap.mmap, at: int, topics: Topics) -> Walk:
     """At the end of a log that is being written a record may be half there: it will be whole in a moment."""
     found = walk(buf, at, chunk.end, chunk.segment.base, topics)
     tries = _TRIES if not look.exact and chunk.segment.is_last else 0
@@ -151,15 +149,14 @@ def _own_faults(chunk: Chunk, buf: mmap.mmap, rows: NDArray[Any], findings: Find
         at = int(row["at"])
         if row["faults"] & BAD_CRC:
             if findings.wants(CRC):
-                body_at = at + HEADS[(int(row["sys_flag"]) & HOSTS_V6) >> 4].size
-                body_bytes = int.from_bytes(buf[body_at - 4 : body_at], "big")
-                found = crc32(buf[body_at : body_at + body_bytes]) & 0x7FFFFFFF
-                stored = int.from_bytes(buf[at + 8 : at + 12], "big")
+                head = head_of(buf, at)
+                _, _, stored, *_, body_bytes = head.unpack_from(buf, at)
+                found = body_crc(buf[at + head.size : at + head.size + body_bytes])
                 findings.add(CRC, name, base + at, f"{stored:#010x}", f"{found:#010x}")
             else:
                 findings.more(CRC, 1)
         if row["faults"] & BAD_PLACE:
-            said = int.from_bytes(buf[at + 28 : at + 36], "big", signed=True)
+            *_, said = RECORD_PLACE.unpack_from(buf, at)
             findings.add(PLACE, name, base + at, f"log offset {base + at}", said)
 
 

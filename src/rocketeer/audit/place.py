@@ -12,6 +12,7 @@ from typing import Final
 
 from rocketeer.errors import StoreError
 from rocketeer.record.layout import MAGIC
+from rocketeer.store.base_names import bases_in
 from rocketeer.store.checkpoint import Checkpoint, read_checkpoint
 
 CHUNK_BYTES: Final = 64 << 20
@@ -114,7 +115,7 @@ def _tail(offset: int | None, time_ms: int) -> Tail:
 
 
 def segments_of(folder: Path) -> tuple[Segment, ...]:
-    bases = sorted(int(name) for name in os.listdir(folder) if len(name) == 20 and name.isdigit())
+    bases = bases_in(folder)
     while len(bases) > 1 and _is_unused(folder / f"{bases[-1]:020d}"):
         bases.pop()  # brokers make the next file before they need it
     found = []

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from rocketeer.audit.place import StoreLook
 from rocketeer.audit.report import Findings
+from rocketeer.store.base_names import bases_in
 from rocketeer.store.consume_queue_ext import ADDRESS_MAX, ADDRESS_MIN, UNIT
 from rocketeer.store.dispatch import TX_UNSEEN
 from rocketeer.store.queue_entry import BLANK_SIZE, ENTRY_BYTES
@@ -29,7 +30,7 @@ WRONG_TAG: Final = "queue entry has a wrong tag code"
 
 
 @dataclass(slots=True)
-class Life:
+class QueueLife:
     """Records of one queue in one chunk, counting up from `first`; `next` is what must follow."""
 
     topic: str
@@ -50,7 +51,7 @@ Delays = Counter[tuple[int, int]]
 
 def queue_lives(
     look: StoreLook, base: int, rows: NDArray[Any], names: list[str], delays: Delays
-) -> list[Life]:
+) -> list[QueueLife]:
     """The lives of all queues in these rows, compared with the queues' files. `delays` counts what levels mean."""
     seen = rows[(rows["sys_flag"] & TX_UNSEEN) == 0]
     if not len(seen):
@@ -58,7 +59,7 @@ def queue_lives(
     keys = (seen["topic"].astype(np.int64) << 32) | (seen["queue_id"].astype(np.int64) & 0xFFFFFFFF)
     order = np.argsort(keys, kind="stable")
     cuts = np.flatnonzero(np.diff(keys[order])) + 1
-    lives: list[Life] = []
+    lives: list[QueueLife] = []
     for places in np.split(order, cuts):
         mine = seen[places]
         topic, queue_id = names[int(mine["topic"][0])], int(mine["queue_id"][0])
@@ -68,11 +69,13 @@ def queue_lives(
     return lives
 
 
-def _split_lives(topic: str, queue_id: int, base: int, mine: NDArray[Any]) -> list[tuple[Life, NDArray[Any]]]:
+def _split_lives(
+    topic: str, queue_id: int, base: int, mine: NDArray[Any]
+) -> list[tuple[QueueLife, NDArray[Any]]]:
     offsets = mine["queue_offset"]
     name = f"{topic}/{queue_id}"
-    life = Life(topic, queue_id, int(offsets[0]), base + int(mine["at"][0]))
-    found: list[tuple[Life, NDArray[Any]]] = []
+    life = QueueLife(topic, queue_id, int(offsets[0]), base + int(mine["at"][0]))
+    found: list[tuple[QueueLife, NDArray[Any]]] = []
     begin, expected = 0, int(offsets[0])
     # Where it does not count on; a record with a wrong number gives two such places, and is one finding.
     breaks = (np.flatnonzero(np.diff(offsets) != 1) + 1).tolist()
@@ -89,7 +92,7 @@ def _split_lives(topic: str, queue_id: int, base: int, mine: NDArray[Any]) -> li
         if value == 0:
             life.next = expected
             found.append((life, mine[begin:at]))
-            life = Life(topic, queue_id, 0, base + int(mine["at"][at]))
+            life = QueueLife(topic, queue_id, 0, base + int(mine["at"][at]))
             begin, expected = at, 0
             continue
         life.wrong.add(HOLE, name, base + int(mine["at"][at]), f"queue offset {expected}", value)
@@ -102,7 +105,7 @@ def _split_lives(topic: str, queue_id: int, base: int, mine: NDArray[Any]) -> li
     return found
 
 
-def _compare(look: StoreLook, life: Life, base: int, mine: NDArray[Any], delays: Delays) -> None:
+def _compare(look: StoreLook, life: QueueLife, base: int, mine: NDArray[Any], delays: Delays) -> None:
     life.records = len(mine)
     folder = look.path("consumequeue") / life.topic / str(life.queue_id)
     if _is_deleted(look, life.topic, folder):
@@ -148,7 +151,7 @@ def _first(findings: Findings, kind: str, bad: NDArray[np.bool_]) -> list[int]:
     return [int(at) for at in places[:20]]
 
 
-def _missing(look: StoreLook, life: Life, missing: NDArray[Any], base: int, end: int) -> None:
+def _missing(look: StoreLook, life: QueueLife, missing: NDArray[Any], base: int, end: int) -> None:
     """Entries that are not there: lagging if the store's end may lack them, and they belong behind the queue's."""
     may_lag = np.zeros(len(missing), dtype=bool)
     if not look.exact:
@@ -188,7 +191,7 @@ def _entries(folder: Path, offsets: NDArray[np.int64]) -> NDArray[Any]:
 def raw_entries(folder: Path, low: int, high: int) -> NDArray[Any]:
     """Entries [low, high) as the files have them, zeros where no file is."""
     found = np.zeros(high - low, dtype=ENTRIES)
-    bases = _file_bases(folder)
+    bases = bases_in(folder)
     at = low
     while at < high:
         place = bisect_right(bases, at * ENTRY_BYTES) - 1
@@ -201,13 +204,6 @@ def raw_entries(folder: Path, low: int, high: int) -> NDArray[Any]:
             found[at - low : at - low + whole] = np.frombuffer(raw, dtype=ENTRIES, count=whole)
         at = max(stop, at + 1)
     return found
-
-
-def _file_bases(folder: Path) -> list[int]:
-    try:
-        return sorted(int(name) for name in os.listdir(folder) if len(name) == 20 and name.isdigit())
-    except FileNotFoundError:
-        return []
 
 
 def _check_delays(
@@ -232,7 +228,11 @@ def _check_delays(
 
 
 def _follow_addresses(
-    look: StoreLook, life: Life, mine: NDArray[Any], codes: NDArray[np.int64], tags_good: NDArray[np.bool_]
+    look: StoreLook,
+    life: QueueLife,
+    mine: NDArray[Any],
+    codes: NDArray[np.int64],
+    tags_good: NDArray[np.bool_],
 ) -> None:
     """Codes that are addresses in consumequeue_ext: the unit there has the tag code. `codes` gets it."""
     folder = look.path("consumequeue_ext") / life.topic / str(life.queue_id)
@@ -245,7 +245,7 @@ def _follow_addresses(
 
 def _unit_at(folder: Path, address: int) -> tuple[int, int] | None:
     """Tag code and store time of the unit."""
-    bases = _file_bases(folder)
+    bases = bases_in(folder)
     place = bisect_right(bases, address) - 1
     if place < 0:
         return None

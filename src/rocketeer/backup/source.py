@@ -21,13 +21,13 @@ from typing import Final
 from rocketeer.errors import BackupError
 from rocketeer.record.walk import Stop, walk
 from rocketeer.record.walk_plain import Topics
+from rocketeer.store.base_names import is_base_name
 
 LOG: Final = "commitlog"
 CHECKPOINT: Final = "checkpoint"
 ABORT: Final = "abort"
 LOCK: Final = "lock"
 DERIVED: Final = ("consumequeue", "consumequeue_ext", "index")
-_NAME_DIGITS: Final = 20
 _STEP_BYTES: Final = 64 << 20
 _LOOK_BYTES: Final = 1 << 20
 
@@ -89,7 +89,7 @@ class Source:
         """The files of the log, without those made ahead; BackupError when one is missing in between."""
         found = []
         for path in sorted(self.log_folder.iterdir()):
-            if len(path.name) == _NAME_DIGITS and path.name.isascii() and path.name.isdigit():
+            if is_base_name(path.name):
                 try:
                     found.append(SegmentFile(int(path.name), path, path.stat().st_size))
                 except FileNotFoundError:

@@ -8,12 +8,15 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
-from libc.string cimport memchr, memcpy
+from libc.string cimport memcpy
 
 from rocketeer.record cimport _layout
-from rocketeer.record._bytes cimport get32, get64, hash_ascii, hash_if_ascii, is_name, put32, without_sign
-from rocketeer.record._layout cimport NAME_END, PROPERTY_END
+from rocketeer.record._bytes cimport get32, get64, hash_text, put32
 from rocketeer.record._plain_record cimport PlainRecord, has_its_body, take_apart
+from rocketeer.record._property_text cimport (
+    Marks, Property, clear_marks, length_bit, next_property, note_mark,
+)
+from rocketeer.store._key_columns cimport KeyColumns, KeyHashes, key_prefix
 from rocketeer.store._queue_entries cimport QueueTail
 
 cdef enum:
@@ -28,15 +31,6 @@ cdef struct Copied:  # a message that was read and not dispatched yet
     int32_t size
     int32_t queue  # its place in `_queues`
     int32_t keys  # how many
-
-
-cdef struct Words:  # what the properties say
-    const char *tags
-    Py_ssize_t tags_bytes
-    const char *keys
-    Py_ssize_t keys_bytes
-    const char *uniq_key
-    Py_ssize_t uniq_key_bytes
 
 
 cdef class KnownQueue:
@@ -70,20 +64,18 @@ cdef class CopiedRun:
     cdef Copied *_copied
     cdef Py_ssize_t _count
     cdef Py_ssize_t _room
-    cdef uint32_t *_hashes
-    cdef Py_ssize_t _hashes_used
-    cdef Py_ssize_t _hashes_room
+    cdef KeyHashes _keys
 
     def __init__(self, claims):
         self._claims = frozenset(name.encode() for name in claims)
-        for name in self._claims:  # what is longer than the mask shares its last bit
-            self._claim_lengths |= <uint64_t> 1 << min(<int> len(name), 63)
+        for name in self._claims:
+            self._claim_lengths |= length_bit(len(name))
         self._known = {}
+        self._keys = KeyHashes()
         self.clear()
 
     def __dealloc__(self):
         free(self._copied)
-        free(self._hashes)
 
     def __len__(self):
         """How many messages were read."""
@@ -93,18 +85,17 @@ cdef class CopiedRun:
         """What was read is dispatched, or was no part of the log."""
         self._queues = []
         self._filling += 1
-        self._count = self._hashes_used = 0
+        self._count = self._keys.used = 0
 
     def admit(self, str topic not None, int32_t queue_id, QueueTail queue not None):
         """From now on messages of this queue may be plain."""
         cdef bytes name = topic.encode()
-        cdef bytes start = name + b"#"
         cdef KnownQueue known
         if not name.isascii():
             return
         known = KnownQueue.__new__(KnownQueue)
         known.queue = queue
-        known.key_prefix = hash_ascii(0, PyBytes_AS_STRING(start), PyBytes_GET_SIZE(start))
+        known.key_prefix = key_prefix(name)
         known.filling = -1
         self._known[key_of(PyBytes_AS_STRING(name), PyBytes_GET_SIZE(name), queue_id)] = known
 
@@ -171,7 +162,7 @@ cdef class CopiedRun:
         """Its size; 0, with nothing changed, if it is not plain, not whole or no record."""
         cdef PlainRecord record
         cdef uint32_t tag = 0
-        cdef Words words
+        cdef Marks marks
         cdef KnownQueue known
         cdef Copied *copied
         if (
@@ -192,15 +183,13 @@ cdef class CopiedRun:
             known.next_offset = known.queue.max_offset
         if <int64_t> get64(start + _layout.QUEUE_OFFSET_AT) != known.next_offset:
             return 0
-        if not self._find(record.properties, record.properties_bytes, &words):
+        if not self._find(record.properties, record.properties_bytes, &marks):
             return 0
-        if words.tags_bytes and not hash_if_ascii(words.tags, words.tags_bytes, &tag):
+        if not hash_text(marks.tags, marks.tags_bytes, &tag) or not has_its_body(&record):
             return 0
-        if not has_its_body(&record):
-            return 0
-        self._make_room(words.keys_bytes)
+        self._make_room()
         copied = self._copied + self._count
-        copied.keys = self._add_keys(known.key_prefix, &words)
+        copied.keys = self._keys.add(known.key_prefix, &marks)
         if copied.keys < 0:
             return 0
         if known.place < 0:
@@ -216,94 +205,37 @@ cdef class CopiedRun:
         self._count += 1
         return record.size
 
-    cdef bint _find(self, const char *at, Py_ssize_t left, Words *words) except -1:
+    cdef bint _find(self, const char *at, Py_ssize_t size, Marks *marks) except -1:
         """Tags and keys, as `marks.find_marks` finds them; False if a feature wants to see the message."""
-        cdef Py_ssize_t piece, name
-        cdef const char *stop
-        cdef const char *value
-        words.tags_bytes = words.keys_bytes = words.uniq_key_bytes = 0
-        while left > 0:
-            stop = <const char *> memchr(at, PROPERTY_END, left)
-            piece = stop - at if stop != NULL else left
-            value = <const char *> memchr(at, NAME_END, piece)
-            if value != NULL and value + 1 < at + piece:
-                name = value - at
-                value += 1
-                if is_name(at, name, b"TAGS", 4):
-                    words.tags = value
-                    words.tags_bytes = piece - name - 1
-                elif is_name(at, name, b"KEYS", 4):
-                    words.keys = value
-                    words.keys_bytes = piece - name - 1
-                elif is_name(at, name, b"UNIQ_KEY", 8):
-                    words.uniq_key = value
-                    words.uniq_key_bytes = piece - name - 1
-                if self._claim_lengths >> min(name, 63) & 1:
-                    if PyBytes_FromStringAndSize(at, name) in self._claims:
-                        return False
-            at += piece + 1
-            left -= piece + 1
+        cdef const char *end = at + size
+        cdef Property found
+        clear_marks(marks)
+        while next_property(&at, end, &found):
+            note_mark(&found, marks)
+            if self._claim_lengths & length_bit(found.name_bytes):
+                if PyBytes_FromStringAndSize(found.name, found.name_bytes) in self._claims:
+                    return False
         return True
 
-    cdef int32_t _add_keys(self, uint32_t prefix, Words *words) except -2:
-        """Hash the client's id, then each of the keys; how many, -1 when one is not ASCII."""
-        cdef Py_ssize_t before = self._hashes_used, left = words.keys_bytes, word
-        cdef const char *at = words.keys
-        cdef const char *stop
-        if words.uniq_key_bytes and not self._add_key(prefix, words.uniq_key, words.uniq_key_bytes):
-            return -1
-        while left > 0:
-            stop = <const char *> memchr(at, b" ", left)
-            word = stop - at if stop != NULL else left
-            if word and not self._add_key(prefix, at, word):
-                self._hashes_used = before
-                return -1
-            at += word + 1
-            left -= word + 1
-        return <int32_t> (self._hashes_used - before)
-
-    cdef bint _add_key(self, uint32_t prefix, const char *at, Py_ssize_t size) noexcept:
-        cdef uint32_t value = prefix
-        if not hash_if_ascii(at, size, &value):
-            return False
-        self._hashes[self._hashes_used] = without_sign(value)
-        self._hashes_used += 1
-        return True
-
-    cdef int _make_room(self, Py_ssize_t keys_bytes) except -1:
-        """For one message more, and for as many keys as its text can have."""
+    cdef int _make_room(self) except -1:
+        """For one message more."""
         cdef void *more
-        cdef Py_ssize_t wanted = self._hashes_used + keys_bytes // 2 + 2
         if self._count == self._room:
             more = realloc(self._copied, (2 * self._room + 256) * sizeof(Copied))
             if more == NULL:
                 raise MemoryError
             self._copied = <Copied *> more
             self._room = 2 * self._room + 256
-        if wanted > self._hashes_room:
-            more = realloc(self._hashes, 2 * wanted * sizeof(uint32_t))
-            if more == NULL:
-                raise MemoryError
-            self._hashes = <uint32_t *> more
-            self._hashes_room = 2 * wanted
         return 0
 
     cdef tuple _key_columns(self, Py_ssize_t first, Py_ssize_t last):
-        """Hash, log offset and store time of every key, as the index takes them."""
-        cdef Py_ssize_t before = 0, used = 0, i, key
+        cdef Py_ssize_t before = 0, keys = 0, i
+        cdef KeyColumns columns
         for i in range(first):
             before += self._copied[i].keys
         for i in range(first, last):
-            used += self._copied[i].keys
-        cdef bytes hashes = PyBytes_FromStringAndSize(<char *> (self._hashes + before), used * sizeof(uint32_t))
-        cdef bytes offsets = PyBytes_FromStringAndSize(NULL, used * sizeof(int64_t))
-        cdef bytes times = PyBytes_FromStringAndSize(NULL, used * sizeof(int64_t))
-        cdef int64_t *offset = <int64_t *> PyBytes_AS_STRING(offsets)
-        cdef int64_t *time = <int64_t *> PyBytes_AS_STRING(times)
+            keys += self._copied[i].keys
+        columns = self._keys.columns(before, before + keys)
         for i in range(first, last):
-            for key in range(self._copied[i].keys):
-                offset[0] = self._copied[i].log_offset
-                time[0] = self._copied[i].store_ms
-                offset += 1
-                time += 1
-        return hashes, offsets, times
+            columns.fill(self._copied[i].keys, self._copied[i].log_offset, self._copied[i].store_ms)
+        return columns.as_tuple()

@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""The thread of `touching.py`, in C alone.
+"""The thread of `page_prefault.py`, in C alone.
 
 It runs only when a core has nothing else to do, so it must hold nothing that others wait for: not the interpreter
 lock, no other one. What it is told comes through a pipe and is its own from then on; the end of the pipe is its end.

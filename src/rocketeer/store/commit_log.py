@@ -15,9 +15,10 @@ from pathlib import Path
 
 from rocketeer.errors import LogUnreadable, StoreError, StoreRefused
 from rocketeer.record.layout import BLANK, BLANK_MAGIC, MAGIC
+from rocketeer.store.base_names import is_base_name
 from rocketeer.store.file_cache import files_share
 from rocketeer.store.kernel import can_read, sync_folder
-from rocketeer.store.segment import NAME_DIGITS, SEEN_BITS, Segment, no_room
+from rocketeer.store.segment import SEEN_BITS, Segment, no_room
 from rocketeer.store.segment_preparer import AHEAD_BYTES, Preparer
 
 log = logging.getLogger(__name__)
@@ -106,7 +107,7 @@ class CommitLog:
         found: list[Segment] = []
         sizes: list[int] = []
         for path in sorted(self.folder.iterdir()):
-            if len(path.name) == NAME_DIGITS and path.name.isascii() and path.name.isdigit():
+            if is_base_name(path.name):
                 found.append(Segment(path, int(path.name), self.segment_bytes))
                 sizes.append(path.stat().st_size)
             else:

@@ -56,7 +56,7 @@ class Copied:
     def read(self, buf: Buffer, base: int, file_end: int) -> tuple[deque[CopiedPart], Rest]:
         """The whole records of `buf`, which begins at the log offset `base`; BadRecord for bytes that are none."""
         if not COMPILED:
-            entries, rest = entries_in(buf, 0, base, file_end, self._levels)
+            entries, rest = entries_in(buf, base, file_end, self._levels)
             return deque([CopiedPart(entries[0].log_offset, entries)] if entries else []), rest
         run = self._ready_run()
         parts: deque[CopiedPart] = deque()

@@ -1,4 +1,4 @@
-"""From a stored message to each_queue derived from it: its consume queue, the index, features, held pulls.
+"""From a stored message to everything derived from it: its consume queue, the index, features, held pulls.
 
 Whichever way a message comes into the log, it ends here, and what is derived from it is the same:
 
@@ -120,9 +120,8 @@ class Dispatch:
         """A message found in the log: derived files that have it already stay as they are."""
         if not entry.sys_flag & TX_UNSEEN:
             queue = self._queue(entry)
-            if queue is None:
-                return
-            put(queue, entry)
+            if queue is not None:
+                put(queue, entry)
         elif ends_topic(entry):
             self.queues.remove_topic(entry.topic)
         if self.index is not None:

@@ -300,7 +300,7 @@ class IndexFile:
         above = min(head.next_entry, self.entries_max)
         while 0 < number < above:
             entry_hash, log_offset, seconds, older = _READ_ENTRY.unpack_from(
-                self._open_map(), entries_at + number * 20
+                self._open_map(), entries_at + number * _READ_ENTRY.size
             )
             stored_ms = head.begin_ms + seconds * 1000
             if seconds < 0 or stored_ms < begin_ms:

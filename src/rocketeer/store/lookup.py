@@ -1,28 +1,19 @@
 """Finding single messages: by log offset, by key, by time. Queries, send-back and admin tools ask here."""
 
 import logging
-from struct import Struct
 
 import msgspec
 
 from rocketeer.errors import BadRecord, LogUnreadable
 from rocketeer.model.offsets import LogOffset, QueueOffset
 from rocketeer.record import filler
-from rocketeer.record.flags import BORN_HOST_V6
-from rocketeer.record.layout import HEAD, MAGIC, SYS_FLAG_AT, StoredMessage, decode_record
+from rocketeer.record.layout import BLANK, HEAD, MAGIC, RECORD_PLACE, StoredMessage, decode_record, stored_ms
 from rocketeer.steps import Steps, finish
 from rocketeer.store.commit_log import CommitLog
 from rocketeer.store.index import Index
 from rocketeer.store.queue_table import QueueTable
 
 log = logging.getLogger(__name__)
-
-_SIZE = Struct(">i")
-_STORE_MS = Struct(">q")
-_STORE_MS_AT = 56
-_V6_MORE_BYTES = 12
-_MAGIC_FIELD = 1  # of the head
-_LOG_OFFSET_FIELD = 6
 
 
 class Found(msgspec.Struct):
@@ -49,10 +40,10 @@ class Lookup:
     def message_at(self, log_offset: LogOffset) -> StoredMessage | None:
         """The message that starts there; None where none does, or a damaged one: stored again it would look whole."""
         try:
-            head = self._log.read(log_offset, _SIZE.size)
+            head = self._log.read(log_offset, BLANK.size)
             if head is None:
                 return None
-            raw = self._log.read(log_offset, max(_SIZE.unpack(head)[0], _SIZE.size))
+            raw = self._log.read(log_offset, max(BLANK.unpack(head)[0], BLANK.size))
         except LogUnreadable as error:
             log.error("message not found log_offset=%d reason=%s", log_offset, error)
             return None
@@ -67,13 +58,13 @@ class Lookup:
     def is_damaged(self, log_offset: LogOffset) -> bool:
         """Whether a record stands there that is not what was stored, or the filler that took its place."""
         try:
-            head = self._log.read(log_offset, HEAD.size)
+            head = self._log.read(log_offset, RECORD_PLACE.size)
         except LogUnreadable:
             return True
-        if head is None or len(head) < HEAD.size:
+        if head is None or len(head) < RECORD_PLACE.size:
             return False
-        fields = HEAD.unpack_from(head)
-        if fields[_MAGIC_FIELD] != MAGIC or fields[_LOG_OFFSET_FIELD] != log_offset:
+        _, magic, _, _, place = RECORD_PLACE.unpack_from(head)
+        if magic != MAGIC or place != log_offset:
             return False  # other bytes: nothing of this log
         message = self.message_at(log_offset)
         return message is None or message.topic == filler.TOPIC
@@ -143,11 +134,7 @@ class Lookup:
             raw = self._log.read(log_offset, size)
         except LogUnreadable:
             return -1
-        if raw is None or len(raw) < _STORE_MS_AT + _V6_MORE_BYTES + _STORE_MS.size:
-            return -1
-        (sys_flag,) = _SIZE.unpack_from(raw, SYS_FLAG_AT)
-        at = _STORE_MS_AT + (_V6_MORE_BYTES if sys_flag & BORN_HOST_V6 else 0)
-        return int(_STORE_MS.unpack_from(raw, at)[0])
+        return -1 if raw is None or len(raw) < HEAD.size else stored_ms(raw)
 
 
 def _has_key(message: StoredMessage, key: str) -> bool:

@@ -1,18 +1,14 @@
 """Consume-queue entries in bulk, in plain Python: what `_queue_entries.pyx` does compiled."""
 
 from abc import ABC, abstractmethod
-from struct import Struct
 from typing import Final
 
 from rocketeer.model.offsets import LogOffset, QueueOffset
-from rocketeer.record.layout import HEAD, MAGIC
+from rocketeer.record.layout import HEAD, MAGIC, QUEUE_ENTRY, RECORD_PLACE
 
-_ENTRY: Final = Struct(">qiq")  # log offset, size, tag code
-_ENTRY_BYTES: Final = _ENTRY.size
-_pack_entry: Final = _ENTRY.pack
-_unpack_entries: Final = _ENTRY.iter_unpack
-_offset: Final = Struct(">q").unpack_from
-_record_head: Final = Struct(">ii4xi4xqq").unpack_from  # size, magic, queue id, queue offset, log offset
+_pack_entry: Final = QUEUE_ENTRY.pack
+_unpack_entries: Final = QUEUE_ENTRY.iter_unpack
+_record_place: Final = RECORD_PLACE.unpack_from
 
 
 class QueueTail(ABC):
@@ -45,12 +41,10 @@ class QueueTail(ABC):
 
 def run_bounds(entries: bytes) -> tuple[int, int, int]:
     """Of consume-queue entries: where in the log the first record begins, where the last ends, the bytes of all."""
-    sizes = [size for _, size, _ in _unpack_entries(entries)]
-    if not sizes:
+    found = list(_unpack_entries(entries))
+    if not found:
         raise ValueError("no entries")
-    (first,) = _offset(entries)
-    (last,) = _offset(entries, len(entries) - _ENTRY_BYTES)
-    return first, last + sizes[-1], sum(sizes)
+    return found[0][0], found[-1][0] + found[-1][1], sum(size for _, size, _ in found)
 
 
 def gather_records(
@@ -73,7 +67,7 @@ def entries_hold(window: memoryview, entries: bytes, first: int, queue_offset: i
         at = log_offset - first
         if at < 0 or size < HEAD.size or at + size > len(window):
             return False
-        if _record_head(window, at) != (size, MAGIC, queue_id, queue_offset, log_offset):
+        if _record_place(window, at) != (size, MAGIC, queue_id, queue_offset, log_offset):
             return False
         queue_offset += 1
     return True

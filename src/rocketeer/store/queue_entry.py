@@ -1,14 +1,12 @@
 """The consume-queue entry: 20 bytes that say where a message stands in the log."""
 
-import struct
 from typing import NamedTuple
 
 from rocketeer.model.offsets import LogOffset
+from rocketeer.record.layout import QUEUE_ENTRY
 
-# Consume-queue entry, big-endian: log offset i64 | size i32 | tag code i64
-ENTRY = struct.Struct(">qiq")
+ENTRY = QUEUE_ENTRY
 ENTRY_BYTES = ENTRY.size
-assert ENTRY_BYTES == 20, "the files interoperate with RocketMQ's"
 
 BLANK_SIZE = 0x7FFFFFFF
 BLANK = ENTRY.pack(0, BLANK_SIZE, 0)  # stands where a queue has no message, for example before its first one

@@ -6,6 +6,7 @@ TOPIC/QUEUE/ holds files of one size, named by the byte offset of their first en
 import logging
 import os
 
+from rocketeer.store.base_names import is_base_name
 from rocketeer.store.file_cache import FileCache
 from rocketeer.store.queue_entry import ENTRY, ENTRY_BYTES, QueueEntry, rounded_file_bytes
 
@@ -125,7 +126,7 @@ class QueueFiles:
             names = os.listdir(self.folder)
         except FileNotFoundError:
             return []
-        numbers = [name for name in names if len(name) == 20 and name.isascii() and name.isdigit()]
+        numbers = [name for name in names if is_base_name(name)]
         for name in set(names).difference(numbers):
             log.warning("queue file ignored path=%s/%s: not named by an offset", self.folder, name)
         return sorted(int(name) // ENTRY_BYTES for name in numbers if int(name) % ENTRY_BYTES == 0)

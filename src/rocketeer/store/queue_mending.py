@@ -8,12 +8,11 @@ and in the log its record stands between them:
 """
 
 import logging
-from struct import Struct
 from typing import Final
 
 from rocketeer.model.offsets import LogOffset, QueueOffset
 from rocketeer.record.delay_levels import DelayLevels
-from rocketeer.record.layout import MAGIC
+from rocketeer.record.layout import MAGIC, RECORD_PLACE
 from rocketeer.record.topic_end import ends_topic
 from rocketeer.store.commit_log import CommitLog
 from rocketeer.store.consume_queue import ConsumeQueue
@@ -26,23 +25,11 @@ log = logging.getLogger(__name__)
 MEND_BYTES_MAX: Final = 4 << 20
 """Of the log, looked at for one entry: a pull must not hold the loop up for long."""
 
-# Of a record: size i32 | magic i32 | 4 bytes | queue id i32 | 4 bytes | queue offset i64 | log offset i64
-_HEAD: Final = Struct(">ii4xi4xqq")
-assert _HEAD.size == 36
-
 
 def leads_to(record: memoryview, log_offset: LogOffset, size: int, queue_id: int, queue_offset: int) -> bool:
     """Whether an entry's record says what the entry says."""
-    if len(record) < _HEAD.size:
-        return False
-    found_size, magic, found_queue_id, found_queue_offset, found_log_offset = _HEAD.unpack_from(record)
-    return bool(
-        found_size == size
-        and magic == MAGIC
-        and found_queue_id == queue_id
-        and found_queue_offset == queue_offset
-        and found_log_offset == log_offset
-    )
+    told = (size, MAGIC, queue_id, queue_offset, log_offset)
+    return len(record) >= RECORD_PLACE.size and RECORD_PLACE.unpack_from(record) == told
 
 
 class QueueMending:

@@ -8,8 +8,9 @@ Pure decisions: the time, the hour, the disk's fill and the files' ages are argu
                 over 85%    the oldest files go even if not expired (cleanFileForciblyEnable)
                 over 90%    and nothing is written until it is 90% or less again
 
-Some messages are still waited for. Before the oldest file's time is over they are rolled forward (`keeping.py`),
-and a file that still holds one stays: for good, or if the oldest files must go, for `hang_ms_max`.
+Some messages are still waited for. Before the oldest file's time is over they are rolled forward
+(`retention_guard.py`), and a file that still holds one stays: for good, or if the oldest files must go, for
+`hang_ms_max`.
 """
 
 import logging

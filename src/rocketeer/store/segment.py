@@ -17,6 +17,7 @@ from pathlib import Path
 from threading import Lock
 
 from rocketeer.errors import StoreRefused
+from rocketeer.store.base_names import NAME_DIGITS
 from rocketeer.store.kernel import (
     PAGE_BYTES,
     address_of,
@@ -31,7 +32,6 @@ from rocketeer.store.kernel import (
 
 log = logging.getLogger(__name__)
 
-NAME_DIGITS = 20
 SEEN_BITS = 16
 _CHECK_BYTES = 16 << 20
 _COPY_BYTES = 1 << 20

@@ -1,8 +1,8 @@
 """Keeps the log's writer from ever waiting: a thread allocates what the next writes will need.
 
 It works ahead of the end of the log in steps, and makes the next file before the current one is full. The more this
-process has written, the further ahead, so that a second thread (`touching.py`) can bring the pages into memory while
-there is time. When they lag behind, the writer does the least it needs itself; nothing depends on them but speed.
+process has written, the further ahead, so that a second thread (`page_prefault.py`) can bring the pages into memory
+while there is time. When they lag behind, the writer does the least it needs itself; only speed depends on them.
 """
 
 import logging

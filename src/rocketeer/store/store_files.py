@@ -16,8 +16,9 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from rocketeer.errors import StoreError
-from rocketeer.record.layout import MAGIC
+from rocketeer.record.layout import MAGIC, stored_ms
 from rocketeer.record.vectorised import FIELDS
+from rocketeer.store.base_names import bases_in
 from rocketeer.store.queue_entry import BLANK_SIZE, ENTRY_BYTES
 
 ENTRIES: Final = np.dtype([("log_offset", ">i8"), ("size", ">i4"), ("tag_code", ">i8")])
@@ -41,7 +42,7 @@ class LogFiles:
 
     def refresh(self) -> None:
         """Look for segments that came and went."""
-        self._bases = sorted(_numbered(self._folder))
+        self._bases = sorted(bases_in(self._folder))
         for base in [base for base in self._mapped if base not in self._bases]:
             del self._mapped[base]
 
@@ -98,12 +99,7 @@ class LogFiles:
         """When the record there was stored; the caller knows there is one."""
         base = self.base_of(log_offset)
         assert base is not None
-        at = log_offset - base
-        data = self.view(base)
-        # Behind the born host, which has 8 or 20 bytes: see record.layout.
-        wide = int(data[at + 39]) & 0x10
-        begin = at + (68 if wide else 56)
-        return int.from_bytes(data[begin : begin + 8].tobytes(), "big", signed=True)
+        return stored_ms(self.view(base).data, log_offset - base)
 
 
 class QueueFiles:
@@ -116,7 +112,7 @@ class QueueFiles:
         """Written entries [begin, end) as far as they are there; empty if `begin` is not."""
         parts: list[Entries] = []
         at = begin
-        bases = sorted(_numbered(self._folder))
+        bases = sorted(bases_in(self._folder))
         while at < end:
             place = bisect_right(bases, at * ENTRY_BYTES) - 1
             if place < 0:
@@ -135,7 +131,7 @@ class QueueFiles:
 
     def bounds(self) -> tuple[int, int]:
         """The first and the end of the entries in the files."""
-        bases = sorted(_numbered(self._folder))
+        bases = sorted(bases_in(self._folder))
         if not bases:
             return 0, 0
         first = bases[0] // ENTRY_BYTES
@@ -173,10 +169,3 @@ def topic_queues(store: Path) -> dict[str, list[int]]:
 def is_blank(entry: Any) -> bool:
     """Stands where a queue has no message, for example before its first one."""
     return int(entry["size"]) == BLANK_SIZE and int(entry["log_offset"]) == 0
-
-
-def _numbered(folder: Path) -> list[int]:
-    try:
-        return [int(name) for name in os.listdir(folder) if len(name) == 20 and name.isdigit()]
-    except FileNotFoundError:
-        return []
