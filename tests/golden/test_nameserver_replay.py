@@ -29,6 +29,7 @@ from rocketeer.protocol import fastjson
 from rocketeer.protocol.bodies.route import decode_route
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, decode, encode, request
+from rocketeer.steps import finish
 
 WIRE = Path(__file__).parent / "data" / "wire"
 NAMESRV_PORT = 9876
@@ -273,19 +274,21 @@ def put_route(server: NameServer, topic: str, body: bytes) -> None:
     for broker in route.brokers:
         for broker_id, address in broker.addresses.items():
             queues = [queue for queue in route.queues if queue.broker_name == broker.broker_name]
-            server.routes.register(
-                cluster=broker.cluster,
-                broker_name=broker.broker_name,
-                broker_id=broker_id,
-                address=address,
-                ha_address=None,
-                version=DataVersion(),
-                topics=[
-                    TopicConfig(topic, q.read_queues, q.write_queues, q.perm, sys_flag=q.sys_flag)
-                    for q in queues
-                ],
-                connection=None,
-                now_ms=0,
+            finish(
+                server.routes.registering(
+                    cluster=broker.cluster,
+                    broker_name=broker.broker_name,
+                    broker_id=broker_id,
+                    address=address,
+                    ha_address=None,
+                    version=DataVersion(),
+                    topics=[
+                        TopicConfig(topic, q.read_queues, q.write_queues, q.perm, sys_flag=q.sys_flag)
+                        for q in queues
+                    ],
+                    connection=None,
+                    now_ms=0,
+                )
             )
 
 

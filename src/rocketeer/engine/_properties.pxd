@@ -1,14 +1,10 @@
 from libc.stdint cimport uint64_t
 
+from rocketeer.record._property_text cimport Marks, Property
 
-cdef struct Marks:  # what queues and index want to know of a message's properties
-    const char *tags
-    Py_ssize_t tags_bytes
-    const char *keys
-    Py_ssize_t keys_bytes
-    const char *uniq_key
-    Py_ssize_t uniq_key_bytes
-    const char *producer  # what makes a message known when it is sent again
+
+cdef struct MessageId:  # what makes a message known when it is sent again
+    const char *producer
     Py_ssize_t producer_bytes
     const char *id
     Py_ssize_t id_bytes
@@ -22,12 +18,12 @@ cdef class PropertyRules:
     cdef readonly bytes cluster  # a separator, then the cluster's property
 
     cdef Py_ssize_t store(
-        self, const char *at, Py_ssize_t left, char *to, Marks *marks, bint *wait
+        self, const char *at, Py_ssize_t size, char *to, Marks *marks, bint *wait
     ) except -2
-    cdef bint find_marks(self, const char *at, Py_ssize_t left, Marks *marks, bint *wait) except -1
-    cdef bint _note(
-        self, const char *at, Py_ssize_t name, const char *value, Py_ssize_t value_bytes, Marks *marks
+    cdef bint find_marks(
+        self, const char *at, Py_ssize_t size, Marks *marks, MessageId *message_id, bint *wait
     ) except -1
+    cdef bint _note(self, const Property *found, Marks *marks, MessageId *message_id) except -1
 
 
 cdef void override(Marks *marks, Marks *later) noexcept nogil

@@ -11,6 +11,7 @@ cdef struct Text:
     const char *at  # between the quotes
     Py_ssize_t size
     bint escaped
+    bint wide  # has bytes beyond ASCII
     bint quoted
 
 

@@ -3,7 +3,7 @@
 
 from libc.stdint cimport int64_t, uint8_t
 
-from rocketeer.record._bytes cimport is_name
+from rocketeer.record._bytes cimport is_name, is_utf8
 
 cdef enum:
     ZERO = 48
@@ -33,14 +33,16 @@ cdef const char *read_value(const char *at, const char *end, Text *value) noexce
     at = skip_space(at, end)
     if at == end:
         return NULL
-    value.escaped = False
+    value.escaped = value.wide = False
     value.quoted = at[0] == b'"'
     if value.quoted:
         at += 1
         value.at = at
         while at < end and at[0] != b'"':
-            if not 0x20 <= <uint8_t> at[0] < 0x80:  # beyond ASCII the general decoder checks every byte
-                return NULL
+            if not 0x20 <= <uint8_t> at[0] < 0x80:
+                if <uint8_t> at[0] < 0x20:
+                    return NULL
+                value.wide = True
             if at[0] == b"\\":
                 value.escaped = True
                 at += 1
@@ -164,7 +166,7 @@ cdef bint read_send_header(const char *at, const char *end, SendHeader *send) no
     at += 1
     while True:
         at = read_value(at, end, &key)
-        if at == NULL or not key.quoted or key.escaped:
+        if at == NULL or not key.quoted or key.escaped or key.wide:
             return False
         at = skip_space(at, end)
         if at == end or at[0] != b":":
@@ -177,7 +179,11 @@ cdef bint read_send_header(const char *at, const char *end, SendHeader *send) no
             at += 1
             continue
         at = read_value(at, end, &value)
-        if at == NULL or (value.escaped and not (in_ext and is_name(key.at, key.size, b"i", 1))):
+        if at == NULL:
+            return False
+        if (value.escaped or value.wide) and not (in_ext and is_name(key.at, key.size, b"i", 1)):
+            return False
+        if value.wide and not is_utf8(value.at, value.size):
             return False
         if not in_ext:
             if not read_outer_field(&key, &value, send):

@@ -1,6 +1,6 @@
 from libc.stdint cimport int64_t, uint64_t
 
-from rocketeer.engine._properties cimport Marks
+from rocketeer.engine._properties cimport MessageId
 from rocketeer.engine._send cimport Send
 from rocketeer.store._id_table cimport IdTable
 
@@ -18,6 +18,6 @@ cdef class SendIds:
     cdef Py_ssize_t _held_count
     cdef int64_t _filling  # only ids of the present one are held
 
-    cdef bint takes(self, Marks *marks, Marks *common, Send *send) except -1
+    cdef bint takes(self, MessageId *own, MessageId *common, Send *send) except -1
     cdef int remember(self, Send *sends, Py_ssize_t count) except -1
     cdef void forget_held(self) noexcept

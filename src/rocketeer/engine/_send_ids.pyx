@@ -42,23 +42,23 @@ cdef class SendIds:
         self.batch_messages_max = batch_messages_max
         self._filling = 1
 
-    cdef bint takes(self, Marks *marks, Marks *common, Send *send) except -1:
+    cdef bint takes(self, MessageId *own, MessageId *common, Send *send) except -1:
         """Note the hash of the message's id; False if it may be stored already, or its mark is unusual."""
         cdef char text[PRODUCER_BYTES_MAX + 1 + ID_BYTES_MAX]
         cdef Held *held
         cdef uint64_t hashed, at
-        if not marks.id_bytes or marks.numbered or common.id_bytes or common.numbered:
+        if not own.id_bytes or own.numbered or common.id_bytes or common.numbered:
             return False
-        if marks.producer_bytes > PRODUCER_BYTES_MAX or marks.id_bytes > ID_BYTES_MAX:
+        if own.producer_bytes > PRODUCER_BYTES_MAX or own.id_bytes > ID_BYTES_MAX:
             return False
-        if not is_ascii(marks.producer, marks.producer_bytes) or not is_ascii(marks.id, marks.id_bytes):
+        if not is_ascii(own.producer, own.producer_bytes) or not is_ascii(own.id, own.id_bytes):
             return False
-        memcpy(text, marks.producer, marks.producer_bytes)
-        text[marks.producer_bytes] = NAME_END
-        memcpy(text + marks.producer_bytes + 1, marks.id, marks.id_bytes)
+        memcpy(text, own.producer, own.producer_bytes)
+        text[own.producer_bytes] = NAME_END
+        memcpy(text + own.producer_bytes + 1, own.id, own.id_bytes)
         if self._ids is None or not self._held_count:
             self._ids = self._stored.ids  # another one after a reset
-        hashed = self._ids.hash_at(text, marks.producer_bytes + 1 + marks.id_bytes)
+        hashed = self._ids.hash_at(text, own.producer_bytes + 1 + own.id_bytes)
         if self._held_count == HELD_MAX or self._ids.place_of(hashed):
             return False
         at = hashed >> 32 & HELD_ROOM - 1  # other bits than the table's

@@ -107,34 +107,6 @@ class RouteTable:
 
     # --- brokers come and go -----------------------------------------------------------------
 
-    def register(
-        self,
-        *,
-        cluster: str,
-        broker_name: str,
-        broker_id: int,
-        address: str,
-        ha_address: str | None,
-        version: DataVersion,
-        topics: Iterable[TopicConfig],
-        connection: object,
-        now_ms: int,
-    ) -> Master | None:
-        """All of `registering` at once."""
-        return finish(
-            self.registering(
-                cluster=cluster,
-                broker_name=broker_name,
-                broker_id=broker_id,
-                address=address,
-                ha_address=ha_address,
-                version=version,
-                topics=topics,
-                connection=connection,
-                now_ms=now_ms,
-            )
-        )
-
     def registering(
         self,
         *,

@@ -7,6 +7,13 @@ from libc.string cimport memcpy
 
 from rocketeer.record._bytes cimport get32
 
+cdef extern from "<sys/mman.h>" nogil:
+    int madvise(void *address, size_t size, int advice)
+    int MADV_DONTNEED
+
+cdef enum:
+    PAGE = 4096
+
 
 def split_frames(bytes data not None, Py_ssize_t limit):
     cdef const char *at = PyBytes_AS_STRING(data)
@@ -49,6 +56,13 @@ cdef class Filling:
         memcpy(PyBytes_AS_STRING(self._whole) + self._filled, PyBytes_AS_STRING(data) + start, size)
         self._filled += size
         return start + size
+
+    def release(self, Py_ssize_t start, Py_ssize_t end):
+        cdef char *at = PyBytes_AS_STRING(self._whole)
+        cdef size_t first = (<size_t> (at + max(start, 0)) + PAGE - 1) // PAGE * PAGE
+        cdef size_t last = <size_t> (at + min(end, self._filled)) // PAGE * PAGE
+        if first < last:
+            madvise(<void *> first, last - first, MADV_DONTNEED)
 
     def whole(self):
         return self._whole if self._filled == PyBytes_GET_SIZE(self._whole) else None

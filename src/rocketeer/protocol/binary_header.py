@@ -46,12 +46,12 @@ def decode(header: bytes) -> Fields:
         code, language, version, opaque, flag, remark_bytes = FIXED.unpack_from(header)
         at = FIXED.size + remark_bytes
         if remark_bytes < 0 or at > end:
-            raise _lie(end, remark_bytes, FIXED.size)
+            raise _bad_length(end, remark_bytes, FIXED.size)
         remark = header[FIXED.size : at].decode()
         (ext_bytes,) = INT.unpack_from(header, at)
         at += INT.size
         if at + ext_bytes != end:
-            raise _lie(end, ext_bytes, at)
+            raise _bad_length(end, ext_bytes, at)
         ext = _decode_ext(header, at, end)
     except struct.error:
         raise BadHeader(f"binary header of {end} bytes ends in the middle of a field") from None
@@ -68,18 +68,18 @@ def _decode_ext(header: bytes, at: int, end: int) -> dict[str, str]:
         start = at + 2
         at = start + size
         if size < 0 or at > end:
-            raise _lie(end, size, start)
+            raise _bad_length(end, size, start)
         name = header[start:at].decode()
         size = integer(header, at)[0]
         start = at + 4
         at = start + size
         if size < 0 or at > end:
-            raise _lie(end, size, start)
+            raise _bad_length(end, size, start)
         ext[name] = header[start:at].decode()
     return ext
 
 
-def _lie(end: int, size: int, at: int) -> BadHeader:
+def _bad_length(end: int, size: int, at: int) -> BadHeader:
     return BadHeader(f"binary header of {end} bytes announces a field of {size} bytes at {at}")
 
 

@@ -79,6 +79,9 @@ class Filling:
         self._data += memoryview(data)[start:end]
         return end
 
+    def release(self, start: int, end: int) -> None:
+        """Nobody will read these bytes: the machine may have their memory back."""
+
     def whole(self) -> bytes | None:
         """All of it, once; None as long as some is missing."""
         return bytes(self._data) if len(self._data) == self._size else None
@@ -94,6 +97,9 @@ _SMALL_BYTES = 4096
 FILLED_BYTES: Final = 1 << 20
 """From so much on a frame is put together while it comes. Done at its end, with megabytes of fresh memory, it would
 keep everybody else waiting for milliseconds."""
+
+RELEASED_BYTES: Final = 1 << 20
+"""So much at a time of one that will not be finished is given back."""
 
 APART_BYTES: Final = (4 << 20) + (256 << 10)
 """Larger ones, which no message has by RocketMQ's limits, are cut into header and body at the same time."""
@@ -112,6 +118,10 @@ class _LargeFrame:
         for filling in self._fillings:
             start = filling.fill(data, start)
         return start
+
+    def release(self, start: int, end: int) -> None:
+        for filling in self._fillings:
+            filling.release(start, end)
 
     def whole(self) -> bytes | Frame | None:
         """Once it has all its bytes."""
@@ -241,7 +251,10 @@ class FrameSplitter:
 
     def dropping(self) -> Steps[None]:
         """Let go of the frame that has begun, in steps: giving megabytes back takes milliseconds."""
-        yield
+        if self._large is not None:
+            for start in range(0, self._need, RELEASED_BYTES):
+                self._large.release(start, start + RELEASED_BYTES)
+                yield
         self._large = None
         self._pending.clear()
         self.pending_bytes = 0

@@ -7,6 +7,8 @@ all that are ready; asyncio's way costs some calls in Python for each of them.
 
 import os
 
+from rocketeer.remoting.turns import turns
+
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.ref cimport PyObject
@@ -32,6 +34,10 @@ cdef extern from "<sys/socket.h>" nogil:
     ssize_t sendmsg(int fd, const msghdr *message, int flags)
     int MSG_NOSIGNAL
 
+cdef extern from "<sys/ioctl.h>" nogil:
+    int ioctl(int fd, unsigned long request, int *answer)
+    unsigned long FIONREAD
+
 cdef extern from "<sys/epoll.h>" nogil:
     ctypedef union epoll_data_t:
         void *ptr
@@ -56,8 +62,11 @@ cdef enum:
     READ_BYTES = 256 << 10
     MUCH_BYTES = 32 << 10
     PARTS_MAX = 64
+    KNOWN_READS = 8  # after so many we know what to expect of a peer
 
 cdef double DEAR_S = 0.0015  # a read that takes so long to serve was too large
+cdef double CHEAP_S = 0.001  # who takes no longer need not wait behind others
+cdef double READS_S = 0.002  # so long all sockets together are served; then those that may be dear wait for a turn
 
 
 cdef double clock_s(clockid_t clock) noexcept:
@@ -84,6 +93,8 @@ cdef class SocketPoller:
     cdef bint _reading
     cdef list _after
     cdef set _streams
+    cdef object _turns
+    """Where streams wait; None until one had to."""
 
     def __cinit__(self, loop):
         self._epoll = epoll_create1(EPOLL_CLOEXEC)
@@ -125,25 +136,40 @@ cdef class SocketPoller:
         cdef epoll_event events[EVENTS_MAX]
         cdef int count, i
         cdef Stream stream
+        cdef double before_s, now_s
+        cdef bint others_wait
         if self._epoll < 0:
             return
+        others_wait = self._turns is not None and len(self._turns) > 0
         count = epoll_wait(self._epoll, events, EVENTS_MAX, 0)
-        self._now_s = monotonic_s()
+        self._now_s = now_s = monotonic_s()
         self._reading = True
         try:
             for i in range(count):
                 stream = <Stream> events[i].data.ptr  # `_streams` keeps it until the next turn at least
-                stream.serve(events[i].events)
+                before_s = now_s
+                if (others_wait or now_s - self._now_s > READS_S) and stream.has_to_wait():
+                    stream.wait_for_turn()
+                    others_wait = True
+                else:
+                    stream.serve(events[i].events)
+                    now_s = monotonic_s()
+                    stream.reckon_cost(now_s - before_s)
         finally:
-            self._reading = False
-            after, self._after = self._after, []
-            for callback in after:
-                try:
-                    callback()
-                except Exception as error:
-                    self._loop.call_exception_handler(
-                        {"message": f"Exception in callback {callback!r}", "exception": error}
-                    )
+            self._end_reads()
+
+    cdef int _end_reads(self) except -1:
+        """What was brought together is stored together, now: it is the time of those who brought it."""
+        self._reading = False
+        after, self._after = self._after, []
+        for callback in after:
+            try:
+                callback()
+            except Exception as error:
+                self._loop.call_exception_handler(
+                    {"message": f"Exception in callback {callback!r}", "exception": error}
+                )
+        return 0
 
 
 cdef class Stream:
@@ -162,6 +188,11 @@ cdef class Stream:
     cdef bint _told_to_pause
     cdef bint _brings_much
     cdef bint _was_dear
+    cdef bint _waits
+    """For its turn; it is not read until then."""
+    cdef double _cost_s
+    """What its reads take to serve, about."""
+    cdef Py_ssize_t _reads
     cdef Py_ssize_t _read_bytes
     """So much is read at a time: less from a peer whose bytes are dear to serve, for the others wait meanwhile."""
     cdef list _unsent
@@ -207,7 +238,9 @@ cdef class Stream:
             if events & EPOLLOUT and not self._lost:
                 self._send_unsent()
             if events & (EPOLLIN | EPOLLHUP | EPOLLERR) and not self._lost:
-                if self._paused or self._closing:
+                if self._waits:
+                    pass  # also if the peer has gone: what it sent is served in its turn
+                elif self._paused or self._closing:
                     if events & (EPOLLHUP | EPOLLERR):
                         self._lose(ConnectionResetError("the peer has gone"))
                 else:
@@ -219,6 +252,45 @@ cdef class Stream:
             )
             self._lose(error)
         return 0
+
+    cdef bint has_to_wait(self) except -1:
+        """Whether what it brings may take long: all but small reads of peers whose reads are cheap."""
+        cdef int waiting_bytes = 0
+        if self._waits or self._paused or self._closing or self._lost:
+            return False
+        if self._reads < KNOWN_READS or self._cost_s > CHEAP_S or self._brings_much or not self.between_frames:
+            return True
+        return ioctl(self._fd, FIONREAD, &waiting_bytes) == 0 and waiting_bytes >= MUCH_BYTES
+
+    cdef int wait_for_turn(self) except -1:
+        self._waits = True
+        self._watch()
+        if self._poller._turns is None:
+            self._poller._turns = turns()
+        self._poller._turns.ask(self)
+        return 0
+
+    def take_turn(self, double ends_s):
+        """Those who came before had theirs."""
+        cdef double began_s = monotonic_s()
+        self._waits = False
+        if self._lost:
+            return
+        self._watch()
+        self._poller._reading = True
+        try:
+            self.serve(EPOLLIN)
+        finally:
+            self._poller._end_reads()
+        self.reckon_cost(monotonic_s() - began_s)
+
+    cdef void reckon_cost(self, double took_s) noexcept:
+        """One read that took long is no sign: the machine may have had something else to do meanwhile."""
+        self._reads += 1
+        if took_s < self._cost_s:
+            self._cost_s = took_s
+        else:
+            self._cost_s += (min(took_s, 2 * CHEAP_S) - self._cost_s) / 8
 
     cdef int _read(self) except -1:
         cdef PyObject *whole = NULL
@@ -289,7 +361,7 @@ cdef class Stream:
     cdef int _watch(self) except -1:
         """Tell the kernel what is of interest now, if that has changed."""
         cdef epoll_event event
-        event.events = 0 if self._paused or self._closing else EPOLLIN
+        event.events = 0 if self._paused or self._closing or self._waits else EPOLLIN
         if self._unsent:
             event.events |= EPOLLOUT
         if event.events == self._watched or self._lost or self._poller._epoll < 0:

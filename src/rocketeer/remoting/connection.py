@@ -46,8 +46,8 @@ FEW_FRAMES = 8
 NOBODY = "?"
 
 GATHER_BYTES_MIN = 16 << 10
-GATHER_PARTS_MAX = 64
-"""From so many bytes on, in no more than so many pieces, replies are written without being joined first."""
+GATHER_PIECE_BYTES = 1 << 10
+"""From so many bytes on, in pieces that have so many on average, replies are written without being joined first."""
 
 LARGE_BODY_BYTES = 256 << 10
 """A body of this size is not copied once more to stand behind its header."""
@@ -309,9 +309,7 @@ class Connection(asyncio.Protocol):
             self._calls = {}
         self._postponed.clear()
         self._unfinished.note(self, 0)
-        if self._splitter.pending_bytes >= FILLED_BYTES:
-            run_sliced(self._splitter.dropping())  # many peers may go together
-            self._splitter = FrameSplitter()
+        self.drop_unfinished()
         self._unread.forget(self)
         if self.remote != NOBODY:
             self._on_close(self)
@@ -376,7 +374,9 @@ class Connection(asyncio.Protocol):
         """Small pieces are joined, large ones are cheaper written as they are."""
         if len(parts) == 1:
             self.write(parts[0])
-        elif len(parts) > GATHER_PARTS_MAX or (size := sum([len(part) for part in parts])) < GATHER_BYTES_MIN:
+            return
+        size = sum([len(part) for part in parts])
+        if size < max(GATHER_BYTES_MIN, len(parts) * GATHER_PIECE_BYTES):
             self.write(b"".join(parts))
         else:
             transport = self._transport
@@ -423,6 +423,8 @@ class Connection(asyncio.Protocol):
 
     def drop_unfinished(self) -> None:
         """Let go of the frame that has begun, whenever the connection itself may go."""
+        if self._splitter.pending_bytes >= FILLED_BYTES:
+            run_sliced(self._splitter.dropping())  # many peers may go together
         self._splitter = FrameSplitter()
 
     def shut(self, *, abort: bool = False) -> None:

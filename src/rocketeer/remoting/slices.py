@@ -2,7 +2,7 @@
 
 Work that may be long is a generator that yields wherever it may be interrupted, at least every fraction of a
 millisecond. All such work of a loop shares one budget: in each turn of the loop one slice of `SLICE_S`, in which the
-jobs take turns, oldest first; between two turns the loop serves sockets and timers. So a thousand long requests at
+oldest jobs take turns; between two turns the loop serves sockets and timers. So a thousand long requests at
 once delay everybody else no more than one does. What is short does not wait behind them.
 
     def steps() -> Steps[int]:
@@ -32,6 +32,10 @@ SLICE_S = 0.002
 
 SHORT_S = 0.0002
 """What takes no longer, as a heartbeat of an ordinary client, need not wait behind long jobs."""
+
+
+AT_ONCE_MAX = 8
+"""So many jobs take turns, the oldest ones: each may hold a large answer that is half done."""
 
 
 class Slicer:
@@ -67,7 +71,7 @@ class Slicer:
         return future
 
     def _turn(self) -> None:
-        """One slice; the job that it ends in waits behind the others."""
+        """One slice; the job that it ends in waits behind the others that have begun."""
         self._left_s = self._slice_s
         until_s = time.perf_counter() + self._slice_s
         while self._jobs:
@@ -88,7 +92,7 @@ class Slicer:
                 if time.perf_counter() < until_s:
                     continue
             else:
-                self._jobs.append((steps, future))
+                self._jobs.insert(AT_ONCE_MAX - 1, (steps, future))
             break
         if self._jobs:
             asyncio.get_running_loop().call_soon(self._turn)

@@ -29,16 +29,18 @@ def register(
     connection: object = None,
     now_ms: int = 0,
 ) -> Master | None:
-    return table.register(
-        cluster=cluster,
-        broker_name=name,
-        broker_id=broker_id,
-        address=address,
-        ha_address=address + "/ha",
-        version=version,
-        topics=topics,
-        connection=connection,
-        now_ms=now_ms,
+    return finish(
+        table.registering(
+            cluster=cluster,
+            broker_name=name,
+            broker_id=broker_id,
+            address=address,
+            ha_address=address + "/ha",
+            version=version,
+            topics=topics,
+            connection=connection,
+            now_ms=now_ms,
+        )
     )
 
 
@@ -433,7 +435,7 @@ def test_a_broker_that_comes_back_before_it_was_swept_has_what_it_tells_now() ->
 
 def test_what_a_later_registration_said_stays_when_an_earlier_one_is_still_read() -> None:
     table = RouteTable()
-    table.register(**PLACE, version=V2, topics=[])
+    finish(table.registering(**PLACE, version=V2, topics=[]))
     slow = table.registering(
         **PLACE, version=DataVersion(7, 7), topics=[TopicConfig("T", 1, 1), TopicConfig("U")]
     )

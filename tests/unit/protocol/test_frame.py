@@ -166,6 +166,17 @@ def test_the_end_of_a_large_frame_takes_no_time_for_all_of_it(large: bytes) -> N
 
 
 @pytest.mark.parametrize("kind", [Filling, FillingPlain])
+def test_memory_of_what_will_not_be_finished_may_go_piece_by_piece(kind: type[Filling]) -> None:
+    beside = bytes(range(256)) * 64
+    filling = kind(1 << 20)
+    filling.fill(bytes(1 << 19), 0)
+    for start in range(-4096, 2 << 20, 100_000):  # never beyond its own bytes
+        filling.release(start, start + 100_000)
+    assert filling.whole() is None
+    assert beside == bytes(range(256)) * 64
+
+
+@pytest.mark.parametrize("kind", [Filling, FillingPlain])
 def test_what_is_filled_takes_no_more_than_its_size(kind: type[Filling]) -> None:
     filling = kind(5)
     assert filling.fill(b"xab", 1) == 3

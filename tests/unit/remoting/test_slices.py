@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from rocketeer.remoting.slices import SLICE_S, Slicer, Steps, in_slices, run_sliced
+from rocketeer.remoting.slices import AT_ONCE_MAX, SLICE_S, Slicer, Steps, in_slices, run_sliced
 
 
 def busy(seconds: float) -> Steps[str]:
@@ -107,3 +107,35 @@ async def test_work_nobody_waits_for_any_more_ends() -> None:
     await asyncio.sleep(0)
     assert ended
     assert len(slicer) == 0
+
+
+async def test_only_the_oldest_jobs_are_half_done() -> None:
+    slicer = Slicer(slice_s=0.0002)
+    begun: list[int] = []
+
+    def job(number: int) -> Steps[int]:
+        begun.append(number)
+        for _ in range(50):
+            until = time.perf_counter() + 0.0001
+            while time.perf_counter() < until:
+                pass
+            yield
+        return number
+
+    jobs = [slicer.run(in_the_queue(job(number))) for number in range(3 * AT_ONCE_MAX)]
+    ended: list[int] = []
+    for future in jobs:
+        assert isinstance(future, asyncio.Future)
+        future.add_done_callback(lambda each: ended.append(each.result()))
+    while len(ended) < len(jobs):
+        assert len(begun) - len(ended) <= AT_ONCE_MAX + 1
+        await asyncio.sleep(0)
+    assert sorted(begun) == begun
+
+
+def in_the_queue(steps: Steps[int]) -> Steps[int]:
+    """Nothing of it is done before it is in the queue."""
+    yield from [None] * 3
+    time.sleep(0.0003)
+    yield
+    return (yield from steps)

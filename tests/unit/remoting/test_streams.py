@@ -6,6 +6,7 @@ import errno
 import gc
 import random
 import socket
+import time
 import weakref
 from collections.abc import AsyncIterator, Callable
 from typing import Any, cast
@@ -329,3 +330,32 @@ async def test_a_socket_that_cannot_be_watched() -> None:
         assert caught.value.errno == errno.EBADF
         served.close()
         peer.close()
+
+
+async def test_peers_known_to_be_cheap_do_not_wait_behind_a_crowd_of_strangers() -> None:
+    poller = SocketPoller(asyncio.get_running_loop())  # not started: it reads when we say so
+
+    def spin(data: bytes) -> None:
+        until_s = time.monotonic() + 0.004
+        while time.monotonic() < until_s:
+            pass
+
+    crowd = [Pair(poller) for _ in range(20)]
+    for each in crowd:
+        each.seen.on_data = spin
+    cheap = Pair(poller)
+    for _ in range(50):
+        await cheap.write(b"x")
+        poller.read()
+    for each in (*crowd, cheap):
+        await each.write(b"y")
+    before = len(cheap.seen.data)
+    for _ in range(5):  # the machine itself may take the time of a turn
+        poller.read()
+        if len(cheap.seen.data) > before:
+            break
+    assert len(cheap.seen.data) == before + 1
+    assert sum(each.seen.data == b"y" for each in crowd) <= 5, "they share the time of a turn"
+    poller.start()
+    await until(lambda: all(each.seen.data == b"y" for each in crowd))
+    poller.close()

@@ -1,12 +1,13 @@
 """How far queues and their consumers are, as JSON: a topic's queues (202), a group's (208), all groups' (317)."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from msgspec import field as wire_field
 
 from rocketeer.model.queue import MessageQueue
-from rocketeer.protocol.bodies.queue_keys import encoding_queue_keyed, load_queue_keyed, queue_of
+from rocketeer.protocol.bodies.long_body import LongBody
+from rocketeer.protocol.bodies.queue_keys import load_queue_keyed, queue_of, writing_queue_keyed
 from rocketeer.protocol.bodies.wire import Wire, decoder, encode
 from rocketeer.protocol.java_types import I64
 from rocketeer.steps import Steps, finish
@@ -89,20 +90,26 @@ _broker_decoder = decoder(_BrokerConsumeStatsWire)
 
 def encode_topic_stats(queues: Mapping[MessageQueue, QueueRange]) -> bytes:
     """The answer to 202."""
-    return finish(encoding_topic_stats(queues))
+    return finish(encoding_topic_stats(queues.items()))
 
 
-def encoding_topic_stats(queues: Mapping[MessageQueue, QueueRange]) -> Steps[bytes]:
+def encoding_topic_stats(queues: Iterable[tuple[MessageQueue, QueueRange]]) -> Steps[bytes]:
     """The same in steps."""
-    table = yield from encoding_queue_keyed(
+    body = LongBody()
+    body.write(b'{"offsetTable":')
+    yield from writing_queue_keyed(
+        body,
         (
-            queue,
-            b'{"lastUpdateTimestamp":%d,"maxOffset":%d,"minOffset":%d}'
-            % (each.last_ms, each.max_offset, each.min_offset),
-        )
-        for queue, each in queues.items()
+            (
+                queue,
+                b'{"lastUpdateTimestamp":%d,"maxOffset":%d,"minOffset":%d}'
+                % (each.last_ms, each.max_offset, each.min_offset),
+            )
+            for queue, each in queues
+        ),
     )
-    return b'{"offsetTable":%b}' % table
+    body.write(b"}")
+    return (yield from body.joining())
 
 
 def decode_topic_stats(data: bytes) -> dict[MessageQueue, QueueRange]:
@@ -115,20 +122,28 @@ def decode_topic_stats(data: bytes) -> dict[MessageQueue, QueueRange]:
 
 def encode_consume_stats(stats: ConsumeStats) -> bytes:
     """The answer to 208."""
-    return finish(encoding_consume_stats(stats))
+    body = LongBody()
+    finish(writing_consume_stats(body, stats.tps, stats.queues.items()))
+    return body.whole()
 
 
-def encoding_consume_stats(stats: ConsumeStats) -> Steps[bytes]:
-    """The same in steps."""
-    table = yield from encoding_queue_keyed(
+def writing_consume_stats(
+    body: LongBody, tps: float, queues: Iterable[tuple[MessageQueue, QueueProgress]]
+) -> Steps[None]:
+    """The same as a part of a body, in steps."""
+    body.write(b'{"consumeTps":%b,"offsetTable":' % encode(float(tps)))
+    yield from writing_queue_keyed(
+        body,
         (
-            queue,
-            b'{"brokerOffset":%d,"consumerOffset":%d,"lastTimestamp":%d}'
-            % (each.broker_offset, each.consumer_offset, each.last_ms),
-        )
-        for queue, each in stats.queues.items()
+            (
+                queue,
+                b'{"brokerOffset":%d,"consumerOffset":%d,"lastTimestamp":%d}'
+                % (each.broker_offset, each.consumer_offset, each.last_ms),
+            )
+            for queue, each in queues
+        ),
     )
-    return b'{"consumeTps":%b,"offsetTable":%b}' % (encode(float(stats.tps)), table)
+    body.write(b"}")
 
 
 def decode_consume_stats(data: bytes) -> ConsumeStats:
@@ -137,30 +152,34 @@ def decode_consume_stats(data: bytes) -> ConsumeStats:
 
 def encode_broker_consume_stats(stats: BrokerConsumeStats) -> bytes:
     """The answer to 317."""
-    groups = [encode_group_consume_stats(group, each) for group, each in stats.groups.items()]
-    return join_broker_consume_stats(stats.broker_address, stats.total_lag, groups)
-
-
-def join_broker_consume_stats(broker_address: str, total_lag: int, groups: Iterable[bytes]) -> bytes:
-    """The same from groups that were encoded one by one: it may be long."""
-    return b'{"brokerAddr":%b,"consumeStatsList":[%b],"totalDiff":%d}' % (
-        encode(broker_address),
-        b",".join(groups),
-        total_lag,
+    groups = (
+        (group, [(each.tps, each.queues.items()) for each in topics])
+        for group, topics in stats.groups.items()
     )
+    return finish(encoding_broker_consume_stats(stats.broker_address, lambda: stats.total_lag, groups))
 
 
-def encode_group_consume_stats(group: str, topics: Iterable[ConsumeStats]) -> bytes:
-    """One group of 317."""
-    return finish(encoding_group_consume_stats(group, topics))
-
-
-def encoding_group_consume_stats(group: str, topics: Iterable[ConsumeStats]) -> Steps[bytes]:
-    """The same in steps."""
-    pieces = []
-    for topic in topics:
-        pieces.append((yield from encoding_consume_stats(topic)))
-    return b"{%b:[%b]}" % (encode(group), b",".join(pieces))
+def encoding_broker_consume_stats(
+    broker_address: str,
+    total_lag: Callable[[], int],
+    groups: Iterable[tuple[str, Iterable[tuple[float, Iterable[tuple[MessageQueue, QueueProgress]]]]]],
+) -> Steps[bytes]:
+    """The same in steps; `total_lag` is asked for when all queues have been."""
+    body = LongBody()
+    body.write(b'{"brokerAddr":%b,"consumeStatsList":[' % encode(broker_address))
+    group_comma = b""
+    for group, topics in groups:
+        body.write(b"%b{%b:[" % (group_comma, encode(group)))
+        comma = b""
+        for tps, queues in topics:
+            body.write(comma)
+            yield from writing_consume_stats(body, tps, queues)
+            comma = b","
+        body.write(b"]}")
+        group_comma = b","
+        yield
+    body.write(b'],"totalDiff":%d}' % total_lag())
+    return (yield from body.joining())
 
 
 def decode_broker_consume_stats(data: bytes) -> BrokerConsumeStats:

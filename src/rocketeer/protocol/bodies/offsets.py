@@ -6,11 +6,12 @@ import msgspec
 
 from rocketeer.model.queue import MessageQueue
 from rocketeer.protocol import fastjson
+from rocketeer.protocol.bodies.long_body import LongBody
 from rocketeer.protocol.bodies.queue_keys import (
     encode_queue_keyed,
-    encoding_queue_keyed,
     load_queue_keyed,
     queue_of,
+    writing_queue_keyed,
 )
 from rocketeer.protocol.bodies.wire import Wire, decoder, encode, load_as
 from rocketeer.protocol.java_types import I32, I64
@@ -78,7 +79,11 @@ def encode_queue_offsets(table: Mapping[MessageQueue, int]) -> bytes:
 def encoding_queue_offsets(table: Mapping[MessageQueue, int]) -> Steps[bytes]:
     """The same in steps: a topic may have very many queues."""
     entries = ((queue, b"%d" % offset) for queue, offset in table.items())
-    return b'{"offsetTable":%b}' % (yield from encoding_queue_keyed(entries))
+    body = LongBody()
+    body.write(b'{"offsetTable":')
+    yield from writing_queue_keyed(body, entries)
+    body.write(b"}")
+    return (yield from body.joining())
 
 
 def decode_queue_offsets(data: bytes) -> dict[MessageQueue, int]:

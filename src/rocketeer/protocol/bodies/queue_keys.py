@@ -14,6 +14,7 @@ import msgspec
 from rocketeer.errors import BadBody
 from rocketeer.model.queue import MessageQueue
 from rocketeer.protocol.bodies.locks import QueueWire
+from rocketeer.protocol.bodies.long_body import LongBody
 from rocketeer.protocol.bodies.wire import decoder, encode, load_as
 from rocketeer.steps import Steps, finish
 
@@ -44,16 +45,20 @@ def queue_of(key: str) -> MessageQueue:
 
 def encode_queue_keyed(entries: Iterable[tuple[MessageQueue, bytes]]) -> bytes:
     """A mapping of queues to JSON values, in fastjson's form."""
-    return finish(encoding_queue_keyed(entries))
+    body = LongBody()
+    finish(writing_queue_keyed(body, entries))
+    return body.whole()
 
 
-def encoding_queue_keyed(entries: Iterable[tuple[MessageQueue, bytes]]) -> Steps[bytes]:
-    """The same in steps: a topic may have very many queues."""
-    pieces = []
+def writing_queue_keyed(body: LongBody, entries: Iterable[tuple[MessageQueue, bytes]]) -> Steps[None]:
+    """The same as a part of a body, in steps: a topic may have very many queues."""
+    body.write(b"{")
+    comma = b""
     for queue, value in entries:
-        pieces.append(
-            b'{"brokerName":%b,"queueId":%d,"topic":%b}:%b'
-            % (_text(queue.broker_name), queue.queue_id, _text(queue.topic), value)
+        body.write(
+            b'%b{"brokerName":%b,"queueId":%d,"topic":%b}:%b'
+            % (comma, _text(queue.broker_name), queue.queue_id, _text(queue.topic), value)
         )
+        comma = b","
         yield
-    return b"{%b}" % b",".join(pieces)
+    body.write(b"}")

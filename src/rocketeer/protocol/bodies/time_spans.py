@@ -5,8 +5,10 @@ from dataclasses import dataclass
 
 from rocketeer.model.queue import MessageQueue
 from rocketeer.protocol.bodies.locks import QueueWire
+from rocketeer.protocol.bodies.long_body import LongBody
 from rocketeer.protocol.bodies.wire import Wire, decoder, encode, load_as
 from rocketeer.protocol.java_types import I64
+from rocketeer.steps import Steps, finish
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +47,23 @@ _decoder = decoder(_SpansWire)
 
 
 def encode_time_spans(spans: Iterable[ConsumeTimeSpan]) -> bytes:
-    return join_time_spans(map(encode_time_span, spans))
+    return finish(encoding_time_spans(spans))
 
 
-def encode_time_span(span: ConsumeTimeSpan) -> bytes:
-    """What stands for one queue; `join_time_spans` makes the answer of them: a topic may have very many."""
+def encoding_time_spans(spans: Iterable[ConsumeTimeSpan]) -> Steps[bytes]:
+    """The same in steps: a topic may have very many queues."""
+    body = LongBody()
+    body.write(b'{"consumeTimeSpanSet":[')
+    comma = b""
+    for span in spans:
+        body.write(comma + _encode_span(span))
+        comma = b","
+        yield
+    body.write(b"]}")
+    return (yield from body.joining())
+
+
+def _encode_span(span: ConsumeTimeSpan) -> bytes:
     return encode(
         _SpanWire(
             QueueWire(span.queue.broker_name, span.queue.queue_id, span.queue.topic),
@@ -62,10 +76,6 @@ def encode_time_span(span: ConsumeTimeSpan) -> bytes:
             span.min_text,
         )
     )
-
-
-def join_time_spans(spans: Iterable[bytes]) -> bytes:
-    return b'{"consumeTimeSpanSet":[%b]}' % b",".join(spans)
 
 
 def decode_time_spans(data: bytes) -> list[ConsumeTimeSpan]:

@@ -1,103 +1,21 @@
 """The typed headers of requests and replies by subject, and the tables saying which code carries which."""
 
+# ruff: noqa: F403, F405 - every header of these modules is to be had here
+
 from collections.abc import Mapping
 from types import MappingProxyType
 
 from rocketeer.protocol.codes import RequestCode
-from rocketeer.protocol.headers.admin import (
-    AclVersionReplyHeader,
-    DeleteAclConfigHeader,
-    GetBrokerConfigReplyHeader,
-    GetBrokerConsumeStatsHeader,
-    SwitchLeaderHeader,
-    UpdateAclConfigHeader,
-    UpdateGlobalWhiteAddressesHeader,
-    ViewBrokerStatsHeader,
-)
-from rocketeer.protocol.headers.base import (
-    I32,
-    I64,
-    Header,
-    decode_header,
-    decode_raw,
-    encode_header,
-    raw_decoder,
-)
-from rocketeer.protocol.headers.clients import (
-    ConsumeMessageDirectlyHeader,
-    GetConsumerConnectionsHeader,
-    GetConsumerListHeader,
-    GetConsumerRunningInfoHeader,
-    GetProducerConnectionsHeader,
-    NotifyConsumerIdsChangedHeader,
-    UnregisterClientHeader,
-)
-from rocketeer.protocol.headers.nameserver import (
-    AddWritePermHeader,
-    AddWritePermReplyHeader,
-    DeleteKvConfigHeader,
-    DeleteTopicInNamesrvHeader,
-    GetKvConfigHeader,
-    GetKvConfigReplyHeader,
-    GetKvListHeader,
-    GetRouteHeader,
-    GetTopicsByClusterHeader,
-    PutKvConfigHeader,
-    QueryDataVersionHeader,
-    QueryDataVersionReplyHeader,
-    RegisterBrokerHeader,
-    RegisterBrokerReplyHeader,
-    UnregisterBrokerHeader,
-    WipeWritePermHeader,
-    WipeWritePermReplyHeader,
-)
-from rocketeer.protocol.headers.offsets import (
-    CloneGroupOffsetHeader,
-    EarliestStoreTimeHeader,
-    EarliestStoreTimeReplyHeader,
-    GetConsumerStatusHeader,
-    GetMaxOffsetHeader,
-    GetMinOffsetHeader,
-    OffsetReplyHeader,
-    QueryConsumerOffsetHeader,
-    QueryCorrectionOffsetHeader,
-    ResetOffsetHeader,
-    SearchOffsetHeader,
-    UpdateConsumerOffsetHeader,
-)
-from rocketeer.protocol.headers.pull import (
-    PullMessageHeader,
-    PullMessageReplyHeader,
-)
-from rocketeer.protocol.headers.query import (
-    QueryMessageHeader,
-    QueryMessageReplyHeader,
-    ViewMessageHeader,
-)
-from rocketeer.protocol.headers.send import (
-    ConsumerSendMsgBackHeader,
-    GetProducerSequenceHeader,
-    GetProducerSequenceReplyHeader,
-    ReplyMessageHeader,
-    SendMessageHeader,
-    SendMessageReplyHeader,
-    SendMessageV2Header,
-)
-from rocketeer.protocol.headers.topics import (
-    CreateTopicHeader,
-    DeleteSubscriptionGroupHeader,
-    DeleteTopicHeader,
-    GetConsumeStatsHeader,
-    GetTopicStatsHeader,
-    QueryConsumeQueueHeader,
-    QueryConsumeTimeSpanHeader,
-    QueryTopicConsumersHeader,
-)
-from rocketeer.protocol.headers.transaction import (
-    CheckTransactionStateHeader,
-    EndTransactionHeader,
-    ResumeCheckHalfMessageHeader,
-)
+from rocketeer.protocol.headers.admin import *
+from rocketeer.protocol.headers.base import *
+from rocketeer.protocol.headers.clients import *
+from rocketeer.protocol.headers.nameserver import *
+from rocketeer.protocol.headers.offsets import *
+from rocketeer.protocol.headers.pull import *
+from rocketeer.protocol.headers.query import *
+from rocketeer.protocol.headers.send import *
+from rocketeer.protocol.headers.topics import *
+from rocketeer.protocol.headers.transaction import *
 
 REQUEST_HEADERS: Mapping[int, type[Header]] = MappingProxyType(
     {
@@ -188,82 +106,3 @@ REPLY_HEADERS: Mapping[int, type[Header]] = MappingProxyType(
         RequestCode.ADD_WRITE_PERM_OF_BROKER: AddWritePermReplyHeader,
     }
 )
-
-__all__ = [
-    "I32",
-    "I64",
-    "REPLY_HEADERS",
-    "REQUEST_HEADERS",
-    "AclVersionReplyHeader",
-    "AddWritePermHeader",
-    "AddWritePermReplyHeader",
-    "CheckTransactionStateHeader",
-    "CloneGroupOffsetHeader",
-    "ConsumeMessageDirectlyHeader",
-    "ConsumerSendMsgBackHeader",
-    "CreateTopicHeader",
-    "DeleteAclConfigHeader",
-    "DeleteKvConfigHeader",
-    "DeleteSubscriptionGroupHeader",
-    "DeleteTopicHeader",
-    "DeleteTopicInNamesrvHeader",
-    "EarliestStoreTimeHeader",
-    "EarliestStoreTimeReplyHeader",
-    "EndTransactionHeader",
-    "GetBrokerConfigReplyHeader",
-    "GetBrokerConsumeStatsHeader",
-    "GetConsumeStatsHeader",
-    "GetConsumerConnectionsHeader",
-    "GetConsumerListHeader",
-    "GetConsumerRunningInfoHeader",
-    "GetConsumerStatusHeader",
-    "GetKvConfigHeader",
-    "GetKvConfigReplyHeader",
-    "GetKvListHeader",
-    "GetMaxOffsetHeader",
-    "GetMinOffsetHeader",
-    "GetProducerConnectionsHeader",
-    "GetProducerSequenceHeader",
-    "GetProducerSequenceReplyHeader",
-    "GetRouteHeader",
-    "GetTopicStatsHeader",
-    "GetTopicsByClusterHeader",
-    "Header",
-    "NotifyConsumerIdsChangedHeader",
-    "OffsetReplyHeader",
-    "PullMessageHeader",
-    "PullMessageReplyHeader",
-    "PutKvConfigHeader",
-    "QueryConsumeQueueHeader",
-    "QueryConsumeTimeSpanHeader",
-    "QueryConsumerOffsetHeader",
-    "QueryCorrectionOffsetHeader",
-    "QueryDataVersionHeader",
-    "QueryDataVersionReplyHeader",
-    "QueryMessageHeader",
-    "QueryMessageReplyHeader",
-    "QueryTopicConsumersHeader",
-    "RegisterBrokerHeader",
-    "RegisterBrokerReplyHeader",
-    "ReplyMessageHeader",
-    "ResetOffsetHeader",
-    "ResumeCheckHalfMessageHeader",
-    "SearchOffsetHeader",
-    "SendMessageHeader",
-    "SendMessageReplyHeader",
-    "SendMessageV2Header",
-    "SwitchLeaderHeader",
-    "UnregisterBrokerHeader",
-    "UnregisterClientHeader",
-    "UpdateAclConfigHeader",
-    "UpdateConsumerOffsetHeader",
-    "UpdateGlobalWhiteAddressesHeader",
-    "ViewBrokerStatsHeader",
-    "ViewMessageHeader",
-    "WipeWritePermHeader",
-    "WipeWritePermReplyHeader",
-    "decode_header",
-    "decode_raw",
-    "encode_header",
-    "raw_decoder",
-]

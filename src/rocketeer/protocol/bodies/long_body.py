@@ -1,0 +1,52 @@
+"""A body that is written piece by piece: a topic may have 65,535 queues, and an answer an entry for each.
+
+One join of them all, and letting go of so many pieces at once, would be one long step. So pieces are joined by the
+hundred while they come, and what is larger than any frame is given up as soon as it is.
+"""
+
+from rocketeer.errors import FrameTooLarge
+from rocketeer.protocol.frame import FILLED_BYTES, FRAME_BYTES_MAX, Filling
+from rocketeer.steps import Steps, finish
+
+_PIECES_MAX = 256
+
+
+class LongBody:
+    """`write` every piece, then take it `whole`."""
+
+    __slots__ = ("_joined", "_pieces", "_size")
+
+    def __init__(self) -> None:
+        self._joined: list[bytes] = []
+        self._pieces: list[bytes] = []
+        self._size = 0
+
+    def write(self, piece: bytes) -> None:
+        """Raises FrameTooLarge: nobody could be told all of it."""
+        self._pieces.append(piece)
+        if len(self._pieces) == _PIECES_MAX:
+            self._join()
+
+    def _join(self) -> None:
+        joined = b"".join(self._pieces)
+        self._pieces.clear()
+        self._joined.append(joined)
+        self._size += len(joined)
+        if self._size > FRAME_BYTES_MAX:
+            raise FrameTooLarge(size=self._size, limit=FRAME_BYTES_MAX)
+
+    def whole(self) -> bytes:
+        return finish(self.joining())
+
+    def joining(self) -> Steps[bytes]:
+        """The same in steps."""
+        self._join()
+        if self._size < FILLED_BYTES:
+            return b"".join(self._joined)
+        filling = Filling(self._size)  # megabytes of fresh memory are no matter of one step
+        for joined in self._joined:
+            filling.fill(joined, 0)
+            yield
+        whole = filling.whole()
+        assert whole is not None
+        return whole
