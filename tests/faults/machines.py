@@ -70,9 +70,14 @@ class Disk:
         _run("mount", "-t", "tmpfs", "-o", f"size={self._megabytes}m", "rocketeer-faults", str(self._folder))
 
     def fill(self) -> None:
-        stat = os.statvfs(self._folder)
-        used = (stat.f_blocks - stat.f_bfree) * stat.f_frsize
-        self._resize(used + _ROOM_BYTES)
+        for attempt in range(10, -1, -1):
+            stat = os.statvfs(self._folder)
+            used = (stat.f_blocks - stat.f_bfree) * stat.f_frsize
+            try:
+                return self._resize(used + _ROOM_BYTES)
+            except subprocess.CalledProcessError:
+                if not attempt:  # not because more was written meanwhile
+                    raise
 
     def make_room(self) -> None:
         self._resize(self._megabytes << 20)

@@ -19,7 +19,7 @@ from rocketeer.bench.groups import Member, Place
 from rocketeer.bench.processes import ServerProcess
 from rocketeer.config.ports import free_ports
 from rocketeer.errors import GroupError
-from rocketeer.group.etcd import Access, Etcd, is_absent
+from rocketeer.group.etcd import Access, Etcd
 from rocketeer.group.etcd_program import find_etcd
 from support.cluster import TEST_CONF
 
@@ -96,7 +96,7 @@ async def try_all(endpoint: str, access: Access) -> None:
     try:
         lease = await etcd.grant(10)
         await etcd.put("/test/a", b"1", lease)
-        assert await etcd.put_if("/test/b", b"2", 0, [is_absent("/test/c")])
+        assert await etcd.put_if("/test/b", b"2", 0)
         assert not await etcd.put_if("/test/b", b"3", 0)
         found = await etcd.range("/test/")
         assert {key: each.value for key, each in found.values.items()} == {"/test/a": b"1", "/test/b": b"2"}

@@ -214,6 +214,7 @@ class Run:
         while more and time.monotonic() < until_s and self.frames < end:
             more = self._segment(sessions, min(until_s, time.monotonic() + SEGMENT_S), end)
             self._check_servers()
+            print(f"fuzz: {self.frames:,} frames, longest hold {self.hold_ms:.1f} ms", flush=True)
         grown = [now - before for now, before in zip(self._growth_mb(), before_mb, strict=True)]
         self.pass_memory_mb.append(grown)
 

@@ -188,7 +188,8 @@ class Sending:
         return found
 
 
-def header(code: int, ext: dict[str, Any], /, **outer: Any) -> bytes:
+def header(code: int, ext: dict[str, Any], /, *, escaped: bool = False, **outer: Any) -> bytes:
+    """As clients write it; `escaped`: characters beyond ASCII in the other way that JSON has for them."""
     command = {
         "code": code,
         "extFields": ext,
@@ -197,20 +198,38 @@ def header(code: int, ext: dict[str, Any], /, **outer: Any) -> bytes:
         "opaque": 7,
         "version": 409,
     } | outer
-    return json.dumps(command, separators=(",", ":")).encode()
+    return json.dumps(command, ensure_ascii=escaped, separators=(",", ":")).encode()
 
 
 names = st.sampled_from(["TAGS", "KEYS", "UNIQ_KEY", "WAIT", CLAIMED, "CLUSTER", "u", "", "größe", "DELAX"])
 values = st.sampled_from(
-    ["", "true", "false", "TRUE", "k1 k2", " a  b ", "v", "ü", "7F0000010000000000000000000001"]
+    [
+        "",
+        "true",
+        "false",
+        "TRUE",
+        "k1 k2",
+        " a  b ",
+        "v",
+        "ü",
+        "订单 42",
+        "a🚀",
+        "7F0000010000000000000000000001",
+    ]
 )
 properties = st.lists(st.builds("{}\x01{}".format, names, values), max_size=5).map("\x02".join)
 tails = st.sampled_from(["", "\x02", "\x02\x02"])
+no_utf8 = st.sampled_from(
+    [b"\xff", b"a\xc3", b"\xc0\xaf", b"\xed\xa0\x80", b"\xe4\xb8", b"\xf4\x90\x80\x80", b"\x80 k"]
+)
 items = st.builds(
     BatchItem,
     st.integers(-(2**31), 2**31 - 1),
     st.binary(max_size=40),
-    st.builds(lambda text, tail: (text + tail).encode(), properties, tails),
+    st.one_of(
+        st.builds(lambda text, tail: (text + tail).encode(), properties, tails),
+        st.builds(lambda name, value: name.encode() + b"\x01" + value, names, no_utf8),
+    ),
 )
 bodies = st.one_of(
     st.binary(max_size=100),
@@ -248,7 +267,8 @@ def requests(draw: st.DrawFn) -> bytes:
     )
     code = 320 if batch else draw(st.sampled_from([310, 310, 310, 310, 10]))
     flag = draw(st.sampled_from([0, 0, 0, 2]))
-    return pack_frame(JSON, header(code, ext, opaque=draw(st.integers(-5, 1 << 30)), flag=flag), body)
+    head = header(code, ext, opaque=draw(st.integers(-5, 1 << 30)), flag=flag, escaped=draw(st.booleans()))
+    return pack_frame(JSON, head, body)
 
 
 def same(left: Sending, right: Sending) -> None:

@@ -129,22 +129,11 @@ class Driver:
     def stop(self, number: signal.Signals) -> Said:
         """As a terminal (Ctrl-C: to the group) or an operator (SIGTERM) would; then it goes on to its end."""
         self.signal_all(signal.SIGCONT)
-        self._until_main_thread_sleeps()
         if number == signal.SIGINT:
             os.killpg(self.process.pid, number)
         else:
             self.process.send_signal(number)
         return self.end()
-
-    def _until_main_thread_sleeps(self) -> None:
-        """A signal that comes while the main thread is stopped, or has not run since, goes to any other thread: then
-        Python's main one, which alone handles it, sleeps on until the JVM has answered."""
-        end_s = time.monotonic() + WAIT_S
-        while self.process.poll() is None:
-            if Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "S":
-                return
-            assert time.monotonic() < end_s, "it never waits for anything"
-            time.sleep(0.01)
 
     def end(self) -> Said:
         out, err = self.process.communicate(timeout=WAIT_S)

@@ -16,7 +16,7 @@ from rocketeer.group.epochs import within
 from rocketeer.group.follower_link import CONNECT_S, LeaderLink, MustCut
 from rocketeer.group.frames import PURPOSE, Hello, Welcome
 from rocketeer.group.member_file import MemberFile
-from rocketeer.group.state import GroupState, Me, Seat
+from rocketeer.group.state import GroupState, MemberIdentity, Seat
 from rocketeer.replication.caller import connected
 
 log = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ class Following:
     def __init__(
         self,
         group: GroupConfig,
-        me: Me,
+        me: MemberIdentity,
         file: MemberFile,
         boot: BootClock,
         *,
@@ -106,17 +106,17 @@ class Following:
                 epoch=state.epoch,
                 flushes=self._flushes,
                 silence_s_max=self._group.lease_s,
-                on_welcome=self._welcomed,
-                on_beat=lambda confirmed: self._beaten(role, confirmed),
+                on_welcome=self._welcome_came,
+                on_beat=lambda confirmed: self._heartbeat_came(role, confirmed),
                 is_ready=lambda: role.tables_are_whole,
             )
             await link.run(hello)
 
-    def _welcomed(self, welcome: Welcome) -> None:
+    def _welcome_came(self, welcome: Welcome) -> None:
         self._file.set_epochs(welcome.epochs)
         self._tell("")
 
-    def _beaten(self, role: FollowerRole, confirmed: int) -> None:
+    def _heartbeat_came(self, role: FollowerRole, confirmed: int) -> None:
         """The promise holds before the leader hears of it."""
         self._promised_until_s = self._boot() + self._group.lease_s
         role.part.confirm(confirmed)

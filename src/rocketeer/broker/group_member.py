@@ -28,7 +28,17 @@ from rocketeer.group.etcd import Access, Etcd
 from rocketeer.group.member_file import MemberFile
 from rocketeer.group.members_port import MembersPort
 from rocketeer.group.registry import Registry, View
-from rocketeer.group.state import GroupState, Me, Seat, Verdict, created, elected, lost, recovered, verdict
+from rocketeer.group.state import (
+    GroupState,
+    MemberIdentity,
+    Seat,
+    Verdict,
+    created,
+    elected,
+    lost,
+    recovered,
+    verdict,
+)
 from rocketeer.remoting.connection import address_text
 
 log = logging.getLogger(__name__)
@@ -71,7 +81,7 @@ class GroupMember:
             progress=lambda: self._runs.progress,
         )
         self._file: MemberFile
-        self._me: Me
+        self._me: MemberIdentity
         self._runs: RoleRuns
         self._following: Following
         self._cut_at: int | None = None
@@ -146,9 +156,9 @@ class GroupMember:
 
     # --- our seat ----------------------------------------------------------------------------
 
-    def _new_me(self) -> Me:
+    def _new_me(self) -> MemberIdentity:
         incarnation = self._file.incarnation(self._store.flush_mode)
-        return Me(self._group.member_id, incarnation, secrets.token_hex(8))
+        return MemberIdentity(self._group.member_id, incarnation, secrets.token_hex(8))
 
     def _rename(self) -> bool:
         """Whether the log was found damaged as the store opened: then we are not who was in sync, or leads."""

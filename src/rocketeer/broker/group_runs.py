@@ -22,7 +22,7 @@ from rocketeer.group.leadership import Leadership
 from rocketeer.group.member_file import MemberFile
 from rocketeer.group.members_port import MembersPort
 from rocketeer.group.registry import Registry
-from rocketeer.group.state import GroupState, Me
+from rocketeer.group.state import GroupState, MemberIdentity
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ class RoleRuns:
         self,
         broker: BrokerConfig,
         store: StoreConfig,
-        me: Me,
+        me: MemberIdentity,
         file: MemberFile,
         *,
         registry: Registry,

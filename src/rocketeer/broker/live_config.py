@@ -65,10 +65,6 @@ class LiveConfig:
                 assert find_key(key, Role.BROKER.classes), f"no key {key}"
                 self._changes.setdefault(key, []).append(change)
 
-    @property
-    def changeable(self) -> frozenset[str]:
-        return frozenset(self._changes)
-
     def handlers(self) -> dict[int, Handler]:
         return {RequestCode.GET_BROKER_CONFIG: self.get, RequestCode.UPDATE_BROKER_CONFIG: self.update}
 

@@ -25,8 +25,7 @@ class _Lock:
 class QueueLocks:
     """Pure: the time is an argument of every call."""
 
-    def __init__(self, *, life_ms: int = LOCK_LIFE_MS) -> None:
-        self._life_ms = life_ms
+    def __init__(self) -> None:
         self._groups: dict[str, dict[MessageQueue, _Lock]] = {}
         self._count = 0
 
@@ -67,13 +66,8 @@ class QueueLocks:
             return None
         return held.client_id
 
-    def forget_expired(self, now_ms: int) -> None:
-        """Drop locks nobody can claim any more, so that groups that come and go leave nothing behind."""
-        for _ in self.forgetting_expired(now_ms):
-            pass
-
     def forgetting_expired(self, now_ms: int) -> Generator[None, None, None]:
-        """As `forget_expired`, in steps."""
+        """Drop locks nobody can claim any more, in steps: groups that come and go leave nothing behind."""
         for group in list(self._groups):
             for number, queue in enumerate(list(self._groups.get(group, ())), 1):
                 locks = self._groups.get(group, {})
@@ -91,7 +85,7 @@ class QueueLocks:
         return self._count
 
     def _expired(self, held: _Lock, now_ms: int) -> bool:
-        return now_ms - held.renewed_ms > self._life_ms
+        return now_ms - held.renewed_ms > LOCK_LIFE_MS
 
 
 class JournaledLocks(QueueLocks):

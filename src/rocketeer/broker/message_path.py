@@ -8,7 +8,7 @@ from rocketeer.broker.feature import ConfigChange, Feature, Periodic
 from rocketeer.broker.features.offset_moved import OffsetMovedEvents
 from rocketeer.broker.features.reply import Replies, reply_feature
 from rocketeer.broker.handlers.pull import PullHandler
-from rocketeer.broker.handlers.query import Archive, QueryHandler
+from rocketeer.broker.handlers.query import QueryHandler
 from rocketeer.broker.handlers.send import SendHandler
 from rocketeer.broker.held_pulls import HeldPulls
 from rocketeer.broker.plain_properties import PlainParser
@@ -25,6 +25,7 @@ from rocketeer.remoting.slices import run_sliced
 from rocketeer.security.access import AccessControl
 from rocketeer.store.confirmed import ConfirmedLookups
 from rocketeer.store.dispatch import Listener
+from rocketeer.store.message_store import MessageStore
 
 HOLD_TICK_S = 0.05
 
@@ -77,7 +78,7 @@ class MessagePath:
         )
         self.holds = HeldPulls(asyncio.get_running_loop().call_soon, run=run_sliced, limits=broker.limits)
         arrived: Listener = self.holds.arrived
-        queried: Archive = state.store
+        queried: MessageStore | ConfirmedLookups = state.store
         if state.confirmed is not None:
             arrived = state.confirmed.listener(self.holds.waiting, arrived)
             queried = ConfirmedLookups(state.store, state.confirmed)
@@ -96,6 +97,7 @@ class MessagePath:
             filters=state.filtering,
             broker_ip=broker.host,
             broker_perm=broker.permission,
+            tags_max=broker.limits.tags,
             slave_read_enable=broker.slave_read_enable,
         )
         self._pulls = PullHandler(

@@ -1,15 +1,9 @@
-"""How far each group has consumed each queue: config/consumerOffset.json in memory, written every 5 s.
+"""How far each group has consumed each queue: config/consumerOffset.json in memory, written every 5 s."""
 
-Commits come with pulls, by the thousand. The file's text is kept in one piece per topic and group, and only
-the pieces that changed are made anew, so that persisting never holds up the loop.
-"""
-
-import json
 import logging
 from collections.abc import Callable, Iterator, Mapping
 
-import msgspec
-
+from rocketeer.broker.offset_text import OffsetText
 from rocketeer.protocol.bodies.offsets import decode_consumer_offsets
 from rocketeer.remoting.limits import busy_limit
 from rocketeer.steps import Steps
@@ -17,6 +11,7 @@ from rocketeer.steps import Steps
 log = logging.getLogger(__name__)
 
 SEPARATOR = "@"
+KEYS_AT_ONCE = 1024
 
 WentBack = Callable[[str, str, int, int, int], None]
 """Told (group, topic, queue id, offset before, offset now) when a group is to consume something again."""
@@ -31,8 +26,7 @@ class ConsumerOffsets:
         self._entries_max = entries_max
         self._count = 0
         self._table: dict[str, dict[int, int]] = {}
-        self._pieces: dict[str, str] = {}
-        self._stale: set[str] = set()
+        self._text = OffsetText(self._table)
         self._dirty = False
         self._body: bytes | None = None
         """All of it as it is told, as long as nothing changes."""
@@ -52,6 +46,7 @@ class ConsumerOffsets:
                 queues = self._table[key] = {}
         assert queues is not None
         queues[queue_id] = offset
+        self._text.changed(key, queue_id)
         self._touch(key)
         if offset < before:
             for told in self.on_back:
@@ -66,11 +61,40 @@ class ConsumerOffsets:
         """Queue id to offset, for one group on one topic."""
         return self._table.get(f"{topic}{SEPARATOR}{group}", {})
 
-    def topics_of(self, group: str) -> set[str]:
+    def topics_of(self, group: str) -> Steps[set[str]]:
         """The topics on which the group has committed."""
         # Asked for group after group (208) by tools that list them all: a comparison of texts, nothing more.
         end = f"{SEPARATOR}{group}"
-        return {key[: -len(end)] for key in self._table if key.endswith(end)}
+        topics: set[str] = set()
+        for keys in self._keys():
+            topics.update([key[: -len(end)] for key in keys if key.endswith(end)])
+            yield
+        return topics
+
+    def groups_of(self, topic: str) -> Steps[set[str]]:
+        """The groups that have committed on the topic."""
+        begin = f"{topic}{SEPARATOR}"
+        groups: set[str] = set()
+        for keys in self._keys():
+            groups.update([key[len(begin) :] for key in keys if key.startswith(begin)])
+            yield
+        return groups
+
+    def topics_by_group(self) -> Steps[dict[str, set[str]]]:
+        """The topics of all groups at once."""
+        table: dict[str, set[str]] = {}
+        for keys in self._keys():
+            for key in keys:
+                topic, _, group = key.partition(SEPARATOR)
+                table.setdefault(group, set()).add(topic)
+            yield
+        return table
+
+    def _keys(self) -> Iterator[list[str]]:
+        """Some at a time: there may be a million."""
+        keys = list(self._table)
+        for start in range(0, len(keys), KEYS_AT_ONCE):
+            yield keys[start : start + KEYS_AT_ONCE]
 
     def pairs(self) -> Iterator[tuple[str, str, Mapping[int, int]]]:
         """Topic, group and its offset by queue, of everybody; what changes meanwhile may be left out."""
@@ -80,18 +104,6 @@ class ConsumerOffsets:
             if queues is not None:
                 yield topic, group, queues
 
-    def topics_by_group(self) -> dict[str, set[str]]:
-        """The same for all groups at once."""
-        table: dict[str, set[str]] = {}
-        for topic, group in self._pairs():
-            table.setdefault(group, set()).add(topic)
-        return table
-
-    def groups_of(self, topic: str) -> set[str]:
-        """The groups that have committed on the topic."""
-        begin = f"{topic}{SEPARATOR}"
-        return {key[len(begin) :] for key in self._table if key.startswith(begin)}
-
     def copying_group(self, source: str, target: str, topic: str) -> Steps[None]:
         """Let `target` continue where `source` stands, a queue a step."""
         queues = self._table.get(f"{topic}{SEPARATOR}{source}")
@@ -100,8 +112,7 @@ class ConsumerOffsets:
                 self.commit(target, topic, queue_id, offset)
                 yield
             key = f"{topic}{SEPARATOR}{target}"
-            self._count += len(queues) - len(self._table.get(key, ()))
-            self._table[key] = dict(queues)
+            self._replace(key, queues)
             self._touch(key)
 
     @property
@@ -114,12 +125,12 @@ class ConsumerOffsets:
         self._remove([key for key in self._table if key not in table])
         for key, queues in table.items():
             if self._table.get(key) is not queues and self._table.get(key) != queues:
-                self._count += len(queues) - len(self._table.get(key, ()))
-                self._table[key] = dict(queues)
+                self._replace(key, queues)
                 self._touch(key)
 
-    def remove_group(self, group: str) -> None:
-        self._remove([key for key in self._table if key.partition(SEPARATOR)[2] == group])
+    def removing_group(self, group: str) -> Steps[None]:
+        keys = [f"{topic}{SEPARATOR}{group}" for topic in (yield from self.topics_of(group))]
+        self._remove([key for key in keys if key in self._table])
 
     def remove_topic(self, topic: str) -> None:
         self._remove([key for key in self._table if key.partition(SEPARATOR)[0] == topic])
@@ -127,16 +138,16 @@ class ConsumerOffsets:
     def _remove(self, keys: list[str]) -> None:
         for key in keys:
             self._count -= len(self._table.pop(key))
-            self._pieces.pop(key, None)
-            self._stale.discard(key)
+            self._text.removed(key)
             self._dirty = True
             self._body = None
 
-    def _pairs(self) -> list[tuple[str, str]]:
-        return [(key.partition(SEPARATOR)[0], key.partition(SEPARATOR)[2]) for key in self._table]
+    def _replace(self, key: str, queues: Mapping[int, int]) -> None:
+        self._count += len(queues) - len(self._table.get(key, ()))
+        self._table[key] = dict(queues)
+        self._text.replaced(key)
 
     def _touch(self, key: str) -> None:
-        self._stale.add(key)
         self._dirty = True
         self._body = None
 
@@ -153,52 +164,40 @@ class ConsumerOffsets:
                     log.warning("consumer offset set back: its queue ends before it group=%s topic=%s queue=%d "
                                 "offset=%d end=%d", group, topic, queue_id, offset, end)  # fmt: skip
                     queues[queue_id] = end
+                    self._text.changed(key, queue_id)
                     self._touch(key)
 
     def set_queues(self, key: str, queues: Mapping[int, int] | None) -> None:
         """What a leader of our group says of one `topic@group`; None: it was removed."""
-        self._count += len(queues or ()) - len(self._table.pop(key, ()))
         if queues is not None:
-            self._table[key] = dict(queues)
-            ConsumerOffsets._touch(self, key)
-        else:
-            self._pieces.pop(key, None)
-            self._stale.discard(key)
-            self._dirty = True
-            self._body = None
+            self._replace(key, queues)
+        elif key in self._table:
+            self._count -= len(self._table.pop(key))
+            self._text.removed(key)
+        self._dirty = True
+        self._body = None
 
     # --- the file ----------------------------------------------------------------------------
 
     def refresh(self) -> Steps[None]:
-        """Make the pieces that changed, one a step."""
-        while self._stale:
-            key = self._stale.pop()
-            # A topic may have 65,535 queues: in C, and then without the quotes that JSON wants.
-            queues = msgspec.json.encode(self._table[key]).translate(None, b'"').decode()
-            self._pieces[key] = f"{json.dumps(key)}:{queues}"
-            yield
+        """Make what changed of the text, in steps."""
+        return self._text.refresh()
 
     def encode(self) -> str:
-        """fastjson's form: the queue ids are not quoted."""
-        for _ in self.refresh():
-            pass
-        return '{"offsetTable":{' + ",\n".join(self._pieces.values()) + "}}"
+        return self._text.whole()
 
     def encoding(self) -> Steps[bytes]:
         """As `encode`, for peers, in steps: it may be long, and asked for many times."""
-        while self._body is None:
-            yield from self.refresh()
-            yield
-            text = self.encode()
-            self._body = text.encode()
+        if self._body is None:
+            yield from self.refresh()  # and no step behind it: `encode` finds all of it done
+            self._body = self.encode().encode()
         return self._body
 
     def decode(self, text: str) -> None:
         """Replace everything by what the file says; raises BadBody and leaves everything as it was."""
         self._table = decode_consumer_offsets(text.encode())
         self._count = sum(map(len, self._table.values()))
-        self._pieces = {}
-        self._stale = set(self._table)
+        self._text = OffsetText(self._table)
         self._body = None
 
     def take_dirty(self) -> bool:

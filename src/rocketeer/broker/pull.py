@@ -25,7 +25,7 @@ from rocketeer.protocol.texts import FAQ
 from rocketeer.remoting.limits import over_limit
 from rocketeer.remoting.server import Connection
 from rocketeer.store.filtered import RecordTest
-from rocketeer.store.message_store import Fetched, GetStatus
+from rocketeer.store.message_store import Fetched, GetStatus, MessageStore
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +34,6 @@ FLAG_COMMIT_OFFSET = 1
 FLAG_SUSPEND = 2
 FLAG_SUBSCRIPTION = 4
 
-TAGS_MAX = 4_096
 REMEMBERED_CHARS_MAX = 1024
 """Longer expressions are parsed each time, or endless ones would fill the memory."""
 
@@ -56,22 +55,6 @@ class PropertyFilters(Protocol):
         ...
 
     def retry_test_of(self, group: str) -> RecordTest: ...
-
-
-class Messages(Protocol):
-    """What pulling asks of the store."""
-
-    def get(
-        self,
-        topic: str,
-        queue_id: int,
-        offset: QueueOffset,
-        max_count: int,
-        max_bytes: int | None = None,
-        accepts: Accepts | None = None,
-        matches: RecordTest | None = None,
-        large_bytes: int | None = None,
-    ) -> Fetched: ...
 
 
 class Pulled(msgspec.Struct, frozen=True):
@@ -112,7 +95,7 @@ class PullService:
 
     def __init__(
         self,
-        store: Messages,
+        store: MessageStore,
         *,
         topics: TopicTable,
         groups: GroupTable,
@@ -120,7 +103,7 @@ class PullService:
         filters: PropertyFilters,
         broker_ip: str,
         broker_perm: int,
-        tags_max: int = TAGS_MAX,
+        tags_max: int,
         slave_read_enable: bool,
     ) -> None:
         self._slave_read_enable = slave_read_enable
@@ -203,7 +186,7 @@ class PullService:
         if header.sys_flag & FLAG_SUBSCRIPTION:
             kind = header.expression_type or TAG
             if kind == TAG and not self._filters.retries_filtered:  # the hot path
-                return accepts_of(header.topic, header.subscription or "", self._tags_max), None
+                return self._accepts(header.topic, header.subscription or ""), None
             told = Subscription(header.topic, header.subscription or "", kind)
             return self._tests(header.consumer_group, told, None)
         consumer = self._clients.consumer(header.consumer_group)
@@ -233,20 +216,24 @@ class PullService:
     ) -> tuple[Accepts | None, RecordTest | None]:
         if subscription.kind != TAG:
             return None, self._filters.test_of(group, subscription, asked_version)
-        accepts = accepts_of(subscription.topic, subscription.expression, self._tags_max)
+        accepts = self._accepts(subscription.topic, subscription.expression)
         if not self._filters.retries_filtered or not subscription.topic.startswith(RETRY_PREFIX):
             return accepts, None
         return accepts, self._filters.retry_test_of(group)
 
+    def _accepts(self, topic: str, expression: str) -> Accepts | None:
+        most = self._tags_max
+        if len(expression) >= 2 * most and expression.count("|") // 2 >= most:
+            code = ResponseCode.SUBSCRIPTION_PARSE_FAILED
+            raise over_limit("tags of a subscription", "limitSubscriptionTags", most, code)
+        return accepts_of(topic, expression)
 
-def accepts_of(topic: str, expression: str, tags_max: int = TAGS_MAX) -> Accepts | None:
+
+def accepts_of(topic: str, expression: str) -> Accepts | None:
     """Which tag codes a subscription wants; None for all. Few and short ones come with every pull."""
     if expression == "*":
         return None
     if len(expression) > REMEMBERED_CHARS_MAX:
-        if expression.count("|") // 2 >= tags_max:
-            code = ResponseCode.SUBSCRIPTION_PARSE_FAILED
-            raise over_limit("tags of a subscription", "limitSubscriptionTags", tags_max, code)
         return _new_accepts(topic, expression)
     return _remembered_accepts(topic, expression)
 

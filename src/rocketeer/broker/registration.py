@@ -136,16 +136,16 @@ class Registration:
             self._created_timer.cancel()
         for task in self._tasks:
             task.cancel()
-        await _all(self._take_leave(server) for server in self._servers if server.reachable)
+        await _all(self._unregister(server) for server in self._servers if server.reachable)
 
-    async def _take_leave(self, server: _NameServer) -> None:
+    async def _unregister(self, server: _NameServer) -> None:
         """RocketMQ's name server forgets whoever has our id. That of a group's leader may be another one's by now: a
         leader that was paused leaves late."""
         if self._identity.epoch and await self._is_replaced(server):
             log.info("place taken by the next leader name_server=%s", server.address)
         elif server.reachable:
-            goodbye = self._who(UnregisterBrokerHeader)
-            await self._ask(server, RequestCode.UNREGISTER_BROKER, goodbye, b"", UNREGISTER_TIMEOUT_S)
+            header = self._who(UnregisterBrokerHeader)
+            await self._ask(server, RequestCode.UNREGISTER_BROKER, header, b"", UNREGISTER_TIMEOUT_S)
 
     async def _is_replaced(self, server: _NameServer) -> bool:
         """Whether somebody else has our name and id there; False also when it does not say."""

@@ -16,6 +16,7 @@ from rocketeer.broker.plain_properties import PlainParser
 from rocketeer.broker.topics import TopicTable
 from rocketeer.broker.writer import Put, Writer
 from rocketeer.errors import BadBatch, InvalidTopic, RequestRefused, StoreRefused
+from rocketeer.model.property_names import CLUSTER, DELAY, KEYS, WAIT
 from rocketeer.model.topic import (
     DLQ_PREFIX,
     RETRY_PREFIX,
@@ -30,14 +31,7 @@ from rocketeer.protocol.texts import FAQ
 from rocketeer.record.batch import BatchItem, iter_batch
 from rocketeer.record.flags import MULTI_TAGS, tx_state
 from rocketeer.record.layout import PendingMessage
-from rocketeer.record.properties import (
-    CLUSTER,
-    DELAY,
-    KEYS,
-    WAIT,
-    decode_properties,
-    encode_properties,
-)
+from rocketeer.record.properties import decode_properties, encode_properties
 from rocketeer.remoting.limits import over_limit
 from rocketeer.remoting.slices import Steps, run_sliced
 
@@ -159,8 +153,7 @@ class SendService:
         bytes_max, keys_max = self._rules.message_bytes_max, self._rules.batch_keys_max
         if len(body) > bytes_max:  # before it is split: items may be tiny, and many
             raise StoreRefused(StoreRefused.TOO_LARGE, f"a batch of {len(body)} bytes")
-        self._check_items(body)  # before it is split, too
-        if common and _has_more_items(body, bytes_max // len(common)):  # each is stored with them
+        if self._checked_count(body) * len(common) > bytes_max:  # each is stored with them
             text = f"a batch of many messages, each with the {len(common)} bytes of properties in common"
             raise StoreRefused(StoreRefused.TOO_LARGE, text)
         try:
@@ -173,18 +166,19 @@ class SendService:
             raise over_limit("keys in a batch", "limitBatchKeys", keys_max, ResponseCode.MESSAGE_ILLEGAL)
         return items
 
-    def _check_items(self, body: bytes) -> None:
-        """No more messages than a batch may have, or one that cannot take the compiled way; RequestRefused."""
+    def _checked_count(self, body: bytes) -> int:
+        """How many messages there are; RequestRefused for more than a batch may have that comes this way."""
         rules, code = self._rules, ResponseCode.MESSAGE_ILLEGAL
-        if not _has_more_items(body, min(rules.batch_messages_max, rules.other_batch_messages_max)):
-            return
-        if _has_more_items(body, rules.batch_messages_max):
-            raise over_limit("messages in a batch", "limitBatchMessages", rules.batch_messages_max, code)
-        limit = rules.other_batch_messages_max
-        raise over_limit(
-            "messages in a batch with properties of a feature or keys or tags beyond ASCII",
-            "limitOtherBatchMessages", limit, code,
-        )  # fmt: skip
+        most, other = rules.batch_messages_max, rules.other_batch_messages_max
+        count = _count_items(body, max(most, other) + 1)
+        if count > most:
+            raise over_limit("messages in a batch", "limitBatchMessages", most, code)
+        if count > other:
+            raise over_limit(
+                "messages in a batch with properties of a feature or keys or tags that are not UTF-8",
+                "limitOtherBatchMessages", other, code,
+            )  # fmt: skip
+        return count
 
     def _put_large(
         self, making: Iterator[PendingMessage], queue_id: int, done: Callable[[int, Put], None], *, wait: bool
@@ -272,18 +266,17 @@ class SendService:
             properties.pop(DELAY, None)
 
 
-def _has_more_items(body: bytes, limit: int) -> bool:
-    """Whether a batch has more messages than `limit`; each begins with its size."""
-    if len(body) // ITEM_BYTES_MIN <= limit:
-        return False
-    at = count = 0
-    while count <= limit and at + ITEM_SIZE.size <= len(body):
-        size = ITEM_SIZE.unpack_from(body, at)[0]
+def _count_items(body: bytes, enough: int) -> int:
+    """How many messages a batch has, not counting further than `enough`; each begins with its size."""
+    at, end, unpack = 0, len(body) - ITEM_SIZE.size, ITEM_SIZE.unpack_from
+    for count in range(enough):
+        if at > end:
+            return count
+        size = unpack(body, at)[0]
         if size < ITEM_BYTES_MIN:  # broken: splitting it says how
-            return False
+            return 0
         at += size
-        count += 1
-    return count > limit
+    return enough
 
 
 def _has_more_keys(items: Sequence[BatchItem], common: bytes, limit: int) -> bool:

@@ -13,7 +13,7 @@ import types
 import typing
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rocketeer.config.command_line import ON_COMMAND_LINE
 from rocketeer.config.group import GroupConfig
@@ -24,33 +24,21 @@ from rocketeer.config.settings import Role, Settings
 from rocketeer.config.values import BrokerConfig, BrokerRole, NamesrvConfig, ServerConfig, StoreConfig
 from rocketeer.errors import ConfigError
 
-T = TypeVar(
-    "T",
-    BrokerConfig,
-    StoreConfig,
-    ServerConfig,
-    NamesrvConfig,
-    BrokerLimits,
-    ServerLimits,
-    NamesrvLimits,
-    GroupConfig,
-)
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
+_CONFIGS: tuple[type["DataclassInstance"], ...] = (
+    *(BrokerConfig, StoreConfig, ServerConfig, NamesrvConfig, GroupConfig),
+    *(BrokerLimits, ServerLimits, NamesrvLimits),
+)
 KEYS_WE_READ = frozenset(
     item.metadata["java"]
-    for config in (
-        BrokerConfig,
-        StoreConfig,
-        ServerConfig,
-        NamesrvConfig,
-        BrokerLimits,
-        ServerLimits,
-        NamesrvLimits,
-        GroupConfig,
-    )
+    for config in _CONFIGS
     for item in dataclasses.fields(config)
     if "java" in item.metadata
 )
+
+T = TypeVar("T", bound="DataclassInstance")
 
 _EXPANDED_BY_SHELLS = re.compile(r"^~|\$\{|\$[A-Z]")
 
@@ -137,20 +125,20 @@ class _Reader:
         key = find_key(entry.key, self._role.classes)
         if key is None:
             if entry.line == ON_COMMAND_LINE:  # somebody types it now, and sees the answer
-                raise ConfigError(f"{self._place(entry)}: {self._stranger(entry.key)}")
-            self._warn(entry, self._stranger(entry.key, " is ignored"))
+                raise ConfigError(f"{self._place(entry)}: {self._unknown_key(entry.key)}")
+            self._warn(entry, self._unknown_key(entry.key, " is ignored"))
             return
         if not key.is_of_4_9 and entry.key not in KEYS_WE_READ:
             self._warn(entry, f"{entry.key} is a key of RocketMQ 5 and has no effect here")
         if not key.accepts(entry.value):
             raise self._bad(entry, key.expected)
 
-    def _stranger(self, name: str, fate: str = "") -> str:
+    def _unknown_key(self, name: str, consequence: str = "") -> str:
         other = Role.NAMESRV if self._role is Role.BROKER else Role.BROKER
         if find_key(name, other.classes):
             return f"{name} is a key of a {other}; it has no effect on a {self._role}"
         meant = nearest_key(name, self._role.classes)
-        return f"unknown key {name}{fate}" + (f"; did you mean {meant}?" if meant else "")
+        return f"unknown key {name}{consequence}" + (f"; did you mean {meant}?" if meant else "")
 
     def _fill(self, config: T) -> T:
         """The config with every field whose key the file sets."""

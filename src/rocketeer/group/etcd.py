@@ -101,7 +101,7 @@ class Etcd:
     async def put(self, key: str, value: bytes, lease: str) -> None:
         await self._call("kv/put", {"key": _text(key), "value": _bytes(value), "lease": lease})
 
-    async def put_if(self, key: str, value: bytes, mod_revision: int, also: Sequence[Any] = ()) -> bool:
+    async def put_if(self, key: str, value: bytes, mod_revision: int) -> bool:
         """Put without a lease if the key was last changed at this revision (0: is not there); False if it was not."""
         compare = {
             "key": _text(key),
@@ -110,7 +110,7 @@ class Etcd:
             "mod_revision": str(mod_revision),
         }
         put = {"request_put": {"key": _text(key), "value": _bytes(value)}}
-        answer = await self._call("kv/txn", {"compare": [compare, *also], "success": [put]})
+        answer = await self._call("kv/txn", {"compare": [compare], "success": [put]})
         return bool(answer.get("succeeded", False))
 
     async def delete(self, key: str) -> None:
@@ -173,11 +173,6 @@ class Etcd:
                 told = f"{self._endpoints[0]}: {error or type(error).__name__}"
             self._endpoints.append(self._endpoints.pop(0))
         raise EtcdAway(f"etcd does not answer: {told}")
-
-
-def is_absent(key: str) -> dict[str, str]:
-    """For `put_if`: only if there is no such key."""
-    return {"key": _text(key), "target": "VERSION", "result": "EQUAL", "version": "0"}
 
 
 def _key_value(raw: Mapping[str, str]) -> KeyValue:

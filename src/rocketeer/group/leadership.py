@@ -22,7 +22,7 @@ from rocketeer.group.frames import Hello, Kind, Welcome, frame
 from rocketeer.group.in_sync import InSyncCount
 from rocketeer.group.leader_link import Follower
 from rocketeer.group.registry import Registry, View
-from rocketeer.group.state import GroupState, Leader, Me, grown, handed_over, kept, shrunk
+from rocketeer.group.state import GroupState, Leader, MemberIdentity, grown, handed_over, kept, shrunk
 from rocketeer.replication.log_sender import SentLog
 
 log = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ class Leadership:
     def __init__(
         self,
         state: GroupState,
-        me: Me,
+        me: MemberIdentity,
         epochs: list[tuple[int, int]],
         *,
         registry: Registry,

@@ -54,7 +54,7 @@ class Seat(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True)
-class Me:
+class MemberIdentity:
     member: int
     incarnation: str
     session: str
@@ -82,7 +82,7 @@ class Verdict(Enum):
     WAIT = "the leader is gone, and somebody else must take its place"
 
 
-def verdict(state: GroupState | None, seats: Mapping[int, Seat], me: Me) -> Verdict:
+def verdict(state: GroupState | None, seats: Mapping[int, Seat], me: MemberIdentity) -> Verdict:
     """What follows for a member from the record and from who is alive."""
     if state is None:
         return Verdict.CREATE
@@ -109,7 +109,7 @@ def lost(state: GroupState, seats: Mapping[int, Seat]) -> bool:
 # --- the changes -------------------------------------------------------------------------------
 
 
-def created(group: str, me: Me) -> GroupState:
+def created(group: str, me: MemberIdentity) -> GroupState:
     """The first record; whoever makes it leads, with the log it has."""
     return GroupState(
         group=group,
@@ -120,7 +120,7 @@ def created(group: str, me: Me) -> GroupState:
     )
 
 
-def elected(state: GroupState, seats: Mapping[int, Seat], me: Me) -> GroupState:
+def elected(state: GroupState, seats: Mapping[int, Seat], me: MemberIdentity) -> GroupState:
     """`me` leads the next epoch; members that are not alive leave the set, or the next send would wait for them."""
     if not state.has(me.member, me.incarnation):
         raise GroupError(f"member {me.member} is not in sync as {me.incarnation}: it cannot lead")
@@ -156,7 +156,7 @@ def handed_over(state: GroupState, member: int, seat: Seat) -> GroupState:
     return _next(state, epoch=state.epoch + 1, leader=Leader(member, seat.session))
 
 
-def recovered(state: GroupState, me: Me) -> GroupState:
+def recovered(state: GroupState, me: MemberIdentity) -> GroupState:
     """A person accepts the loss of what only members had that are gone: `me` leads with the log it has."""
     return _next(
         state,

@@ -52,10 +52,6 @@ class Receiver:
         """The HA address of the master; "" while it is not known."""
         return self._address
 
-    @property
-    def is_connected(self) -> bool:
-        return self._link is not None
-
     def master_named(self, ha_address: str) -> None:
         """A name server says where the master is; a configured address wins."""
         if self._configured or not ha_address or ha_address == self._address:

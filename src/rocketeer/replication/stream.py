@@ -79,10 +79,6 @@ class FrameReader:
         self._next = 0
         self._left = 0  # bytes of the piece that have not come yet
 
-    @property
-    def is_between_frames(self) -> bool:
-        return not self._left and not self._head
-
     def feed(self, data: memoryview) -> Iterator[Event]:
         """What the bytes say, in order; ReplicationError when they are no stream of ours."""
         at = 0

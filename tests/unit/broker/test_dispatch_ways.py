@@ -14,6 +14,7 @@ from rocketeer.config import BrokerRole
 from rocketeer.protocol.frame import JSON, pack_frame
 from rocketeer.record.batch import BatchItem, encode_batch
 from rocketeer.record.entry import DispatchEntry
+from rocketeer.record.layout import encode_pending
 from rocketeer.store.dispatch import Dispatcher
 from support.sending import Sending, header, same
 from support.stores import make_store, message
@@ -115,3 +116,24 @@ def test_what_a_dispatcher_names_is_kept_off_the_engine(tmp_path: Path) -> None:
     sending.end_turn()
     assert seen == []
     sending.store.close()
+
+
+def test_a_message_that_no_queue_can_have_is_shown_to_dispatchers_by_copying_and_by_recovery(
+    tmp_path: Path,
+) -> None:
+    record = encode_pending(
+        message(b"x", topic="..", properties={"own": "x"}),
+        queue_offset=0, log_offset=0, store_ms=1_700_000_000_000, store_host=bytes(8),
+    )  # fmt: skip
+    copied: Seen = []
+    recovered: Seen = []
+    for seen in (copied, recovered):
+        store = make_store(tmp_path, broker_role=BrokerRole.SLAVE)
+        store.dispatchers.extend(dispatchers(seen))
+        store.open()
+        if seen is copied:
+            store.append_raw(0, record)
+        store.close()
+        (tmp_path / "checkpoint").unlink()
+    assert [who for who, _ in copied] == ["with a property"]
+    assert recovered == copied

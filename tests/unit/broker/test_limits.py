@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from pathlib import Path
 
 import pytest
 
@@ -19,6 +20,7 @@ from rocketeer.protocol.bodies.groups import encode_group_table
 from rocketeer.protocol.bodies.register import encode_registration, join_registration
 from rocketeer.protocol.bodies.topics import encode_topic_entry, encode_topic_table
 from rocketeer.protocol.codes import RequestCode, ResponseCode
+from support.broker import broker_at
 from support.desk import desk, heartbeat
 
 
@@ -166,3 +168,12 @@ async def test_a_lock_of_too_many_queues_is_refused_and_a_large_one_is_served_wh
                 assert len(json.loads(answer.body)["lockOKMQSet"]) == count
             else:
                 assert "limitRequestQueues" in (answer.remark or "")
+
+
+async def test_a_subscription_has_as_many_tags_as_the_configuration_allows(tmp_path: Path) -> None:
+    async with broker_at(tmp_path, broker={"limits": BrokerLimits(tags=3)}) as broker:
+        await broker.send("T", b"x")
+        assert (await broker.pull("T", subscription="TagA || b || c")).code == ResponseCode.SUCCESS
+        refused = await broker.pull("T", subscription="TagA || b || c || d")
+        assert refused.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
+        assert "limitSubscriptionTags" in (refused.remark or "")

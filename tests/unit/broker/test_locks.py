@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from rocketeer.broker.locks import LOCK_LIFE_MS, QueueLocks
 from rocketeer.model.queue import MessageQueue
+from rocketeer.steps import finish
 
 QUEUES = [MessageQueue("T", "broker-a", number) for number in range(3)]
 NOW = 1_000_000
@@ -44,9 +45,9 @@ def test_only_the_owner_can_unlock() -> None:
 def test_expired_locks_leave_nothing_behind() -> None:
     locks = QueueLocks()
     locks.lock("G", "a", QUEUES, NOW)
-    locks.forget_expired(NOW + LOCK_LIFE_MS)
+    finish(locks.forgetting_expired(NOW + LOCK_LIFE_MS))
     assert len(locks) == 3
-    locks.forget_expired(NOW + LOCK_LIFE_MS + 1)
+    finish(locks.forgetting_expired(NOW + LOCK_LIFE_MS + 1))
     assert len(locks) == 0
 
 
@@ -81,7 +82,7 @@ def test_a_queue_has_the_owner_who_took_it_last_while_it_was_free(
             locks.unlock("G", client, queues)
             expected = {q: held for q, held in expected.items() if q not in queues or held[0] != client}
         else:
-            locks.forget_expired(now_ms)
+            finish(locks.forgetting_expired(now_ms))
         for queue in QUEUES:
             owner, since_ms = expected.get(queue, (None, 0))
             alive = owner is not None and now_ms - since_ms <= LOCK_LIFE_MS

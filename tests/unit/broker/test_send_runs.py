@@ -11,8 +11,13 @@ from rocketeer.compiled import COMPILED
 from rocketeer.protocol.frame import JSON, pack_frame
 from rocketeer.record.batch import BatchItem, encode_batch
 from rocketeer.remoting.server import Connection
-from support.sending import CLAIMED, Sending, header, requests, same
+from support.sending import CLAIMED, Sending, header, no_utf8, requests, same
 from support.stores import memory_folder
+
+SEND = {
+    "a": "group", "b": "Known", "c": "TBW102", "d": "4", "e": "1", "f": "0", "g": "1700000000000", "h": "0", "i": "",
+    "j": "0", "k": "false", "m": "false",
+}  # fmt: skip
 
 pytestmark = pytest.mark.skipif(not COMPILED, reason="the compiled modules are not in use")
 
@@ -67,6 +72,31 @@ def test_what_java_sends_is_taken_whole(tmp_path: Path) -> None:
     assert sending.store.max_queue_offset("Known", 1) == 4
     assert [len(command.ext["msgId"].split(",")) for command in sending.peer.commands()] == [1, 2, 1]
     sending.store.close()
+
+
+ANY_LANGUAGE = "KEYS\x01订单 größe🚀\x02TAGS\x01ü\x02所有者\x01王"
+
+
+def test_keys_tags_and_properties_of_any_language_are_taken_whole(tmp_path: Path) -> None:
+    one = pack_frame(JSON, header(310, SEND | {"i": ANY_LANGUAGE}), b"body")
+    data = one + batch_of([BatchItem(0, b"x", ANY_LANGUAGE.encode())] * 100, ANY_LANGUAGE)
+    sizes = {"message_bytes_max": 4 << 20, "segment_bytes": 16 << 20}
+    fast, general = Sending(tmp_path / "a", [], **sizes), Sending(tmp_path / "b", [], **sizes)
+    assert fast.serve_fast(data) == len(data)
+    general.serve_general(data)
+    assert fast.store.max_queue_offset("Known", 1) == 101
+    same(fast, general)
+
+
+@settings(max_examples=40)
+@given(broken=no_utf8)
+def test_a_header_that_is_no_utf_8_is_left_to_the_decoder_that_refuses_it(broken: bytes) -> None:
+    data = pack_frame(JSON, header(310, SEND | {"i": "KEYS\x01?"}).replace(b"?", broken), b"body")
+    with memory_folder() as folder:
+        sending = Sending(Path(folder), [])
+        assert sending.plain_sends is not None
+        assert sending.plain_sends.serve_front(data, cast(Connection, sending.peer)) == 0
+        sending.store.close()
 
 
 @pytest.mark.parametrize("odd", range(3))

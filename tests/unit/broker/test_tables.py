@@ -209,8 +209,8 @@ def test_what_was_committed_last_is_found_again_after_a_restart(
     again.decode(offsets.encode())
     for table in (offsets, again):
         assert {key: table.query(*key) for key in expected} == expected
-        assert table.topics_of("A") == {topic for group, topic, _ in expected if group == "A"}
-        assert table.groups_of("A") == {group for group, topic, _ in expected if topic == "A"}
+        assert finish(table.topics_of("A")) == {topic for group, topic, _ in expected if group == "A"}
+        assert finish(table.groups_of("A")) == {group for group, topic, _ in expected if topic == "A"}
 
 
 def test_an_unknown_queue_has_no_offset() -> None:
@@ -226,7 +226,7 @@ def test_removing_a_group_leaves_the_others() -> None:
     for group in ("G", "GG"):
         offsets.commit(group, "T", 0, 5)
     offsets.encode()
-    offsets.remove_group("G")
+    finish(offsets.removing_group("G"))
     written: dict[str, Any] = loads(offsets.encode().encode())
     assert written == {"offsetTable": {"T@GG": {"0": 5}}}
     finish(offsets.copying_group("GG", "H", "T"))

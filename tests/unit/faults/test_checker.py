@@ -14,7 +14,7 @@ from faults.ledger import DELAYED, ONCE, ORDERED, RECALLED, SINGLE, TRANSACTIONS
 from faults.orderly import orderly_problems, unhandled
 from rocketeer.bench.groups import Member
 from rocketeer.clock import ManualClock
-from rocketeer.group.state import GroupState, Leader, Me, Seat, created, elected, grown, shrunk
+from rocketeer.group.state import GroupState, Leader, MemberIdentity, Seat, created, elected, grown, shrunk
 from rocketeer.record.layout import StoredMessage
 from support.broker import broker_at
 from support.senders import Acked
@@ -147,7 +147,7 @@ async def test_a_try_that_a_clock_far_ahead_has_timed_is_found_waiting(tmp_path:
 
 
 def test_a_history_that_the_rules_do_not_allow_is_found() -> None:
-    me = {number: Me(number, f"store{number}", f"session{number}") for number in (1, 2, 3)}
+    me = {number: MemberIdentity(number, f"store{number}", f"session{number}") for number in (1, 2, 3)}
     first = created("g", me[1])
     second = grown(first, 2, me[2].incarnation)
     seats = {2: Seat(me[2].session, me[2].incarnation, "", "")}

@@ -14,7 +14,7 @@ from rocketeer.group.in_sync import Outcome
 from rocketeer.group.leader_link import Follower
 from rocketeer.group.leadership import Leadership
 from rocketeer.group.registry import View
-from rocketeer.group.state import GroupState, Leader, Me
+from rocketeer.group.state import GroupState, Leader, MemberIdentity
 
 LEASE_S = 3
 
@@ -76,7 +76,7 @@ def leader_of(
 ) -> Leadership:
     return Leadership(
         state_of(*members),
-        Me(1, "store1", "s1"),
+        MemberIdentity(1, "store1", "s1"),
         [(1, 0)],
         registry=cast(Any, record),
         sent_log=cast(Any, EmptyLog()),

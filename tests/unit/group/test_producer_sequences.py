@@ -20,7 +20,7 @@ from rocketeer.config.group import GroupConfig
 from rocketeer.config.ports import free_ports
 from rocketeer.errors import PortInUse, RequestRefused
 from rocketeer.group.leadership import Leadership
-from rocketeer.group.state import GroupState, Leader, Me
+from rocketeer.group.state import GroupState, Leader, MemberIdentity
 from rocketeer.observe.counters import Counters
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, reply, request
@@ -88,7 +88,7 @@ class Led:
         bound = self.store.bound_reads()
         self.store.open()
         self.part = LeaderPart(self.store, bound, flushes=False, confirmed=0)
-        me = Me(1, "store1", "s1")
+        me = MemberIdentity(1, "store1", "s1")
         state = GroupState("g", 1, 1, Leader(1, "s1"), {1: "store1", 2: "store2"})
         self.leadership = Leadership(
             state,

@@ -5,7 +5,7 @@ import pytest
 from rocketeer.errors import GroupError
 from rocketeer.group.state import (
     GroupState,
-    Me,
+    MemberIdentity,
     Seat,
     Verdict,
     created,
@@ -20,14 +20,14 @@ from rocketeer.group.state import (
     verdict,
 )
 
-ONE, TWO, THREE = (Me(number, f"store{number}", f"session{number}") for number in (1, 2, 3))
+ONE, TWO, THREE = (MemberIdentity(number, f"store{number}", f"session{number}") for number in (1, 2, 3))
 
 
-def seat(me: Me) -> Seat:
+def seat(me: MemberIdentity) -> Seat:
     return Seat(me.session, me.incarnation, f"host{me.member}:10911", f"host{me.member}:10913")
 
 
-def seats(*members: Me) -> dict[int, Seat]:
+def seats(*members: MemberIdentity) -> dict[int, Seat]:
     return {me.member: seat(me) for me in members}
 
 
@@ -62,14 +62,14 @@ def test_who_is_not_in_sync_follows_or_waits_and_never_stands(state: GroupState)
 
 
 def test_another_incarnation_of_a_member_is_not_in_sync(state: GroupState) -> None:
-    after_power_loss = Me(2, "store2/another boot", "session9")
+    after_power_loss = MemberIdentity(2, "store2/another boot", "session9")
     assert verdict(state, seats(after_power_loss), after_power_loss) is Verdict.WAIT
     with pytest.raises(GroupError):
         elected(state, seats(after_power_loss), after_power_loss)
 
 
 def test_a_leader_that_was_started_again_is_not_the_leader(state: GroupState) -> None:
-    again = Me(1, ONE.incarnation, "session of another process")
+    again = MemberIdentity(1, ONE.incarnation, "session of another process")
     assert verdict(state, seats(again, TWO), again) is Verdict.STAND
     assert verdict(state, seats(again, TWO), TWO) is Verdict.STAND
     assert verdict(state, seats(ONE), ONE) is Verdict.LEAD
@@ -90,7 +90,7 @@ def test_the_leader_stays_in_the_set_it_leads(state: GroupState) -> None:
 
 
 def test_only_a_person_can_let_lead_who_was_not_in_sync(state: GroupState) -> None:
-    stranger = Me(4, "store4", "session4")
+    stranger = MemberIdentity(4, "store4", "session4")
     assert lost(state, seats(stranger))
     assert not lost(state, seats(stranger, THREE))
     assert recovered(state, stranger).in_sync == {4: "store4"}

@@ -47,7 +47,6 @@ def pieces(stream: list[bytes]) -> list[Event]:
                     events.append(Data(event.offset, memoryview(data)))
             else:
                 events.append(event)
-    assert reader.is_between_frames
     return events
 
 

@@ -1,15 +1,14 @@
 """Everything a broker does beside moving messages: clients, offsets, topics, groups and queue locks."""
 
 from collections.abc import Awaitable, Callable
-from typing import Protocol
 
 from rocketeer.broker.feature import Feature, Periodic
 from rocketeer.broker.groups import GroupTable
 from rocketeer.broker.handlers.clients import ClientService
 from rocketeer.broker.handlers.groups import group_handlers
 from rocketeer.broker.handlers.locks import lock_handlers, lock_time_ms
-from rocketeer.broker.handlers.offsets import Queues, offset_handlers
-from rocketeer.broker.handlers.topics import StoredTopics, topic_handlers
+from rocketeer.broker.handlers.offsets import offset_handlers
+from rocketeer.broker.handlers.topics import topic_handlers
 from rocketeer.broker.locks import QueueLocks
 from rocketeer.broker.offsets import ConsumerOffsets
 from rocketeer.broker.topics import TopicTable
@@ -17,13 +16,10 @@ from rocketeer.clock import Clock
 from rocketeer.config import BrokerLimits
 from rocketeer.model.topic import TopicConfig
 from rocketeer.remoting.slices import in_slices
+from rocketeer.store.message_store import MessageStore
 
 CLIENT_SCAN_S = 10.0
 LOCK_SCAN_S = 60.0
-
-
-class Store(Queues, StoredTopics, Protocol):
-    """What management asks of the store."""
 
 
 def management_features(
@@ -33,7 +29,7 @@ def management_features(
     groups: GroupTable,
     offsets: ConsumerOffsets,
     locks: QueueLocks,
-    store: Store,
+    store: MessageStore,
     clock: Clock,
     announce: Callable[[TopicConfig], Awaitable[None]],
     persist: Callable[[], Awaitable[None]],

@@ -7,14 +7,14 @@ member as they came.
 
 import logging
 from collections.abc import Awaitable, Mapping
-from typing import Final, Protocol
+from typing import Final
 
 from rocketeer.broker.clients import ClientTable, Member
 from rocketeer.broker.feature import Feature
 from rocketeer.broker.offsets import ConsumerOffsets
 from rocketeer.broker.topics import TopicTable
 from rocketeer.errors import BadMessageId, CallTimeout, RemotingError, RequestRefused, RocketeerError
-from rocketeer.model.offsets import LogOffset, QueueOffset
+from rocketeer.model.offsets import QueueOffset
 from rocketeer.model.queue import MessageQueue
 from rocketeer.protocol import fastjson
 from rocketeer.protocol.bodies.connections import (
@@ -39,9 +39,10 @@ from rocketeer.protocol.headers import (
 )
 from rocketeer.protocol.versions import V3_0_7_SNAPSHOT, V3_1_8_SNAPSHOT, version_name
 from rocketeer.record.ids import parse_offset_msg_id
-from rocketeer.record.layout import StoredMessage, encode_record
+from rocketeer.record.layout import encode_record
 from rocketeer.remoting.server import Connection, Handler
 from rocketeer.remoting.slices import Steps, run_sliced
+from rocketeer.store.message_store import MessageStore
 
 log = logging.getLogger(__name__)
 
@@ -50,16 +51,6 @@ STATUS_S: Final = 5.0
 CPP: Final = "CPP"
 NOW: Final = -1
 """As a time to go back to: the end of the queue."""
-
-
-class Queues(Protocol):
-    """What these requests ask of the store."""
-
-    def max_queue_offset(self, topic: str, queue_id: int) -> QueueOffset: ...
-
-    def offset_by_time(self, topic: str, queue_id: int, store_ms: int) -> QueueOffset: ...
-
-    def message_at(self, log_offset: LogOffset) -> StoredMessage | None: ...
 
 
 class MemberCalls:
@@ -71,7 +62,7 @@ class MemberCalls:
         *,
         topics: TopicTable,
         offsets: ConsumerOffsets,
-        store: Queues,
+        store: MessageStore,
         broker_name: str,
         relay_s: float = RELAY_S,
     ) -> None:

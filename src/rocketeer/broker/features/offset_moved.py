@@ -5,9 +5,10 @@ import msgspec
 from rocketeer.broker.pull import PreparedPull
 from rocketeer.broker.writer import Writer
 from rocketeer.clock import Clock
+from rocketeer.model.property_names import DELAY, KEYS, TAGS
 from rocketeer.model.topic import OFFSET_MOVED_EVENT
 from rocketeer.record.layout import PendingMessage
-from rocketeer.record.properties import DELAY, KEYS, TAGS, encode_properties
+from rocketeer.record.properties import encode_properties
 
 
 class OffsetMovedEvents:

@@ -12,6 +12,7 @@ from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, reply
 from rocketeer.protocol.headers import DeleteSubscriptionGroupHeader, decode_header
 from rocketeer.remoting.server import Connection, Handler
+from rocketeer.remoting.slices import Steps, in_slices
 
 log = logging.getLogger(__name__)
 
@@ -19,7 +20,7 @@ log = logging.getLogger(__name__)
 class GroupOffsets(Protocol):
     """What deleting a group asks of the offsets' table."""
 
-    def remove_group(self, group: str) -> None: ...
+    def removing_group(self, group: str) -> Steps[None]: ...
 
 
 def group_handlers(
@@ -44,7 +45,7 @@ def group_handlers(
         log.info("group deleted group=%s remote=%s", header.group_name, connection.remote)
         groups.delete(header.group_name)
         if header.remove_offset or header.clean_offset:
-            offsets.remove_group(header.group_name)
+            await in_slices(offsets.removing_group(header.group_name))
         await persist()
         return reply(command)
 

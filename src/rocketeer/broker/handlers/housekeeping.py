@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Final, Protocol
+from typing import Final
 
 from rocketeer.broker.topics import TopicTable
 from rocketeer.model.topic import SCHEDULE_TOPIC, TIMER_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
@@ -11,6 +11,7 @@ from rocketeer.protocol.command import Command, reply
 from rocketeer.remoting.server import Connection, Handler
 from rocketeer.remoting.slices import run_sliced
 from rocketeer.steps import Steps
+from rocketeer.store.message_store import MessageStore
 
 log = logging.getLogger(__name__)
 
@@ -18,20 +19,8 @@ INTERNAL: Final = frozenset({SCHEDULE_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOP
 """Topics the broker itself lives by, whether or not the table has them yet."""
 
 
-class Storage(Protocol):
-    """What cleaning up asks of the store."""
-
-    def queues(self) -> list[tuple[str, int]]: ...
-
-    def remove_expired_queues(self, before_each: Callable[[], None]) -> Steps[list[tuple[str, int]]]: ...
-
-    def delete_topic(self, topic: str) -> None: ...
-
-    def delete_expired(self) -> None: ...
-
-
 def housekeeping_handlers(
-    store: Storage, topics: TopicTable, queues_gone: Callable[[], None]
+    store: MessageStore, topics: TopicTable, queues_gone: Callable[[], None]
 ) -> dict[int, Handler]:
     """`queues_gone` is called when queues are about to go: whoever holds on to them lets go."""
 

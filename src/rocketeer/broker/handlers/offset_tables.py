@@ -53,10 +53,15 @@ class OffsetTables:
             RequestCode.CLONE_GROUP_OFFSET: self.clone,
         }
 
-    def consumed_by(self, command: Command, connection: Connection) -> Command:
+    def consumed_by(self, command: Command, connection: Connection) -> Command | Awaitable[Command]:
         topic = decode_header(QueryTopicConsumersHeader, command.ext).topic
-        groups = {*self._clients.groups_subscribed_to(topic), *self._offsets.groups_of(topic)}
-        return reply(command, body=encode_group_list(sorted(groups)))
+
+        def steps() -> Steps[Command]:
+            groups = yield from self._offsets.groups_of(topic)
+            groups |= {*self._clients.groups_subscribed_to(topic)}
+            return reply(command, body=encode_group_list(sorted(groups)))
+
+        return run_sliced(steps())
 
     def corrections(self, command: Command, connection: Connection) -> Command | Awaitable[Command]:
         """How far back the other groups are, by queue; `filterGroups` are left out."""
@@ -66,7 +71,8 @@ class OffsetTables:
         header = decode_header(QueryCorrectionOffsetHeader, command.ext)
         left_out = set((header.filter_groups or "").split(","))
         table: dict[int, int] = {}
-        for group in sorted(self._offsets.groups_of(header.topic) - left_out):
+        groups = yield from self._offsets.groups_of(header.topic)
+        for group in sorted(groups - left_out):
             for queue_id, offset in list(self._offsets.of(group, header.topic).items()):
                 if offset >= self._queues.min_queue_offset(header.topic, queue_id):
                     table[queue_id] = min(offset, table.get(queue_id, offset))
@@ -80,7 +86,7 @@ class OffsetTables:
     async def clone(self, command: Command, connection: Connection) -> Command:
         header = decode_header(CloneGroupOffsetHeader, command.ext)
         asked = (header.topic or "").strip()
-        names = [asked] if asked else self._offsets.topics_of(header.source_group)
+        names = {asked} if asked else await in_slices(self._offsets.topics_of(header.source_group))
         online = None if header.offline else self._clients.consumer(header.source_group)
         for name in names:
             if self._topics.get(name) is None:

@@ -18,6 +18,7 @@ from rocketeer.protocol.headers import (
     decode_header,
 )
 from rocketeer.remoting.server import Connection, Handler
+from rocketeer.store.message_store import MessageStore
 
 NOT_FOUND = "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first"
 
@@ -39,21 +40,7 @@ class Found(Protocol):
         ...
 
 
-class Queues(Protocol):
-    """What these handlers ask of the store; a queue that does not exist is an empty one."""
-
-    def min_queue_offset(self, topic: str, queue_id: int) -> QueueOffset: ...
-
-    def max_queue_offset(self, topic: str, queue_id: int) -> QueueOffset: ...
-
-    def offset_by_time(self, topic: str, queue_id: int, store_ms: int) -> QueueOffset: ...
-
-    def earliest_ms(self, topic: str, queue_id: int) -> int: ...
-
-    def get(self, topic: str, queue_id: int, offset: QueueOffset, max_count: int) -> Found: ...
-
-
-def offset_handlers(offsets: CommittedOffsets, queues: Queues) -> dict[int, Handler]:
+def offset_handlers(offsets: CommittedOffsets, queues: MessageStore) -> dict[int, Handler]:
     def query(command: Command, connection: Connection) -> Command:
         header = decode_header(QueryConsumerOffsetHeader, command.ext)
         offset = offsets.query(header.consumer_group, header.topic, header.queue_id)

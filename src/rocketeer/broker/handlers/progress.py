@@ -4,7 +4,7 @@ What is asked for here can be large: the answers are made in slices, so that sen
 """
 
 import time
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Iterable, Iterator
 from typing import Protocol
 
 from rocketeer.broker.clients import ClientTable
@@ -17,16 +17,14 @@ from rocketeer.model.offsets import QueueOffset
 from rocketeer.model.queue import MessageQueue
 from rocketeer.model.topic import TopicConfig
 from rocketeer.protocol.bodies.consume_stats import (
-    ConsumeStats,
     QueueProgress,
     QueueRange,
-    encoding_consume_stats,
-    encoding_group_consume_stats,
+    encoding_broker_consume_stats,
     encoding_topic_stats,
-    join_broker_consume_stats,
-    merge,
+    writing_consume_stats,
 )
-from rocketeer.protocol.bodies.time_spans import ConsumeTimeSpan, encode_time_span, join_time_spans
+from rocketeer.protocol.bodies.long_body import LongBody
+from rocketeer.protocol.bodies.time_spans import ConsumeTimeSpan, encoding_time_spans
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, reply
 from rocketeer.protocol.headers import (
@@ -38,20 +36,9 @@ from rocketeer.protocol.headers import (
 )
 from rocketeer.remoting.server import Connection, Handler
 from rocketeer.remoting.slices import Steps, run_sliced
+from rocketeer.store.message_store import MessageStore
 
 Answer = Command | Awaitable[Command]
-
-
-class Queues(Protocol):
-    """What these requests ask of the store."""
-
-    def min_queue_offset(self, topic: str, queue_id: int) -> QueueOffset: ...
-
-    def max_queue_offset(self, topic: str, queue_id: int) -> QueueOffset: ...
-
-    def store_ms_at(self, topic: str, queue_id: int, offset: QueueOffset) -> int: ...
-
-    def earliest_ms(self, topic: str, queue_id: int) -> int: ...
 
 
 class GroupRates(Protocol):
@@ -70,7 +57,7 @@ class Progress:
         groups: GroupTable,
         offsets: ConsumerOffsets,
         clients: ClientTable[Connection],
-        queues: Queues,
+        queues: MessageStore,
         rates: GroupRates,
         clock: Clock,
         broker_name: str,
@@ -100,16 +87,16 @@ class Progress:
         topic = self._topic(decode_header(GetTopicStatsHeader, command.ext).topic)
 
         def steps() -> Steps[Command]:
-            table: dict[MessageQueue, QueueRange] = {}
-            for queue_id in range(max(topic.read_queues, topic.write_queues)):
-                first = max(0, self._queues.min_queue_offset(topic.name, queue_id))
-                end = self._queues.max_queue_offset(topic.name, queue_id)
-                last_ms = self._queues.store_ms_at(topic.name, queue_id, QueueOffset(end - 1)) if end else 0
-                table[self._queue(topic, queue_id)] = QueueRange(first, end, max(0, last_ms))
-                yield
-            return reply(command, body=(yield from encoding_topic_stats(table)))
+            return reply(command, body=(yield from encoding_topic_stats(self._ranges(topic))))
 
         return run_sliced(steps())
+
+    def _ranges(self, topic: TopicConfig) -> Iterator[tuple[MessageQueue, QueueRange]]:
+        for queue_id in range(max(topic.read_queues, topic.write_queues)):
+            first = max(0, self._queues.min_queue_offset(topic.name, queue_id))
+            end = self._queues.max_queue_offset(topic.name, queue_id)
+            last_ms = self._queues.store_ms_at(topic.name, queue_id, QueueOffset(end - 1)) if end else 0
+            yield self._queue(topic, queue_id), QueueRange(first, end, max(0, last_ms))
 
     # --- a group -----------------------------------------------------------------------------
 
@@ -118,11 +105,13 @@ class Progress:
         group, asked = header.consumer_group, (header.topic or "").strip()
 
         def steps() -> Steps[Command]:
-            names = [asked] if asked else sorted(self._offsets.topics_of(group))
-            parts: list[ConsumeStats] = []
-            for topic in self._consumed(group, names):
-                parts.append((yield from self._of_topic(group, topic)))
-            return reply(command, body=(yield from encoding_consume_stats(merge(parts))))
+            names = [asked] if asked else sorted((yield from self._offsets.topics_of(group)))
+            topics = self._consumed(group, names)
+            tps = sum(self._rates.group_get_tps(topic.name, group) for topic in topics)
+            queues = (each for topic in topics for each in self._progress(group, topic))
+            body = LongBody()
+            yield from writing_consume_stats(body, tps, queues)
+            return reply(command, body=(yield from body.joining()))
 
         return run_sliced(steps())
 
@@ -131,11 +120,9 @@ class Progress:
         topic = self._topic(header.topic)
 
         def steps() -> Steps[Command]:
-            spans: list[bytes] = []
-            for queue_id in range(topic.write_queues):
-                spans.append(encode_time_span(self._time_span(header.group, topic, queue_id)))
-                yield
-            return reply(command, body=join_time_spans(spans))
+            queue_ids = range(topic.write_queues)
+            spans = (self._time_span(header.group, topic, queue_id) for queue_id in queue_ids)
+            return reply(command, body=(yield from encoding_time_spans(spans)))
 
         return run_sliced(steps())
 
@@ -156,12 +143,9 @@ class Progress:
             _time_text(first_ms), _time_text(last_ms), _time_text(consumed_ms),
         )  # fmt: skip
 
-    def _of_topic(self, group: str, topic: TopicConfig) -> Steps[ConsumeStats]:
-        table: dict[MessageQueue, QueueProgress] = {}
+    def _progress(self, group: str, topic: TopicConfig) -> Iterator[tuple[MessageQueue, QueueProgress]]:
         for queue_id in range(topic.read_queues):
-            table[self._queue(topic, queue_id)] = self._of_queue(group, topic.name, queue_id)
-            yield
-        return ConsumeStats(self._rates.group_get_tps(topic.name, group), table)
+            yield self._queue(topic, queue_id), self._of_queue(group, topic.name, queue_id)
 
     def _of_queue(self, group: str, topic: str, queue_id: int) -> QueueProgress:
         at = max(0, self._offsets.query(group, topic, queue_id) or 0)
@@ -174,19 +158,28 @@ class Progress:
         order_only = decode_header(GetBrokerConsumeStatsHeader, command.ext).order
 
         def steps() -> Steps[Command]:
-            topics_of = self._offsets.topics_by_group()
-            yield
+            topics_of = yield from self._offsets.topics_by_group()
             lag = 0
-            pieces: list[bytes] = []
-            for group in list(self._groups.configs):
-                parts: list[ConsumeStats] = []
-                for topic in self._consumed(group, sorted(topics_of.get(group, ()))):
-                    if topic.order or not order_only:
-                        parts.append((yield from self._of_topic(group, topic)))
-                        lag += parts[-1].lag
-                pieces.append((yield from encoding_group_consume_stats(group, parts)))
-                yield
-            return reply(command, body=join_broker_consume_stats(self._address, lag, pieces))
+
+            def progress(group: str, topic: TopicConfig) -> Iterator[tuple[MessageQueue, QueueProgress]]:
+                nonlocal lag
+                for queue, each in self._progress(group, topic):
+                    lag += each.lag
+                    yield queue, each
+
+            groups = (
+                (
+                    group,
+                    (
+                        (self._rates.group_get_tps(topic.name, group), progress(group, topic))
+                        for topic in self._consumed(group, sorted(topics_of.get(group, ())))
+                        if topic.order or not order_only
+                    ),
+                )
+                for group in list(self._groups.configs)
+            )
+            body = yield from encoding_broker_consume_stats(self._address, lambda: lag, groups)
+            return reply(command, body=body)
 
         return run_sliced(steps())
 

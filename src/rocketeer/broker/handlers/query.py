@@ -1,7 +1,6 @@
 """QUERY_MESSAGE (by key) and VIEW_MESSAGE_BY_ID (by offset in the log)."""
 
 from collections.abc import Awaitable
-from typing import Protocol
 
 from rocketeer.errors import RequestRefused
 from rocketeer.model.offsets import LogOffset
@@ -10,38 +9,23 @@ from rocketeer.protocol.command import Command, reply
 from rocketeer.protocol.frame import FRAME_BYTES_MAX, Filling
 from rocketeer.protocol.headers import QueryMessageHeader, ViewMessageHeader
 from rocketeer.protocol.headers.base import decode_header
-from rocketeer.record.layout import StoredMessage, encode_record
+from rocketeer.record.layout import encode_record
 from rocketeer.remoting.server import Connection, Handler
 from rocketeer.remoting.slices import Steps, run_sliced
-from rocketeer.store.message_store import Found
+from rocketeer.store.confirmed import ConfirmedLookups
+from rocketeer.store.message_store import MessageStore
 
 UNIQUE_KEY_QUERY = "_UNIQUE_KEY_QUERY"
 REPLY_BYTES_MAX = FRAME_BYTES_MAX - (64 << 10)
 """What a frame can carry besides its header."""
 
 
-class Archive(Protocol):
-    """What querying asks of the store."""
-
-    def querying(
-        self,
-        topic: str,
-        key: str,
-        begin_ms: int,
-        end_ms: int,
-        max_count: int,
-        *,
-        entries_max: int | None = None,
-        bytes_max: int | None = None,
-    ) -> Steps[Found]: ...
-
-    def message_at(self, log_offset: LogOffset) -> StoredMessage | None: ...
-
-
 class QueryHandler:
     """Answers with records as they are stored."""
 
-    def __init__(self, store: Archive, *, unique_key_count_max: int, entries_max: int = 200_000) -> None:
+    def __init__(
+        self, store: MessageStore | ConfirmedLookups, *, unique_key_count_max: int, entries_max: int = 200_000
+    ) -> None:
         """`entries_max`: so many entries of the index are looked at for one query."""
         self._store = store
         self._entries_max = entries_max

@@ -4,11 +4,10 @@ import asyncio
 import shutil
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from rocketeer.clock import Clock
 from rocketeer.errors import RequestRefused
-from rocketeer.model.offsets import LogOffset
 from rocketeer.observe.recorder import Averaged, Recorder
 from rocketeer.protocol.bodies.broker_stats import BrokerStats, StatsFigure, encode_broker_stats
 from rocketeer.protocol.bodies.kv import encode_kv_table
@@ -18,6 +17,7 @@ from rocketeer.protocol.headers import ViewBrokerStatsHeader, decode_header
 from rocketeer.protocol.versions import version_name
 from rocketeer.remoting.server import Connection, Handler
 from rocketeer.remoting.slices import in_slices
+from rocketeer.store.message_store import MessageStore
 
 _PUT_TIMES: Final = (
     "<=0ms", "0~10ms", "10~50ms", "50~100ms", "100~200ms", "200~500ms", "500ms~1s", "1~2s", "2~3s", "3~4s",
@@ -29,40 +29,13 @@ _NO_POOL: Final = (1 << 31) - 1
 Figures = Callable[[], Mapping[str, str]]
 
 
-class Storage(Protocol):
-    """What is asked of the store."""
-
-    @property
-    def min_log_offset(self) -> LogOffset: ...
-
-    @property
-    def max_log_offset(self) -> LogOffset: ...
-
-    @property
-    def flushed_log_offset(self) -> LogOffset: ...
-
-    @property
-    def dispatched_log_offset(self) -> LogOffset: ...
-
-    @property
-    def disk_used_percent(self) -> tuple[int, int]: ...
-
-    @property
-    def waiting_for_disk(self) -> int: ...
-
-    @property
-    def unindexed(self) -> int: ...
-
-    def first_store_ms(self) -> int: ...
-
-
 class RuntimeInfo:
     """Every figure is measured or counted; what RocketMQ queues for its threads waits for the loop here."""
 
     def __init__(
         self,
         recorder: Recorder,
-        store: Storage,
+        store: MessageStore,
         settings: Mapping[str, str],
         clock: Clock,
         *,

@@ -3,11 +3,10 @@
 All messages of a level wait equally long, so each queue is in the order of its delivery times: only its head
 needs watching. A queue's consume-queue entries carry the delivery time where others carry the tag's hash.
 
-Each is delivered once, also over a crash: `delay_recovery` finds in the log what was delivered before it.
+Each is delivered once, also over a crash: `recovery` finds in the log what was delivered before it.
 """
 
 import logging
-from typing import Protocol
 
 from rocketeer.broker.feature import Feature, Periodic, Replay, Rest
 from rocketeer.broker.features.delay.offsets import DelayOffsets
@@ -17,20 +16,15 @@ from rocketeer.broker.writer import Put, Writer
 from rocketeer.clock import Clock
 from rocketeer.errors import RequestRefused
 from rocketeer.model.offsets import LogOffset, QueueOffset
+from rocketeer.model.property_names import DELAY, REAL_QID, REAL_TOPIC
 from rocketeer.model.topic import SCHEDULE_TOPIC
 from rocketeer.protocol.codes import ResponseCode
 from rocketeer.record.delay_levels import DelayLevels
 from rocketeer.record.flags import TX_MASK
 from rocketeer.record.layout import PendingMessage, StoredMessage
-from rocketeer.record.properties import (
-    DELAY,
-    REAL_QID,
-    REAL_TOPIC,
-    decode_properties,
-    encode_properties,
-    find_property,
-)
+from rocketeer.record.properties import decode_properties, encode_properties, find_property
 from rocketeer.record.skip import Wanted
+from rocketeer.store.message_store import MessageStore
 
 log = logging.getLogger(__name__)
 
@@ -40,36 +34,12 @@ MESSAGES_PER_TICK = 256
 """Bounds one slice of delivery, so that a burst of due messages does not hold up the loop."""
 
 
-class ScheduleLog(Protocol):
-    """What delivery asks of the store."""
-
-    def entries(
-        self, topic: str, queue_id: int, offset: QueueOffset, max_count: int
-    ) -> list[tuple[LogOffset, int, int]]:
-        """(log offset, size, tag code) of the queue's entries from `offset` on."""
-        ...
-
-    @property
-    def max_log_offset(self) -> LogOffset: ...
-
-    @property
-    def flushed_log_offset(self) -> LogOffset: ...
-
-    def queues(self) -> list[tuple[str, int]]: ...
-
-    def min_queue_offset(self, topic: str, queue_id: int) -> QueueOffset: ...
-
-    def max_queue_offset(self, topic: str, queue_id: int) -> QueueOffset: ...
-
-    def offset_by_time(self, topic: str, queue_id: int, store_ms: int) -> QueueOffset: ...
-
-    def message_at(self, log_offset: LogOffset) -> StoredMessage | None: ...
-
-
 class DelayService:
     """Moves messages into their level's queue, and back to their own when due."""
 
-    def __init__(self, levels: DelayLevels, clock: Clock, store: ScheduleLog, *, save_every_s: float) -> None:
+    def __init__(
+        self, levels: DelayLevels, clock: Clock, store: MessageStore, *, save_every_s: float
+    ) -> None:
         self._levels = levels
         self._clock = clock
         self._store = store
@@ -186,9 +156,8 @@ def _put_back(message: StoredMessage, writer: Writer) -> bool:
 
 
 def delay_feature(
-    levels: DelayLevels, clock: Clock, store: ScheduleLog, writer: Writer, *, save_every_s: float
+    levels: DelayLevels, clock: Clock, store: MessageStore, writer: Writer, *, save_every_s: float
 ) -> Feature:
-    """`writer` is asked for at run time: it is made from the features' own rewrites."""
     service = DelayService(levels, clock, store, save_every_s=save_every_s)
     recovery = service.recovery
     roll = DelayRoll(levels, service.offsets, recovery, store, writer, clock)

@@ -10,16 +10,17 @@ that was due before the log ends is looked for in its own queue, around the time
 
 import logging
 from collections.abc import Iterator
-from typing import Final, Protocol
+from typing import Final
 
 from rocketeer.broker.features.delay.offsets import DelayOffsets
 from rocketeer.model.offsets import LogOffset, QueueOffset
+from rocketeer.model.property_names import DELAY, REAL_QID, REAL_TOPIC
 from rocketeer.model.topic import SCHEDULE_TOPIC
 from rocketeer.record.delay_levels import DelayLevels
 from rocketeer.record.entry import DispatchEntry
 from rocketeer.record.layout import StoredMessage
-from rocketeer.record.properties import DELAY, REAL_QID, REAL_TOPIC
 from rocketeer.record.timers import ended_by
+from rocketeer.store.message_store import MessageStore
 
 log = logging.getLogger(__name__)
 
@@ -34,33 +35,10 @@ BACK_COUNT: Final = 64
 Identity = tuple[object, ...]
 
 
-class DelayedLog(Protocol):
-    """What recovery asks of the store."""
-
-    @property
-    def max_log_offset(self) -> LogOffset: ...
-
-    def queues(self) -> list[tuple[str, int]]: ...
-
-    def entries(
-        self, topic: str, queue_id: int, offset: QueueOffset, max_count: int
-    ) -> list[tuple[LogOffset, int, int]]:
-        """(log offset, size, tag code) of the queue's entries from `offset` on."""
-        ...
-
-    def min_queue_offset(self, topic: str, queue_id: int) -> QueueOffset: ...
-
-    def max_queue_offset(self, topic: str, queue_id: int) -> QueueOffset: ...
-
-    def offset_by_time(self, topic: str, queue_id: int, store_ms: int) -> QueueOffset: ...
-
-    def message_at(self, log_offset: LogOffset) -> StoredMessage | None: ...
-
-
 class DelayRecovery:
     """Brings the offsets up to the end of the log; `extra` has what was delivered out of turn."""
 
-    def __init__(self, levels: DelayLevels, offsets: DelayOffsets, store: DelayedLog) -> None:
+    def __init__(self, levels: DelayLevels, offsets: DelayOffsets, store: MessageStore) -> None:
         self._offsets = offsets
         self._store = store
         self._delivered: dict[int, int] = {}

@@ -14,27 +14,13 @@ from rocketeer.model.offsets import LogOffset, QueueOffset
 from rocketeer.model.topic import SCHEDULE_TOPIC
 from rocketeer.protocol.codes import ResponseCode
 from rocketeer.record.delay_levels import DelayLevels
-from rocketeer.record.layout import StoredMessage
 from rocketeer.record.timers import handed_over
+from rocketeer.store.message_store import MessageStore
 
 log = logging.getLogger(__name__)
 
 ROLL_COUNT = 128
 """Messages of one slice: a few milliseconds."""
-
-
-class ScheduleLog(Protocol):
-    """What rolling asks of the store."""
-
-    def entries(
-        self, topic: str, queue_id: int, offset: QueueOffset, max_count: int
-    ) -> list[tuple[LogOffset, int, int]]:
-        """(log offset, size, tag code) of the queue's entries from `offset` on."""
-        ...
-
-    def min_queue_offset(self, topic: str, queue_id: int) -> QueueOffset: ...
-
-    def message_at(self, log_offset: LogOffset) -> StoredMessage | None: ...
 
 
 class Delivered(Protocol):
@@ -69,7 +55,7 @@ class DelayRoll:
         levels: DelayLevels,
         offsets: Delivered,
         progress: Progress,
-        store: ScheduleLog,
+        store: MessageStore,
         writer: Writer,
         clock: Clock,
     ) -> None:

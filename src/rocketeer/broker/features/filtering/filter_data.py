@@ -103,7 +103,7 @@ class FilterTable:
                 yield
         for data in list(self._by_group.get(group, {}).values()):
             if data.topic not in topics and not data.is_dead:
-                self._die(data)
+                self._mark_dead(data)
         return bad
 
     def _put(self, group: str, subscription: Subscription) -> None:
@@ -141,13 +141,13 @@ class FilterTable:
         """The group has no member any more."""
         for data in self._by_group.get(group, {}).values():
             if not data.is_dead:
-                self._die(data)
+                self._mark_dead(data)
 
     def _keep(self, data: FilterData) -> None:
         self._by_topic.setdefault(data.topic, {})[data.group] = data
         self._by_group.setdefault(data.group, {})[data.topic] = data
 
-    def _die(self, data: FilterData) -> None:
+    def _mark_dead(self, data: FilterData) -> None:
         data.dead_ms = max(self._clock.now_ms(), data.born_ms)
         self._dirty = True
 

@@ -3,18 +3,18 @@
 import asyncio
 from collections.abc import Callable
 from inspect import isawaitable
-from typing import Final, Protocol
+from typing import Final
 
 from rocketeer.broker.feature import Feature, Periodic, Replay
 from rocketeer.errors import RequestRefused, StoreRefused
 from rocketeer.group.in_sync import Outcome
 from rocketeer.group.leadership import TICK_S, Leadership
-from rocketeer.model.offsets import LogOffset
 from rocketeer.protocol.codes import ResponseCode
 from rocketeer.protocol.command import Command
 from rocketeer.record.skip import Wanted
 from rocketeer.remoting.server import Connection, Handler
 from rocketeer.store.confirmed import ConfirmedBound
+from rocketeer.store.message_store import MessageStore
 
 AGAIN_S: Final = 0.1
 NOT_YET: Final = StoreRefused(StoreRefused.NOT_WRITABLE, "this member does not lead its group yet")
@@ -25,26 +25,10 @@ _CODES: Final = {
 }
 
 
-class LeaderStore(Protocol):
-    """What leading asks of the store."""
-
-    on_grown: list[Callable[[], None]]
-
-    def refuse(self, cause: str, refusal: StoreRefused | None) -> None: ...
-
-    def when_durable(self, log_offset: LogOffset, callback: Callable[[bool], None]) -> None: ...
-
-    @property
-    def max_log_offset(self) -> LogOffset: ...
-
-    @property
-    def failure(self) -> StoreRefused | None: ...
-
-
 class LeaderPart:
     """Between the store and the leadership, which begins when the store is open."""
 
-    def __init__(self, store: LeaderStore, bound: ConfirmedBound, *, flushes: bool, confirmed: int) -> None:
+    def __init__(self, store: MessageStore, bound: ConfirmedBound, *, flushes: bool, confirmed: int) -> None:
         self._store = store
         self._bound = bound
         self._flushes = flushes

@@ -14,7 +14,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from inspect import isawaitable
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from rocketeer.broker.feature import Dispatcher, Feature, Periodic, Replay
 from rocketeer.broker.groups import GroupTable
@@ -24,17 +24,16 @@ from rocketeer.broker.topics import ChangeKind, TopicChange, TopicTable
 from rocketeer.clock import Clock
 from rocketeer.errors import OUTCOME_UNKNOWN, BadBody, RequestRefused, StoreRefused
 from rocketeer.model.data_version import DataVersion
-from rocketeer.model.offsets import LogOffset
 from rocketeer.model.queue import MessageQueue
 from rocketeer.protocol.bodies.groups import decode_group_table, encode_group_entry, join_group_table
 from rocketeer.protocol.bodies.topics import decode_topic_table, encode_topic_entry, join_topic_table
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, reply
 from rocketeer.record.dispatch_entry import DispatchEntry
-from rocketeer.record.layout import PendingMessage, StoredMessage
 from rocketeer.record.skip import Wanted
 from rocketeer.record.table_change import TOPIC, is_table_change, table_change
 from rocketeer.remoting.server import Connection, Handler
+from rocketeer.store.message_store import MessageStore
 from rocketeer.store.table_file import load_table
 
 log = logging.getLogger(__name__)
@@ -57,20 +56,6 @@ SHARED: Final = (
     RequestCode.CLONE_GROUP_OFFSET,
 )
 """Requests that change the tables: only a leader takes them, and answers when the in-sync set has the change."""
-
-
-class SharedLog(Protocol):
-    """What the tables ask of the store."""
-
-    def append(self, message: PendingMessage) -> DispatchEntry: ...
-
-    def message_at(self, log_offset: LogOffset) -> StoredMessage | None: ...
-
-    @property
-    def max_log_offset(self) -> LogOffset: ...
-
-    @property
-    def refusal(self) -> StoreRefused | None: ...
 
 
 class Position:
@@ -123,7 +108,7 @@ class SharedTables:
 
     def __init__(
         self,
-        store: SharedLog,
+        store: MessageStore,
         clock: Clock,
         host: bytes,
         *,

@@ -12,10 +12,10 @@ same (another log was put in its place), that is noticed: what it says lies some
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from struct import Struct
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
@@ -25,7 +25,7 @@ from rocketeer.broker.features.idempotence.sequences import SavedSequence
 from rocketeer.clock import Clock
 from rocketeer.model.offsets import LogOffset
 from rocketeer.record.entry import DispatchEntry
-from rocketeer.record.layout import StoredMessage
+from rocketeer.store.message_store import MessageStore
 from rocketeer.store.snapshot_file import load_snapshot, save_snapshot
 
 log = logging.getLogger(__name__)
@@ -39,30 +39,6 @@ UNKNOWN_BYTES_MAX: Final = 1 << 30
 """A store without a snapshot never had such producers here: only so much of its log is looked at."""
 _LENGTH: Final = Struct(">I")
 _NEWEST_CHECKED: Final = 1_000
-
-
-class ReplayableLog(Protocol):
-    """What keeping the tables asks of the store."""
-
-    @property
-    def min_log_offset(self) -> LogOffset: ...
-
-    @property
-    def max_log_offset(self) -> LogOffset: ...
-
-    @property
-    def whole_log_offset(self) -> int: ...
-
-    @property
-    def flushed_log_offset(self) -> LogOffset: ...
-
-    def message_at(self, log_offset: LogOffset) -> StoredMessage | None: ...
-
-    def is_damaged(self, log_offset: LogOffset) -> bool: ...
-
-    def expiry_ms(self) -> int: ...
-
-    def when_durable(self, log_offset: LogOffset, callback: Callable[[bool], None]) -> None: ...
 
 
 class _Head(msgspec.Struct, array_like=True):
@@ -79,7 +55,7 @@ class Snapshots:
     """Owns the file; `table` is what the broker asks."""
 
     def __init__(
-        self, window: Window, store: ReplayableLog, clock: Clock, *, path: Path, segment_bytes: int
+        self, window: Window, store: MessageStore, clock: Clock, *, path: Path, segment_bytes: int
     ) -> None:
         self._store = store
         self._clock = clock

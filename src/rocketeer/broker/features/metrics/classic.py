@@ -5,33 +5,18 @@ What that one asks of the clients themselves (`rocketmq_client_*`) is not here: 
 
 import os
 from collections.abc import Callable, Mapping
-from typing import Protocol
 
 from rocketeer.broker.clients import ClientTable
 from rocketeer.broker.features.metrics.lag import Lag, LagReader
 from rocketeer.broker.topics import TopicTable
 from rocketeer.clock import Clock
-from rocketeer.model.offsets import LogOffset, QueueOffset
 from rocketeer.model.topic import DLQ_PREFIX, RETRY_PREFIX, dlq_topic
 from rocketeer.observe import families as f
 from rocketeer.observe.exposition import Page
 from rocketeer.observe.recorder import Recorder
 from rocketeer.remoting.server import Connection
 from rocketeer.remoting.slices import Steps
-
-
-class Storage(Protocol):
-    """What is asked of the store."""
-
-    @property
-    def max_log_offset(self) -> LogOffset: ...
-
-    @property
-    def flushed_log_offset(self) -> LogOffset: ...
-
-    def queues(self) -> list[tuple[str, int]]: ...
-
-    def max_queue_offset(self, topic: str, queue_id: int) -> QueueOffset: ...
+from rocketeer.store.message_store import MessageStore
 
 
 class ClassicPage:
@@ -45,7 +30,7 @@ class ClassicPage:
         address: str,
         recorder: Recorder,
         lags: LagReader,
-        store: Storage,
+        store: MessageStore,
         log_folder: str,
         topics: TopicTable,
         clients: ClientTable[Connection],

@@ -3,7 +3,7 @@
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, Protocol
+from typing import Final
 
 from rocketeer.broker.clients import ClientTable
 from rocketeer.broker.features.metrics.lag import Lag, LagReader
@@ -11,7 +11,6 @@ from rocketeer.broker.groups import GroupTable
 from rocketeer.broker.topics import TopicTable
 from rocketeer.clock import Clock
 from rocketeer.model.group import is_system_group
-from rocketeer.model.offsets import LogOffset
 from rocketeer.model.topic import RETRY_PREFIX
 from rocketeer.observe import families as f
 from rocketeer.observe.counters import CREATE_BUCKETS_MS, FINISH_BUCKETS_MS
@@ -22,30 +21,10 @@ from rocketeer.observe.stored import SIZE_BUCKETS
 from rocketeer.protocol.versions import version_name
 from rocketeer.remoting.server import Connection
 from rocketeer.remoting.slices import Steps
+from rocketeer.store.message_store import MessageStore
 
 PROCESSORS: Final = ("pull", "query_message", "client_manager", "heartbeat", "transaction", "admin", "reply")
 """Whose requests never wait here: they are served in the turn of the loop they are read in."""
-
-
-class Storage(Protocol):
-    """What is asked of the store."""
-
-    @property
-    def max_log_offset(self) -> LogOffset: ...
-
-    @property
-    def flushed_log_offset(self) -> LogOffset: ...
-
-    @property
-    def dispatched_log_offset(self) -> LogOffset: ...
-
-    @property
-    def disk_used_percent(self) -> tuple[int, int]: ...
-
-    @property
-    def waiting_for_disk(self) -> int: ...
-
-    def first_store_ms(self) -> int: ...
 
 
 class ModernPage:
@@ -57,7 +36,7 @@ class ModernPage:
         labels: Mapping[str, str],
         recorder: Recorder,
         lags: LagReader,
-        store: Storage,
+        store: MessageStore,
         store_folder: str,
         topics: TopicTable,
         groups: GroupTable,

@@ -22,7 +22,6 @@ from rocketeer.broker.topics import TopicTable
 from rocketeer.clock import Clock
 from rocketeer.errors import BadBody, ProtocolError, RemotingError, RequestRefused
 from rocketeer.model.data_version import DataVersion
-from rocketeer.model.offsets import LogOffset
 from rocketeer.model.topic import TopicConfig
 from rocketeer.protocol.bodies.groups import decode_group_table
 from rocketeer.protocol.bodies.kv import decode_kv_table
@@ -35,6 +34,7 @@ from rocketeer.record.flags import TX_PREPARED
 from rocketeer.remoting.server import Connection, Handler
 from rocketeer.remoting.slices import Steps, run_sliced
 from rocketeer.replication.offsets import OffsetMerge
+from rocketeer.store.message_store import MessageStore
 
 log = logging.getLogger(__name__)
 
@@ -63,18 +63,6 @@ class Files(Protocol):
     async def save_text(self, file_name: str, text: str) -> None: ...
 
 
-class Log(Protocol):
-    """What tables are compared with."""
-
-    @property
-    def max_log_offset(self) -> LogOffset: ...
-
-    @property
-    def flushed_log_offset(self) -> LogOffset: ...
-
-    def delete_topic(self, topic: str) -> None: ...
-
-
 class Caller(Protocol):
     async def invoke(self, address: str, command: Command, timeout_s: float) -> Command: ...
 
@@ -82,7 +70,7 @@ class Caller(Protocol):
 # --- telling ---------------------------------------------------------------------------------
 
 
-def table_feature(offsets: ConsumerOffsets, files: Files, store: Log) -> Feature:
+def table_feature(offsets: ConsumerOffsets, files: Files, store: MessageStore) -> Feature:
     """Answers slaves; slaves answer, too, as in RocketMQ."""
     started = secrets.token_hex(8)
 
@@ -139,7 +127,7 @@ class FollowedTables:
         groups: GroupTable,
         offsets: ConsumerOffsets,
         files: Files,
-        store: Log,
+        store: MessageStore,
         clock: Clock,
         own_address: str,
     ) -> None:

@@ -19,9 +19,12 @@ from rocketeer.broker.writer import Put, Writer, code_without_slaves
 from rocketeer.errors import RequestRefused
 from rocketeer.model.offsets import LogOffset
 from rocketeer.model.property_names import (
+    DELAY,
     FAILURE_CLIENT,
     FAILURE_REASON,
     FAILURE_TRACE,
+    ORIGIN_MESSAGE_ID,
+    RETRY_TOPIC,
     START_DELIVER_TIME,
     TIMER_DELAY_MS,
     TIMER_DELAY_SEC,
@@ -30,6 +33,7 @@ from rocketeer.model.property_names import (
     TIMER_ENQUEUE_MS,
     TIMER_OUT_MS,
     TIMER_ROLL_TIMES,
+    WAIT,
 )
 from rocketeer.model.topic import DLQ_PREFIX, Perm, TopicConfig, dlq_topic, retry_topic
 from rocketeer.observe.counters import Counters
@@ -39,14 +43,7 @@ from rocketeer.protocol.headers.base import decode_header
 from rocketeer.protocol.headers.send import ConsumerSendMsgBackHeader
 from rocketeer.protocol.texts import FAQ
 from rocketeer.record.layout import TOPIC_BYTES_MAX, PendingMessage, StoredMessage
-from rocketeer.record.properties import (
-    DELAY,
-    ORIGIN_MESSAGE_ID,
-    PROPERTIES_BYTES_MAX,
-    RETRY_TOPIC,
-    WAIT,
-    encode_properties,
-)
+from rocketeer.record.properties import PROPERTIES_BYTES_MAX, encode_properties
 from rocketeer.record.skip import Wanted
 from rocketeer.remoting.server import Connection
 

@@ -20,11 +20,12 @@ import msgspec
 
 from rocketeer.errors import BadBody, BadMessageId
 from rocketeer.model.offsets import LogOffset, QueueOffset
+from rocketeer.model.property_names import ORIGIN_MESSAGE_ID, REAL_TOPIC
 from rocketeer.model.topic import DLQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC, TIMER_TOPIC, retry_topic
 from rocketeer.record.entry import DispatchEntry
 from rocketeer.record.ids import parse_offset_msg_id
 from rocketeer.record.layout import StoredMessage
-from rocketeer.record.properties import ORIGIN_MESSAGE_ID, REAL_TOPIC
+from rocketeer.store.message_store import MessageStore
 
 log = logging.getLogger(__name__)
 
@@ -41,31 +42,6 @@ Place = tuple[str, str, int]
 """(group, topic, queue id) that a message was delivered from."""
 Try = tuple[str, bool, str, int, int, int]
 """(group, whether it is a dead letter, id of the first message, which try it is, when it was born, its CRC)"""
-
-
-class SentLog(Protocol):
-    """What is asked of the store."""
-
-    @property
-    def min_log_offset(self) -> LogOffset: ...
-
-    @property
-    def max_log_offset(self) -> LogOffset: ...
-
-    @property
-    def flushed_log_offset(self) -> LogOffset: ...
-
-    def queues(self) -> list[tuple[str, int]]: ...
-
-    def entries(
-        self, topic: str, queue_id: int, offset: QueueOffset, max_count: int
-    ) -> list[tuple[LogOffset, int, int]]: ...
-
-    def min_queue_offset(self, topic: str, queue_id: int) -> QueueOffset: ...
-
-    def message_at(self, log_offset: LogOffset) -> StoredMessage | None: ...
-
-    def expiry_ms(self) -> int: ...
 
 
 class Committed(Protocol):
@@ -110,7 +86,7 @@ class SentBack:
 
     file_name = "sentBack.json"
 
-    def __init__(self, store: SentLog, offsets: Committed) -> None:
+    def __init__(self, store: MessageStore, offsets: Committed) -> None:
         self._store = store
         self._offsets = offsets
         self._places: dict[Place, Sends] = {}

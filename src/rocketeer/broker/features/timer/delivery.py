@@ -4,8 +4,8 @@ A slice at a time, a few milliseconds each, so that fifty thousand messages due 
 """
 
 import logging
-from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from collections.abc import Sequence
+from typing import Final
 
 from rocketeer.broker.features.timer.restore import key_hash, timer_of
 from rocketeer.broker.features.timer.wheel import Timer, Wheel
@@ -16,8 +16,9 @@ from rocketeer.model.topic import TIMER_TOPIC
 from rocketeer.observe.counters import Histogram
 from rocketeer.protocol.codes import ResponseCode
 from rocketeer.record.entry import DispatchEntry
-from rocketeer.record.layout import PendingMessage, StoredMessage
+from rocketeer.record.layout import PendingMessage
 from rocketeer.record.timers import delivered, due_ms, rolled_forward
+from rocketeer.store.message_store import MessageStore
 
 log = logging.getLogger(__name__)
 
@@ -28,30 +29,13 @@ PAUSE_S: Final = 0.5  # after the store refused a message: the disk is full
 ROLL_TAKE: Final = 128
 
 
-class TimerLog(Protocol):
-    """What timers ask of the store."""
-
-    @property
-    def min_log_offset(self) -> LogOffset: ...
-
-    @property
-    def max_log_offset(self) -> LogOffset: ...
-
-    @property
-    def whole_log_offset(self) -> int: ...
-
-    def when_durable(self, log_offset: LogOffset, callback: Callable[[bool], None]) -> None: ...
-
-    def message_at(self, log_offset: LogOffset) -> StoredMessage | None: ...
-
-
 AHEAD_BUCKETS_S: Final = (60, 600, 3_600, 43_200, 86_400, 259_200)
 
 
 class TimerDelivery:
     """The loop thread's: `tick` delivers, `roll` saves from deletion."""
 
-    def __init__(self, wheel: Wheel, store: TimerLog, writer: Writer, clock: Clock) -> None:
+    def __init__(self, wheel: Wheel, store: MessageStore, writer: Writer, clock: Clock) -> None:
         self.wheel = wheel
         self.changes = 0
         """Timers that began or ended since the last snapshot."""

@@ -1,6 +1,6 @@
 """Messages delivered at any time: they wait in TIMER_TOPIC, on a wheel that the log can rebuild.
 
-What each part does stands in `broker/timing`; here they are put together, and the wheel is noted on disk now and
+Here the parts are put together (`wheel`, `admission`, `delivery`, `recall`), and the wheel is noted on disk now and
 then, so that a start need not read the whole log.
 """
 
@@ -12,7 +12,7 @@ from typing import Final
 
 from rocketeer.broker.feature import Dispatcher, Feature, Periodic, Replay, Rest
 from rocketeer.broker.features.timer.admission import CLAIMS, TimerAdmission, TimerRules
-from rocketeer.broker.features.timer.delivery import TimerDelivery, TimerLog
+from rocketeer.broker.features.timer.delivery import TimerDelivery
 from rocketeer.broker.features.timer.recall import Recall, RecallRules
 from rocketeer.broker.features.timer.restore import Restoring
 from rocketeer.broker.features.timer.snapshot import read_snapshot, write_snapshot
@@ -26,6 +26,7 @@ from rocketeer.observe.exposition import Page
 from rocketeer.protocol.codes import RequestCode
 from rocketeer.record.entry import DispatchEntry
 from rocketeer.record.skip import Wanted
+from rocketeer.store.message_store import MessageStore
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +41,7 @@ SNAPSHOT_LOG_BYTES: Final = 256 << 20
 class Timers:
     """The wheel's life: restored at start, run by ticks, noted on disk when enough has changed."""
 
-    def __init__(self, path: Path, store: TimerLog, writer: Writer, clock: Clock) -> None:
+    def __init__(self, path: Path, store: MessageStore, writer: Writer, clock: Clock) -> None:
         self._path = path
         self._store = store
         self._clock = clock
@@ -117,16 +118,13 @@ def timer_feature(
     *,
     folder: Path,
     flush_ms: int,
-    store: TimerLog,
+    store: MessageStore,
     topics: TopicTable,
     writer: Writer,
     clock: Clock,
     follows: bool,
 ) -> Feature:
-    """`writer` is asked for at run time: it is made from the features' own rewrites.
-
-    `follows`: a slave delivers nothing itself; its wheel follows what its master stores.
-    """
+    """`follows`: a slave delivers nothing itself; its wheel follows what its master stores."""
     timers = Timers(folder / "pending", store, writer, clock)
     delivery = timers.delivery
     recall = Recall(recall_rules, timers=delivery, topics=topics, store=store, clock=clock)

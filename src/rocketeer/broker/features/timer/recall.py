@@ -5,7 +5,7 @@ The note of it is a record of the log, so it outlives a crash; the message's own
 
 from dataclasses import dataclass
 
-from rocketeer.broker.features.timer.delivery import TimerDelivery, TimerLog
+from rocketeer.broker.features.timer.delivery import TimerDelivery
 from rocketeer.broker.features.timer.restore import key_hash
 from rocketeer.broker.features.timer.wheel import Timer
 from rocketeer.broker.topics import TopicTable
@@ -22,6 +22,7 @@ from rocketeer.record.entry import DispatchEntry
 from rocketeer.record.layout import StoredMessage
 from rocketeer.record.timers import recalled, target
 from rocketeer.remoting.server import Connection
+from rocketeer.store.message_store import MessageStore
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class Recall:
         *,
         timers: TimerDelivery,
         topics: TopicTable,
-        store: TimerLog,
+        store: MessageStore,
         clock: Clock,
     ) -> None:
         self._rules = rules

@@ -1,7 +1,7 @@
 """Transactional messages: a half is stored out of sight, its producer's verdict (37) delivers or drops it.
 
 The way of a message: send -> `rewrite` (half topic) -> END_TRANSACTION, or CHECK_TRANSACTION_STATE and then
-END_TRANSACTION (`transaction_check`) -> its own topic and an op message (`transaction_ledger`).
+END_TRANSACTION (`check_back`) -> its own topic and an op message (`ledger`).
 A transaction ends once, whatever copies of the half there are and whoever says so how often: RocketMQ delivers a
 message again for every commit it gets.
 """
@@ -9,13 +9,13 @@ message again for every commit it gets.
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from typing import Final, Protocol
+from typing import Final
 
 from rocketeer.broker.clients import ClientTable
 from rocketeer.broker.feature import ConfigChange, Feature, Periodic, Replay
 from rocketeer.broker.features.transaction import messages
 from rocketeer.broker.features.transaction.check_back import CheckRules, Checks
-from rocketeer.broker.features.transaction.half_table import HalfLog, HalfTable
+from rocketeer.broker.features.transaction.half_table import HalfTable
 from rocketeer.broker.features.transaction.ledger import Ledger
 from rocketeer.broker.offsets import ConsumerOffsets
 from rocketeer.broker.topics import TopicTable
@@ -39,6 +39,7 @@ from rocketeer.record.layout import PendingMessage, StoredMessage
 from rocketeer.record.properties import find_property
 from rocketeer.record.skip import Wanted
 from rocketeer.remoting.server import Connection
+from rocketeer.store.message_store import MessageStore
 
 log = logging.getLogger(__name__)
 
@@ -84,7 +85,7 @@ class HalfSends:
 class HalfMessages:
     """How many transactions are open, by topic; remembers the topics of halves it has looked at."""
 
-    def __init__(self, table: HalfTable, store: HalfLog) -> None:
+    def __init__(self, table: HalfTable, store: MessageStore) -> None:
         self._table = table
         self._store = store
         self._topics: dict[int, str] = {}
@@ -198,13 +199,9 @@ class Verdicts:
         self._ledger.resume(message, done)
 
 
-class TransactionStore(HalfLog, Protocol):
-    """What transactions ask of the store."""
-
-
 def transaction_feature(
     *,
-    store: TransactionStore,
+    store: MessageStore,
     clients: ClientTable[Connection],
     topics: TopicTable,
     offsets: ConsumerOffsets,
@@ -217,7 +214,6 @@ def transaction_feature(
     persist: Callable[[], Awaitable[None]],
     counters: Counters,
 ) -> Feature:
-    """`writer` is asked for at run time: it is made from the features' own rewrites."""
     table = HalfTable(store, offsets)
     ledger = Ledger(table, store=store, topics=topics, writer=writer, clock=clock, store_host=store_host)
     checks = Checks(ledger, rules, clients=clients, topics=topics, clock=clock, persist=persist)

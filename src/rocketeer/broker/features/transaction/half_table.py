@@ -9,7 +9,7 @@ the op message is written late. In the same way it finds copies of halves and ha
 import json
 import logging
 from collections.abc import Iterator
-from typing import Final, Protocol
+from typing import Final
 
 from rocketeer.broker.features.transaction.messages import QUEUE_ID, identity, settled_offsets
 from rocketeer.broker.offsets import ConsumerOffsets
@@ -19,6 +19,7 @@ from rocketeer.model.topic import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC, 
 from rocketeer.record.entry import DispatchEntry
 from rocketeer.record.flags import TX_COMMIT, tx_state
 from rocketeer.record.layout import StoredMessage
+from rocketeer.store.message_store import MessageStore
 
 log = logging.getLogger(__name__)
 
@@ -29,23 +30,6 @@ SAVE_BYTES: Final = 64 << 20
 """With pending halves the table is saved after so much of the log at the latest: a start walks over no more."""
 
 
-class HalfLog(Protocol):
-    """What the table asks of the store."""
-
-    @property
-    def max_log_offset(self) -> LogOffset: ...
-
-    def entries(
-        self, topic: str, queue_id: int, offset: QueueOffset, max_count: int
-    ) -> list[tuple[LogOffset, int, int]]: ...
-
-    def min_queue_offset(self, topic: str, queue_id: int) -> QueueOffset: ...
-
-    def max_queue_offset(self, topic: str, queue_id: int) -> QueueOffset: ...
-
-    def message_at(self, log_offset: LogOffset) -> StoredMessage | None: ...
-
-
 class HalfTable:
     """Pending halves by their place in the log, in the order of their queue. Belongs to the loop thread.
 
@@ -54,7 +38,7 @@ class HalfTable:
 
     file_name = "transactionProgress.json"
 
-    def __init__(self, store: HalfLog, offsets: ConsumerOffsets) -> None:
+    def __init__(self, store: MessageStore, offsets: ConsumerOffsets) -> None:
         self._store = store
         self._offsets = offsets
         self.pending: dict[int, int] = {}
@@ -121,15 +105,15 @@ class HalfTable:
         """The half queue's progress: all before it are settled."""
         return next(iter(self.pending.values()), self._read_to)
 
-    def advance_ops(self, max_count: int = AT_ONCE) -> bool:
+    def advance_ops(self) -> bool:
         """Move the op queue's progress over halves before the half queue's; True: there may be more."""
-        half_offset = self.half_offset
-        for offset, targets in self._ops(self.op_offset, max_count):
+        half_offset, moved = self.half_offset, 0
+        for offset, targets in self._ops(self.op_offset, AT_ONCE):
             if any(target >= half_offset for target in targets):
                 return False
             self.op_offset = offset + 1
-            max_count -= 1
-        return max_count == 0
+            moved += 1
+        return moved == AT_ONCE
 
     def commit_progress(self) -> None:
         """Put both queues' progress where RocketMQ keeps it."""

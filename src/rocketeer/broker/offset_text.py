@@ -1,0 +1,80 @@
+"""The text of config/consumerOffset.json, kept in pieces: only what changed is made anew.
+
+Commits come with pulls, by the thousand, and a topic may have 65,535 queues. There is one piece per topic and group;
+one with very many queues is made of parts, so that a commit costs a part of it and no step is long.
+"""
+
+import json
+from collections.abc import Mapping
+
+import msgspec
+
+from rocketeer.steps import Steps
+
+PART_QUEUES = 1024
+
+
+class OffsetText:
+    """`table` is the one that is told, `topic@group` -> queue id -> offset; whoever changes it says so."""
+
+    def __init__(self, table: Mapping[str, Mapping[int, int]]) -> None:
+        self._table = table
+        self._pieces: dict[str, str] = {}
+        self._parts: dict[str, dict[int, str]] = {}
+        """Of pieces with more than `PART_QUEUES` queues: number of a part -> its text."""
+        self._stale: dict[str, set[int]] = {key: set() for key in table}
+        """What is to be made anew: key -> numbers of parts."""
+
+    def changed(self, key: str, queue_id: int) -> None:
+        """One queue has another offset."""
+        stale = self._stale.get(key)
+        if stale is None:
+            stale = self._stale[key] = set()
+        stale.add(queue_id // PART_QUEUES)
+
+    def replaced(self, key: str) -> None:
+        """All queues may be others."""
+        self._parts.pop(key, None)
+        self._stale[key] = set()
+
+    def removed(self, key: str) -> None:
+        for table in (self._pieces, self._parts, self._stale):
+            table.pop(key, None)
+
+    def refresh(self) -> Steps[None]:
+        """Make what changed, a part a step."""
+        while self._stale:
+            key, stale = next(iter(self._stale.items()))
+            queues = self._table[key]
+            if len(queues) <= PART_QUEUES:
+                self._parts.pop(key, None)
+                text = _text(queues)
+            else:
+                if key not in self._parts:
+                    self._parts[key] = {}
+                    stale |= {queue_id // PART_QUEUES for queue_id in queues}
+                if stale:
+                    number = stale.pop()
+                    self._parts[key][number] = _text(_part(queues, number))
+                    yield
+                    continue
+                text = ",".join(self._parts[key].values())
+            del self._stale[key]
+            self._pieces[key] = f"{json.dumps(key)}:{{{text}}}"
+            yield
+
+    def whole(self) -> str:
+        """fastjson's form: the queue ids are not quoted."""
+        for _ in self.refresh():
+            pass
+        return '{"offsetTable":{' + ",\n".join(self._pieces.values()) + "}}"
+
+
+def _part(queues: Mapping[int, int], number: int) -> dict[int, int]:
+    ids = range(number * PART_QUEUES, (number + 1) * PART_QUEUES)
+    return {queue_id: queues[queue_id] for queue_id in ids if queue_id in queues}
+
+
+def _text(queues: Mapping[int, int]) -> str:
+    # In C, and then without the quotes that JSON wants.
+    return msgspec.json.encode(queues)[1:-1].translate(None, b'"').decode()

@@ -1,0 +1,105 @@
+"""Clients: heartbeats, goodbyes, questions to members."""
+
+import contextlib
+import json
+import threading
+
+from rocketeer.protocol.command import encode, request
+from support.wire import Line
+from support.worst_requests.catalogue import broker
+from support.worst_requests.pieces import (
+    WIDE,
+    ask,
+    flood,
+    heartbeat,
+    names,
+    pour,
+    read_to_the_end,
+)
+
+
+@broker("a heartbeat with 60,000 groups")
+def _(address: str) -> None:
+    ask(address, request(34, {}, heartbeat(names("many-", 60_000))))
+
+
+@broker("a heartbeat with 60,000 groups and little else")
+def _(address: str) -> None:
+    body = json.dumps(
+        {"clientID": "c", "consumerDataSet": [{"groupName": f"few{n}"} for n in range(60_000)]}
+    ).encode()
+    ask(address, request(34, {}, body))
+
+
+@broker("a heartbeat with 100,000 subscriptions")
+def _(address: str) -> None:
+    ask(address, request(34, {}, heartbeat(["G"], topics=names("topic-", 100_000))))
+
+
+@broker("a heartbeat with 100,000 producer groups")
+def _(address: str) -> None:
+    producers = [{"groupName": name} for name in names("p-", 100_000)]
+    ask(address, request(34, {}, json.dumps({"clientID": "c", "producerDataSet": producers}).encode()))
+
+
+@broker("20 heartbeats with 500 groups each, then the end of the connection")
+def _(address: str) -> None:
+    beats = [request(34, {}, heartbeat(names(f"h{number}-", 500))) for number in range(20)]
+    flood(address, beats)
+
+
+@broker("100 clients with 100 groups each disappear")
+def _(address: str) -> None:
+    body = [heartbeat(names("d-", 100), client=f"c{number}") for number in range(100)]
+    with contextlib.ExitStack() as stack:
+        lines = [stack.enter_context(Line(address)) for _ in body]
+        for line, beat in zip(lines, body, strict=True):
+            line.send(request(34, {}, beat))
+        for line in lines:
+            line.reply()
+
+
+@broker("unregistering 8,000 groups that are not there")
+def _(address: str) -> None:
+    flood(
+        address,
+        [
+            request(35, {"clientID": "c", "producerGroup": f"u{n}", "consumerGroup": f"u{n}"})
+            for n in range(8_000)
+        ],
+    )
+
+
+@broker("20,000 questions to a member that does not answer")
+def _(address: str) -> None:
+    with Line(address) as silent:
+        silent.send(request(34, {}, heartbeat(["silent"], client="silent")))
+        silent.reply()
+        asked = {"consumerGroup": "silent", "clientId": "silent"}
+        with Line(address) as line:
+            pour(line, b"".join(encode(request(307, asked, bytes(500))) for _ in range(20_000)))
+
+
+@broker("32 connections with 1,000 small requests each at once", memory_mb=128)
+def _(address: str) -> None:
+    data = b"".join(encode(request(29, {"topic": f"none{n}", "queueId": "0"})) for n in range(1_000))
+    with contextlib.ExitStack() as stack:
+        lines = [stack.enter_context(Line(address)) for _ in range(32)]
+        threads = [threading.Thread(target=pour, args=(line, data), daemon=True) for line in lines]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+
+
+@broker("a reset of 65,535 queues with 20 members", memory_mb=300)
+def _(address: str) -> None:
+    ext = {"topic": WIDE, "group": "wide", "timestamp": "1", "isForce": "true"}
+    with contextlib.ExitStack() as stack:
+        members = [stack.enter_context(Line(address)) for _ in range(20)]
+        for number, member in enumerate(members):
+            member.ask(request(34, {}, heartbeat(["wide"], topics=[WIDE], client=f"w{number}")))
+        readers = [threading.Thread(target=read_to_the_end, args=(each,), daemon=True) for each in members]
+        for reader in readers:
+            reader.start()
+        ask(address, request(222, ext))

@@ -1,0 +1,69 @@
+"""Filters: long expressions, and such that find nothing."""
+
+import json
+
+from rocketeer.protocol.command import request
+from support.senders import pull_header
+from support.worst_requests.catalogue import BROKER, Attack, Worst, broker
+from support.worst_requests.pieces import FILLED, ask, heartbeat, names
+
+SQL_SHAPES = {
+    "parentheses": "(" * 32_000 + "a=1" + ")" * 32_000,
+    "a row of terms": " AND ".join(["a=1"] * 7_000),
+    "nested to the right": "(a=1 AND " * 6_000 + "a=1" + ")" * 6_000,
+    "nested to the left": "(" * 5_000 + "a=1" + " AND a=1)" * 5_000,
+    "alternating": "(" * 70 + "a=1" + " AND a=1) OR (b=1 OR c=2)" * 70,
+    "NOT NOT NOT": "NOT " * 16_000 + "a=1",
+    "minus signs": "- " * 30_000 + "1 = a",
+    "a list": "a IN (" + ",".join(["'x'"] * 16_000) + ")",
+    "comments": "--\n" * 20_000 + "a=1",
+    "an unclosed parenthesis": "(" * 60_000 + "a",
+}
+
+
+def _sql_pull(expression: str) -> Attack:
+    def attack(address: str) -> None:
+        pull = pull_header(FILLED, 0, 0) | {"subscription": expression, "expressionType": "SQL92"}
+        ask(address, request(11, pull))
+
+    return attack
+
+
+for _shape, _expression in SQL_SHAPES.items():
+    BROKER.append(Worst(f"a pull with 64 KB of SQL: {_shape}", _sql_pull(_expression)))
+
+
+@broker("checks of long SQL expressions")
+def _(address: str) -> None:
+    for expression in SQL_SHAPES.values():
+        told = {
+            "clientId": "c",
+            "group": "g",
+            "subscriptionData": {"topic": "T", "subString": expression, "expressionType": "SQL92"},
+        }
+        ask(address, request(46, {}, json.dumps(told).encode()))
+
+
+@broker("a heartbeat with 200 long SQL subscriptions")
+def _(address: str) -> None:
+    expression = " AND ".join(f"a{number} = {number}" for number in range(300))
+    ask(address, request(34, {}, heartbeat(["sql"], topics=names("s-", 200), sql=expression)))
+
+
+@broker("pulls through SQL with 250 terms that never match")
+def _(address: str) -> None:
+    expression = " OR ".join(f"missing{number} = {number}" for number in range(250))
+    pull = pull_header(FILLED, 0, 0) | {"subscription": expression, "expressionType": "SQL92"}
+    ask(address, *[request(11, pull) for _ in range(4)])
+
+
+@broker("pulls through SQL that looks for texts")
+def _(address: str) -> None:
+    expression = " OR ".join(f"p{number % 8} CONTAINS 'xyz{number}'" for number in range(200))
+    pull = pull_header(FILLED, 0, 0) | {"subscription": expression, "expressionType": "SQL92"}
+    ask(address, *[request(11, pull) for _ in range(4)])
+
+
+@broker("a pull with 500,000 tags")
+def _(address: str) -> None:
+    ask(address, request(11, pull_header(FILLED, 0, 0) | {"subscription": "||".join(names("t", 500_000))}))
