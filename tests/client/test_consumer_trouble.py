@@ -17,6 +17,8 @@ from rocketeer.client.aio.lite_pull_consumer import LitePullConsumer
 from rocketeer.client.aio.push_consumer import PushConsumer
 from rocketeer.client.core.received import ReceivedMessage
 from rocketeer.client.sync.push_consumer import PushConsumer as SyncPushConsumer
+from rocketeer.config.ports import free_ports
+from rocketeer.errors import ClientClosed
 from support.cluster import Cluster, chosen_make, running_cluster
 from support.consuming import make_topic, names, options, send, until, until_sync
 
@@ -181,3 +183,60 @@ async def test_a_name_server_that_is_gone_stops_nobody(own_cluster: Cluster, top
             cluster.kill_namesrv()
             await producer.send(Message(topic, b"c"))
             await until(lambda: sorted(got) == ["a0", "b", "c"])
+
+
+WAITING = """
+import asyncio, logging, sys
+import rocketeer, rocketeer.aio
+
+logging.basicConfig(format="%(message)s", stream=sys.stdout)
+options = dict(nameserver=sys.argv[2], start_timeout_s=600)
+if sys.argv[1] == "app":
+    app = rocketeer.App(group="g", **options)
+    app.listener("T")(print)
+    app.run()
+elif sys.argv[1] == "aio":
+    consumer = rocketeer.aio.PushConsumer("g", **options)
+    consumer.subscribe("T", print)
+    asyncio.run(consumer.run())
+else:
+    consumer = rocketeer.PushConsumer("g", **options)
+    consumer.subscribe("T", print)
+    consumer.run()
+print("left")
+"""
+
+
+@pytest.mark.parametrize("kind", ["app", "aio", "sync"])
+def test_ctrl_c_ends_a_start_that_waits_for_a_name_server(kind: str) -> None:
+    nowhere = f"127.0.0.1:{free_ports()[0]}"
+    command = [sys.executable, "-u", "-X", "dev", "-W", "error", "-c", WAITING, kind, nowhere]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline().startswith("waiting for a name server")
+            process.send_signal(signal.SIGINT)
+            out, errors = process.communicate(timeout=30)
+        finally:
+            process.kill()
+    assert (process.returncode, out) == (0, "left\n"), errors
+    assert errors == ""
+
+
+def test_closing_from_another_thread_ends_a_start_that_waits() -> None:
+    consumer = SyncPushConsumer("g", nameserver=f"127.0.0.1:{free_ports()[0]}", start_timeout_s=600)
+    consumer.subscribe("T", print)
+    raised: list[Exception] = []
+
+    def start() -> None:
+        try:
+            consumer.start()
+        except Exception as error:
+            raised.append(error)
+
+    starting = threading.Thread(target=start)
+    starting.start()
+    while starting.is_alive():
+        consumer.close()
+        starting.join(0.05)
+    assert isinstance(raised[0], ClientClosed)

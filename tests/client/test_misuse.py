@@ -17,13 +17,15 @@ from rocketeer import (
     ClientError,
     ConfigError,
     InvalidMessage,
+    InvalidTopic,
     Message,
     MessageModel,
+    MessageQueue,
     NoNameServer,
     Retry,
     UnknownOption,
 )
-from rocketeer.aio import LitePullConsumer, Producer, PushConsumer
+from rocketeer.aio import LitePullConsumer, Producer, PullConsumer, PushConsumer
 from rocketeer.client.core.outcome import as_outcome
 from rocketeer.config.ports import free_ports
 from rocketeer.testing import cluster as own_cluster
@@ -244,7 +246,21 @@ print("done")
 
 def test_a_forked_child_leaves_no_warning_and_the_parent_goes_on(cluster: Cluster, topic: str) -> None:
     make_topic(cluster, topic)
-    command = [sys.executable, "-X", "dev", "-W", "default", "-c", FORK, cluster.namesrv, topic]
+    # From 3.12 on Python itself warns of every fork in a process that has threads.
+    allowed = "ignore:This process:DeprecationWarning"
+    command = [
+        sys.executable,
+        "-X",
+        "dev",
+        "-W",
+        "default",
+        "-W",
+        allowed,
+        "-c",
+        FORK,
+        cluster.namesrv,
+        topic,
+    ]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (ran.returncode, ran.stdout.strip()) == (0, "done"), ran.stderr
     assert "Warning" not in ran.stderr, ran.stderr
@@ -262,3 +278,114 @@ async def test_a_send_without_time_is_refused_and_says_which_argument_it_was(tim
         async with Producer("g", nameserver=broker.address) as sender:
             with pytest.raises(ClientError, match=text):
                 await sender.send(Message("T", b"x"), timeout_s=time_limit_s)
+
+
+def test_a_decorator_without_its_topic_is_refused() -> None:
+    def bill(message: object) -> None: ...
+
+    refused = "a topic is a text, not <function .*bill"
+    app = App(group="g")
+    for decorate in (app.listener, app.publish, app.dead_letters, PushConsumer("g").subscribe):
+        with pytest.raises(InvalidTopic, match=refused):
+            decorate(bill)  # type: ignore[operator]
+    with pytest.raises(InvalidTopic, match=r"topic 'Bestellungen für 7': .* illegal characters"):
+        PushConsumer("g").subscribe("Bestellungen für 7", bill)
+    with pytest.raises(InvalidTopic, match=r"topic 'a b': .* illegal characters"):
+        Message("a b", b"x")
+
+
+def test_a_generator_is_no_listener() -> None:
+    def plain(message: object) -> Any:
+        yield message
+
+    async def asynchronous(message: object) -> Any:
+        yield message
+
+    for wrong in (plain, asynchronous):
+        with pytest.raises(ConfigError, match="a listener has no `yield`"):
+            PushConsumer("g").subscribe("T", wrong)
+        with pytest.raises(ConfigError, match="a listener has no `yield`"):
+            App(group="g").listener("T")(wrong)
+
+
+def test_tags_and_keys_of_other_kinds_are_refused_by_name() -> None:
+    with pytest.raises(BadTagExpression, match=r"tags is \['a', 'b'\]: it is one text, as in 'a \|\| b'"):
+        PushConsumer("g").subscribe("T", print, tags=["a", "b"])  # type: ignore[call-overload]
+    with pytest.raises(InvalidMessage, match="keys must be text or a list of texts, not int"):
+        Message("T", b"x", keys=7)  # type: ignore[arg-type]
+    assert Message("T", b"x", keys=(key for key in "ab")).keys == "a b"  # type: ignore[arg-type]
+
+
+async def test_a_choice_of_queue_that_cannot_be_meant_is_refused(cluster: Cluster, topic: str) -> None:
+    make_topic(cluster, topic)
+    message = Message(topic, b"x")
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"queue": 1}, "queue is 1: it must be a MessageQueue"),
+        ({"queue": MessageQueue("Other", "broker-a", 0)}, f"is no queue of topic '{topic}'"),
+        ({"arg": "customer-3"}, "arg is 'customer-3', and no selector is given"),
+    ]
+    async with Producer("g", nameserver=cluster.namesrv) as sender:
+        with rocketeer.Producer("g", nameserver=cluster.namesrv) as producer:
+            for target, text in wrong:
+                with pytest.raises(ClientError, match=text):
+                    await sender.send(message, **target)
+                with pytest.raises(ClientError, match=text):
+                    await sender.send_oneway(message, **target)
+                with pytest.raises(ClientError, match=text):
+                    producer.send(message, **target)
+                with pytest.raises(ClientError, match=text):
+                    producer.send_async(message, **target).result(30)
+            assert (await sender.send(message, queue=(await sender.queues(topic))[0])).queue.topic == topic
+
+
+def test_clients_say_what_they_are() -> None:
+    options = {"nameserver": "mq:9876"}
+    assert repr(rocketeer.Producer("g", **options)) == "<rocketeer.Producer 'g' nameserver='mq:9876'>"
+    assert repr(Producer("g", **options)) == "<rocketeer.aio.Producer 'g' nameserver='mq:9876'>"
+    assert repr(PushConsumer("g")) == "<rocketeer.aio.PushConsumer 'g' nameserver=None>"
+    app = App(group="billing", **options)
+    app.listener("orders")(print)
+    assert repr(app) == "<rocketeer.App group='billing' topics=orders>"
+
+
+def test_a_client_of_another_event_loop_says_so(cluster: Cluster, topic: str) -> None:
+    make_topic(cluster, topic)
+    push = PushConsumer(f"G-{topic}", **options(cluster))
+    push.subscribe(topic, print)
+    lite = LitePullConsumer(f"L-{topic}", **options(cluster))
+    lite.subscribe(topic)
+    clients = (Producer("g", nameserver=cluster.namesrv), push, lite, PullConsumer("g", **options(cluster)))
+
+    async def start() -> None:
+        for client in clients:
+            await client.start()
+
+    async def close() -> None:
+        for client in clients:
+            await client.close()
+
+    with asyncio.Runner() as first:
+        first.run(start())
+        with asyncio.Runner() as second:
+            for client in clients:
+                with pytest.raises(ClientError, match="runs on another event loop: use it there"):
+                    second.run(client.close())
+            with pytest.raises(ClientError, match="runs on another event loop: use it there"):
+                second.run(push.start())
+        first.run(close())
+
+
+ONLY_FOR_CHECKERS = """
+def take(message: ReceivedMessage, context: Context): ...
+def bill(order: Order): ...
+"""
+
+
+def test_names_that_only_type_checkers_know_are_no_trouble() -> None:
+    # Annotations are texts with this import, and from 3.14 on not looked at before somebody asks for them.
+    source = "" if sys.version_info >= (3, 14) else "from __future__ import annotations\n"
+    names: dict[str, Any] = {}
+    exec(source + ONLY_FOR_CHECKERS, names)
+    PushConsumer("g").subscribe("T", names["take"])
+    with pytest.raises(ConfigError, match="bill asks for 'Order', which is not known where it is defined"):
+        PushConsumer("g").subscribe("T", names["bill"])

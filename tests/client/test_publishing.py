@@ -143,6 +143,9 @@ def take(order: Order, context: Context) -> None: ...
 reveal_type(bill)
 wrong: int = app.listener("x", tagz="a")
 app.listener("y", concurrency="many")
+async def awaited() -> int:
+    return 1
+def misfit(order: Order, number: str = Depends(awaited)) -> None: ...
 Producer("g").send("orders", Order(1)).message_id.upper()
 LogHandler("logs", send_timeout_s=3)
 """
@@ -162,6 +165,7 @@ def test_strict_type_checkers_see_all_of_it(tmp_path: object) -> None:
         said
     )
     wrong = [line for line in lines if line.startswith("error")]
-    assert len(wrong) == 3, said
+    assert len(wrong) == 4, said
+    assert any('(default has type "int", parameter has type "str")' in line for line in wrong)
     assert any('"tagz"' in line for line in wrong)
     assert any('Argument "concurrency" to' in line for line in wrong)

@@ -51,11 +51,12 @@ from rocketeer.client.core.config import (
 from rocketeer.client.core.middleware import Middleware
 from rocketeer.client.core.option_types import known_options
 from rocketeer.client.core.retry_policy import DEFAULT_RETRY, RetryPolicy
-from rocketeer.client.lifetime import StartedAsync, stop_signals
+from rocketeer.client.lifetime import StartedAsync, start_unless, stop_signals
 from rocketeer.client.sync.producer import Producer
 from rocketeer.errors import ClientError, ConfigError
 from rocketeer.filter.subscribing import subscription_of
 from rocketeer.model.subscription import SUB_ALL, MessageModel
+from rocketeer.model.topic import check_topic
 
 log = logging.getLogger(__name__)
 
@@ -108,6 +109,9 @@ class App(StartedAsync):
         self._stop: asyncio.Event | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
+    def __repr__(self) -> str:
+        return f"<rocketeer.App group={self._settings.group!r} topics={', '.join(self.topics) or None}>"
+
     # --- declaring ---------------------------------------------------------------------------
 
     def listener(
@@ -133,6 +137,7 @@ class App(StartedAsync):
         A group may listen to several topics, with the same settings for all. Options are the fields of
         `ConsumerConfig`, and count more than the app's.
         """
+        check_topic(topic)
         known_options(ConsumerConfig, options)
 
         def declare(function: F) -> F:
@@ -154,6 +159,7 @@ class App(StartedAsync):
 
         Below `@app.listener(...)` it makes a listener answer; several may stand one below the other.
         """
+        check_topic(topic)
 
         def declare(function: F) -> F:
             self._publishes = True
@@ -174,6 +180,7 @@ class App(StartedAsync):
         Of `group`, or of all groups of this app that listen to the topic. Members of the group `GROUP-dead-letters`
         share them. `message.failure` says why the last try failed.
         """
+        check_topic(topic)
 
         def declare(function: F) -> F:
             self._check_declaring(topic, function)
@@ -356,7 +363,7 @@ class App(StartedAsync):
         self._loop = asyncio.get_running_loop()
         with stop_signals() as self._stop:
             try:
-                await self.start()
+                await start_unless(self._stop, self.start())
                 await self._stop.wait()
             finally:
                 await self.close()

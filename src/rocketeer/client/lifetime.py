@@ -4,9 +4,9 @@ import asyncio
 import contextlib
 import signal
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 
 class Started(ABC):
@@ -17,6 +17,9 @@ class Started(ABC):
 
     @abstractmethod
     def close(self) -> None: ...
+
+    def __repr__(self) -> str:
+        return described(self)
 
     def __enter__(self) -> Self:
         self.start()
@@ -37,6 +40,9 @@ class StartedAsync(ABC):
     @abstractmethod
     async def close(self) -> None: ...
 
+    def __repr__(self) -> str:
+        return described(self)
+
     async def __aenter__(self) -> Self:
         await self.start()
         return self
@@ -45,6 +51,15 @@ class StartedAsync(ABC):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+
+def described(client: object) -> str:
+    """A client for people who look at it: its kind, its group and where it looks for brokers."""
+    kind = type(client)
+    room = "rocketeer.aio." if issubclass(kind, StartedAsync) else "rocketeer."
+    config = getattr(client, "config", None)
+    known = "" if config is None else f" {config.group!r} nameserver={config.nameserver!r}"
+    return f"<{room}{kind.__name__}{known}>"
 
 
 @contextlib.contextmanager
@@ -63,3 +78,18 @@ def stop_signals() -> Iterator[asyncio.Event]:
     finally:
         for number in caught:
             loop.remove_signal_handler(number)
+
+
+async def start_unless(stop: asyncio.Event, starting: Coroutine[Any, Any, None]) -> None:
+    """Await the start, which may wait long for servers; the event ends it."""
+    start = asyncio.ensure_future(starting)
+    stopped = asyncio.ensure_future(stop.wait())
+    try:
+        await asyncio.wait((start, stopped), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        stopped.cancel()
+        if not start.done():
+            start.cancel()
+            await asyncio.wait((start,))
+    if not start.cancelled():
+        start.result()

@@ -133,6 +133,17 @@ def test_without_an_answer_the_same_bytes_go_to_the_same_queue_again() -> None:
     assert (bench.sequence.next, bench.sequence.pending) == (1, [])
 
 
+def test_a_send_that_was_refused_until_its_time_was_over_says_why() -> None:
+    bench = Bench()
+    pending = bench.sequence.take(bench.outgoing())
+    sends = bench.sends()
+    Script([refusal(ResponseCode.SYSTEM_ERROR)]).run(sends.attempt_once(bench.sequence, pending))
+    bench.clock.advance(ms=20_000)
+    with pytest.raises(BrokerRefused, match="no"):
+        Script([]).run(sends.settle_up_to(bench.sequence, pending))
+    assert (bench.sequence.next, bench.sequence.pending) == (0, []), "its number is free again"
+
+
 def test_what_never_left_may_go_elsewhere_and_gives_its_number_back() -> None:
     bench = Bench()
     for answer in (DOWN, refusal(ResponseCode.SERVICE_NOT_AVAILABLE)):

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import ClassVar, Final
 from weakref import WeakKeyDictionary
 
-from rocketeer.client.aio.consuming import Listener, ListenerPools
+from rocketeer.client.aio.consuming import Listener, ListenerPools, is_ending
 from rocketeer.client.aio.instance import ClientInstance
 from rocketeer.client.core.config import ProducerConfig
 from rocketeer.client.core.hooks import SendHook, TransactionContext, tell_transaction_hooks
@@ -58,6 +58,8 @@ class CheckJob:
         try:
             self.state = as_state(await self.check.call(self.message))
         except BaseException as error:
+            if is_ending(error):
+                raise
             self._failed(error)
 
     def _failed(self, error: BaseException) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from rocketeer.client.aio.consuming import ConsumerState, ListenerPools
+from rocketeer.client.aio.consuming import ConsumerState, ListenerPools, is_ending
 from rocketeer.client.core.failure import Failure
 from rocketeer.client.core.outcome import RETRY, Outcome, Retry, as_outcome
 from rocketeer.client.core.process_queue import ProcessQueue
@@ -77,9 +77,9 @@ class Consume(msgspec.Struct, gc=False, eq=False):
             returned = await self.call(self._begin())
             if returned is not None:
                 self.outcome = as_outcome(returned)
-        except asyncio.CancelledError:
-            raise
         except BaseException as error:
+            if is_ending(error):
+                raise
             self._raised(error)
 
 

@@ -65,6 +65,12 @@ class DirectRun(Protocol):
     error: BaseException | None
 
 
+def is_ending(error: BaseException) -> bool:
+    """Whether the task that runs a listener is cancelled; a CancelledError of what it awaits is its own failure."""
+    task = asyncio.current_task()
+    return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
+
+
 class ConsumerState:
     """The tools of one push consumer, made when it starts."""
 

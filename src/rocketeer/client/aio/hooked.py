@@ -1,13 +1,12 @@
 """A listener with hooks around it: who consumes does not notice, and without hooks nothing is added."""
 
-import asyncio
 import logging
 import time
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from rocketeer.client.aio.consuming import Listener
+from rocketeer.client.aio.consuming import Listener, is_ending
 from rocketeer.client.core.config import ConsumerConfig
 from rocketeer.client.core.hooks import ConsumeContext, ConsumeHook
 from rocketeer.client.core.outcome import COMMIT, as_outcome
@@ -37,9 +36,9 @@ def hooked(listener: Listener, config: ConsumerConfig, hooks: Sequence[ConsumeHo
         try:
             returned = await function(given)
             as_outcome(returned)
-        except asyncio.CancelledError:
-            raise
         except BaseException as error:
+            if is_ending(error):
+                raise
             _after(config, hooks, context, began_s, None, error)
             raise
         _after(config, hooks, context, began_s, returned, None)

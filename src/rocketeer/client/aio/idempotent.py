@@ -123,7 +123,10 @@ class IdempotentSender:
                 if self._clock.monotonic_s() + pause_s >= deadline_s:
                     raise error.cause from None
                 failed_broker = queue.broker_name
+                why = error.cause
             await asyncio.sleep(pause_s)
+            if self._clock.monotonic_s() >= deadline_s:  # a busy machine sleeps longer
+                raise why
 
     async def next_sequence(self, queue: MessageQueue, timeout_s: float) -> int:
         """How many messages of this producer the queue's broker has, so: the number of the next one."""

@@ -34,7 +34,7 @@ from rocketeer.client.plans.effects import Plan
 from rocketeer.client.plans.routes import find_route, refresh_route
 from rocketeer.client.secure import security_of
 from rocketeer.clock import Clock, SystemClock
-from rocketeer.errors import NoNameServer, RocketeerError
+from rocketeer.errors import ClientError, NoNameServer, RocketeerError
 from rocketeer.model.route import MASTER_ID, Route
 from rocketeer.protocol.bodies.heartbeat import ConsumerData, Heartbeat
 from rocketeer.protocol.codes import RequestCode
@@ -132,6 +132,11 @@ class ClientInstance:
             await instance.release()
             raise
         return instance
+
+    def check_loop(self, who: str) -> None:
+        """Raise ClientError where another event loop runs: nothing of a client can be used from there."""
+        if asyncio.get_running_loop() is not self._loop:
+            raise ClientError(f"{who} runs on another event loop: use it there, or make one here")
 
     async def release(self) -> None:
         """The last holder stops the background work and closes the connections; returns within seconds."""

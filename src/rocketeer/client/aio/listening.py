@@ -19,6 +19,7 @@ from rocketeer.client.core.depends import (
     is_coroutine_function,
     name_of,
     needs_of,
+    signature_of,
 )
 from rocketeer.client.core.middleware import Context, Middleware, consuming, run_through, run_through_async
 from rocketeer.client.core.received import ReceivedMessage
@@ -34,9 +35,13 @@ def check_listener(topic: str, function: object, overrides: Overrides = NO_OVERR
     """Raise ConfigError for what cannot be called with a message and what it asks for beside it."""
     if not callable(function):
         raise ConfigError(f"the listener of topic {topic!r} is {function!r}: it must be a function")
-    try:
-        signature = inspect.signature(function)
-    except ValueError:  # some functions written in C do not tell
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise ConfigError(
+            f"the listener of topic {topic!r} is {name_of(function)}, a generator, which calling does not run: "
+            "a listener has no `yield`"
+        )
+    signature = signature_of(function)
+    if signature is None:
         return
     needs = needs_of(function, skip=1, is_async=is_coroutine_function(function), overrides=overrides)
     try:

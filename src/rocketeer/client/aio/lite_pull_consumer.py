@@ -113,6 +113,7 @@ class LitePullConsumer:
         """Join the group and begin to pull; raises NoNameServer when none answers."""
         async with self._starting:
             if self._work is not None:
+                self._work.instance.check_loop(f"consumer {self.config.group!r}")
                 return
             broadcasting = self.config.message_model is MessageModel.BROADCASTING
             instance = await ClientInstance.acquire(self.config, clock=self._clock, keep_default=broadcasting)
@@ -135,6 +136,8 @@ class LitePullConsumer:
 
     async def close(self, *, consumed: bool = True) -> None:
         """Store offsets (with `auto_commit`), leave the group. `consumed=False`: what was given last comes again."""
+        if self._work is not None:
+            self._work.instance.check_loop(f"consumer {self.config.group!r}")
         work, self._work = self._work, None
         if work is not None:
             await work.close(consumed=consumed)

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from rocketeer.client.aio.consuming import ConsumerState, Listener, ListenerPools
+from rocketeer.client.aio.consuming import ConsumerState, Listener, ListenerPools, is_ending
 from rocketeer.client.aio.queue_locks import QueueLocks
 from rocketeer.client.core.outcome import COMMIT, ROLLBACK, TO_DEAD_LETTERS, Outcome, Retry, as_outcome
 from rocketeer.client.core.process_queue import ProcessQueue
@@ -61,7 +61,7 @@ class OrderedRun(msgspec.Struct, gc=False, eq=False):
         return messages
 
     def _take(self, messages: list[ReceivedMessage], returned: object) -> bool:
-        """True to go on."""
+        """True to go on; raises ClientError for what is no outcome."""
         outcome = None if returned is None else as_outcome(returned)
         if outcome is None:
             self.consumed += len(messages)
@@ -79,24 +79,22 @@ class OrderedRun(msgspec.Struct, gc=False, eq=False):
         until_s = time.monotonic() + RUN_S
         while (messages := self._next(until_s)) is not None:
             try:
-                returned = self.call(messages[0] if self.batch == 1 else messages)
+                if not self._take(messages, self.call(messages[0] if self.batch == 1 else messages)):
+                    return
             except BaseException as error:
                 self._raised(messages, error)
-                return
-            if not self._take(messages, returned):
                 return
 
     async def run_async(self) -> None:
         until_s = time.monotonic() + RUN_S
         while (messages := self._next(until_s)) is not None:
             try:
-                returned = await self.call(messages[0] if self.batch == 1 else messages)
-            except asyncio.CancelledError:
-                raise
+                if not self._take(messages, await self.call(messages[0] if self.batch == 1 else messages)):
+                    return
             except BaseException as error:
+                if is_ending(error):
+                    raise
                 self._raised(messages, error)
-                return
-            if not self._take(messages, returned):
                 return
 
 

@@ -42,7 +42,7 @@ from rocketeer.clock import Clock, SystemClock
 from rocketeer.errors import ClientClosed, ClientError, ConfigError
 from rocketeer.model.message import Message
 from rocketeer.model.queue import MessageQueue
-from rocketeer.model.topic import TopicConfig, validate_topic_name, without_namespace
+from rocketeer.model.topic import TopicConfig, check_topic, without_namespace
 from rocketeer.record.ids import UniqKeys
 
 
@@ -116,6 +116,8 @@ class Producer(StartedAsync):
 
     async def close(self) -> None:
         """Let unanswered sends finish, leave the group, close; returns within `close_timeout_s` and a second."""
+        if self._instance is not None:
+            self._instance.check_loop(f"producer {self.config.group!r}")
         instance, self._instance = self._instance, None
         self._closed = True
         if instance is None:
@@ -157,7 +159,9 @@ class Producer(StartedAsync):
         message = as_message(message, value, self.codec)
         if self.around:
             return await self._publish(message, queue, selector, arg, timeout_s)
-        if queue is None and selector is None and self.batcher is not None and self.batcher.takes(message):
+        batcher = self.batcher
+        chosen = queue is not None or selector is not None or arg is not None
+        if not chosen and batcher is not None and batcher.takes(message):
             assert isinstance(message, Message), "the batcher takes nothing else"
             if message.sharding_key is None:
                 return await self._shared.share(message, None, timeout_s)
@@ -342,7 +346,7 @@ class Producer(StartedAsync):
         BrokerRefused.
         """
         instance = await self._ready()
-        validate_topic_name(topic)
+        check_topic(topic)
         count = self.config.default_topic_queues if queues is None else queues
         if count < 1:
             raise ConfigError(f"queues is {count}: a topic has one at least")
@@ -379,11 +383,8 @@ class Producer(StartedAsync):
 
     async def _ready(self) -> ClientInstance:
         if self._instance is not None:
-            if asyncio.get_running_loop() is self._loop:
-                return self._instance
-            raise ClientError(
-                f"producer {self.config.group!r} runs on another event loop: use it there, or make one here"
-            )
+            self._instance.check_loop(f"producer {self.config.group!r}")
+            return self._instance
         if self._closed:
             raise ClientClosed(f"producer {self.config.group!r} is closed: start() it again to send")
         await self.start()

@@ -60,6 +60,8 @@ class PullConsumer(StartedAsync):
                 self._instance = instance
 
     async def close(self) -> None:
+        if self._instance is not None:
+            self._instance.check_loop(f"consumer {self.config.group!r}")
         instance, self._instance = self._instance, None
         if instance is not None:
             try:

@@ -28,11 +28,12 @@ from rocketeer.client.core.hooks import ConsumeHook
 from rocketeer.client.core.middleware import Middleware
 from rocketeer.client.core.option_types import known_options
 from rocketeer.client.core.retry_policy import DEFAULT_RETRY, RetryPolicy
-from rocketeer.client.lifetime import StartedAsync, stop_signals
+from rocketeer.client.lifetime import StartedAsync, start_unless, stop_signals
 from rocketeer.clock import Clock, SystemClock
 from rocketeer.errors import ClientClosed, ClientError, ConfigError
 from rocketeer.model.queue import MessageQueue
 from rocketeer.model.subscription import SUB_ALL, ConsumeType, MessageModel
+from rocketeer.model.topic import check_topic
 from rocketeer.protocol.bodies.heartbeat import ConsumerData
 
 F = TypeVar("F", bound=ListenerFunction)
@@ -137,6 +138,7 @@ class PushConsumer(StartedAsync):
         `sql` filters by properties instead of tags: `sql="price > 10 AND color = 'red'"`. BadSqlExpression says
         where an expression is wrong.
         """
+        check_topic(topic)
 
         def put(function: F) -> F:
             taken = listening(
@@ -190,6 +192,7 @@ class PushConsumer(StartedAsync):
         """
         async with self._starting:
             if self._running is not None:
+                self._running.instance.check_loop(f"consumer {self.config.group!r}")
                 return
             if not self._listeners:
                 raise ClientError(
@@ -218,6 +221,8 @@ class PushConsumer(StartedAsync):
 
     async def close(self) -> None:
         """Finish what is in hand, commit, leave the group; returns within `close_timeout_s` and a few seconds."""
+        if self._running is not None:
+            self._running.instance.check_loop(f"consumer {self.config.group!r}")
         running, self._running = self._running, None
         if self._stop is not None:
             self._stop.set()
@@ -228,7 +233,7 @@ class PushConsumer(StartedAsync):
         """Start, consume until Ctrl-C, SIGTERM, `close` or cancellation, and close."""
         with stop_signals() as self._stop:
             try:
-                await self.start()
+                await start_unless(self._stop, self.start())
                 await self._stop.wait()
             finally:
                 await self.close()

@@ -7,7 +7,7 @@ from rocketeer.client.core.config import ConsumerConfig
 from rocketeer.clock import Clock
 from rocketeer.filter.subscribing import subscription_of
 from rocketeer.model.subscription import SUB_ALL, MessageModel, Subscription
-from rocketeer.model.topic import retry_topic, validate_topic_name
+from rocketeer.model.topic import check_topic, retry_topic
 
 
 class Subscriptions:
@@ -32,7 +32,7 @@ class Subscriptions:
 
         The newest version wins at the broker. BadSqlExpression, with the position, for an expression that is none.
         """
-        validate_topic_name(topic)
+        check_topic(topic)
         full = self._config.full_topic(topic)
         made = subscription_of(full, tags, sql)
         before = self._by_topic.get(full)

@@ -118,7 +118,7 @@ class TransactionProducer(Producer):
         nobody is asked. Raises what `send` raises.
         """
         await self._ready()
-        choose = chooser(message, queue, selector, arg)
+        choose = chooser(message, queue, selector, arg if selector else None)  # `local` gets it, too
 
         async def send(ready: Message | Sequence[Message]) -> TransactionResult:
             return await self._in_transaction(cast(Message, ready), local, choose, arg, timeout_s, immune_s)

@@ -13,15 +13,17 @@ made for each message, each function's once (`use_cache=False`: once for each wh
 
 import contextlib
 import inspect
+import sys
 import typing
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar, overload
 
 from rocketeer.client.core.middleware import Context
 from rocketeer.client.core.received import ReceivedMessage
 from rocketeer.errors import ConfigError
 
+T = TypeVar("T")
 Cache: TypeAlias = dict[Callable[..., Any], Any]
 Overrides: TypeAlias = Mapping[Callable[..., Any], Callable[..., Any]]
 
@@ -34,6 +36,15 @@ class Dependency:
     use_cache: bool = True
 
 
+# For type checkers the parameter has the type of what the function yields, brings or returns.
+@overload
+def Depends(function: Callable[..., Iterator[T]], *, use_cache: bool = True) -> T: ...
+@overload
+def Depends(function: Callable[..., AsyncIterator[T]], *, use_cache: bool = True) -> T: ...
+@overload
+def Depends(function: Callable[..., Awaitable[T]], *, use_cache: bool = True) -> T: ...
+@overload
+def Depends(function: Callable[..., T], *, use_cache: bool = True) -> T: ...
 def Depends(function: Callable[..., Any], *, use_cache: bool = True) -> Any:
     """The parameter's value is what the function returns or yields, called for every message.
 
@@ -226,17 +237,30 @@ def _given(need: Need, context: Context) -> Any:
 # --- signatures ------------------------------------------------------------------------------
 
 
-def parameters_of(function: Callable[..., Any]) -> Iterable[inspect.Parameter]:
-    """In their order; none for functions written in C that do not tell."""
+def signature_of(function: Callable[..., Any]) -> inspect.Signature | None:
+    """Also with annotations that only type checkers know; None for functions written in C that do not tell."""
     try:
-        return inspect.signature(function).parameters.values()
+        if sys.version_info >= (3, 14):  # there annotations are not evaluated before somebody asks for them
+            from annotationlib import Format
+
+            return inspect.signature(function, annotation_format=Format.FORWARDREF)
+        else:
+            return inspect.signature(function)
     except ValueError:
-        return ()
+        return None
+
+
+def parameters_of(function: Callable[..., Any]) -> Iterable[inspect.Parameter]:
+    """In their order, as far as they are known."""
+    signature = signature_of(function)
+    return () if signature is None else signature.parameters.values()
 
 
 def annotation_of(function: Callable[..., Any], parameter: inspect.Parameter) -> Any:
     """What the parameter is annotated with, also as text; raises ConfigError if that is not known."""
     text = parameter.annotation
+    if isinstance(text, typing.ForwardRef):
+        text = text.__forward_arg__
     if not isinstance(text, str):
         return text
     for known in (ReceivedMessage, Context):  # often imported for type checkers only

@@ -6,6 +6,7 @@ policy = RetryPolicy(backoff=[1, 10, 60], dead_letter=(ValueError,), ignore=(Alr
 def bill(message): ...
 """
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
@@ -13,6 +14,8 @@ from typing import Final, TypeAlias
 from rocketeer.client.core.outcome import TO_DEAD_LETTERS, Outcome, Retry
 from rocketeer.errors import ConfigError, UndecodableBody
 from rocketeer.record.delay_levels import DEFAULT_DELAY_LEVELS, DelayLevels
+
+log = logging.getLogger(__name__)
 
 Errors: TypeAlias = tuple[type[BaseException], ...]
 Backoff: TypeAlias = Sequence[float] | Callable[[int], float] | None
@@ -68,13 +71,25 @@ class RetryPolicy:
             return Retry(delay_level=TO_DEAD_LETTERS)
         if self.retry is not None and not isinstance(error, self.retry):
             return Retry(delay_level=TO_DEAD_LETTERS)
-        if self.backoff is None:
+        pause_s = self._pause_s(tries)
+        if pause_s is None:
             return Retry()
-        if callable(self.backoff):
-            pause_s = float(self.backoff(tries))
-        else:
-            pause_s = float(self.backoff[min(tries, len(self.backoff)) - 1])
         return Retry(delay_level=level_for(pause_s), suspend_s=pause_s, delay_s=pause_s)
+
+    def _pause_s(self, tries: int) -> float | None:
+        """None leaves it to the broker's steps."""
+        if self.backoff is None:
+            return None
+        if not callable(self.backoff):
+            return float(self.backoff[min(tries, len(self.backoff)) - 1])
+        try:
+            pause_s = float(self.backoff(tries))
+            if not 0 <= pause_s < float("inf"):
+                raise ValueError(f"{pause_s:g} s is no pause")
+        except Exception:  # the message comes again all the same
+            log.exception("backoff failed, the broker's steps count backoff=%r tries=%d", self.backoff, tries)
+            return None
+        return pause_s
 
 
 DEFAULT_RETRY: Final = RetryPolicy()

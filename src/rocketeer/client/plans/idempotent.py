@@ -143,7 +143,10 @@ class IdempotentSends:
                 pending.in_doubt = was_in_doubt
                 if isinstance(error, SendTimeout):
                     if not was_in_doubt and pending is sequence.pending[-1]:
-                        sequence.not_stored(pending, error)
+                        # It was refused until its time was over: the reason says more than the time.
+                        why = error.__cause__ if isinstance(error.__cause__, BrokerRefused) else error
+                        sequence.not_stored(pending, why)
+                        raise why from None
                     raise
                 return sequence.not_stored(pending, error)  # a hook forbids it
             else:

@@ -386,23 +386,27 @@ class Sender:
         if namespace:
             plain = without_namespace(topic, namespace)
             queues = tuple(MessageQueue(plain, queue.broker_name, queue.queue_id) for queue in queues)
-        return _in_full(topic, choose(queues))
+        queue = choose(queues)
+        if not isinstance(queue, MessageQueue):
+            raise ClientError(f"the selector returned {queue!r}, not one of the queues it was given")
+        return self._in_full(topic, queue)
 
-    @staticmethod
-    def named(topic: str, choice: Fixed) -> MessageQueue:
+    def named(self, topic: str, choice: Fixed) -> MessageQueue:
         """The queue the user named, with its full topic."""
-        return _in_full(topic, choice.queue)
+        return self._in_full(topic, choice.queue)
+
+    def _in_full(self, topic: str, queue: MessageQueue) -> MessageQueue:
+        if queue.topic == topic:
+            return queue
+        if self.config.full_topic(queue.topic) != topic:
+            plain = without_namespace(topic, self.config.namespace) if self.config.namespace else topic
+            raise ClientError(f"{queue} is no queue of topic {plain!r}, which the message is for")
+        return MessageQueue(topic, queue.broker_name, queue.queue_id)
 
     def _report(self, queue: MessageQueue, before_s: float, *, failed: bool) -> None:
         if self.faults is not None:
             took_ms = (self.clock.monotonic_s() - before_s) * 1000
             self.faults.report(queue.broker_name, took_ms, failed=failed)
-
-
-def _in_full(topic: str, queue: MessageQueue) -> MessageQueue:
-    if not isinstance(queue, MessageQueue):
-        raise ClientError(f"the selector returned {queue!r}, not one of the queues it was given")
-    return MessageQueue(topic, queue.broker_name, queue.queue_id)
 
 
 def _after(hook: SendHook, context: SendContext) -> None:
@@ -422,8 +426,16 @@ def chooser(
     if queue is not None:
         if selector is not None:
             raise ClientError("give queue= or selector=, not both")
+        if not isinstance(queue, MessageQueue):
+            raise ClientError(
+                f"queue is {queue!r}: it must be a MessageQueue, as producer.queues(topic) has them"
+            )
         return Fixed(queue)
     if selector is None:
+        if arg is not None:
+            raise ClientError(
+                f"arg is {arg!r:.80}, and no selector is given that would get it: selector=by_hash?"
+            )
         key = _sharding_key(message)
         return None if key is None else lambda queues: queues[hash_index(key, len(queues))]
     chosen_by = selector

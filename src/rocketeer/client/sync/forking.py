@@ -1,6 +1,6 @@
 """Forked children: what the parent's sockets and threads were doing is not theirs, so they start anew.
 
-Objects that hold connections or threads register here; in the child, `_after_fork` of each is called before
+Objects that hold connections or threads register here; in the child, `after_fork` of each is called before
 anything else runs. They must let go without closing: closing politely would end the parent's connections.
 """
 

@@ -1,5 +1,6 @@
 """What the sync consumers share: a consumer of `rocketeer.aio` on the loop thread, and the way to it."""
 
+import asyncio
 import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, Generic, Protocol, TypeVar
@@ -25,25 +26,53 @@ class Host:
         self._name = name
         self._abandon = abandon
         self._thread: LoopThread | None = None
+        self._cancel: Callable[[], object] | None = None
+        self._cancelled = False
         self._guard = threading.Lock()
         forking.register(self)
 
     def start(self, starting: Callable[[], Coroutine[Any, Any, None]], wait_s: float = 0.0) -> None:
-        """`wait_s` is what the start may wait for name servers, beside its own work."""
+        """`wait_s` is what the start may wait for name servers, beside its own work.
+
+        Raises ClientClosed when `cancel_start` came meanwhile.
+        """
         with self._guard:
             if self._thread is not None:
                 return
             thread = LoopThread.acquire()
             try:
-                thread.call(starting(), START_S + wait_s)
+                thread.call(self._start(starting, thread), START_S + wait_s)
             except BaseException:
                 thread.release()
                 raise
             self._thread = thread
 
+    async def _start(self, starting: Callable[[], Coroutine[Any, Any, None]], thread: LoopThread) -> None:
+        task = asyncio.current_task()
+        assert task is not None, "the loop runs it"
+        self._cancel = lambda: thread.loop.call_soon_threadsafe(task.cancel)
+        try:
+            if not self._cancelled:
+                return await starting()
+        except asyncio.CancelledError:
+            if not self._cancelled:
+                raise
+        finally:
+            self._cancel = None
+        raise ClientClosed(f"consumer {self._name!r} was closed before it had started")
+
+    def cancel_start(self) -> None:
+        """End a start that is under way, before `close`; from any thread, or from a signal's handler."""
+        self._cancelled = True  # first the flag, then the start: one that begins just now sees it
+        cancel = self._cancel
+        if cancel is not None:
+            cancel()
+
     def close(self, closing: Callable[[], Coroutine[Any, Any, None]], timeout_s: float) -> None:
         """Returns in time, whatever the network and the listeners do."""
+        self.cancel_start()
         with self._guard:
+            self._cancelled = False
             thread, self._thread = self._thread, None
         if thread is None:
             return
@@ -78,6 +107,8 @@ class Host:
         """In a forked child: the parent consumes on; here it may be started anew, as another member."""
         self._guard = threading.Lock()
         self._thread = None
+        self._cancel = None
+        self._cancelled = False
         self._abandon()
 
 

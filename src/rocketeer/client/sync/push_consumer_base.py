@@ -11,6 +11,7 @@ from typing import Any
 
 from rocketeer.client.aio.push_consumer import PushConsumer
 from rocketeer.client.sync.host import HostedConsumer
+from rocketeer.errors import ClientClosed
 from rocketeer.model.queue import MessageQueue
 
 
@@ -36,6 +37,7 @@ class PushConsumerBase(HostedConsumer[PushConsumer]):
             if self._stop.is_set():
                 raise KeyboardInterrupt
             self._stop.set()
+            self._host.cancel_start()
 
         before: dict[signal.Signals, Any] = {}
         if threading.current_thread() is threading.main_thread():
@@ -44,7 +46,11 @@ class PushConsumerBase(HostedConsumer[PushConsumer]):
         try:
             for number in before:
                 signal.signal(number, stop)
-            self._host.start(self._hosted.start, self.config.start_timeout_s)  # a signal may come meanwhile
+            try:
+                self._host.start(self._hosted.start, self.config.start_timeout_s)
+            except ClientClosed:
+                if not self._stop.is_set():
+                    raise
             self._stop.wait()
         finally:
             try:

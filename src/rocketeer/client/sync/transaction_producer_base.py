@@ -5,9 +5,10 @@ It hosts the producer of `rocketeer.aio` on the loop thread, which answers broke
 
 import inspect
 from collections.abc import Sequence
-from typing import Any, Unpack, cast
+from typing import Any, cast
 
 from rocketeer.client.core.publishing import published
+from rocketeer.client.core.selectors import Selector
 from rocketeer.client.core.transactions import (
     Local,
     Transaction,
@@ -16,11 +17,12 @@ from rocketeer.client.core.transactions import (
     as_state,
     encode_half,
 )
-from rocketeer.client.plans.send import Choose, Target, chooser
+from rocketeer.client.plans.send import Choose, chooser
 from rocketeer.client.plans.transactions import finish
 from rocketeer.client.sync.producer import Producer
 from rocketeer.client.sync.producer_base import Link
 from rocketeer.model.message import Message
+from rocketeer.model.queue import MessageQueue
 
 
 class TransactionProducerBase(Producer):
@@ -33,15 +35,15 @@ class TransactionProducerBase(Producer):
         *,
         timeout_s: float | None,
         immune_s: int | None,
-        **target: Unpack[Target],
+        queue: MessageQueue | None,
+        selector: Selector | None,
+        arg: Any,
     ) -> TransactionResult:
         link = self._link or self._started()
-        choose = chooser(message, **target)
+        choose = chooser(message, queue, selector, arg if selector else None)  # `local` gets it, too
 
         def send(ready: Message | Sequence[Message]) -> TransactionResult:
-            return self._in_transaction(
-                link, cast(Message, ready), local, choose, target.get("arg"), timeout_s, immune_s
-            )
+            return self._in_transaction(link, cast(Message, ready), local, choose, arg, timeout_s, immune_s)
 
         if link.hosted.around:
             return published(link.hosted.around, self.config.group, message, send)
