@@ -211,6 +211,8 @@ def test_what_would_silently_be_empty_is_refused_by_name_before_a_task_runs(
         read(subscribe=filled, startingOffsets=places({"0": 9}), endingOffsets=places({"0": 5})).count()
     with pytest.raises(Exception, match="option 'sql' is 'number >'"):
         read(subscribe=filled, sql="number >").count()
+    with pytest.raises(Exception, match=r"'subscribePattern' is 'Nowhere\.\*', which no topic fits"):
+        read(subscribePattern="Nowhere.*").count()
 
 
 def test_a_fetch_has_time_limits(read: Read, filled: str) -> None:

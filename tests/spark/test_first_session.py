@@ -68,6 +68,7 @@ def test_reading_with_a_call_takes_only_the_columns_named(
         (lambda s, n: read(s, "T", columns="body", nameserver=n), ConfigError, r"write a list, as \['body'\]"),
         (lambda s, n: read(s, "T", nameserver=n, subscrib="T"), ConfigError, "option 'subscrib' is unknown"),
         (lambda s, n: read(s, "T", nameserver=n, assign="{}"), ConfigError, "topics and the option 'assign' both"),
+        (lambda s, n: read(s, nameserver=n, subscribePattern="Nowh.*"), ConfigError, "'Nowh.*', which no topic fits"),
         (lambda s, n: read(s, "T"), ConfigError, "no name server given"),
         (lambda s, n: read_stream(s, "T", nameserver=n, endingOffsets="latest"), ConfigError, "is for batches"),
     ],

@@ -55,7 +55,6 @@ def _copying(spark: SparkSession, nameserver: str, checkpoint: Path) -> Streamin
         .options(
             nameserver=nameserver, topic="To", createTopic=QUEUES, delivery="effectively-once", idColumn="id"
         )
-        .option("sendRetries", 60)
         .option("checkpointLocation", str(checkpoint))
     )
     return patiently(writer.start)

@@ -16,12 +16,13 @@ from rocketeer.bench.servers import Cluster
 from rocketeer.protocol.codes import RequestCode
 from support.cluster import running_cluster
 from support.replicas import Replicas, log_files
-from support.spark_sink import until
+from support.spark_sink import stored, until
 
 from .conftest import patiently
 
 COUNT = 20_000
 OUTAGE_S = 6.0
+LONG_OUTAGE_S = 20.0
 
 
 def _fill(nameserver: str, topic: str) -> int:
@@ -97,6 +98,52 @@ def test_a_broker_killed_under_a_backlog_and_restarted_costs_time_and_no_message
             query.stop()
         assert set(seen.numbers.values()) == {1}, "each once"
         assert seen.checksum == checksum
+
+
+def test_a_stream_into_a_topic_rides_out_a_broker_killed_for_long(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    with running_cluster(tmp_path / "cluster") as cluster:
+        _fill(cluster.namesrv, "From")
+        frame = (
+            spark.readStream.format("rocketmq")
+            .options(nameserver=cluster.namesrv, subscribe="From", startingOffsets="earliest")
+            .option("maxOffsetsPerTrigger", 2000)
+            .load()
+        )
+        writer = (
+            frame.selectExpr("body", "concat(queueId, '-', queueOffset) id")
+            .writeStream.format("rocketmq")
+            .options(nameserver=cluster.namesrv, topic="To", createTopic=4, idColumn="id")
+            .option("delivery", "effectively-once")
+            .options(maxRowsPerSecond=500, batchRows=50)  # a batch is being sent most of the time
+            .option("checkpointLocation", str(tmp_path / "cp"))
+        )
+        query = patiently(writer.start)
+        try:
+            until(
+                lambda: _sent(cluster) in range(2200, 3600), within_s=90, what="the middle of a batch's sends"
+            )
+            cluster.kill_broker()
+            time.sleep(LONG_OUTAGE_S)
+            assert query.isActive, query.exception()
+            assert _rows(query) < COUNT
+            cluster.start_broker()
+            until(lambda: _rows(query) == COUNT, within_s=120, what="all messages")
+        finally:
+            query.stop()
+        written = Counter(int(m.body.split()[0]) for m in stored(cluster.broker, "To"))
+        assert written == Counter(range(COUNT)), "each once"
+
+
+def _sent(cluster: Cluster) -> int:
+    return len(stored(cluster.broker, "To"))
+
+
+def _rows(query: StreamingQuery) -> int:
+    """What the batches that ended brought."""
+    assert query.isActive, query.exception()
+    return sum(progress["numInputRows"] for progress in query.recentProgress)
 
 
 def test_a_stream_restarted_while_its_broker_is_killed_waits_for_it(

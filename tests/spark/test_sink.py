@@ -309,7 +309,7 @@ def test_a_broker_that_restarts_is_waited_for(
         restarting.start()
         write(
             df.mapInArrow(stop_once, df.schema), topic=topic, idColumn="id", checkFirst="false", batchRows=50,
-            sendRetries=30, sendTimeout="5s", **ONCE,
+            sendTimeout="5s", **ONCE,
         )  # fmt: skip
         restarting.join()
     finally:

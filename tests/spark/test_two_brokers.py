@@ -288,7 +288,7 @@ def test_a_broker_killed_in_the_middle_has_each_row_once_and_a_new_one_moves_non
 ) -> None:
     topic = brokers.topic("Once", "broker-a", "broker-b")
     options = {
-        "nameserver": brokers.nameserver, "topic": topic, "batchRows": 50, "sendTimeout": "5s", "sendRetries": 40,
+        "nameserver": brokers.nameserver, "topic": topic, "batchRows": 50, "sendTimeout": "5s",
         "checkFirst": "false", "delivery": "effectively-once", "idColumn": "id", "writeId": "dying",
     }  # fmt: skip
 

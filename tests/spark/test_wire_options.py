@@ -195,25 +195,25 @@ def test_requests_are_as_large_as_allowed_and_so_is_what_waits_for_replies(
     assert between.in_flight_bytes_max < 15 << 10, "one request of 10 KB at a time"
 
 
-def test_sends_are_tried_again_as_often_as_allowed(
+def test_sends_are_tried_again_as_long_as_allowed(
     spark: SparkSession, watched: tuple[Cluster, Middleman]
 ) -> None:
     running, between = watched
     df = spark.range(0, 50, 1, 1).selectExpr("cast(id as string) body")
     once = {"delivery": "effectively-once", "idColumn": "body"}
     between.cuts = 2
-    _write(df, running, "Patient", sendRetries=2, **once)
+    _write(df, running, "Patient", **once)
     assert not between.cuts, "two replies were lost, and so it was sent three times"
     assert bodies(running.broker, "Patient", 1) == Counter(str(number).encode() for number in range(50))
     between.cuts = 1
     with pytest.raises(
         Exception, match="row 1 of partition 0 and 49 more rows not stored in topic 'Patient'"
     ):
-        _write(df, running, "Patient", sendRetries=0)
+        _write(df, running, "Patient", deliveryTimeout="0")
     between.silent = True
     try:
         with pytest.raises(Exception, match=r"not stored in topic 'Patient': .* within 0\.3 s"):
-            _write(df, running, "Patient", sendTimeout="300ms", sendRetries=1)
+            _write(df, running, "Patient", sendTimeout="300ms", deliveryTimeout="500ms")
     finally:
         between.silent = False
 

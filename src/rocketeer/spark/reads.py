@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from rocketeer.errors import ConfigError, RocketeerError
 from rocketeer.spark.failures import explain, quiet_errors
 from rocketeer.spark.sessions import register
+from rocketeer.spark.source.bounds import check_matched
 from rocketeer.spark.source.columns import COLUMNS
 from rocketeer.spark.source.options import FORMAT, parse_options
 from rocketeer.spark.source.reading import open_view
@@ -102,8 +103,15 @@ def _checked(
         given["nameserver"] = address
     parsed = parse_options(given, streaming=streaming)
     view = open_view(parsed)
+
+    def look() -> None:
+        queues = view.queues()
+        if not streaming:
+            check_matched(parsed, queues)
+        view.check_filter(queues)
+
     try:
-        with_retries(parsed, view, lambda: view.check_filter(view.queues()))
+        with_retries(parsed, view, look)
     finally:
         view.close()
     return given

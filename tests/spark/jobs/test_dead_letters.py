@@ -199,6 +199,8 @@ def test_the_command_sends_only_when_told_to(broker: Broker, dead: str, tmp_path
 
 def run(broker: Broker, *arguments: object) -> subprocess.CompletedProcess[str]:
     words = [sys.executable, "-m", "rocketeer", "spark", "dead-letters", "-n", broker.nameserver]
+    # pytest-xdist hands its own terminal's width down.
+    env = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
     return subprocess.run(
-        [*words, *map(str, arguments)], env=dict(os.environ), capture_output=True, text=True, timeout=400
+        [*words, *map(str, arguments)], env=env, capture_output=True, text=True, timeout=400
     )

@@ -2,8 +2,12 @@
 
 import io
 import re
+import signal
+import socket
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -15,7 +19,8 @@ from rocketeer.errors import ConfigError
 from rocketeer.spark.failures import explain, interruption
 from rocketeer.spark.jobs.cli import app
 from rocketeer.spark.jobs.progress import Progress, progress_line
-from rocketeer.spark.jobs.running import Run, Terminated, batch_interval, key_values
+from rocketeer.spark.jobs.running import Run, batch_interval, key_values
+from rocketeer.spark.jobs.signals import Terminated, stopped_by_signals, take_ctrl_c
 from rocketeer.spark.source.offsets import lag_of
 
 
@@ -94,6 +99,36 @@ def test_ctrl_c_is_not_hidden_by_what_fails_on_the_way_out(kind: type[KeyboardIn
         tidied()
     assert type(interruption(failed.value)) is kind
     assert interruption(ValueError("nobody stopped it")) is None
+
+
+@pytest.mark.parametrize(
+    ("number", "kind"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, Terminated)]
+)
+def test_a_signal_that_another_thread_gets_ends_what_the_main_one_waits_for(
+    number: signal.Signals, kind: type[KeyboardInterrupt]
+) -> None:
+    assert threading.current_thread() is threading.main_thread()
+    handlers = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM, signal.SIGURG)]
+    asked, answered = socket.socketpair()
+    late = threading.Timer(30, answered.sendall, (b"the job's end",))
+
+    def get_signal() -> None:
+        time.sleep(0.3)  # the main thread waits by then, which nothing tells
+        signal.pthread_kill(threading.get_ident(), number)
+
+    late.start()
+    try:
+        with stopped_by_signals():
+            take_ctrl_c()
+            threading.Thread(target=get_signal).start()
+            with pytest.raises(kind):
+                asked.recv(1)
+    finally:
+        late.cancel()
+    asked.setblocking(False)
+    with pytest.raises(BlockingIOError):  # the end had not come
+        asked.recv(1)
+    assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM, signal.SIGURG)] == handlers
 
 
 def test_settings_are_key_and_value() -> None:

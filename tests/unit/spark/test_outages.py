@@ -7,9 +7,9 @@ from rocketeer.errors import AccessDenied, BrokerRefused, ConnectFailed
 from rocketeer.model.queue import MessageQueue
 from rocketeer.model.route import BrokerData, Route
 from rocketeer.protocol.codes import ResponseCode
+from rocketeer.spark.outages import Outage, passes
 from rocketeer.spark.source.away import BrokersAway
 from rocketeer.spark.source.offsets import Places
-from rocketeer.spark.source.outages import Outage, passes
 from rocketeer.spark.source.pulls import addresses_to_read
 
 

@@ -58,5 +58,5 @@ def test_a_broker_that_cannot_say_what_it_is_now_is_asked_again(play: Callable[[
         with pytest.raises(BrokerRefused, match="as the test wants it"):
             client.thread.call(client.make(broker.address, 30), 60)
         answers.insert(0, play)
-        found = client.thread.call(client.with_retries(lambda: client.make(broker.address, 30), 3), 60)
+        found = client.thread.call(client.with_retries(lambda: client.make(broker.address, 30), 30), 60)
         assert found == Make(idempotent=True, timed=True)

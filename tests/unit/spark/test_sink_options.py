@@ -35,7 +35,7 @@ UNREADABLE = {
     "maxMessageBytes": ["", "0", "large"],
     "inFlightBytes": ["", "0", "some"],
     "sendTimeout": ["", "0s", "-1s", "long"],
-    "sendRetries": ["", "-1", "often"],
+    "deliveryTimeout": ["", "-1s", "often"],
     "compression": ["", "snappy"],
     "compressOver": ["", "0", "4 pages"],
     "reservedProperties": ["", "keep"],

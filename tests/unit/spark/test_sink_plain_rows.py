@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rocketeer.clock import SystemClock
+from rocketeer.clock import ManualClock, SystemClock
 from rocketeer.compiled import COMPILED
 from rocketeer.errors import NoRoute
 from rocketeer.model.queue import MessageQueue
@@ -153,6 +153,26 @@ def test_whole_requests_are_equal_to_the_last_byte() -> None:
     for one, other in zip(plain, general, strict=True):
         assert len(one.properties) == len(other.properties)
         assert one.properties[:-12] == other.properties[:-12]
+
+
+def test_unique_keys_are_those_the_general_way_would_have_made_also_where_their_counter_begins_anew() -> None:
+    made: list[list[bytes]] = []
+    batch = pa.RecordBatch.from_arrays([pa.array([b"x"] * 4), *[pa.nulls(4, pa.string())] * 3], NAMES)
+    for way in ("plain", "general"):
+        shipped: list[Request] = []
+        uniq_keys = UniqKeys("127.0.0.1", 1, ManualClock(), instance=7)
+        uniq_keys.take((1 << 16) - 2)
+        encoder = RowEncoder(COLUMNS, OPTIONS, 0, None, uniq_keys)
+        batcher = Batcher(OPTIONS, lambda topic: QUEUES["a"], shipped.append)
+        sink: Rows = GeneralRows(encoder, batcher)
+        if way == "plain":
+            sink = choose_rows(encoder, batcher, shipped.append, COLUMNS, OPTIONS, None, uniq_keys)
+            assert isinstance(sink, PlainRows)
+        sink.add(batch)
+        sink.flush()
+        made.append([item.properties for each in shipped for item in iter_batch(each.body)])
+    assert made[0] == made[1]
+    assert [properties[-4:] for properties in made[0]] == [b"FFFE", b"FFFF", b"0000", b"0001"]
 
 
 def test_lists_of_keys_take_the_general_way() -> None:

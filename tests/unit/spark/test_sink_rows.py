@@ -210,7 +210,7 @@ def test_columns_of_the_source_are_passed_over() -> None:
         ({"nameserver": "n:1", "writeId": "w"}, "has no effect unless delivery is effectively-once"),
         ({"nameserver": "n:1", "idColumn": "w"}, "has no effect unless delivery is effectively-once"),
         ({"nameserver": "n:1", "compression": "snappy"}, "write none or zlib or lz4 or zstd"),
-        ({"nameserver": "n:1", "sendRetries": "-1"}, "write a whole number from 0 on"),
+        ({"nameserver": "n:1", "batchRows": "-1"}, "write a whole number from 1 on"),
         ({"nameserver": "n:1", "nonsense": "1"}, "option 'nonsense' is unknown"),
         ({"nameserver": "n:1", "delivery": "effectively-once", "writeId": "a b"}, "without spaces"),
     ],

@@ -56,11 +56,11 @@ class Peaks:
 class CpuMeter:
     """CPU time since it was made of the JVM and of all Python processes Spark has; not of this one, which measures.
 
-    `command`: of those only whose command line has it. What a process used that ended meanwhile is not known.
+    `only_python`: without the JVM. What a process used that ended meanwhile is not known.
     """
 
-    def __init__(self, command: bytes = b"") -> None:
-        self._command = command
+    def __init__(self, *, only_python: bool = False) -> None:
+        self._only_python = only_python
         self._before = self._ticks()
 
     def seconds(self) -> float:
@@ -73,11 +73,12 @@ class CpuMeter:
         for folder in Path("/proc").glob("[0-9]*"):
             try:
                 fields = (folder / "stat").read_text().rpartition(")")[2].split()
-                counts = self._command in (folder / "cmdline").read_bytes()
+                # The JVM's command line has "pyspark", too: "pyspark-shell".
+                is_java = (folder / "comm").read_text() == "java\n"
             except OSError:
                 continue  # it has ended meanwhile
             parents[int(folder.name)] = int(fields[1])
-            if counts:
+            if not (is_java and self._only_python):
                 spent[int(folder.name)] = int(fields[11]) + int(fields[12])
         ours = {os.getpid()}
         while more := {pid for pid, parent in parents.items() if parent in ours} - ours:

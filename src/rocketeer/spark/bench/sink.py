@@ -39,7 +39,7 @@ def measure(spark: SparkSession, plan: dict[str, Any]) -> dict[str, Any]:
     spent: dict[str, list[float]] = {AT_LEAST: [], ONCE: []}
 
     def to_topic(name: str, frame: DataFrame, given: dict[str, str]) -> None:
-        meter = CpuMeter(b"pyspark")
+        meter = CpuMeter(only_python=True)
         frame.write.format("rocketmq").options(**given).mode("append").save()
         spent[name].append(meter.seconds())
 

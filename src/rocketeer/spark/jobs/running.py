@@ -10,15 +10,12 @@ Spark's own output, and that of its Python workers, goes to a file, which a fail
 import functools
 import inspect
 import os
-import signal
 import sys
 import tempfile
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, get_type_hints
 
 import typer
@@ -26,6 +23,7 @@ import typer
 from rocketeer.errors import ConfigError, RocketeerError
 from rocketeer.spark.failures import RUN_AGAIN, explain, interruption, our_error, quiet_errors
 from rocketeer.spark.jobs.moments import parse_duration_ms
+from rocketeer.spark.jobs.signals import Terminated, stopped_by_signals, take_ctrl_c
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -82,12 +80,12 @@ class Run:
         path = Path(tempfile.gettempdir()) / f"rocketeer-spark-{name}-{os.getpid()}.log"
         spark = lent = SparkSession.getActiveSession()
         keep_log = False
-        with _stopped_by_signals(), quiet_errors():
+        with stopped_by_signals(), quiet_errors():
             try:
                 if spark is None:
                     with _output_to(path):
                         spark = self._started(name)
-                _take_ctrl_c()
+                take_ctrl_c()
                 yield spark
             except (KeyboardInterrupt, Exception) as error:
                 stop = interruption(error)
@@ -216,36 +214,6 @@ def _with_clear_errors(work: Callable[[], None], hint: Callable[[], str], over_l
             raise
         say(text)
         raise typer.Exit(1) from None
-
-
-class Terminated(KeyboardInterrupt):
-    """SIGTERM, raised in the main thread.
-
-    A kind of KeyboardInterrupt: at that, py4j gives up the connection whose answer nobody will read.
-    """
-
-
-@contextmanager
-def _stopped_by_signals() -> Iterator[None]:
-    def handle(number: int, frame: FrameType | None) -> None:
-        raise Terminated
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    signal.signal(signal.SIGTERM, handle)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _take_ctrl_c() -> None:
-    """Back from PySpark, whose handler calls the JVM in the middle of a call of the JVM, which fails loudly."""
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def stop_work(spark: "SparkSession | None") -> None:

@@ -33,6 +33,7 @@ class RowPacker:
         tags: BytesColumn | None,
         keys: BytesColumn | None,
         ids: BytesColumn | None,
-        uniq_keys: list[str],
+        uniq_prefix: bytes,
+        counters: list[int],
     ) -> int: ...
     def flush(self) -> None: ...

@@ -4,8 +4,9 @@
 Only of rows that are as most are: `pack` stops at any other, which then goes the general way.
 """
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from cpython.unicode cimport PyUnicode_AsUTF8AndSize
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE, _PyBytes_Resize
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_XDECREF
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memchr, memcpy, memset
@@ -18,12 +19,20 @@ cdef enum:
     ID_BYTES = 16
     HASHED_BYTES_MAX = 1024  # of a topic and an id
     ROOM_MIN = 65536
+    COUNTER_DIGITS = 4
 
 cdef bytes TAGS = b"\x02TAGS\x01"
 cdef bytes KEYS = b"\x02KEYS\x01"
 cdef bytes DEDUP_ID = b"\x02DEDUP_ID\x01"
 cdef bytes UNIQ_KEY = b"\x02UNIQ_KEY\x01"
 cdef const char *HEX = b"0123456789abcdef"
+cdef const char *UPPER_HEX = b"0123456789ABCDEF"
+
+cdef extern from *:
+    """
+    static PyObject *new_bytes(Py_ssize_t size) { return PyBytes_FromStringAndSize(NULL, size); }
+    """
+    PyObject *new_bytes(Py_ssize_t size) except NULL
 
 
 cdef class BytesColumn:
@@ -88,8 +97,16 @@ cdef char *put_digest(char *to, const uint64_t *words) noexcept nogil:
     return to + 2 * ID_BYTES
 
 
+cdef char *put_counter(char *to, uint64_t counter) noexcept nogil:
+    """The end of a UNIQ_KEY: 16 bits."""
+    cdef int i
+    for i in range(COUNTER_DIGITS):
+        to[i] = UPPER_HEX[counter >> 4 * (COUNTER_DIGITS - 1 - i) & 15]
+    return to + COUNTER_DIGITS
+
+
 cdef struct OpenBatch:
-    char *data
+    PyObject *body  # bytes, written in place: nobody else has them before they are closed
     Py_ssize_t room
     Py_ssize_t used
 
@@ -129,26 +146,26 @@ cdef class RowPacker:
         if self._open == NULL:
             raise MemoryError
         for at in range(queues):
-            self._open[at].data = NULL
+            self._open[at].body = NULL
             self._open[at].room = self._open[at].used = 0
 
     def __dealloc__(self):
         if self._open != NULL:
             for at in range(self._queues):
-                free(self._open[at].data)
+                Py_XDECREF(self._open[at].body)
             free(self._open)
 
     def pack(
         self, Py_ssize_t at, Py_ssize_t end, Py_ssize_t first_row, BytesColumn bodies not None, BytesColumn tags,
-        BytesColumn keys, BytesColumn ids, list uniq_keys not None,
+        BytesColumn keys, BytesColumn ids, bytes uniq_prefix not None, list counters not None,
     ):
         """Add rows from `at` on; where it stopped: at `end`, or at a row that is not as most are.
 
-        Row 0 of the columns is row `first_row` of the partition.
+        Row 0 of the columns is row `first_row` of the partition. A row's UNIQ_KEY is the prefix and its counter.
         """
-        assert len(uniq_keys) >= end
+        assert len(counters) >= end
         while at < end:
-            if not self._add(at, first_row + at, bodies, tags, keys, ids, uniq_keys[at]):
+            if not self._add(at, first_row + at, bodies, tags, keys, ids, uniq_prefix, counters[at]):
                 break
             at += 1
         return at
@@ -161,12 +178,11 @@ cdef class RowPacker:
 
     cdef bint _add(
         self, Py_ssize_t at, Py_ssize_t row, BytesColumn bodies, BytesColumn tags, BytesColumn keys,
-        BytesColumn ids, str uniq_key,
+        BytesColumn ids, bytes uniq_prefix, uint64_t counter,
     ) except -1:
         cdef const char *body
         cdef const char *tag = NULL
         cdef const char *key = NULL
-        cdef const char *uniq
         cdef Py_ssize_t body_bytes, tag_bytes = 0, key_bytes = 0, uniq_bytes, size, properties_bytes
         cdef uint64_t digest[8]
         cdef Py_ssize_t queue = 0
@@ -186,7 +202,7 @@ cdef class RowPacker:
             if not self._hash_id(ids, at, digest):
                 return False
             queue = self._queue_of(digest)
-        uniq = PyUnicode_AsUTF8AndSize(uniq_key, &uniq_bytes)
+        uniq_bytes = PyBytes_GET_SIZE(uniq_prefix) + COUNTER_DIGITS
         properties_bytes = PyBytes_GET_SIZE(UNIQ_KEY) + uniq_bytes - 1  # without a separator before the first
         if tag_bytes:
             properties_bytes += PyBytes_GET_SIZE(TAGS) + tag_bytes
@@ -219,7 +235,8 @@ cdef class RowPacker:
         if ids is not None:
             to = put_property(to, self._producer, NULL, 0)
             to = put_digest(put_property(to, DEDUP_ID, NULL, 0), digest)
-        to = put_property(to, UNIQ_KEY, uniq, uniq_bytes)
+        to = put_property(to, UNIQ_KEY, PyBytes_AS_STRING(uniq_prefix), PyBytes_GET_SIZE(uniq_prefix))
+        to = put_counter(to, counter)
         assert to - start == properties_bytes + 1
         start[0] = <char> (properties_bytes & 0xFF)
         batch.used += size
@@ -250,19 +267,21 @@ cdef class RowPacker:
 
     cdef char *_room(self, OpenBatch *batch, Py_ssize_t size) except NULL:
         """Where the next `size` bytes of the batch go."""
-        cdef Py_ssize_t room = batch.room
-        cdef char *more
-        if size > room - batch.used:
-            room = max(2 * room, batch.used + size, ROOM_MIN)
-            more = <char *> realloc(batch.data, room)
-            if more == NULL:
-                raise MemoryError
-            batch.data, batch.room = more, room
-        return batch.data + batch.used
+        if batch.body == NULL:
+            # As large as the one before it, which was full.
+            batch.room = max(batch.room, size, ROOM_MIN)
+            batch.body = new_bytes(batch.room)
+        elif size > batch.room - batch.used:
+            batch.room = max(2 * batch.room, batch.used + size)
+            _PyBytes_Resize(&batch.body, batch.room)
+        return PyBytes_AS_STRING(<object> batch.body) + batch.used
 
     cdef int _close(self, Py_ssize_t queue) except -1:
         cdef OpenBatch *batch = self._open + queue
-        self.full.append((queue, PyBytes_FromStringAndSize(batch.data, batch.used), self._rows[queue]))
-        self._rows[queue] = []
+        _PyBytes_Resize(&batch.body, batch.used)
+        self.full.append((queue, <object> batch.body, self._rows[queue]))
+        Py_XDECREF(batch.body)
+        batch.body = NULL
         batch.used = 0
+        self._rows[queue] = []
         return 0

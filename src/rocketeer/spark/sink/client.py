@@ -4,14 +4,13 @@ import asyncio
 import logging
 import os
 import threading
-from collections.abc import Awaitable, Callable, Iterator
-from itertools import islice
+from collections.abc import Awaitable, Callable
 from typing import ClassVar, Final, NamedTuple, TypeVar
 
 from rocketeer.client.aio.drivers import AsyncDriver
 from rocketeer.client.core.nameservers import NameServers
 from rocketeer.client.core.routes import RouteCache, TopicRoutes
-from rocketeer.client.core.transient import backoffs, is_transient
+from rocketeer.client.core.transient import is_transient
 from rocketeer.client.discovery import discover, local_ip
 from rocketeer.client.plans.replies import refused
 from rocketeer.client.plans.routes import fetch_route
@@ -25,21 +24,16 @@ from rocketeer.protocol.headers.send import GetProducerSequenceHeader
 from rocketeer.protocol.versions import version_name
 from rocketeer.record.ids import UniqKeys
 from rocketeer.remoting.client import RemotingClient
+from rocketeer.spark.outages import Outage
 from rocketeer.spark.protection import Protection
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 ROUTE_TIMEOUT_S: Final = 10.0
-BACKOFF_S: Final = 0.1
-BACKOFF_S_MAX: Final = 2.0
+FIRST_PAUSE_S: Final = 0.1
 _V5: Final = 412
 assert version_name(_V5) == "V5_0_0_SNAPSHOT"
-
-
-def retry_pauses(retries: int) -> Iterator[float]:
-    """How long to wait before each retry."""
-    return islice(backoffs(BACKOFF_S, BACKOFF_S_MAX), retries)
 
 
 class Make(NamedTuple):
@@ -101,9 +95,10 @@ class SinkClient:
         """The topic is known to exist: when it has no route, its broker is away, and is waited for."""
         self._met.add(topic)
 
-    async def with_retries(self, ask: Callable[[], Awaitable[T]], retries: int) -> T:
+    async def with_retries(self, ask: Callable[[], Awaitable[T]], limit_s: float) -> T:
         """Ask again while servers are away. A topic nobody has ever seen is not waited for: it does not exist."""
-        for pause_s in retry_pauses(retries):
+        outage = Outage(limit_s, FIRST_PAUSE_S)
+        while True:
             try:
                 return await ask()
             except RocketeerError as error:
@@ -111,9 +106,11 @@ class SinkClient:
                     raise
                 if not isinstance(error, NoRoute) and not is_transient(error):
                     raise
-                log.warning("asked again error=%s", error)
+                pause_s = outage.pause_s()
+                if pause_s is None:
+                    raise
+                log.warning("asked again waited_s=%.1f next_s=%.1f error=%s", outage.seconds, pause_s, error)
             await asyncio.sleep(pause_s)
-        return await ask()
 
     async def make(self, address: str, timeout_s: float) -> Make:
         """What the broker at the address is; asked until it has said so. Raises BrokerRefused."""

@@ -10,6 +10,7 @@ from rocketeer.record.flags import Compression
 from rocketeer.spark.option_fields import option, parse_texts
 from rocketeer.spark.option_texts import (
     count_from,
+    duration_ms,
     flag,
     group_of,
     nameservers_of,
@@ -69,7 +70,7 @@ class SinkOptions(Protection):
     message_bytes_max: int = option("maxMessageBytes", size_bytes, 4 << 20)
     in_flight_bytes: int = option("inFlightBytes", size_bytes, 16 << 20)
     send_timeout_ms: int = option("sendTimeout", time_limit_ms, 10_000)
-    send_retries: int = option("sendRetries", count_from(0), 10)
+    delivery_timeout_ms: int = option("deliveryTimeout", duration_ms, 120_000)
     compression: Compression | None = option("compression", _packing)  # noqa: RUF009 as all the others
     compress_over_bytes: int = option("compressOver", size_bytes, 4096)
     reserved_properties: str = option("reservedProperties", one_of("fail", "drop"), "fail")
@@ -77,6 +78,11 @@ class SinkOptions(Protection):
     @property
     def effectively_once(self) -> bool:
         return self.delivery == EFFECTIVELY_ONCE
+
+    @property
+    def delivery_timeout_s(self) -> float:
+        """How long a request is tried again for; 0: the first failure is the last."""
+        return self.delivery_timeout_ms / 1000
 
     @property
     def checks_first(self) -> bool:

@@ -94,13 +94,15 @@ class PlainRows:
         except NotBytes:
             self._general.add(batch)
             return
-        uniq_keys = self._uniq_keys.take(count)
+        uniq_prefix, counters = self._uniq_keys.take_parts(count)
         at = 0
         while at < count:
             if self._packer is None:
                 self._packer = self._make_packer()
             first = self._encoder.skip(0) - at
-            stop = self._packer.pack(at, count, first, bodies, tags, keys, ids, uniq_keys)
+            stop = self._packer.pack(
+                at, count, first, bodies, tags, keys, ids, uniq_prefix.encode(), counters
+            )
             self._encoder.skip(stop - at)
             self._ship_full(self._packer)
             if stop < count:

@@ -1,4 +1,4 @@
-"""Requests in, stored messages out: many on the way at a time, each tried again until stored or out of tries.
+"""Requests in, stored messages out: many on the way at a time, each tried again until stored or out of time.
 
 `submit` is called by the task's thread and waits while too many bytes are on the way; all else runs on the client's
 loop. The first failure stops the task: what was submitted after it is not sent.
@@ -24,7 +24,8 @@ from rocketeer.errors import (
 from rocketeer.model.queue import MessageQueue
 from rocketeer.protocol.codes import ResponseCode
 from rocketeer.protocol.command import Command
-from rocketeer.spark.sink.client import SinkClient, retry_pauses
+from rocketeer.spark.outages import Outage
+from rocketeer.spark.sink.client import FIRST_PAUSE_S, SinkClient
 from rocketeer.spark.sink.options import SinkOptions
 from rocketeer.spark.sink.requests import Request
 from rocketeer.spark.sink.rows import BadRow, row_label
@@ -130,7 +131,8 @@ class SinkSender:
         """Send it until it is stored. A batch that is refused as a whole is halved until the bad row is alone."""
         queue = request.queue
         failed_broker: str | None = None
-        for backoff_s in (*retry_pauses(self._options.send_retries), None):
+        outage = Outage(self._options.delivery_timeout_s, FIRST_PAUSE_S)
+        while True:
             if self._failure is not None:
                 return
             try:
@@ -143,12 +145,22 @@ class SinkSender:
                 if isinstance(error, BrokerRefused) and error.code == _ILLEGAL and len(request.rows) > 1:
                     break
                 lasting = not is_transient(error) and not isinstance(error, NoRoute)
-                if lasting or backoff_s is None:
+                pause_s = None if lasting else outage.pause_s()
+                if pause_s is None:
                     raise self._named(request, error) from error
                 failed_broker = queue.broker_name if queue is not None else None
                 self.counts.retried += 1
-                log.warning("send tried again topic=%s queue=%s error=%s", request.topic, queue, error)
-            await asyncio.sleep(backoff_s)
+                log.warning(
+                    "send waits for broker=%s topic=%s tries=%d waited_s=%.1f of_s=%g next_s=%.1f error=%s",
+                    failed_broker,
+                    request.topic,
+                    outage.tries,
+                    outage.seconds,
+                    self._options.delivery_timeout_s,
+                    pause_s,
+                    error,
+                )
+            await asyncio.sleep(pause_s)
             await self._refresh(request.topic)
         for half in request.halves():
             await self._store(half)

@@ -9,7 +9,7 @@ import logging
 import uuid
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -17,6 +17,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import StructType
 
 from rocketeer.errors import ConfigError, NoBroker, RocketeerError
+from rocketeer.memory import keep_freed_memory
 from rocketeer.model.queue import MessageQueue
 from rocketeer.spark.sink import layout as sink_layout
 from rocketeer.spark.sink.client import SinkClient
@@ -34,6 +35,8 @@ log = logging.getLogger(__name__)
 
 QUERY_ID = "sql.streaming.queryId"
 BATCH_ID = "streaming.sql.batchId"
+_KEPT_BYTES: Final = 128 << 20
+"""Of memory: what a task has on the way and in its spool serves the tasks after it. Spark ends idle workers."""
 
 
 @dataclass
@@ -150,6 +153,7 @@ def write_task(
     first = next(record_batches, None)
     if first is None:
         return Written()
+    keep_freed_memory(_KEPT_BYTES)
     client = SinkClient.of(options.nameserver, options.protection)
     targets = _Targets(client, options, columns, scope, batch_id)
     sender = SinkSender(client, options, partition)
@@ -197,7 +201,8 @@ class _Targets:
 
     def queues(self, topic: str) -> Sequence[MessageQueue]:
         client = self._client
-        return client.thread.call(client.with_retries(lambda: self._find(topic), self._options.send_retries))
+        limit_s = self._options.delivery_timeout_s
+        return client.thread.call(client.with_retries(lambda: self._find(topic), limit_s))
 
     async def _find(self, topic: str) -> Sequence[MessageQueue]:
         client = self._client

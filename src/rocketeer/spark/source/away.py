@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from rocketeer.errors import ClientError, RemotingError
 from rocketeer.model.queue import MessageQueue
+from rocketeer.spark.outages import Outage
 from rocketeer.spark.source.offsets import Places
-from rocketeer.spark.source.outages import Outage
 
 log = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from rocketeer.spark.source.bounds import check_order, ending_places, starting_places
+from rocketeer.spark.source.bounds import check_matched, check_order, ending_places, starting_places
 from rocketeer.spark.source.options import SourceOptions
 from rocketeer.spark.source.planning import QueueRange
 from rocketeer.spark.source.reading import RangePartition, open_view, plan_tasks, read_partition
@@ -39,6 +39,7 @@ class BatchReader(DataSourceReader):
 
     def _plan(self, view: "View") -> list[RangePartition]:
         every = view.queues()
+        check_matched(self._options, every)
         view.check_filter(every)
         begin = starting_places(self._options, view, every, default="earliest")
         end = ending_places(self._options, view, every)

@@ -4,7 +4,7 @@ A timestamp for all queues comes before timestamps per queue, these before offse
 """
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from rocketeer.errors import ConfigError
 from rocketeer.model.queue import MessageQueue
@@ -29,6 +29,12 @@ def starting_places(
     where = options.starting_offsets or default
     places = _by_offsets("startingOffsets", view, queues, where, default)
     return _not_beyond(options, view, places, where) if isinstance(where, dict) else places
+
+
+def check_matched(options: SourceOptions, queues: Collection[MessageQueue]) -> None:
+    """A stream may wait for the first topic that fits its pattern; a batch without one reads nothing."""
+    if not queues and options.subscribe_pattern is not None:
+        raise ConfigError(f"option 'subscribePattern' is {options.subscribe_pattern!r}, which no topic fits")
 
 
 def check_order(options: SourceOptions, begin: Places, end: Places) -> None:

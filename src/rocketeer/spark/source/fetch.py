@@ -24,8 +24,8 @@ from rocketeer.errors import BrokerRefused, RemotingError, RocketeerError
 from rocketeer.model.queue import MessageQueue
 from rocketeer.protocol.codes import ResponseCode
 from rocketeer.protocol.command import Command
+from rocketeer.spark.outages import Outage, passes
 from rocketeer.spark.source.losses import DataLost, Loss
-from rocketeer.spark.source.outages import Outage, passes
 from rocketeer.spark.source.planning import QueueRange
 from rocketeer.spark.source.pulls import CAPPED_COUNT, PullTerms, addresses_to_read
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from rocketeer.errors import ClientError, NoBroker, NoNameServer, NoRoute, RemotingError
+from rocketeer.spark.outages import Outage, passes
 from rocketeer.spark.source.options import SourceOptions
-from rocketeer.spark.source.outages import Outage, passes
 from rocketeer.spark.source.view import View
 
 log = logging.getLogger(__name__)

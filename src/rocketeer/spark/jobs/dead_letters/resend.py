@@ -1,7 +1,7 @@
 """Dead letters sent again to where they came from, each once however often it is asked for.
 
-A new message keeps what a replayed one keeps (`replay_properties`). Brokers know it by the place and time of the dead
-letter and by the name of the run, so the same command run again, also after it was killed, stores nothing twice.
+A new message keeps what a replayed one keeps (all but `NOT_COPIED`). Brokers know it by the place and time of the
+dead letter and by the name of the run, so the same command run again, also after it was killed, stores nothing twice.
 """
 
 from typing import TYPE_CHECKING, Final

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Final
 
 from rocketeer.spark.jobs.query.sql_text import says_something, split_statements
-from rocketeer.spark.jobs.running import Terminated, say
+from rocketeer.spark.jobs.running import say
+from rocketeer.spark.jobs.signals import Terminated
 
 FIRST: Final = "rocketeer> "
 NEXT: Final = "      ...> "

@@ -1,6 +1,7 @@
-"""How long a server that does not answer is waited for: pauses that grow, until the time of `fetchTimeout` is over.
+"""How long a server that does not answer is waited for: pauses that grow, until the time an option gives is over.
 
-Tasks and planning use the same: a broker that restarts, or a group that changes its leader, costs time and no query.
+Planning, tasks that read (`fetchTimeout`) and tasks that write (`deliveryTimeout`) use the same: a broker that
+restarts, or a group that changes its leader, costs time and no query.
 """
 
 import logging
