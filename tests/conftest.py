@@ -6,6 +6,8 @@ How several processes share the tests: support/scheduling.py.
 import asyncio
 import inspect
 import os
+import signal
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -20,6 +22,19 @@ settings.register_profile(
     derandomize=bool(os.environ.get("CI")),
 )
 settings.load_profile("rocketeer")
+
+
+def pytest_configure() -> None:
+    """SIGTERM ends a run as Ctrl-C does: fixtures stop the servers they started, which would outlive it otherwise."""
+    tester = os.getpid()
+
+    def end(number: int, frame: FrameType | None) -> None:
+        if os.getpid() == tester:
+            raise KeyboardInterrupt
+        signal.signal(number, signal.SIG_DFL)  # a forked child of a test: it ends as it always did
+        os.kill(os.getpid(), number)
+
+    signal.signal(signal.SIGTERM, end)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -27,4 +27,9 @@ assert COMPILED, "the wheel's compiled modules were not found"
 print(f"{len(list(home.rglob('_*.so')))} compiled modules load from the installed wheel")
 END
 cd - >/dev/null
+
+# `pip install rocketeer` alone, in an empty environment: what a user of the clients gets.
+"$venv/bin/python" -m venv "$work/small"
+env -i PATH=/usr/bin:/bin HOME="$work" "$work/small/bin/python" -m pip --disable-pip-version-check install --quiet dist/*.whl
+ROCKETEER_SMALL_PYTHON=$work/small/bin/python "$venv/bin/pytest" tests/unit/test_small_install.py
 ls dist

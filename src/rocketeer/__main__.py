@@ -1,6 +1,7 @@
 """`python -m rocketeer` is the same as `rocketeer`; both say which extra to install when one is missing."""
 
 import sys
+import traceback
 from importlib import import_module
 from typing import NoReturn
 
@@ -34,15 +35,25 @@ def mqshutdown() -> NoReturn:
 
 def _run(name: str, module: str, function: str = "main") -> NoReturn:
     try:
-        program = getattr(import_module(module), function)
-    except ModuleNotFoundError as error:
-        text = advice(f"the command {name}", error)
-        if text is None:
+        getattr(import_module(module), function)()
+    except ModuleNotFoundError as error:  # commands import what they need when they are called
+        text = advice(f"the command {_command(name)}", error)
+        if text is None or not _is_ours(error):
             raise
         print(f"{name}: {text}", file=sys.stderr)
         sys.exit(1)
-    program()
     sys.exit(0)
+
+
+def _command(name: str) -> str:
+    words = [word for word in sys.argv[1:2] if not word.startswith("-")]
+    return " ".join([name, *words])
+
+
+def _is_ours(error: ModuleNotFoundError) -> bool:
+    """Whether a module of this package wanted the library, and not a user's that it was told to load."""
+    *_, last = traceback.walk_tb(error.__traceback__)
+    return str(last[0].f_globals.get("__name__", "")).startswith("rocketeer")
 
 
 if __name__ == "__main__":

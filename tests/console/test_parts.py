@@ -3,7 +3,7 @@
 import asyncio
 
 from rocketeer.admin.results import Broker, BrokerRuntime, GroupMembers
-from rocketeer.console.cluster_view import Kept, Looks
+from rocketeer.console.cluster_view import CachedAnswer, PageCache
 from rocketeer.console.pages.cluster import bytes_behind
 from rocketeer.console.pages.groups import disagreements
 from rocketeer.console.pages.message_forms import body_forms
@@ -26,7 +26,7 @@ def test_an_answer_that_was_asked_before_a_change_is_not_shown_after_it() -> Non
                 await gate.wait()
             return mine
 
-        kept = Kept(ask)
+        kept = CachedAnswer(ask)
         early = asyncio.create_task(kept.get())
         await asyncio.sleep(0)
         kept.forget()
@@ -50,7 +50,7 @@ def test_fifty_looks_at_one_page_are_one_and_a_failure_is_not_kept() -> None:
                 raise ValueError("the first fails")
             return loads
 
-        looks = Looks()
+        looks = PageCache()
         failed = await asyncio.gather(*(looks.get("page", load) for _ in range(50)), return_exceptions=True)
         assert {type(each) for each in failed} == {ValueError}
         assert set(await asyncio.gather(*(looks.get("page", load) for _ in range(50)))) == {2}

@@ -9,11 +9,10 @@ The methods are those of `rocketeer.Admin`, to await.
 """
 
 import asyncio
-from collections.abc import Sequence
 from typing import TypeVar
 
 from rocketeer.admin.calling import Awaited
-from rocketeer.admin.context import AdminContext
+from rocketeer.admin.context import NOT_RUNNING, AdminBase
 from rocketeer.admin.plans import acl
 from rocketeer.admin.plans import clusters as cluster_plans
 from rocketeer.admin.plans import groups as group_plans
@@ -27,69 +26,37 @@ from rocketeer.admin.plans import stats as stats_plans
 from rocketeer.admin.plans import topics as topic_plans
 from rocketeer.client import discovery
 from rocketeer.client.aio.drivers import AsyncDriver
-from rocketeer.client.core.nameservers import NameServers
-from rocketeer.client.core.routes import RouteCache
 from rocketeer.client.lifetime import StartedAsync
 from rocketeer.client.plans.effects import Plan
-from rocketeer.client.secure import connection_security
-from rocketeer.clock import Clock, SystemClock
 from rocketeer.errors import ClientClosed
 from rocketeer.remoting.client import RemotingClient
-from rocketeer.security.tls import TlsConfig
 
 T = TypeVar("T")
 
 
-class Admin(StartedAsync):
+class Admin(AdminBase, StartedAsync):
     """Asks name servers and brokers. Without an address: NAMESRV_ADDR."""
 
-    def __init__(
-        self,
-        nameserver: str | Sequence[str] | None = None,
-        *,
-        timeout_s: float = 5.0,
-        access_key: str | None = None,
-        secret_key: str | None = None,
-        tls: bool | TlsConfig | None = None,
-        clock: Clock | None = None,
-    ) -> None:
-        """Account and TLS as every client has them; without them the environment's (`rocketeer.client.secure`)."""
-        self._nameserver = nameserver
-        self._timeout_s = timeout_s
-        self._clock = clock or SystemClock()
-        self._security = connection_security(access_key, secret_key, tls, now_ms=self._clock.now_ms)
-        self._remoting: RemotingClient | None = None
-        self._driver: AsyncDriver | None = None
-        self._context: AdminContext | None = None
+    _remoting: RemotingClient | None = None
+    _driver: AsyncDriver | None = None
 
     async def start(self) -> None:
         """Find the name servers' addresses; connections are made when they are needed."""
         if self._driver is None:
-            found = NameServers(await asyncio.to_thread(discovery.discover, self._nameserver))
-            self._context = AdminContext(found, RouteCache(), self._clock, self._timeout_s)
+            self._open_context(await asyncio.to_thread(discovery.discover, self._nameserver))
             self._remoting = RemotingClient(sign=self._security.sign, tls=self._security.tls)
             self._driver = AsyncDriver(self._remoting)
 
     async def close(self) -> None:
-        remoting, self._remoting, self._driver = self._remoting, None, None
+        remoting, self._remoting, self._driver, self._context = self._remoting, None, None, None
         if remoting is not None:
             remoting.close()
             await remoting.wait_closed()
 
-    def context(self) -> AdminContext:
-        """What plans are given; for plans of your own."""
-        if self._driver is None or self._context is None:
-            raise ClientClosed(
-                "this Admin is not running: use it in an async with block, or start() it first"
-            )
-        return self._context
-
     async def run(self, plan: Plan[T]) -> T:
         """Run a plan."""
         if self._driver is None:
-            raise ClientClosed(
-                "this Admin is not running: use it in an async with block, or start() it first"
-            )
+            raise ClientClosed(NOT_RUNNING)
         return await self._driver.run(plan)
 
     # --- clusters and brokers --------------------------------------------------------------------

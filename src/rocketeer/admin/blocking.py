@@ -9,11 +9,10 @@
 Every method is a plan of `admin.plans`, where its text and options stand. `rocketeer.aio.Admin` has the same.
 """
 
-from collections.abc import Sequence
 from typing import TypeVar
 
 from rocketeer.admin.calling import Blocking
-from rocketeer.admin.context import AdminContext
+from rocketeer.admin.context import NOT_RUNNING, AdminBase
 from rocketeer.admin.plans import acl
 from rocketeer.admin.plans import clusters as cluster_plans
 from rocketeer.admin.plans import groups as group_plans
@@ -26,62 +25,34 @@ from rocketeer.admin.plans import replicas as replica_plans
 from rocketeer.admin.plans import stats as stats_plans
 from rocketeer.admin.plans import topics as topic_plans
 from rocketeer.client import discovery
-from rocketeer.client.core.nameservers import NameServers
-from rocketeer.client.core.routes import RouteCache
 from rocketeer.client.lifetime import Started
 from rocketeer.client.plans.effects import Plan
-from rocketeer.client.secure import connection_security
 from rocketeer.client.sync.driver import BlockingDriver
-from rocketeer.clock import Clock, SystemClock
 from rocketeer.errors import ClientClosed
-from rocketeer.security.tls import TlsConfig
 
 T = TypeVar("T")
 
 
-class Admin(Started):
+class Admin(AdminBase, Started):
     """Asks name servers and brokers; threads may share one. Without an address: NAMESRV_ADDR."""
 
-    def __init__(
-        self,
-        nameserver: str | Sequence[str] | None = None,
-        *,
-        timeout_s: float = 5.0,
-        access_key: str | None = None,
-        secret_key: str | None = None,
-        tls: bool | TlsConfig | None = None,
-        clock: Clock | None = None,
-    ) -> None:
-        """Account and TLS as every client has them; without them the environment's (`rocketeer.client.secure`)."""
-        self._nameserver = nameserver
-        self._timeout_s = timeout_s
-        self._clock = clock or SystemClock()
-        self._security = connection_security(access_key, secret_key, tls, now_ms=self._clock.now_ms)
-        self._driver: BlockingDriver | None = None
-        self._context: AdminContext | None = None
+    _driver: BlockingDriver | None = None
 
     def start(self) -> None:
         """Find the name servers' addresses; connections are made when they are needed."""
         if self._driver is None:
-            found = NameServers(discovery.discover(self._nameserver))
-            self._context = AdminContext(found, RouteCache(), self._clock, self._timeout_s)
+            self._open_context(discovery.discover(self._nameserver))
             self._driver = BlockingDriver(self._security)
 
     def close(self) -> None:
-        driver, self._driver = self._driver, None
+        driver, self._driver, self._context = self._driver, None, None
         if driver is not None:
             driver.close()
-
-    def context(self) -> AdminContext:
-        """What plans are given; for plans of your own."""
-        if self._driver is None or self._context is None:
-            raise ClientClosed("this Admin is not running: use it in a with block, or start() it first")
-        return self._context
 
     def run(self, plan: Plan[T]) -> T:
         """Run a plan in the calling thread."""
         if self._driver is None:
-            raise ClientClosed("this Admin is not running: use it in a with block, or start() it first")
+            raise ClientClosed(NOT_RUNNING)
         return self._driver.run(plan)
 
     # --- clusters and brokers --------------------------------------------------------------------

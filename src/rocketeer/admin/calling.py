@@ -45,7 +45,7 @@ class _Method(Generic[P, T]):
         parameters = list(whole.parameters.values())[1:]
         self.__signature__ = whole.replace(parameters=parameters, return_annotation=brings)
 
-    def _dressed(self, call: Callable[P, X]) -> Callable[P, X]:
+    def _with_plan_text(self, call: Callable[P, X]) -> Callable[P, X]:
         """With the plan's text and, for help(), its options."""
         call.__doc__ = self.__doc__
         call.__name__ = self.__name__
@@ -70,7 +70,7 @@ class Blocking(_Method[P, T]):
         def call(*args: P.args, **kwargs: P.kwargs) -> T:
             return self(host, *args, **kwargs)
 
-        return self._dressed(call)
+        return self._with_plan_text(call)
 
 
 class Awaited(_Method[P, T]):
@@ -90,4 +90,4 @@ class Awaited(_Method[P, T]):
         async def call(*args: P.args, **kwargs: P.kwargs) -> T:
             return await self(host, *args, **kwargs)
 
-        return self._dressed(call)
+        return self._with_plan_text(call)

@@ -27,13 +27,16 @@ class ChildProcess:
         process = self._process
         if process is None or process.returncode is not None:
             return
-        assert process.stdin is not None
-        process.stdin.close()
+        self._ask_to_stop(process)
         try:
             await asyncio.wait_for(process.wait(), self.STOP_S_MAX)
         except TimeoutError:
             self.kill()
             await process.wait()
+
+    def _ask_to_stop(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stdin is not None
+        process.stdin.close()
 
     def kill(self) -> None:
         if self._process is not None and self._process.returncode is None:

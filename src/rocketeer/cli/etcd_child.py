@@ -7,23 +7,25 @@ import signal
 from collections.abc import Callable
 from typing import Final
 
+from rocketeer.cli.child_process import ChildProcess
 from rocketeer.cli.plan import EtcdPlan
 from rocketeer.errors import GroupError
 from rocketeer.group.etcd import Etcd
 from rocketeer.group.etcd_program import etcd_command, find_etcd, is_for_trying_only
 
 READY_S: Final = 30.0
-STOP_S: Final = 10.0
 _PR_SET_PDEATHSIG: Final = 1
 
 
-class EtcdChild:
+class EtcdChild(ChildProcess):
     """Starts, waits until it answers, and reports when it dies."""
 
+    STOP_S_MAX = 10.0
+
     def __init__(self, plan: EtcdPlan, on_crash: Callable[[str], None]) -> None:
+        super().__init__()
         self._plan = plan
         self._on_crash = on_crash
-        self._process: asyncio.subprocess.Process | None = None
         self._watch: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -66,20 +68,10 @@ class EtcdChild:
     async def stop(self) -> None:
         if self._watch is not None:
             self._watch.cancel()
-        process = self._process
-        if process is None or process.returncode is not None:
-            return
-        process.terminate()
-        try:
-            await asyncio.wait_for(process.wait(), STOP_S)
-        except TimeoutError:
-            self.kill()
-            await process.wait()
+        await super().stop()
 
-    def kill(self) -> None:
-        if self._process is not None and self._process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                self._process.kill()
+    def _ask_to_stop(self, process: asyncio.subprocess.Process) -> None:
+        process.terminate()
 
     async def _report_crash(self, process: asyncio.subprocess.Process) -> None:
         self._on_crash(f"etcd ended ({await process.wait()}); the groups go on as long as nothing else fails")

@@ -221,23 +221,23 @@ def _add_groups(asked: str) -> None:
     app.registered_groups.clear()
     for name, group in _GROUPS.items():
         wanted = asked == name and group.installed
-        app.add_typer(import_module(group.module).app if wanted else _stand_in(group), name=name)
+        app.add_typer(import_module(group.module).app if wanted else _placeholder(group), name=name)
 
 
-def _stand_in(group: _Group) -> typer.Typer:
+def _placeholder(group: _Group) -> typer.Typer:
     """In the list of commands without being loaded; called, it says what is missing."""
-    stand_in = typer.Typer(
+    placeholder = typer.Typer(
         help=group.help,
         add_help_option=False,
         invoke_without_command=True,
         context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
     )
 
-    @stand_in.callback()
+    @placeholder.callback()
     def say_what_is_missing() -> None:
         raise ConfigError(group.missing)
 
-    return stand_in
+    return placeholder
 
 
 def _next_to_try(address: str) -> str:

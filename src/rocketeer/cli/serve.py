@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import ctypes
 import gc
 import os
 import signal
@@ -11,13 +10,14 @@ import threading
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Protocol
 
+from rocketeer.memory import keep_freed_memory
 from rocketeer.store.scheduling import use_latency_scheduling
 
 # Thousands of tuples live for a few milliseconds each: looking for cycles among them often finds nothing.
 GC_THRESHOLDS = (5_000, 5, 800)
 """Small and often: what a collection looks at is what the loop waits for."""
 KEPT_BYTES = 64 << 20
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of glibc's mallopt
+"""Of memory: a busy turn of the loop takes megabytes and frees them all."""
 EXIT_FORCED = 130  # what a shell reports for a program that Ctrl-C ended
 
 
@@ -48,7 +48,7 @@ async def serve(
     the process at once: for the store that is a crash, and it recovers from crashes.
     """
     use_latency_scheduling()
-    _keep_memory()
+    keep_freed_memory(KEPT_BYTES)
     stop = asyncio.Event()
     _stop_on_signals(stop, on_force)
     if stop_at_end_of_stdin:
@@ -63,17 +63,6 @@ async def serve(
         gc.set_threshold(*GC_THRESHOLDS)
         ready()
         await stop.wait()
-
-
-def _keep_memory() -> None:
-    """What was freed stays ours for the next read: giving it back and asking again costs a page fault each 4 KB.
-
-    A busy turn of the loop takes megabytes and frees them all; the C library would return them to the kernel at once.
-    """
-    with contextlib.suppress(OSError, AttributeError):  # another C library
-        libc = ctypes.CDLL(None)
-        libc.mallopt(_M_TRIM_THRESHOLD, KEPT_BYTES)
-        libc.mallopt(_M_MMAP_THRESHOLD, KEPT_BYTES // 2)
 
 
 def _stop_on_signals(stop: asyncio.Event, on_force: Callable[[], None]) -> None:

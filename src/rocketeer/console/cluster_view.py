@@ -25,13 +25,14 @@ STALE_S = 30.0
 """Older answers are not shown: the page waits for a new one."""
 SAMPLE_S = 5.0
 LOOK_S = 1.0
+LOOKS_MAX = 200
 COLLECTING_SHARE = 0.02
 """Of the time: what asks brokers thousands of things pauses fifty times as long as it took."""
 HISTORY = 720
 """Points of the dashboard's charts: an hour."""
 
 
-class Kept(Generic[T]):
+class CachedAnswer(Generic[T]):
     """The last answer to one question.
 
     With `share` asking takes at most that part of the time: what takes 3 s is not asked every 5.
@@ -42,12 +43,10 @@ class Kept(Generic[T]):
         ask: Callable[[], Awaitable[T]],
         *,
         fresh_s: float = FRESH_S,
-        stale_s: float = STALE_S,
         share: float = 1.0,
     ) -> None:
         self._ask = ask
         self._fresh_s = fresh_s
-        self._stale_s = stale_s
         self._share = share
         self._value: T | None = None
         self._taken_s = float("-inf")
@@ -60,7 +59,7 @@ class Kept(Generic[T]):
         """An answer that is not stale; waits for one if need be."""
         known = self._refresh()
         age_s = time.monotonic() - self._taken_s
-        if known is None or self._is_old or age_s > self._stale_s:
+        if known is None or self._is_old or age_s > STALE_S:
             assert self._asking is not None
             return await asyncio.shield(self._asking)
         return known
@@ -103,21 +102,19 @@ class Kept(Generic[T]):
             task.exception()  # whoever waits has it; for a refresh behind a page nobody does
 
 
-class Looks:
+class PageCache:
     """What pages were made from, for a moment: browsers that look at one page at one time cost one look."""
 
-    def __init__(self, *, keep_s: float = LOOK_S, most: int = 200) -> None:
-        self._keep_s = keep_s
-        self._most = most
+    def __init__(self) -> None:
         self._looks: OrderedDict[Hashable, tuple[float, asyncio.Task[Any]]] = OrderedDict()
 
     async def get(self, key: Hashable, load: Callable[[], Awaitable[T]]) -> T:
         known = self._looks.get(key)
-        if known is None or (known[1].done() and time.monotonic() - known[0] > self._keep_s):
+        if known is None or (known[1].done() and time.monotonic() - known[0] > LOOK_S):
             known = time.monotonic(), asyncio.ensure_future(_awaited(load()))
             self._looks[key] = known
             self._looks.move_to_end(key)
-            while len(self._looks) > self._most:
+            while len(self._looks) > LOOKS_MAX:
                 self._looks.popitem(last=False)
         try:
             found: T = await asyncio.shield(known[1])
@@ -157,13 +154,13 @@ class ClusterView:
         self.name = config.name
         self.config = config
         self.admin = Admin(config.nameserver, access_key=config.access_key, secret_key=config.secret_key)
-        self.brokers = Kept(self.admin.cluster_map)
-        self.runtime = Kept(lambda: self._of_brokers(self.admin.cluster_runtime))
-        self.topics = Kept(self.admin.topics)
-        self.topic_configs = Kept(lambda: self._of_brokers(self.admin.topic_configs), fresh_s=5.0)
-        self.groups = Kept(self.admin.groups, fresh_s=5.0, share=COLLECTING_SHARE)
-        self.topic_rates = Kept(self._topic_rates, fresh_s=5.0, share=COLLECTING_SHARE)
-        self.looks = Looks()
+        self.brokers = CachedAnswer(self.admin.cluster_map)
+        self.runtime = CachedAnswer(lambda: self._of_brokers(self.admin.cluster_runtime))
+        self.topics = CachedAnswer(self.admin.topics)
+        self.topic_configs = CachedAnswer(lambda: self._of_brokers(self.admin.topic_configs), fresh_s=5.0)
+        self.groups = CachedAnswer(self.admin.groups, fresh_s=5.0, share=COLLECTING_SHARE)
+        self.topic_rates = CachedAnswer(self._topic_rates, fresh_s=5.0, share=COLLECTING_SHARE)
+        self.looks = PageCache()
         self.jobs = Jobs()
         self._sampler: asyncio.Task[None] | None = None
         self.history: deque[Point] = deque(maxlen=HISTORY)

@@ -98,7 +98,6 @@ def listing(
     search_in: Any,
     sorts: Mapping[str, Any],
     default_sort: str,
-    page_rows: int = PAGE_ROWS,
 ) -> Listing:
     """`search_in` gives the text of a row to look in; `sorts` the keys to sort by. None sorts last."""
     search = visit.text("q")
@@ -112,9 +111,9 @@ def listing(
     known = [row for row in rows if key(row) is not None]
     unknown = [row for row in rows if key(row) is None]
     ordered = sorted(known, key=key, reverse=descending) + unknown
-    pages = max(1, -(-len(ordered) // page_rows))
+    pages = max(1, -(-len(ordered) // PAGE_ROWS))
     page = min(visit.number("page", 1, least=1), pages)
-    start = (page - 1) * page_rows
+    start = (page - 1) * PAGE_ROWS
     return Listing(
-        ordered[start : start + page_rows], len(ordered), page, pages, search, sort.lstrip("-"), descending
+        ordered[start : start + PAGE_ROWS], len(ordered), page, pages, search, sort.lstrip("-"), descending
     )

@@ -92,8 +92,12 @@ def test_a_port_somebody_else_has_is_wrong_and_a_free_one_is_well() -> None:
 def test_a_running_cluster_is_reached_where_it_says_it_is() -> None:
     with cluster() as running:
         host, _, port = running.broker.partition(":")
-        (found,) = network.port_findings([Port(host, int(port), "broker")])
+        slaves = Port(host, int(port) + 1, network.SLAVES)
+        found, ha_port = network.port_findings([Port(host, int(port), network.BROKER), slaves])
         assert (found.level, "listens there" in found.seen) == (Level.OK, True)
+        assert (ha_port.level, ha_port.seen) == (Level.OK, "taken, and the broker runs (broker's slaves)")
+        (alone,) = network.port_findings([slaves])
+        assert alone.level is Level.WRONG  # somebody else's, for all that is known
         nameserver, broker = network.cluster_findings([running.nameserver])
         assert "knows 1 broker" in nameserver.seen
         assert broker.seen == f"reached at {running.broker}, the address it tells clients"

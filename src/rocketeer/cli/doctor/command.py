@@ -13,9 +13,8 @@ import typer
 from rocketeer.cli.doctor.disk import disk_findings
 from rocketeer.cli.doctor.finding import Finding, Level, advice, ok
 from rocketeer.cli.doctor.machine import machine_findings
-from rocketeer.cli.preflight import Port
 from rocketeer.client.core.nameservers import parse_addresses
-from rocketeer.config import BROKER_PORT, NAMESRV_PORT, Role, Settings, read_config
+from rocketeer.config import Role, Settings, read_config
 from rocketeer.errors import RocketeerError
 
 _MARKS: Final = {Level.OK: "ok", Level.ADVICE: "advice", Level.WRONG: "WRONG"}
@@ -53,11 +52,11 @@ def findings(
     settings: Settings, store: Path, nameservers: tuple[str, ...], configured: bool
 ) -> Iterator[Finding]:
     # Only here: it brings the clients, and servers start without them.
-    from rocketeer.cli.doctor.network import cluster_findings, own_address, port_findings
+    from rocketeer.cli.doctor.network import cluster_findings, own_address, port_findings, ports_of
 
     yield from machine_findings()
     yield from disk_findings(store)
-    yield from port_findings(ports(settings))
+    yield from port_findings(ports_of(settings))
     if configured:
         yield own_address(settings.broker.advertised_address or settings.broker.host)
     yield java_for_spark()
@@ -65,18 +64,6 @@ def findings(
         yield from cluster_findings(nameservers)
     else:
         yield advice("name server", "none was given", "give -n host:9876 to have the cluster looked at too")
-
-
-def ports(settings: Settings) -> list[Port]:
-    """What a broker with these settings listens on, and a name server's usual port."""
-    server = settings.server
-    port = server.listen_port or BROKER_PORT
-    return [
-        Port(server.bind_host, NAMESRV_PORT, "name server"),
-        Port(server.bind_host, port, "broker"),
-        Port(server.bind_host, server.fast_port, "broker's second port"),
-        Port(server.bind_host, port + 1, "broker's slaves"),
-    ]
 
 
 def java_for_spark() -> Finding:

@@ -9,26 +9,51 @@ from rocketeer.admin.blocking import Admin
 from rocketeer.admin.results import Broker
 from rocketeer.cli.doctor.finding import Finding, advice, ok, wrong
 from rocketeer.cli.preflight import Port, check_ports
+from rocketeer.config import BROKER_PORT, NAMESRV_PORT, Settings
 from rocketeer.errors import ConfigError, RocketeerError
 
 TIMEOUT_S: Final = 3.0
 
 
+BROKER: Final = "broker"
+SLAVES: Final = "broker's slaves"
+
+
+def ports_of(settings: Settings) -> list[Port]:
+    """What a broker with these settings listens on, and a name server's usual port."""
+    server = settings.server
+    port = server.listen_port or BROKER_PORT
+    return [
+        Port(server.bind_host, NAMESRV_PORT, "name server"),
+        Port(server.bind_host, port, BROKER),
+        Port(server.bind_host, server.fast_port, "broker's second port"),
+        Port(server.bind_host, settings.store.ha_port, SLAVES),
+    ]
+
+
 def port_findings(ports: Sequence[Port]) -> Iterator[Finding]:
+    """Each port by itself. The one for slaves speaks another protocol: where the broker runs, it is that broker's."""
+    broker_runs = False
     for port in ports:
+        what = f"port {port.number}"
         try:
             check_ports([port])
         except ConfigError as error:
-            yield _taken(port, str(error))
+            running = _answers(port)
+            broker_runs |= running and port.purpose == BROKER
+            if running:
+                yield ok(what, f"a server of RocketMQ's protocol listens there ({port.purpose})")
+            elif broker_runs and port.purpose == SLAVES:
+                yield ok(what, f"taken, and the broker runs ({port.purpose})")
+            else:
+                yield wrong(what, f"cannot be listened on ({port.purpose})", str(error))
         else:
-            yield ok(f"port {port.number}", f"free ({port.purpose})")
+            yield ok(what, f"free ({port.purpose})")
 
 
-def _taken(port: Port, why: str) -> Finding:
-    host = "127.0.0.1" if port.host in ("0.0.0.0", "::") else port.host
-    if speaks_rocketmq(f"{host}:{port.number}"):
-        return ok(f"port {port.number}", f"a server of RocketMQ's protocol listens there ({port.purpose})")
-    return wrong(f"port {port.number}", f"cannot be listened on ({port.purpose})", why)
+def _answers(port: Port) -> bool:
+    host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(port.host.strip("[]"), port.host)
+    return speaks_rocketmq(f"{host}:{port.number}")
 
 
 def speaks_rocketmq(address: str) -> bool:
