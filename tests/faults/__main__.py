@@ -33,9 +33,7 @@ def main() -> int:
         print(table(load(wanted.add)))
         return 0
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # processes, networks and disks go with us
-    logging.getLogger("rocketeer").setLevel(
-        logging.CRITICAL
-    )  # that brokers cannot be reached is no news here
+    _log_to(wanted.folder)
     network = can_make_networks()
     if not network:
         print("no network namespaces here (root and `ip` are needed): links are not cut")
@@ -53,6 +51,8 @@ def main() -> int:
     with ExitStack() as stack:
         folder = wanted.folder or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="faults-")))
         outcome = run(folder, plan)
+        if wanted.folder:
+            outcome.ledger.save(wanted.folder / "ledger.txt")
     for text in outcome.missing:
         print(text)
     if wanted.save:
@@ -69,6 +69,19 @@ def main() -> int:
         f"{outcome.seconds / 60:.1f} minutes of faults, {outcome.cpu_s:.0f} s of processor time"
     )
     return 1 if outcome.problems else 0
+
+
+def _log_to(folder: Path | None) -> None:
+    """What the clients log: into a file beside the stores, or nowhere; that brokers cannot be reached is no news here."""
+    clients = logging.getLogger("rocketeer")
+    clients.propagate = False
+    clients.addHandler(logging.NullHandler())
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        to_file = logging.FileHandler(folder / "clients.log")
+        to_file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
+        clients.addHandler(to_file)
+        clients.setLevel(logging.INFO)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final, NamedTuple
 
 from support.senders import Acked
@@ -64,6 +65,12 @@ class Ledger:
     errors: Counter[str] = field(default_factory=Counter)
     longest_gap_s: float = 0.0
     """Between two acknowledged plain sends of one client."""
+
+    def save(self, path: Path) -> None:
+        """What the consumers in order did, a line a call: to be read beside `clients.log` when something is missing."""
+        with path.open("w") as file:
+            for each in sorted(self.handled, key=lambda each: each.began_s):
+                print(*each, file=file)
 
     def __str__(self) -> str:
         counts = ", ".join(f"{kind} {self.counts[kind]}" for kind in KINDS)

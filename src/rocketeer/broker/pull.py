@@ -178,6 +178,10 @@ class PullService:
         code = _CODES.get(fetched.status)
         if code is None:  # the queue is empty or unknown: only offset 0 may wait for its first message
             code = ResponseCode.PULL_OFFSET_MOVED if pull.offset else ResponseCode.PULL_NOT_FOUND
+        if code == ResponseCode.PULL_OFFSET_MOVED and fetched.next_offset == pull.offset:
+            code = (
+                ResponseCode.PULL_RETRY_IMMEDIATELY
+            )  # a slave that lags moves nobody: the master is to be asked
         return Pulled(code, fetched)
 
     def _filter(

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from rocketeer.clock import ManualClock
+from rocketeer.config import BrokerRole
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.frame import ROCKETMQ
 from rocketeer.record.batch import BatchItem, encode_batch
@@ -216,6 +217,16 @@ async def test_offsets_out_of_range_lead_back(
         await broker.send("T", b"one")
         answer = await broker.pull("T", 0, offset)
         assert (answer.code, answer.remark, answer.ext["nextBeginOffset"]) == (code, remark, next_offset)
+
+
+async def test_a_slave_that_lags_sends_nobody_to_another_offset(tmp_path: Path) -> None:
+    async with broker_at(tmp_path) as broker:
+        await broker.send("T", b"one")
+    async with broker_at(tmp_path, store={"broker_role": BrokerRole.SLAVE}) as broker:
+        for topic_queue, remark in ((0, "OFFSET_OVERFLOW_BADLY"), (1, "NO_MESSAGE_IN_QUEUE")):
+            answer = await broker.pull("T", topic_queue, 99)
+            assert (answer.code, answer.remark) == (ResponseCode.PULL_RETRY_IMMEDIATELY, remark)
+            assert (answer.ext["nextBeginOffset"], answer.ext["suggestWhichBrokerId"]) == ("99", "0")
 
 
 async def test_a_topic_made_by_a_send_survives_a_crash_right_after_it(tmp_path: Path) -> None:

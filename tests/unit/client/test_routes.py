@@ -52,6 +52,16 @@ def test_the_reader_gets_the_suggested_broker_or_the_nearest_thing() -> None:
     assert cache.address("nobody") is None
 
 
+def test_the_newest_word_about_a_broker_counts_whichever_topic_it_came_with() -> None:
+    """A leader that went and came back: the route of one topic never saw the other leader."""
+    cache, elsewhere = RouteCache(), broker("a", _0="10.0.0.7:10911")
+    cache.put("T", Route(brokers=(A,)))
+    cache.put("Other", Route(brokers=(elsewhere,)))
+    assert cache.master("a") == "10.0.0.7:10911"
+    cache.put("T", Route(brokers=(A,)))
+    assert cache.master("a") == "10.0.0.1:10911"
+
+
 def test_a_changed_route_is_told_once_and_keeps_the_turn_of_the_queues() -> None:
     cache = RouteCache()
     heard: list[str] = []

@@ -103,16 +103,26 @@ class AssignedQueues:
         self._service.nothing_found(held)
 
     async def offset_moved(self, held: ProcessQueue, offset: int) -> None:
-        await self.restart_at(held, offset)
+        """Pull from there on. What is in hand and not finished is not passed over, whatever the broker says."""
+        if offset >= held.next_offset:
+            held.put((), offset)
+            self.nothing_found(held)
+        else:  # it has lost its end
+            await self._restart(held, lambda: min(offset, held.commit_offset), store=True)
 
     # --- other offsets, other owners ---------------------------------------------------------
 
     async def restart_at(self, held: ProcessQueue, offset: int, *, store: bool = True) -> None:
-        """Go on at another offset, and store it: the old one does not exist, or an operator said so."""
+        """Go on at another offset, and store it: an operator said so. What is in hand is dropped."""
+        await self._restart(held, lambda: offset, store=store)
+
+    async def _restart(self, held: ProcessQueue, place: Callable[[], int], *, store: bool) -> None:
+        """`place` is asked when no listener changes the queue any more."""
         if held.dropped or self.table.get(held.queue) is not held:
             return
         self._drop(held)
         await self._service.wait_idle(held)
+        offset = place()
         if store:
             await self._offsets.reset(held.queue, offset)
         if self.table.get(held.queue) is held and not self._closing:

@@ -146,6 +146,7 @@ class ConsumerState:
             await self.instance.run(plan)
         except RocketeerError as error:
             log.warning("message not sent back message=%r reason=%s", message, error)
+            self.cluster.routes.suspect(message.queue.topic)
             which = (message.broker_name, message.log_offset)
             if isinstance(error, RemotingError) and not isinstance(error, ConnectFailed):
                 self._in_doubt.add(which)

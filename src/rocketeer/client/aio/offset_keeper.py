@@ -148,6 +148,7 @@ class OffsetKeeper:
             log.warning(
                 "offset not stored group=%s queue=%s offset=%d reason=%s", self._group, queue, offset, error
             )
+            self._cluster.routes.suspect(queue.topic)
         else:
             self.table.saved(queue, offset)
 

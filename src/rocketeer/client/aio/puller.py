@@ -18,7 +18,7 @@ from rocketeer.client.core.process_queue import ProcessQueue
 from rocketeer.client.core.received import ReceivedMessage
 from rocketeer.client.plans.brokers import Cluster
 from rocketeer.client.plans.pull import PullResult, PullSettings, PullStatus, pull
-from rocketeer.errors import BrokerRefused, RemotingError, RocketeerError
+from rocketeer.errors import BrokerRefused, RocketeerError
 from rocketeer.model.queue import MessageQueue
 from rocketeer.model.route import MASTER_ID
 from rocketeer.model.subscription import SUB_ALL, TAG, Subscription
@@ -157,6 +157,7 @@ class Puller:
     async def _pull_on(self, held: ProcessQueue, target: PullTarget) -> None:
         again_s = AGAIN_S
         while not held.dropped:
+            asked = held.next_offset
             if not self._going.is_set():
                 await self._going.wait()
             if (why := self._reason_to_wait(held)) is not None:
@@ -172,14 +173,19 @@ class Puller:
                 await self._after(error, held, again_s)
                 again_s = min(again_s * 2, AGAIN_S_MAX)
                 continue
-            again_s = AGAIN_S
-            self._logged.clear()
             if held.dropped:
                 return
             held.broker_id = result.broker_id
             held.behind = result.max_offset - result.next_offset
             held.pulled_ms = self._instance.clock.now_ms()
             await self._hand_over(held, target, result)
+            if result.status is not PullStatus.NO_NEW and held.next_offset == asked:
+                # A member of a group that lags, or leads no longer: it will say so at once as often as it is asked.
+                await self._pause(held, again_s)
+                again_s = min(again_s * 2, AGAIN_S_MAX)
+                continue
+            again_s = AGAIN_S
+            self._logged.clear()
 
     async def _pull(self, held: ProcessQueue, subscription: Subscription) -> PullResult:
         count = self._config.pull_batch
@@ -249,11 +255,15 @@ class Puller:
                 again_s = FLOW_CONTROL_S
             elif error.code in _TELL_WHO_WE_ARE:
                 await self._instance.heartbeat_now()
+            await asyncio.sleep(again_s)
         else:
-            held.broker_id = MASTER_ID  # the slave may be gone; the master will suggest it again
-            if isinstance(error, RemotingError):
-                self._instance.routes.suspect(held.queue.topic)
-        await asyncio.sleep(again_s)
+            await self._pause(held, again_s)
+
+    async def _pause(self, held: ProcessQueue, pause_s: float) -> None:
+        """Before another broker of that name is tried, if there is one by then."""
+        held.broker_id = MASTER_ID  # the slave may be gone; the master will suggest it again
+        self._instance.routes.suspect(held.queue.topic)
+        await asyncio.sleep(pause_s)
 
     def _log_once(self, error: RocketeerError) -> None:
         """Once, however many queues have the same trouble, until a pull succeeds."""

@@ -58,6 +58,7 @@ class QueueLocks:
                     locked = await self._instance.run(plan)
                 except RocketeerError as error:
                     self._warn_once(address, "locks not taken group=%s broker=%s reason=%s", error)
+                    self._suspect(theirs)
                     continue
                 self._warned.discard(address)
                 self._perhaps_ours -= theirs - set(locked)
@@ -84,6 +85,7 @@ class QueueLocks:
                 await self._instance.run(plan)
             except RocketeerError as error:
                 log.warning("locks not given back group=%s broker=%s reason=%s", self._group, address, error)
+                self._suspect(theirs)
 
     async def _by_address(self, queues: Iterable[MessageQueue]) -> dict[str, set[MessageQueue]]:
         found: defaultdict[str, set[MessageQueue]] = defaultdict(set)
@@ -96,6 +98,11 @@ class QueueLocks:
             self._warned.discard(queue)
             found[where.address].add(queue)
         return found
+
+    def _suspect(self, queues: Iterable[MessageQueue]) -> None:
+        """In a group of brokers only the leader has locks to give, and another one may lead by now."""
+        for topic in {queue.topic for queue in queues}:
+            self._cluster.routes.suspect(topic)
 
     def _warn_once(self, of: object, text: str, error: RocketeerError) -> None:
         log.log(logging.DEBUG if of in self._warned else logging.WARNING, text, self._group, of, error)

@@ -65,14 +65,14 @@ class RouteCache:
     def put(self, topic: str, route: Route, *, guessed: bool = False) -> TopicRoutes:
         """Remember a route; listeners hear of it when it differs from the one before."""
         before = self._topics.get(topic)
+        for broker in route.brokers:  # also of a route we know: another topic's may have said otherwise since
+            self._brokers[broker.broker_name] = dict(broker.addresses)
+            self._seen.add(broker.broker_name)
         if before is not None and before.route == route and before.guessed == guessed:
             return before
         # The round robin goes on where it was, or begins anywhere: many clients start at the same moment.
         start = before.next_index() if before is not None else _dice.getrandbits(16)
         after = TopicRoutes(topic, route, guessed, start)
-        for broker in route.brokers:
-            self._brokers[broker.broker_name] = dict(broker.addresses)
-            self._seen.add(broker.broker_name)
         self._topics[topic] = after
         for listener in tuple(self.on_change):
             listener(topic, route)
@@ -82,6 +82,7 @@ class RouteCache:
         self._topics.pop(topic, None)
 
     def suspect(self, topic: str) -> None:
+        """A broker of the topic did not do what it should: perhaps another one has its place by now."""
         for listener in tuple(self.on_suspect):
             listener(topic)
 
