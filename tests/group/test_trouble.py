@@ -13,7 +13,7 @@ from rocketeer.client.plans.groups import lock_queues
 from rocketeer.errors import BrokerRefused
 from rocketeer.model.queue import MessageQueue
 from rocketeer.protocol.codes import RequestCode, ResponseCode
-from rocketeer.protocol.command import encode, request
+from rocketeer.protocol.command import Command, encode, request
 from rocketeer.remoting.address import split_address
 from support.grouped import TOPIC, Ledger, others, send
 from support.senders import wait_for
@@ -42,11 +42,15 @@ def commit(address: str, offset: int) -> int:
         return broker.call(RequestCode.UPDATE_CONSUMER_OFFSET, fields).code
 
 
-def committed(address: str, queue_id: int = 1) -> int:
+def asked_offset(address: str, queue_id: int) -> Command:
     fields = {"consumerGroup": "CG", "topic": TOPIC, "queueId": str(queue_id)}
     with Control(address) as broker:
-        answer = broker.call(RequestCode.QUERY_CONSUMER_OFFSET, fields)
-        return int(answer.ext["offset"]) if answer.code == ResponseCode.SUCCESS else -1
+        return broker.call(RequestCode.QUERY_CONSUMER_OFFSET, fields)
+
+
+def committed(address: str, queue_id: int = 1) -> int:
+    answer = asked_offset(address, queue_id)
+    return int(answer.ext["offset"]) if answer.code == ResponseCode.SUCCESS else -1
 
 
 def commit_one_way(address: str, offset: int) -> None:
@@ -161,6 +165,9 @@ def test_commits_topics_and_locks_outlive_the_leader_and_nobody_else_takes_them(
         )
     follower = others(group, leader)[0]
     assert commit(follower.address, 5) == ResponseCode.SERVICE_NOT_AVAILABLE
+    # That a group has no offset makes its consumers begin anew: only the leader can say so.
+    assert asked_offset(leader.address, 3).code == ResponseCode.SUCCESS
+    assert asked_offset(follower.address, 3).code == ResponseCode.SERVICE_NOT_AVAILABLE
     leader.kill()
     now = group.wait_for_leader(other_than=leader)
     assert committed(now.address) == 23

@@ -1,6 +1,6 @@
 """What a member adds to its broker in each role; `group_member.py` makes one for each run of the broker."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final, NoReturn
 
 from rocketeer.broker.feature import Feature, Periodic
@@ -12,12 +12,13 @@ from rocketeer.broker.followed_tables import followed_tables
 from rocketeer.broker.group_tables import JoinedTables
 from rocketeer.broker.handlers.replica_group import GroupOfReplicas, replica_group_handlers
 from rocketeer.broker.locks import JournaledLocks
-from rocketeer.broker.offsets import JournaledOffsets
+from rocketeer.broker.offsets import ConsumerOffsets, JournaledOffsets
 from rocketeer.broker.state import BrokerState
 from rocketeer.config import BrokerRole, ServerConfig, StoreConfig
 from rocketeer.errors import RequestRefused
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command
+from rocketeer.protocol.headers import QueryConsumerOffsetHeader, decode_header
 from rocketeer.remoting.server import Connection, Handler
 from rocketeer.replication.log_sender import SentLog
 from rocketeer.replication.master import Master
@@ -58,6 +59,21 @@ def _observers(state: BrokerState, store: StoreConfig, server: ServerConfig) -> 
     return master_feature(master, BrokerRole.ASYNC_MASTER)
 
 
+def _known_offsets(
+    handler: Handler, offsets: ConsumerOffsets, is_current: Callable[[], bool] = lambda: False
+) -> Handler:
+    """Who asks where its group stands, and gets no offset, begins anew, perhaps at a queue's end. So only a leader says
+    that there is none: any other member may not have heard of it yet."""
+
+    def query(command: Command, connection: Connection) -> Command | Awaitable[Command | None] | None:
+        header = decode_header(QueryConsumerOffsetHeader, command.ext)
+        if offsets.query(header.consumer_group, header.topic, header.queue_id) is None and not is_current():
+            _refuse(command, connection)
+        return handler(command, connection)
+
+    return query
+
+
 class LeaderRole:
     """Filled when the broker is assembled."""
 
@@ -81,6 +97,7 @@ class LeaderRole:
         self._was_member = was_member
         self._account = account
         self._on_damage = on_damage
+        self._offsets: ConsumerOffsets
         self._shared: SharedTables
 
     def features(self, state: BrokerState, store: StoreConfig, server: ServerConfig) -> list[Feature]:
@@ -89,6 +106,7 @@ class LeaderRole:
         state.store.on_damage.append(self._on_damage)
         self.part = LeaderPart(state.store, state.confirmed, flushes=self._flushes, confirmed=self.confirmed)
         self._shared = _shared_tables(state, was_member=self._was_member)
+        self._offsets = state.offsets
         state.identity.epoch = self._epoch
         state.registration.is_current = lambda: self.part.is_current
         # Often: a name server that took a leader of the past in our place is told better.
@@ -107,9 +125,11 @@ class LeaderRole:
             if code in handlers
         }
         sequence, table = RequestCode.GET_PRODUCER_SEQUENCE, RequestCode.GET_BROKER_TABLE
+        offset = RequestCode.QUERY_CONSUMER_OFFSET
         return {
             **handlers,
             **shared,
+            offset: _known_offsets(handlers[offset], self._offsets, lambda: self.part.is_current),
             sequence: self.part.confirmed_answer(handlers[sequence]),
             table: self._shared.telling_locks(handlers[table]),
         }
@@ -135,6 +155,7 @@ class FollowerRole:
         self._account = account
         self._on_damage = on_damage
         self._tables: JoinedTables
+        self._offsets: ConsumerOffsets
         self._shared: SharedTables
 
     def features(self, state: BrokerState, store: StoreConfig, server: ServerConfig) -> list[Feature]:
@@ -143,13 +164,16 @@ class FollowerRole:
         state.store.on_damage.append(self._on_damage)
         self.part = FollowerPart(state.store, state.confirmed, confirmed=self.confirmed)
         self._shared = _shared_tables(state, was_member=self._was_member)
+        self._offsets = state.offsets
         self._tables = followed_tables(JoinedTables, state)
         self._tables.use(self._shared, state.store)
         told = Feature("replica group", handlers=replica_group_handlers(self._account))
         return [self.part.feature(), self._shared.follower_feature(), self._tables.feature(), told]
 
     def handlers(self, handlers: dict[int, Handler]) -> dict[int, Handler]:
-        return {**handlers, **dict.fromkeys((*SHARED, *LED), _refuse)}
+        offset = RequestCode.QUERY_CONSUMER_OFFSET
+        known = _known_offsets(handlers[offset], self._offsets)
+        return {**handlers, **dict.fromkeys((*SHARED, *LED), _refuse), offset: known}
 
     @property
     def tables_are_whole(self) -> bool:
