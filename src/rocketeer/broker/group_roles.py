@@ -62,8 +62,8 @@ def _observers(state: BrokerState, store: StoreConfig, server: ServerConfig) -> 
 def _known_offsets(
     handler: Handler, offsets: ConsumerOffsets, is_current: Callable[[], bool] = lambda: False
 ) -> Handler:
-    """Who asks where its group stands, and gets no offset, begins anew, perhaps at a queue's end. So only a leader says
-    that there is none: any other member may not have heard of it yet."""
+    """Only a leader says that a group of consumers has no offset: another member may not have heard of it yet, and
+    they would begin anew, perhaps at the end of the queue."""
 
     def query(command: Command, connection: Connection) -> Command | Awaitable[Command | None] | None:
         header = decode_header(QueryConsumerOffsetHeader, command.ext)

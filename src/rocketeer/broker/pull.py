@@ -62,6 +62,8 @@ class Pulled(msgspec.Struct, frozen=True):
 
     code: int
     fetched: Fetched
+    lags: bool = False
+    """A slave that does not have the offset yet; a master would move it."""
 
 
 class PreparedPull(msgspec.Struct):
@@ -179,9 +181,7 @@ class PullService:
         if code is None:  # the queue is empty or unknown: only offset 0 may wait for its first message
             code = ResponseCode.PULL_OFFSET_MOVED if pull.offset else ResponseCode.PULL_NOT_FOUND
         if code == ResponseCode.PULL_OFFSET_MOVED and fetched.next_offset == pull.offset:
-            code = (
-                ResponseCode.PULL_RETRY_IMMEDIATELY
-            )  # a slave that lags moves nobody: the master is to be asked
+            return Pulled(ResponseCode.PULL_RETRY_IMMEDIATELY, fetched, lags=True)
         return Pulled(code, fetched)
 
     def _filter(

@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import time
 from pathlib import Path
 from typing import Any
 
@@ -227,6 +228,10 @@ async def test_a_slave_that_lags_sends_nobody_to_another_offset(tmp_path: Path) 
             answer = await broker.pull("T", topic_queue, 99)
             assert (answer.code, answer.remark) == (ResponseCode.PULL_RETRY_IMMEDIATELY, remark)
             assert (answer.ext["nextBeginOffset"], answer.ext["suggestWhichBrokerId"]) == ("99", "0")
+        began_s = time.monotonic()
+        answer = await broker.pull("T", 0, 99, sysFlag=SUSPEND, suspendTimeoutMillis=60_000)
+        assert answer.code == ResponseCode.PULL_RETRY_IMMEDIATELY
+        assert time.monotonic() - began_s > 0.4, "clients that ask again at once are held for a moment"
 
 
 async def test_a_topic_made_by_a_send_survives_a_crash_right_after_it(tmp_path: Path) -> None:

@@ -21,6 +21,8 @@ from rocketeer.store.large import LARGE_BYTES_MAX
 from rocketeer.store.message_store import GetStatus
 
 HOLD_MS_MAX = 300_000
+LAG_HOLD_MS = 500
+"""Of pulls beyond the end of a slave that lags: Java's clients ask again as soon as they have the answer."""
 ATTEMPTS_MAX = 8
 ATTEMPTS_S = 0.004
 _NOTHING = frozenset({ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY})
@@ -77,8 +79,11 @@ class PullHandler:
         pulled = self._service.attempt(pull)
         if header.sys_flag & self._commit_flag:
             self._offsets.commit(pull.group, pull.topic, pull.queue_id, header.commit_offset)
-        if pulled.code == ResponseCode.PULL_NOT_FOUND and header.sys_flag & FLAG_SUSPEND:
+        suspends = header.sys_flag & FLAG_SUSPEND
+        if pulled.code == ResponseCode.PULL_NOT_FOUND and suspends:
             self._hold(pull, header.suspend_ms, command, connection, began_s)
+        elif pulled.lags and suspends:
+            self._hold(pull, min(header.suspend_ms, LAG_HOLD_MS), command, connection, began_s)
         else:
             self._answer(pull, pulled, command, connection, began_s)
 
@@ -105,7 +110,7 @@ class PullHandler:
                     return True
                 if last or pulled.code not in _NOTHING:
                     break
-                if pulled.code == ResponseCode.PULL_NOT_FOUND:
+                if pulled.code == ResponseCode.PULL_NOT_FOUND or pulled.lags:
                     return False
                 # What arrived does not match the filter: wait on, but do not look at it again.
                 pull.offset = QueueOffset(pulled.fetched.next_offset)
