@@ -12,6 +12,7 @@ from rocketeer.audit.log import DAMAGE, ChunkResult
 from rocketeer.audit.place import Chunk, StoreLook
 from rocketeer.audit.queues import HOLE, WRONG_TAG, Delays, QueueLife
 from rocketeer.audit.report import AuditReport
+from rocketeer.model.offsets import LogOffset
 from rocketeer.record.walk import Stop
 
 NO_FILE: Final = "file of the log is missing"
@@ -65,14 +66,14 @@ def by_segment(results: Iterable[ChunkResult]) -> list[tuple[int, list[ChunkResu
     return sorted(found.items())
 
 
-def check_files(look: StoreLook, results: list[ChunkResult], report: AuditReport) -> int:
+def check_files(look: StoreLook, results: list[ChunkResult], report: AuditReport) -> LogOffset:
     """Files follow each other and end as they must; where the log ends."""
     log_end = expected = look.log_min
     for base, mine in by_segment(results):
         segment = mine[0].chunk.segment
         if base != expected and expected != look.log_min:
             report.findings.add(NO_FILE, "commitlog", expected, f"a file {expected:020d}", f"{base:020d}")
-        expected = base + segment.size
+        expected = LogOffset(base + segment.size)
         open_at: ChunkResult | None = None
         for result in mine:
             if result.start is None:
@@ -82,7 +83,7 @@ def check_files(look: StoreLook, results: list[ChunkResult], report: AuditReport
                 wanted = f"a record, as there is one at {base + result.start}"
                 report.findings.add(DAMAGE, segment.name, base + open_at.end, wanted, found)
             open_at = result if result.stop in (Stop.UNWRITTEN, Stop.BAD) else None
-            log_end = base + result.end
+            log_end = LogOffset(base + result.end)
             if result.stop == Stop.BLANK:
                 log_end = expected
                 break

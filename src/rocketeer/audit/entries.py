@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from rocketeer.audit.place import StoreLook
 from rocketeer.audit.report import Findings
 from rocketeer.errors import BadRecord
+from rocketeer.model.offsets import LogOffset, QueueOffset
 from rocketeer.record.columns import find_parts
 from rocketeer.record.layout import decode_record
 from rocketeer.record.vectorised import fixed_fields
@@ -42,7 +43,7 @@ class QueueResult:
     findings: Findings
 
 
-def check_queue(look: StoreLook, task: QueueTask, log_min: int, log_end: int) -> QueueResult:
+def check_queue(look: StoreLook, task: QueueTask, log_min: LogOffset, log_end: LogOffset) -> QueueResult:
     """All entries of a queue; `log_end` is how far the log was read."""
     folder = look.path("consumequeue") / task.topic / str(task.queue_id)
     name = f"consumequeue/{task.topic}/{task.queue_id}"
@@ -106,7 +107,12 @@ def _look_up(
         for at in suspects.tolist():
             entry = entries[at]
             found = _record_words(
-                log, int(entry["log_offset"]), int(entry["size"]), topic, task.queue_id, first + at
+                log,
+                LogOffset(int(entry["log_offset"])),
+                int(entry["size"]),
+                topic,
+                task.queue_id,
+                QueueOffset(first + at),
             )
             if found is not None:
                 expected = (
@@ -143,7 +149,7 @@ def _are_there(
 
 
 def _record_words(
-    log: LogFiles, log_offset: int, size: int, topic: bytes, queue_id: int, queue_offset: int
+    log: LogFiles, log_offset: LogOffset, size: int, topic: bytes, queue_id: int, queue_offset: QueueOffset
 ) -> str | None:
     """None if the record is there, else what is."""
     base = log.base_of(log_offset)

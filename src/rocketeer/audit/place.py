@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from rocketeer.errors import StoreError
+from rocketeer.model.offsets import LogOffset
 from rocketeer.record.layout import MAGIC
 from rocketeer.store.base_names import bases_in
 from rocketeer.store.checkpoint import Checkpoint, read_checkpoint
@@ -27,7 +28,7 @@ class Tail:
     offset: int = NEVER
     time_ms: int = NEVER
 
-    def covers(self, log_offset: int, store_ms: int) -> bool:
+    def covers(self, log_offset: LogOffset, store_ms: int) -> bool:
         return log_offset >= self.offset or store_ms >= self.time_ms
 
 
@@ -71,8 +72,8 @@ class StoreLook:
     """Delays by level, when they are known."""
 
     @property
-    def log_min(self) -> int:
-        return self.segments[0].base if self.segments else 0
+    def log_min(self) -> LogOffset:
+        return LogOffset(self.segments[0].base if self.segments else 0)
 
     def path(self, name: str) -> Path:
         return Path(self.store) / name

@@ -24,6 +24,7 @@ from rocketeer.audit.index import (
 from rocketeer.audit.log import ChunkResult, check_chunk
 from rocketeer.audit.place import CHUNK_BYTES, NEVER, Chunk, StoreLook, look_at, segments_of
 from rocketeer.audit.report import AuditReport
+from rocketeer.model.offsets import LogOffset
 from rocketeer.record.delay_levels import DEFAULT_DELAY_LEVELS, DelayLevels
 from rocketeer.store.store_files import topic_queues
 
@@ -64,7 +65,7 @@ def audit_store(
         results = read_again(again)
 
     if not look.exact:  # what retention deleted meanwhile is no fault
-        log_min = min((one.base for one in segments_of(Path(look.store) / "commitlog")), default=0)
+        log_min = LogOffset(min((one.base for one in segments_of(Path(look.store) / "commitlog")), default=0))
         results = [one for one in results if one.chunk.segment.base >= log_min]
     else:
         log_min = look.log_min
@@ -111,8 +112,8 @@ def _queues(
     run: Runner,
     look: StoreLook,
     queues: dict[tuple[str, int], QueueSum],
-    log_min: int,
-    log_end: int,
+    log_min: LogOffset,
+    log_end: LogOffset,
     report: AuditReport,
 ) -> None:
     there = {(topic, queue) for topic, ids in topic_queues(Path(look.store)).items() for queue in ids}
@@ -135,8 +136,8 @@ def _index(
     look: StoreLook,
     places: list[IndexPlace],
     results: list[ChunkResult],
-    log_min: int,
-    log_end: int,
+    log_min: LogOffset,
+    log_end: LogOffset,
     report: AuditReport,
 ) -> None:
     """What no chunk answers for: entries that point between records, or behind the log."""
@@ -150,7 +151,7 @@ def _index(
     if doubled:
         report.notes.append(f"{doubled:,} index entries are there twice, as a RocketMQ that died leaves them")
     covered = sorted(one.covered for one in results if one.start is not None)
-    at = log_min
+    at: int = log_min
     for low, high in [*covered, (NEVER if look.exact else max(log_end, at), NEVER)]:
         if low > at:
             hashes, offsets, _ = entries_between(places, at, low)
@@ -161,7 +162,7 @@ def _index(
         at = max(at, high)
 
 
-def _checkpoint(look: StoreLook, results: list[ChunkResult], log_end: int, report: AuditReport) -> None:
+def _checkpoint(look: StoreLook, results: list[ChunkResult], log_end: LogOffset, report: AuditReport) -> None:
     if not any(result.records for result in results):
         return
     if not look.path("checkpoint").exists():

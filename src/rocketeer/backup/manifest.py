@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from rocketeer.errors import BackupError
+from rocketeer.model.offsets import LogOffset
 from rocketeer.store.kernel import sync_folder
 
 FILE_NAME: Final = "manifest.json"
@@ -35,7 +36,7 @@ class Manifest:
 
     made_ms: int
     log_begin: int
-    log_end: int
+    log_end: LogOffset
     segment_bytes: int
     files: dict[str, SavedFile] = field(default_factory=dict)
     """By the path in the store."""

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from rocketeer.errors import BackupError
+from rocketeer.model.offsets import LogOffset
 from rocketeer.record.walk import Stop, walk
 from rocketeer.record.walk_plain import Topics
 from rocketeer.store.base_names import is_base_name
@@ -100,7 +101,7 @@ class Source:
         return found
 
 
-def end_of_log(segments: list[SegmentFile]) -> int:
+def end_of_log(segments: list[SegmentFile]) -> LogOffset:
     """Behind the last whole record now; the start of the first file if there is none."""
     for segment in reversed(segments):
         try:
@@ -108,8 +109,8 @@ def end_of_log(segments: list[SegmentFile]) -> int:
         except FileNotFoundError:  # retention: it was not the last one, then
             continue
         if end:
-            return segment.base + end
-    return segments[0].base if segments else 0
+            return LogOffset(segment.base + end)
+    return LogOffset(segments[0].base if segments else 0)
 
 
 def _end_in(segment: SegmentFile) -> int:

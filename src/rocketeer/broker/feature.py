@@ -6,6 +6,7 @@ from typing import Protocol
 
 from rocketeer.config import BrokerConfig, StoreConfig
 from rocketeer.engine.sends import StoredIds
+from rocketeer.model.offsets import LogOffset
 from rocketeer.observe.exposition import Page
 from rocketeer.protocol.command import Command
 from rocketeer.record.entry import DispatchEntry
@@ -21,7 +22,7 @@ Guard = Callable[[Command, Connection], None]
 Rewrite = Callable[[PendingMessage], None]
 """Changes a message in place before it is appended (a delayed message moves to its level's queue)."""
 
-Roll = Callable[[int], bool]
+Roll = Callable[[LogOffset], bool]
 """Rolls forward: the log below the given offset will soon be deleted, so what a feature still needs from there
 (a pending timer, a half message) is appended again. One call does a bounded slice, a few milliseconds; it
 returns True once the feature needs nothing below the offset any more. Called again until all return True."""
@@ -47,7 +48,7 @@ Examine = Callable[[str, int, Sequence[tuple[bytes, bytes]]], Examined | None]
 """Finds what was stored already: (topic, queue id, properties and body of each message) as their producer sent them,
 before any rewrite. None when no message concerns the feature; RequestRefused for what must not be stored."""
 
-Durability = Callable[[int, Callable[[int], None]], None]
+Durability = Callable[[LogOffset, Callable[[int], None]], None]
 """Calls back with a response code once the log below the given offset is safe in this feature's sense."""
 
 
@@ -104,7 +105,7 @@ class Replay:
     All replays share one walk over the log, after the tables were read and before the first request is taken.
     """
 
-    since: Callable[[], int]
+    since: Callable[[], LogOffset]
     """The log offset the table stands for: the end of the last message it knows."""
     see: Callable[[DispatchEntry], None]
     finish: Callable[[], None] = lambda: None
@@ -145,7 +146,7 @@ class Feature:
     services: Sequence[Periodic] = ()
     runners: Sequence[Runner] = ()
     state: Sequence[Table] = ()
-    needs: Sequence[Callable[[], int | None]] = ()
+    needs: Sequence[Callable[[], LogOffset | None]] = ()
     """The oldest log offset the feature still needs; None when it needs none. The store keeps that file."""
     rolls: Sequence[Roll] = ()
     """Asked before a log file is deleted; what cannot be rolled forward in time keeps its file (see `needs`)."""

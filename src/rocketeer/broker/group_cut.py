@@ -13,6 +13,7 @@ from typing import Final
 from rocketeer.broker.features.group.shared_tables import Position, position_text, read_position
 from rocketeer.config import StoreConfig
 from rocketeer.group.member_file import MemberFile
+from rocketeer.model.offsets import LogOffset
 from rocketeer.store.cutting import cut_store
 from rocketeer.store.kernel import sync_folder
 from rocketeer.store.table_file import save_table
@@ -24,7 +25,7 @@ The consumers' offsets are not among them: what was committed and confirmed may 
 may be elected before its leader told it all tables again. A commit that was cut may stay: its outcome is unknown."""
 
 
-def cut_member(config: StoreConfig, file: MemberFile, end: int) -> None:
+def cut_member(config: StoreConfig, file: MemberFile, end: LogOffset) -> None:
     """The log ends at `end`; durable on return. Blocks on the disk."""
     timers = config.store_path / "timer" / "pending"
     if timers.exists():

@@ -17,6 +17,7 @@ from rocketeer.group.follower_link import CONNECT_S, LeaderLink, MustCut
 from rocketeer.group.frames import PURPOSE, Hello, Welcome
 from rocketeer.group.member_file import MemberFile
 from rocketeer.group.state import GroupState, MemberIdentity, Seat
+from rocketeer.model.offsets import LogOffset
 from rocketeer.replication.caller import connected
 
 log = logging.getLogger(__name__)
@@ -39,7 +40,7 @@ class Following:
         boot: BootClock,
         *,
         flushes: bool,
-        must_cut: Callable[[int], None],
+        must_cut: Callable[[LogOffset], None],
         tell: Callable[[str], None],
     ) -> None:
         self._group = group
@@ -116,7 +117,7 @@ class Following:
         self._file.set_epochs(welcome.epochs)
         self._tell("")
 
-    def _heartbeat_came(self, role: FollowerRole, confirmed: int) -> None:
+    def _heartbeat_came(self, role: FollowerRole, confirmed: LogOffset) -> None:
         """The promise holds before the leader hears of it."""
         self._promised_until_s = self._boot() + self._group.lease_s
         role.part.confirm(confirmed)

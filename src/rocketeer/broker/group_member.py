@@ -39,6 +39,7 @@ from rocketeer.group.state import (
     recovered,
     verdict,
 )
+from rocketeer.model.offsets import LogOffset
 from rocketeer.remoting.connection import address_text
 
 log = logging.getLogger(__name__)
@@ -84,7 +85,7 @@ class GroupMember:
         self._me: MemberIdentity
         self._runs: RoleRuns
         self._following: Following
-        self._cut_at: int | None = None
+        self._cut_at: LogOffset | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._told: dict[str, str] = {}
         self._look = asyncio.Event()
@@ -194,7 +195,7 @@ class GroupMember:
 
     # --- what to do --------------------------------------------------------------------------
 
-    def _must_cut(self, offset: int) -> None:
+    def _must_cut(self, offset: LogOffset) -> None:
         self._cut_at = offset
         self._look.set()
 

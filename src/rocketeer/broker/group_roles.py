@@ -16,6 +16,7 @@ from rocketeer.broker.offsets import ConsumerOffsets, JournaledOffsets
 from rocketeer.broker.state import BrokerState
 from rocketeer.config import BrokerRole, ServerConfig, StoreConfig
 from rocketeer.errors import RequestRefused
+from rocketeer.model.offsets import LogOffset
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command
 from rocketeer.protocol.headers import QueryConsumerOffsetHeader, decode_header
@@ -23,7 +24,7 @@ from rocketeer.remoting.server import Connection, Handler
 from rocketeer.replication.log_sender import SentLog
 from rocketeer.replication.master import Master
 from rocketeer.security.peer_socket import PeerSecurity
-from rocketeer.store.confirmed import ConfirmedLog
+from rocketeer.store.confirmed import UNBOUNDED, ConfirmedLog
 from rocketeer.store.message_store import MessageStore
 
 REGISTER_S: Final = 5.0
@@ -37,7 +38,7 @@ def _shared_tables(state: BrokerState, *, was_member: bool) -> SharedTables:
     assert isinstance(state.locks, JournaledLocks)
     store = state.store
     # Without a file: who never was in a group has no record of one; else the whole log is looked at.
-    position = Position(lambda: store.whole_log_offset, known_until=None if was_member else 1 << 62)
+    position = Position(lambda: store.whole_log_offset, known_until=None if was_member else UNBOUNDED)
     return SharedTables(
         store,
         state.clock,
@@ -83,13 +84,13 @@ class LeaderRole:
 
     def __init__(
         self,
-        confirmed: int,
+        confirmed: LogOffset,
         *,
         epoch: int,
         flushes: bool,
         was_member: bool,
         account: GroupOfReplicas,
-        on_damage: Callable[[int], None],
+        on_damage: Callable[[LogOffset], None],
     ) -> None:
         self.confirmed = confirmed
         self._epoch = epoch
@@ -135,7 +136,7 @@ class LeaderRole:
         }
 
     @property
-    def confirmed_now(self) -> int:
+    def confirmed_now(self) -> LogOffset:
         return self.part.confirmed
 
     def end(self) -> None:
@@ -148,7 +149,12 @@ class FollowerRole:
     peers: PeerSecurity
 
     def __init__(
-        self, confirmed: int, *, was_member: bool, account: GroupOfReplicas, on_damage: Callable[[int], None]
+        self,
+        confirmed: LogOffset,
+        *,
+        was_member: bool,
+        account: GroupOfReplicas,
+        on_damage: Callable[[LogOffset], None],
     ) -> None:
         self.confirmed = confirmed
         self._was_member = was_member
@@ -180,7 +186,7 @@ class FollowerRole:
         return self._shared.position.whole
 
     @property
-    def confirmed_now(self) -> int:
+    def confirmed_now(self) -> LogOffset:
         return self.part.confirmed
 
     def leader_named(self, address: str) -> None:

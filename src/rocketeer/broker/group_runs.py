@@ -23,6 +23,7 @@ from rocketeer.group.member_file import MemberFile
 from rocketeer.group.members_port import MembersPort
 from rocketeer.group.registry import Registry
 from rocketeer.group.state import GroupState, MemberIdentity
+from rocketeer.model.offsets import LogOffset
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +78,7 @@ class RoleRuns:
 
     # --- following ---------------------------------------------------------------------------
 
-    async def follow(self, cut_at: int | None = None) -> None:
+    async def follow(self, cut_at: LogOffset | None = None) -> None:
         """Run as a follower; first cut the log there."""
         self.save_confirmed()
         await self.stop()
@@ -121,7 +122,7 @@ class RoleRuns:
             raise GroupError(f"the log is damaged at {self._file.now.damaged_from}: another member must lead")
         log_end = role.store.max_log_offset
         self._file.lower_confirmed(log_end)
-        known = self._file.now.epochs or [(0, 0)]  # what was there before the group is epoch 0
+        known = self._file.now.epochs or [(0, LogOffset(0))]  # what was there before the group is epoch 0
         epochs = begun(known, state.epoch, log_end)
         await asyncio.to_thread(self._file.set_epochs, epochs)
         group = self._broker.group

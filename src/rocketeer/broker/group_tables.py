@@ -22,6 +22,7 @@ from rocketeer.broker.features.replication.tables import (
 )
 from rocketeer.broker.locks import JournaledLocks
 from rocketeer.errors import BadBody
+from rocketeer.model.offsets import LogOffset
 from rocketeer.protocol.bodies.groups import decode_group_table
 from rocketeer.protocol.bodies.offsets import decode_consumer_offsets
 from rocketeer.protocol.bodies.topics import decode_topic_table
@@ -32,7 +33,7 @@ log = logging.getLogger(__name__)
 
 
 class ScannedLog(Protocol):
-    def scan(self, start: int) -> Iterator[DispatchEntry]: ...
+    def scan(self, start: LogOffset) -> Iterator[DispatchEntry]: ...
 
 
 class JoinedTables(FollowedTables):
@@ -80,7 +81,7 @@ class JoinedTables(FollowedTables):
         """The offsets first: what the others tell is as new or newer, and what is newer stands in the log."""
         leader = self._leader
         answer = await self._ask(address, RequestCode.GET_ALL_CONSUMER_OFFSET)
-        at = number_of(answer.ext, LOG_OFFSET)
+        at = LogOffset(number_of(answer.ext, LOG_OFFSET))
         offsets = decode_consumer_offsets(answer.body)
         topics = decode_topic_table((await self._ask(address, RequestCode.GET_ALL_TOPIC_CONFIG)).body)
         groups = decode_group_table(

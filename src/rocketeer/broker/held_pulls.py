@@ -10,6 +10,7 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import TypeVar
 
 from rocketeer.config import BrokerLimits
+from rocketeer.model.offsets import QueueOffset
 from rocketeer.remoting.limits import busy_limit
 from rocketeer.remoting.slices import Steps
 
@@ -88,7 +89,7 @@ class HeldPulls:
         heapq.heappush(self._deadlines, (deadline_s, next(self._order), waiter))
         return waiter
 
-    def arrived(self, topic: str, queue_id: int, max_offset: int) -> None:
+    def arrived(self, topic: str, queue_id: int, max_offset: QueueOffset) -> None:
         """Messages were stored in a queue of `waiting`; called after every run, so it only takes a note."""
         if not self._arrived:
             self._schedule(self._wake_arrived)

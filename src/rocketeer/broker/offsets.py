@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 
 from rocketeer.broker.offset_text import OffsetText
+from rocketeer.model.offsets import QueueOffset
 from rocketeer.protocol.bodies.offsets import decode_consumer_offsets
 from rocketeer.remoting.limits import busy_limit
 from rocketeer.steps import Steps
@@ -32,7 +33,7 @@ class ConsumerOffsets:
         """All of it as it is told, as long as nothing changes."""
         self.on_back: list[WentBack] = []
 
-    def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+    def commit(self, group: str, topic: str, queue_id: int, offset: QueueOffset) -> None:
         """Set it, forwards or backwards: resetting a group is going back."""
         key = f"{topic}{SEPARATOR}{group}"
         queues = self._table.get(key)
@@ -109,7 +110,7 @@ class ConsumerOffsets:
         queues = self._table.get(f"{topic}{SEPARATOR}{source}")
         if queues is not None:
             for queue_id, offset in list(queues.items()):
-                self.commit(target, topic, queue_id, offset)
+                self.commit(target, topic, queue_id, QueueOffset(offset))
                 yield
             key = f"{topic}{SEPARATOR}{target}"
             self._replace(key, queues)
@@ -151,7 +152,7 @@ class ConsumerOffsets:
         self._dirty = True
         self._body = None
 
-    def clamp(self, max_offset: Callable[[str, int], int]) -> None:
+    def clamp(self, max_offset: Callable[[str, int], QueueOffset]) -> None:
         """At start: no group stands behind the end of a queue, or it would skip what is stored there next.
 
         The file is never written ahead of the log; but a log can lose its end, or be another one than before.

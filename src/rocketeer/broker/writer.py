@@ -10,6 +10,7 @@ from typing import NamedTuple, Protocol
 from rocketeer.broker.feature import Durability, Examine, Examined, Rewrite
 from rocketeer.clock import Clock
 from rocketeer.errors import OUTCOME_UNKNOWN, RequestRefused, StoreRefused
+from rocketeer.model.offsets import LogOffset
 from rocketeer.observe.counters import Counters
 from rocketeer.protocol.codes import ResponseCode
 from rocketeer.record.entry import DispatchEntry
@@ -118,7 +119,7 @@ class Writer:
             return
         self._settle(appended if examined is None else examined.stored(appended), done, wait)
 
-    def when_durable(self, end: int, done: Callable[[int], None]) -> None:
+    def when_durable(self, end: LogOffset, done: Callable[[int], None]) -> None:
         """Call back with the worst answer of all durability features for the log below `end`."""
         if not self.durability:
             done(ResponseCode.SUCCESS)

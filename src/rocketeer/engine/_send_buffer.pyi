@@ -5,6 +5,7 @@ from rocketeer.engine._access import SendAccess
 from rocketeer.engine._properties import PropertyRules
 from rocketeer.engine._replies import Later, ReplyFormat
 from rocketeer.engine._send_ids import SendIds
+from rocketeer.model.offsets import LogOffset
 from rocketeer.store.commit_log import CommitLog
 from rocketeer.store.dispatch import Dispatch
 
@@ -37,5 +38,5 @@ class SendBuffer(Generic[P]):
     def read(self, data: bytes, peer: P) -> int: ...
     def append(
         self, now_ms: int, waits: bool
-    ) -> tuple[int, list[tuple[P, bytes | None, list[Later] | None]]]: ...
+    ) -> tuple[LogOffset, list[tuple[P, bytes | None, list[Later] | None]]]: ...
     def discard(self) -> list[tuple[P, bytes]]: ...

@@ -8,23 +8,25 @@ up to where the first of them leaves that epoch.
 
 from collections.abc import Sequence
 
-Epochs = Sequence[tuple[int, int]]
+from rocketeer.model.offsets import LogOffset
+
+Epochs = Sequence[tuple[int, LogOffset]]
 """(epoch, log offset of its first byte), both rising."""
 
 
-def within(epochs: Epochs, log_end: int) -> list[tuple[int, int]]:
+def within(epochs: Epochs, log_end: LogOffset) -> list[tuple[int, LogOffset]]:
     """Those that a log of this length can have: the others were noted for bytes that never came, or were cut."""
     return [(epoch, start) for epoch, start in epochs if start <= log_end]
 
 
-def begun(epochs: Epochs, epoch: int, log_end: int) -> list[tuple[int, int]]:
+def begun(epochs: Epochs, epoch: int, log_end: LogOffset) -> list[tuple[int, LogOffset]]:
     """The list of a leader that begins an epoch where its log ends."""
     kept = within(epochs, log_end)
     assert not kept or kept[-1][0] < epoch, "an epoch begins once"
     return [*kept, (epoch, log_end)]
 
 
-def common_end(ours: Epochs, our_end: int, theirs: Epochs, their_end: int) -> int:
+def common_end(ours: Epochs, our_end: LogOffset, theirs: Epochs, their_end: LogOffset) -> LogOffset:
     """Up to where two logs are equal for sure; -1 when they have no epoch in common."""
     ours, theirs = within(ours, our_end), within(theirs, their_end)
     their_starts = dict(theirs)
@@ -32,9 +34,9 @@ def common_end(ours: Epochs, our_end: int, theirs: Epochs, their_end: int) -> in
         epoch, start = ours[place]
         if their_starts.get(epoch) == start:
             return min(_end(ours, epoch, our_end), _end(theirs, epoch, their_end))
-    return -1
+    return LogOffset(-1)
 
 
-def _end(epochs: Epochs, epoch: int, log_end: int) -> int:
+def _end(epochs: Epochs, epoch: int, log_end: LogOffset) -> LogOffset:
     following = [start for number, start in epochs if number > epoch]
     return min(following[0], log_end) if following else log_end

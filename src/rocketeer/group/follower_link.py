@@ -23,6 +23,7 @@ from rocketeer.group.frames import (
     decode,
     frame,
 )
+from rocketeer.model.offsets import LogOffset
 from rocketeer.replication.caller import Caller
 from rocketeer.replication.copied_log import CopiedLog, append_copied
 from rocketeer.security.peer_socket import PeerSocket
@@ -35,7 +36,7 @@ TICK_S: Final = 0.1
 class MustCut(ReplicationError):
     """Our log has what the leader's has not: it goes before we can follow."""
 
-    def __init__(self, offset: int, log_end: int) -> None:
+    def __init__(self, offset: LogOffset, log_end: LogOffset) -> None:
         super().__init__(f"our log ends at {log_end}, and is the leader's only up to {offset}")
         self.offset = offset
 
@@ -53,7 +54,7 @@ class LeaderLink:
         flushes: bool,
         silence_s_max: float,
         on_welcome: Callable[[Welcome], None],
-        on_beat: Callable[[int], None],
+        on_beat: Callable[[LogOffset], None],
         is_ready: Callable[[], bool],
     ) -> None:
         """`on_welcome` returns when the leader's epochs are on disk, `on_beat` when we are bound by our promise.
@@ -71,7 +72,7 @@ class LeaderLink:
         self._frames = FrameReader()
         self._caller = Caller(sock, READ_BYTES, clock, peer="leader", take=self._read)
         self._welcomed = False
-        self._acknowledged = -1
+        self._acknowledged = LogOffset(-1)
 
     async def run(self, hello: Hello) -> None:
         """Copy until the connection ends; raises why."""
@@ -107,7 +108,7 @@ class LeaderLink:
         else:
             raise ReplicationError(f"a leader sends {each.kind.name}")
 
-    def _welcome(self, start: int, welcome: Welcome) -> None:
+    def _welcome(self, start: LogOffset, welcome: Welcome) -> None:
         end = self._store.max_log_offset
         if start < end:
             raise MustCut(start, end)
@@ -116,7 +117,7 @@ class LeaderLink:
         self._on_welcome(welcome)
         self._welcomed = True
 
-    def _copy(self, offset: int, data: memoryview) -> None:
+    def _copy(self, offset: LogOffset, data: memoryview) -> None:
         if not self._welcomed:
             raise ReplicationError("log bytes before WELCOME")
         append_copied(self._store, offset, data, of="leader")
@@ -132,7 +133,7 @@ class LeaderLink:
         else:
             self._ack(end)
 
-    def _ack(self, end: int) -> None:
+    def _ack(self, end: LogOffset) -> None:
         if not self._caller.ended and end > self._acknowledged:
             self._acknowledged = end
             self._caller.send(frame(Kind.ACK, self._epoch, end))

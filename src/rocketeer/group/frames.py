@@ -23,6 +23,7 @@ from typing import Final, NamedTuple, TypeVar
 import msgspec
 
 from rocketeer.errors import ReplicationError
+from rocketeer.model.offsets import LogOffset
 
 PURPOSE: Final = "group"
 """Of a sign-in to the members' port (`security.peer`)."""
@@ -54,20 +55,20 @@ class Hello(msgspec.Struct, frozen=True):
     member: int
     incarnation: str
     epoch: int
-    epochs: list[tuple[int, int]]
-    log_end: int
+    epochs: list[tuple[int, LogOffset]]
+    log_end: LogOffset
 
 
 class Welcome(msgspec.Struct, frozen=True):
-    epochs: list[tuple[int, int]]
-    log_begin: int
-    log_end: int
+    epochs: list[tuple[int, LogOffset]]
+    log_begin: LogOffset
+    log_end: LogOffset
 
 
 class Frame(NamedTuple):
     kind: Kind
     epoch: int
-    offset: int
+    offset: LogOffset
     payload: bytes
 
 
@@ -75,7 +76,7 @@ class LogBytes(NamedTuple):
     """A part of a DATA frame, whole or not; valid until the next read."""
 
     epoch: int
-    offset: int
+    offset: LogOffset
     data: memoryview
 
 
@@ -83,7 +84,7 @@ def frame(kind: Kind, epoch: int, offset: int = 0, payload: bytes = b"") -> byte
     return HEADER.pack(kind, epoch, offset, len(payload)) + payload
 
 
-def data_header(epoch: int, offset: int, size: int) -> bytes:
+def data_header(epoch: int, offset: LogOffset, size: int) -> bytes:
     return HEADER.pack(Kind.DATA, epoch, offset, size)
 
 
@@ -102,7 +103,9 @@ class FrameReader:
 
     def __init__(self) -> None:
         self._rest = bytearray()
-        self._data: tuple[int, int, int] | None = None  # of a DATA frame: epoch, next offset, bytes to come
+        self._data: tuple[int, LogOffset, int] | None = (
+            None  # of a DATA frame: epoch, next offset, bytes to come
+        )
 
     def feed(self, data: memoryview) -> Iterator[Frame | LogBytes]:
         """In order; ReplicationError when the bytes are no stream of members."""
@@ -112,7 +115,8 @@ class FrameReader:
                 epoch, offset, left = self._data
                 piece = data[at : at + left]
                 at += len(piece)
-                self._data = (epoch, offset + len(piece), left - len(piece)) if len(piece) < left else None
+                following = LogOffset(offset + len(piece))
+                self._data = (epoch, following, left - len(piece)) if len(piece) < left else None
                 yield LogBytes(epoch, offset, piece)
                 continue
             wanted = self._wanted()

@@ -8,6 +8,9 @@ members than `min_in_sync` nothing is confirmed.
 from collections import deque
 from collections.abc import Callable, Iterable
 from enum import Enum
+from typing import Final
+
+from rocketeer.model.offsets import LogOffset
 
 
 class Outcome(Enum):
@@ -18,21 +21,22 @@ class Outcome(Enum):
 
 
 Done = Callable[[Outcome], None]
+NOTHING: Final = LogOffset(-1)
 
 
 class InSyncCount:
     """Belongs to the loop thread. `advanced` is called whenever `confirmed` grew."""
 
-    def __init__(self, me: int, in_sync: Iterable[int], *, min_in_sync: int, confirmed: int) -> None:
+    def __init__(self, me: int, in_sync: Iterable[int], *, min_in_sync: int, confirmed: LogOffset) -> None:
         self._me = me
         self._set = frozenset(in_sync)
         self._changing: frozenset[int] | None = None
         self.min_in_sync = min_in_sync
-        self._ends: dict[int, int] = {}
-        self._waiters: deque[tuple[int, Done]] = deque()
+        self._ends: dict[int, LogOffset] = {}
+        self._waiters: deque[tuple[LogOffset, Done]] = deque()
         self.confirmed = confirmed
         """Only grows."""
-        self.on_advanced: list[Callable[[int], None]] = []
+        self.on_advanced: list[Callable[[LogOffset], None]] = []
         self._closed = False
         assert me in self._set
 
@@ -63,9 +67,9 @@ class InSyncCount:
     def waiting(self) -> int:
         return len(self._waiters)
 
-    def end_of(self, member: int) -> int:
+    def end_of(self, member: int) -> LogOffset:
         """What a member has acknowledged in this epoch; -1 before its first word."""
-        return self._ends.get(member, -1)
+        return self._ends.get(member, NOTHING)
 
     # --- the set -----------------------------------------------------------------------------
 
@@ -83,7 +87,7 @@ class InSyncCount:
 
     # --- what members have -------------------------------------------------------------------
 
-    def has(self, member: int, end: int) -> None:
+    def has(self, member: int, end: LogOffset) -> None:
         """A member (we, too) has the log below `end`, in this epoch."""
         self._ends[member] = end
         if member in self.counting:
@@ -93,7 +97,7 @@ class InSyncCount:
         """A connection is lost: what the member has is not known until it says so again."""
         self._ends.pop(member, None)
 
-    def wait(self, end: int, done: Done) -> None:
+    def wait(self, end: LogOffset, done: Done) -> None:
         """Call back once: at once, later, or when this broker ceases to lead. `end`s come in rising order."""
         if self._closed:
             done(Outcome.UNKNOWN)
@@ -112,7 +116,7 @@ class InSyncCount:
         if self._closed or not self.is_enough:
             return
         ends = self._ends
-        least = min([ends.get(member, -1) for member in self.counting])
+        least = min([ends.get(member, NOTHING) for member in self.counting])
         if least <= self.confirmed:
             return
         self.confirmed = least

@@ -16,6 +16,7 @@ from rocketeer.group.frames import (
     decode,
     frame,
 )
+from rocketeer.model.offsets import LogOffset
 from rocketeer.replication.log_sender import LogSender, SentLog
 from rocketeer.replication.peer_reader import PeerReader
 from rocketeer.security.peer_socket import PeerSocket
@@ -40,7 +41,7 @@ class Follower:
         sent_log: SentLog,
         clock: BootClock,
         *,
-        admit: Callable[["Follower", Hello], tuple[int, bytes]],
+        admit: Callable[["Follower", Hello], tuple[LogOffset, bytes]],
         on_ack: Callable[["Follower"], None],
         on_promise: Callable[["Follower", int], None],
         on_close: Callable[["Follower"], None],
@@ -48,7 +49,7 @@ class Follower:
         self.remote = remote
         self.hello: Hello | None = None
         self.epoch = 0
-        self.acknowledged = -1
+        self.acknowledged = LogOffset(-1)
         self.promised_until_s = 0.0
         self.closed = False
         self.began_s = self.heard_s = clock()
@@ -120,7 +121,7 @@ class Follower:
         """The log has grown: send it, unless that is under way."""
         self._sender.wake()
 
-    def beat(self, confirmed: int, number: int) -> None:
+    def beat(self, confirmed: LogOffset, number: int) -> None:
         if self.hello is not None:
             self._sender.say(frame(Kind.BEAT, self.epoch, confirmed, BEAT_NUMBER.pack(number)))
 

@@ -23,6 +23,7 @@ from rocketeer.group.in_sync import InSyncCount
 from rocketeer.group.leader_link import Follower
 from rocketeer.group.registry import Registry, View
 from rocketeer.group.state import GroupState, Leader, MemberIdentity, grown, handed_over, kept, shrunk
+from rocketeer.model.offsets import LogOffset
 from rocketeer.replication.log_sender import SentLog
 
 log = logging.getLogger(__name__)
@@ -46,7 +47,7 @@ class Leadership:
         self,
         state: GroupState,
         me: MemberIdentity,
-        epochs: list[tuple[int, int]],
+        epochs: list[tuple[int, LogOffset]],
         *,
         registry: Registry,
         sent_log: SentLog,
@@ -54,7 +55,7 @@ class Leadership:
         lease_s: float,
         lag_s_max: float,
         min_in_sync: int,
-        confirmed: int,
+        confirmed: LogOffset,
         remember: Callable[[GroupState], None],
     ) -> None:
         """`remember` makes a record durable; it blocks, and is called in a thread."""
@@ -112,13 +113,13 @@ class Leadership:
         for follower in self.followers.values():
             follower.wake()
 
-    def has(self, end: int) -> None:
+    def has(self, end: LogOffset) -> None:
         """We ourselves have the log below `end`, as safe as it has to be."""
         self.count.has(self.me.member, end)
 
     # --- members -----------------------------------------------------------------------------
 
-    def admit(self, follower: Follower, hello: Hello) -> tuple[int, bytes]:
+    def admit(self, follower: Follower, hello: Hello) -> tuple[LogOffset, bytes]:
         """Where the member goes on, and our answer; ReplicationError when it cannot follow."""
         if self._closed or self.deposed is not None:
             raise ReplicationError("this member does not lead")

@@ -15,12 +15,13 @@ from rocketeer.config import FlushMode
 from rocketeer.errors import GroupError
 from rocketeer.group.epochs import within
 from rocketeer.group.state import GroupState
+from rocketeer.model.offsets import LogOffset
 from rocketeer.store.table_file import load_table, save_table
 
 FOLDER: Final = "group"
 FILE_NAME: Final = "member.json"
 CONFIRMED_NAME: Final = "confirmed"
-NOWHERE: Final = 1 << 62
+NOWHERE: Final = LogOffset(1 << 62)
 BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -32,8 +33,8 @@ class Remembered(msgspec.Struct, frozen=True):
     epoch: int = 0
     """The highest seen: nobody of a lower one is obeyed."""
     version: int = 0
-    epochs: list[tuple[int, int]] = []
-    damaged_from: int = NOWHERE
+    epochs: list[tuple[int, LogOffset]] = []
+    damaged_from: LogOffset = NOWHERE
     """From here on the log may not be what its leaders wrote: it is cut there before the next one is followed."""
 
 
@@ -89,12 +90,12 @@ class MemberFile:
             if (state.group, state.epoch, state.version) != (now.group, now.epoch, now.version):
                 self._replace(group=state.group, epoch=state.epoch, version=state.version)
 
-    def set_epochs(self, epochs: list[tuple[int, int]]) -> None:
+    def set_epochs(self, epochs: list[tuple[int, LogOffset]]) -> None:
         """Whose log ours is, all of it: a leader's that we follow, or our own as the leader."""
         if epochs != self.now.epochs or self.now.damaged_from != NOWHERE:
             self._replace(epochs=epochs, damaged_from=NOWHERE)
 
-    def cut(self, end: int) -> None:
+    def cut(self, end: LogOffset) -> None:
         """The log ends there now, off the disk."""
         sound = NOWHERE if end <= self.now.damaged_from else self.now.damaged_from
         self._replace(epochs=within(self.now.epochs, end), damaged_from=sound)
@@ -104,7 +105,7 @@ class MemberFile:
         """The disk failed, or the log lost something: this store is not what it was, and comes back as a new one."""
         self._replace(store=secrets.token_hex(8))
 
-    def damaged(self, offset: int) -> None:
+    def damaged(self, offset: LogOffset) -> None:
         """The log has lost what stood there: another incarnation, and nobody's copy from there on."""
         with self._lock:
             if offset < self.now.damaged_from:
@@ -121,20 +122,20 @@ class MemberFile:
 
     # --- how far all was confirmed -----------------------------------------------------------
 
-    def load_confirmed(self) -> int:
+    def load_confirmed(self) -> LogOffset:
         """What is known to have been confirmed at the least; 0 when nothing is."""
         try:
-            return int((self._folder / CONFIRMED_NAME).read_text())
+            return LogOffset(int((self._folder / CONFIRMED_NAME).read_text()))
         except (OSError, ValueError):
-            return 0
+            return LogOffset(0)
 
-    def save_confirmed(self, confirmed: int) -> None:
+    def save_confirmed(self, confirmed: LogOffset) -> None:
         """May be lost: then less is known, never more."""
         temporary = self._folder / f"{CONFIRMED_NAME}.tmp"
         temporary.write_text(str(confirmed))
         temporary.replace(self._folder / CONFIRMED_NAME)
 
-    def lower_confirmed(self, log_end: int) -> None:
+    def lower_confirmed(self, log_end: LogOffset) -> None:
         """What the log lost (a person accepted that) is not confirmed when others stand in its place."""
         if self.load_confirmed() > log_end:
             self.save_confirmed(log_end)

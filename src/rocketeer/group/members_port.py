@@ -7,6 +7,7 @@ from rocketeer.group.boot_clock import BootClock
 from rocketeer.group.frames import PURPOSE, Hello
 from rocketeer.group.leader_link import Follower
 from rocketeer.group.leadership import Leadership
+from rocketeer.model.offsets import LogOffset
 from rocketeer.replication.log_sender import SentLog
 from rocketeer.replication.peer_port import PeerPort
 from rocketeer.security.peer_socket import PeerSecurity, PeerSocket
@@ -67,7 +68,7 @@ class MembersPort:
             return
         leadership, sent_log = self._led
 
-        def admit(follower: Follower, hello: Hello) -> tuple[int, bytes]:
+        def admit(follower: Follower, hello: Hello) -> tuple[LogOffset, bytes]:
             if self._led is None or self._led[0] is not leadership:
                 raise ReplicationError("this member does not lead")
             return leadership.admit(follower, hello)

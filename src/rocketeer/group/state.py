@@ -18,6 +18,7 @@ from enum import Enum
 import msgspec
 
 from rocketeer.errors import GroupError
+from rocketeer.model.offsets import LogOffset
 
 
 class Leader(msgspec.Struct, frozen=True):
@@ -48,7 +49,7 @@ class Seat(msgspec.Struct, frozen=True):
     """Where clients reach it."""
     group_address: str
     """Where members reach it."""
-    log_end: int = 0
+    log_end: LogOffset = LogOffset(0)
     stands: bool = True
     """False while it is stopping, or its disk has failed: it leaves the lead to others."""
 

@@ -9,6 +9,8 @@ from typing import Final, Protocol
 
 import numpy as np
 
+from rocketeer.model.offsets import QueueOffset
+
 ENTRY: Final = np.dtype([("log_offset", ">i8"), ("size", ">i4"), ("tag_code", ">i8")])
 assert ENTRY.itemsize == 20, "an entry of a consume queue"
 READ_ENTRIES: Final = 8_192
@@ -22,12 +24,12 @@ class Queue(Protocol):
     """What is asked of a consume queue."""
 
     @property
-    def min_offset(self) -> int: ...
+    def min_offset(self) -> QueueOffset: ...
 
     @property
-    def max_offset(self) -> int: ...
+    def max_offset(self) -> QueueOffset: ...
 
-    def read(self, offset: int, count: int) -> bytes:
+    def read(self, offset: QueueOffset, count: int) -> bytes:
         """Entries from `offset` on, at most `count`, as their bytes."""
         ...
 
@@ -125,7 +127,9 @@ class StoredTopics:
 
     def _step(self, seen: _Seen) -> None:
         queue = seen.queue
-        first = max(seen.seen, queue.min_offset)  # what expired in the meantime is not there any more
+        first = max(
+            QueueOffset(seen.seen), queue.min_offset
+        )  # what expired in the meantime is not there any more
         count = min(READ_ENTRIES, queue.max_offset - first)
         raw = queue.read(first, count) if count > 0 else b""
         sizes = np.frombuffer(raw, ENTRY, len(raw) // ENTRY.itemsize)["size"].astype(np.int64)

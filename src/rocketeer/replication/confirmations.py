@@ -9,6 +9,7 @@ from enum import Enum
 from typing import Protocol
 
 from rocketeer.clock import Clock
+from rocketeer.model.offsets import LogOffset
 
 
 class Outcome(Enum):
@@ -23,7 +24,7 @@ class SlaveProgress(Protocol):
     """One connected slave."""
 
     @property
-    def acknowledged(self) -> int:
+    def acknowledged(self) -> LogOffset:
         """The end of its log by its last report, of what this master has sent; -1 before its first."""
         ...
 
@@ -46,17 +47,17 @@ class Confirmations:
         self._clock = clock
         self._timeout_s = timeout_ms / 1000
         self._behind_bytes_max = behind_bytes_max
-        self._waiters: deque[tuple[int, float, Done]] = deque()
+        self._waiters: deque[tuple[LogOffset, float, Done]] = deque()
 
     def __len__(self) -> int:
         return len(self._waiters)
 
     @property
-    def confirmed(self) -> int:
+    def confirmed(self) -> LogOffset:
         """The log below it is on a slave that is connected now; -1 without one."""
-        return max([slave.acknowledged for slave in self._slaves], default=-1)
+        return max([slave.acknowledged for slave in self._slaves], default=LogOffset(-1))
 
-    def wait(self, end: int, done: Done) -> None:
+    def wait(self, end: LogOffset, done: Done) -> None:
         """Call back once, now or later: a slave has the log below `end`, or why not."""
         confirmed = self.confirmed
         if end <= confirmed:

@@ -8,7 +8,7 @@ from rocketeer.model.offsets import LogOffset
 
 
 class CopiedLog(Protocol):
-    def append_raw(self, offset: int, data: memoryview) -> None:
+    def append_raw(self, offset: LogOffset, data: memoryview) -> None:
         """Add bytes that follow the log, and dispatch; StoreError or StoreRefused, with nothing added."""
         ...
 
@@ -23,7 +23,7 @@ class CopiedLog(Protocol):
         ...
 
 
-def append_copied(store: CopiedLog, offset: int, data: memoryview, *, of: str) -> None:
+def append_copied(store: CopiedLog, offset: LogOffset, data: memoryview, *, of: str) -> None:
     """Bytes of the `of`'s log that follow ours; ReplicationError for others."""
     failure = store.failure
     if failure is not None:

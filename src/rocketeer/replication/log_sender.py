@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from rocketeer.errors import ReplicationError
+from rocketeer.model.offsets import LogOffset
 from rocketeer.replication.pacing import Pace, loop_busy_s
 from rocketeer.security.peer_socket import PeerSocket
 
@@ -29,12 +30,12 @@ class SentLog(Protocol):
     segment_bytes: int
 
     @property
-    def min_offset(self) -> int: ...
+    def min_offset(self) -> LogOffset: ...
 
     @property
-    def max_offset(self) -> int: ...
+    def max_offset(self) -> LogOffset: ...
 
-    def read(self, offset: int, size: int) -> memoryview | None:
+    def read(self, offset: LogOffset, size: int) -> memoryview | None:
         """Bytes within one file; None if the log does not have them (any more)."""
         ...
 
@@ -89,11 +90,11 @@ class LogSender:
         sent_log: SentLog,
         now_s: Callable[[], float],
         *,
-        head: Callable[[int, int], bytes],
+        head: Callable[[LogOffset, int], bytes],
         piece_bytes: Callable[[int], int],
         failed: Callable[[Exception], None],
     ) -> None:
-        self.next_offset = -1
+        self.next_offset = LogOffset(-1)
         """Of the next piece; -1 while the peer has not said where to begin."""
         self.wrote_s = now_s()
         self._sock = sock
@@ -111,9 +112,9 @@ class LogSender:
         self._closed = False
 
     @property
-    def sent_offset(self) -> int:
+    def sent_offset(self) -> LogOffset:
         """Up to here the peer can have the log from us: the kernel has taken it, or a thread is giving it."""
-        return self.next_offset if self._in_thread else self.next_offset - self._unsent.log_bytes
+        return self.next_offset if self._in_thread else LogOffset(self.next_offset - self._unsent.log_bytes)
 
     def say(self, data: bytes) -> None:
         """Between pieces of the log; left out while the peer does not read: nothing piles up here."""
@@ -174,7 +175,7 @@ class LogSender:
                     f"it is at {at}, and the log begins at {self._log.min_offset}: files it needed were deleted"
                 )
             self._unsent.add(self._head(at, size), data)
-            self.next_offset += size
+            self.next_offset = LogOffset(self.next_offset + size)
             limit -= size
 
     def _send(self) -> None:

@@ -13,6 +13,7 @@ from typing import Final
 from rocketeer.clock import Clock
 from rocketeer.config import FlushMode, StoreConfig
 from rocketeer.errors import ReplicationError, RocketeerError
+from rocketeer.model.offsets import LogOffset
 from rocketeer.replication.caller import Caller, connected
 from rocketeer.replication.copied_log import CopiedLog, append_copied
 from rocketeer.replication.stream import HELLO, PURPOSE, REPORT, Data, FrameReader, Heartbeat, Note, Noted
@@ -127,8 +128,8 @@ class MasterLink:
         self._caller = Caller(sock, READ_BYTES, clock.monotonic_s, peer="master", take=self._read)
         self._began_s = clock.monotonic_s()
         self._is_ours = self._has_begun = False
-        self._log_begins = 0
-        self._reported = -1
+        self._log_begins = LogOffset(0)
+        self._reported = LogOffset(-1)
 
     async def run(self) -> None:
         """Copy until the connection ends; raises why."""
@@ -179,7 +180,7 @@ class MasterLink:
         """Ask for the log: from its beginning if we have none."""
         self._has_begun = True
         end = self._store.max_log_offset
-        self._reported = end or (self._log_begins if self._is_ours else 0)
+        self._reported = end or (self._log_begins if self._is_ours else LogOffset(0))
         self._send(self._reported)
 
     def _heartbeat(self, event: Heartbeat) -> None:
@@ -198,12 +199,12 @@ class MasterLink:
         elif again or end > self._reported:
             self._report_end(max(end, self._reported))
 
-    def _report_end(self, end: int) -> None:
+    def _report_end(self, end: LogOffset) -> None:
         if not self._caller.ended and end >= self._reported:
             self._reported = end
             self._send(end)
 
-    def _send(self, report: int) -> None:
+    def _send(self, report: LogOffset) -> None:
         """Reports are few and small; while the master does not read them only the newest is worth keeping."""
         self._caller.drop_unsent(REPORT.size)
         self._caller.send(REPORT.pack(report))

@@ -10,6 +10,7 @@ from typing import Final
 
 from rocketeer.clock import Clock
 from rocketeer.errors import ReplicationError
+from rocketeer.model.offsets import LogOffset
 from rocketeer.replication.log_sender import LogSender, SentLog
 from rocketeer.replication.peer_reader import PeerReader
 from rocketeer.replication.stream import HEADER, HELLO, Note, ReportReader, note
@@ -38,7 +39,7 @@ class SlaveLink:
     ) -> None:
         """`sock` does not block. `on_report` is called whenever `acknowledged` grew."""
         self.remote = remote
-        self.acknowledged = -1
+        self.acknowledged = LogOffset(-1)
         self.is_ours = False
         """Whether the slave said HELLO."""
         self.closed = False
@@ -70,7 +71,7 @@ class SlaveLink:
         for report in self._reports.feed(bytes(data)):
             self._reported(report)
 
-    def _reported(self, report: int) -> None:
+    def _reported(self, report: LogOffset) -> None:
         if self._sender.next_offset < 0:
             self._first_report(report)
         elif report > self._sender.sent_offset:
@@ -81,14 +82,15 @@ class SlaveLink:
             self.acknowledged = report
             self._on_report()
 
-    def _first_report(self, report: int) -> None:
+    def _first_report(self, report: LogOffset) -> None:
         low, high = self._log.min_offset, self._log.max_offset
         if report == HELLO:
             self.is_ours = True
             self._sender.say(note(Note.LOG_BEGINS, low) + note(Note.LOG_ENDS, high))
             return
         # RocketMQ's rule: a slave without a log gets the last file only.
-        start = high - high % self._log.segment_bytes if report == 0 and not self.is_ours else report
+        last_file = LogOffset(high - high % self._log.segment_bytes)
+        start = last_file if report == 0 and not self.is_ours else report
         if not low <= start <= high:
             raise ReplicationError(
                 f"it asks for the log from {report} on, and this master has it from {low} to {high}: "

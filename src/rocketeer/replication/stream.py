@@ -16,6 +16,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from rocketeer.errors import ReplicationError
+from rocketeer.model.offsets import LogOffset
 
 REPORT: Final = Struct(">q")
 HEADER: Final = Struct(">qi")
@@ -23,7 +24,7 @@ assert (REPORT.size, HEADER.size) == (8, 12), "RocketMQ's peers read these"
 
 PURPOSE: Final = "ha"
 """Of a sign-in to the HA port (`security.peer`)."""
-HELLO: Final = -1
+HELLO: Final = LogOffset(-1)
 """The first report of a slave of ours."""
 PIECE_BYTES_MAX: Final = 1 << 30
 """No log file is larger: a header that announces more is no header."""
@@ -39,19 +40,19 @@ class Note(IntEnum):
 class Heartbeat(NamedTuple):
     """The master has nothing to send; the next byte it will send has this offset."""
 
-    offset: int
+    offset: LogOffset
 
 
 class Data(NamedTuple):
     """Bytes of the log that begin at `offset`; valid until the next read."""
 
-    offset: int
+    offset: LogOffset
     data: memoryview
 
 
 class Noted(NamedTuple):
     note: Note
-    offset: int
+    offset: LogOffset
 
 
 Event = Heartbeat | Data | Noted
@@ -63,7 +64,7 @@ class ReportReader:
     def __init__(self) -> None:
         self._rest = b""
 
-    def feed(self, data: bytes) -> list[int]:
+    def feed(self, data: bytes) -> list[LogOffset]:
         """Every whole report; an incomplete one waits for the next call."""
         data = self._rest + data
         whole = len(data) - len(data) % REPORT.size
@@ -76,7 +77,7 @@ class FrameReader:
 
     def __init__(self) -> None:
         self._head = b""
-        self._next = 0
+        self._next = LogOffset(0)
         self._left = 0  # bytes of the piece that have not come yet
 
     def feed(self, data: memoryview) -> Iterator[Event]:
@@ -86,7 +87,7 @@ class FrameReader:
             if self._left:
                 piece = data[at : at + self._left]
                 yield Data(self._next, piece)
-                self._next += len(piece)
+                self._next = LogOffset(self._next + len(piece))
                 self._left -= len(piece)
                 at += len(piece)
                 continue
@@ -103,18 +104,18 @@ class FrameReader:
                 else:
                     yield _noted(offset, size)
 
-    def _begin(self, offset: int, size: int) -> None:
+    def _begin(self, offset: LogOffset, size: int) -> None:
         if offset < 0 or size > PIECE_BYTES_MAX:
             raise ReplicationError(f"the master announces {size} bytes of its log at {offset}: no HA stream")
         self._next, self._left = offset, size
 
 
-def _noted(offset: int, size: int) -> Noted:
+def _noted(offset: LogOffset, size: int) -> Noted:
     try:
         return Noted(Note(size), offset)
     except ValueError:
         raise ReplicationError(f"a header says size {size} at {offset}: no HA stream") from None
 
 
-def note(kind: Note, offset: int) -> bytes:
+def note(kind: Note, offset: LogOffset) -> bytes:
     return HEADER.pack(offset, kind)

@@ -9,6 +9,7 @@ from enum import Enum
 from typing import Final, NamedTuple, Protocol
 
 from rocketeer.errors import RocketeerError
+from rocketeer.model.offsets import LogOffset
 from rocketeer.model.topic import DLQ_PREFIX, RETRY_PREFIX
 from rocketeer.protocol.bodies.heartbeat import decode_client_check, decode_heartbeat
 from rocketeer.protocol.bodies.locks import decode_lock_request
@@ -38,7 +39,7 @@ Needs = Scope | tuple[Need, ...]
 class StoredTopics(Protocol):
     """What rules ask of the store: requests that name a place in the log instead of a topic."""
 
-    def topic_at(self, log_offset: int) -> str | None:
+    def topic_at(self, log_offset: LogOffset) -> str | None:
         """The topic a message was sent to (of a half message: the one it is for); None if there is none."""
         ...
 
@@ -104,7 +105,8 @@ def _stored(field: str, permission: Permission) -> Rule:
 
     def rule(command: Command, stored: StoredTopics) -> Needs:
         text = _field(command, field)
-        topic = stored.topic_at(int(text)) if text.lstrip("-").isdigit() and len(text) <= 20 else None
+        is_offset = text.lstrip("-").isdigit() and len(text) <= 20
+        topic = stored.topic_at(LogOffset(int(text))) if is_offset else None
         return Scope.SIGNED_IN if topic is None else (topic_need(topic, permission),)
 
     return rule
@@ -230,7 +232,7 @@ NAMESERVER_RULES: Final[Mapping[int, Rule]] = {
 class NothingStored:
     """For servers that keep no messages."""
 
-    def topic_at(self, log_offset: int) -> str | None:
+    def topic_at(self, log_offset: LogOffset) -> str | None:
         return None
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from heapq import merge
 
 from rocketeer.errors import BadRecord
+from rocketeer.model.offsets import LogOffset, QueueOffset
 from rocketeer.record import filler
 from rocketeer.record.delay_levels import DelayLevels
 from rocketeer.record.entry import Blank, DispatchEntry, entry_at
@@ -24,7 +25,7 @@ class Boundaries:
     """Belongs to whoever owns the log and its queues at the time: recovery, or the loop."""
 
     def __init__(
-        self, log: CommitLog, queues: QueueTable, levels: DelayLevels, noted: Iterable[int] = ()
+        self, log: CommitLog, queues: QueueTable, levels: DelayLevels, noted: Iterable[LogOffset] = ()
     ) -> None:
         """`noted` are the offsets of a checkpoint: the log was on disk up to there, whole."""
         self._log = log
@@ -32,7 +33,7 @@ class Boundaries:
         self._levels = levels
         self._noted = sorted(noted)
 
-    def next_after(self, damaged: int) -> int | None:
+    def next_after(self, damaged: LogOffset) -> LogOffset | None:
         """Where the log is known to go on behind the bytes at `damaged`, which are no record; None if it is not."""
         segment_end = self._log.next_segment_offset(damaged)
         least = damaged + filler.BYTES_MIN
@@ -46,7 +47,7 @@ class Boundaries:
             before = place
         return segment_end if self._is_used(segment_end) else None
 
-    def lost_between(self, start: int, end: int) -> list[tuple[tuple[str, int], int]]:
+    def lost_between(self, start: LogOffset, end: LogOffset) -> list[tuple[tuple[str, int], QueueOffset]]:
         """Which messages stood there, as far as queues know: (topic and queue id, queue offset)."""
         return [
             (key, queue_offset)
@@ -56,18 +57,18 @@ class Boundaries:
             if start <= entry.log_offset < end
         ]
 
-    def _from_queues(self, damaged: int, segment_end: int) -> Iterator[int]:
-        def places(key: tuple[str, int]) -> Iterator[int]:
+    def _from_queues(self, damaged: LogOffset, segment_end: LogOffset) -> Iterator[LogOffset]:
+        def places(key: tuple[str, int]) -> Iterator[LogOffset]:
             for _, entry in self._queues.by_key[key].beyond(damaged):
                 if entry.log_offset >= segment_end:
                     return
                 yield entry.log_offset
-                yield entry.log_offset + entry.size
+                yield LogOffset(entry.log_offset + entry.size)
 
         reaching = [key for key, queue in self._queues.by_key.items() if queue.may_reach(damaged)]
         return merge(*map(places, reaching))
 
-    def _is_confirmed(self, place: int) -> bool:
+    def _is_confirmed(self, place: LogOffset) -> bool:
         segment = self._log.segment_of(place)
         if segment is None:
             return False
@@ -84,6 +85,6 @@ class Boundaries:
             return entry.size == segment.size - at
         return isinstance(entry, DispatchEntry) and entry.log_offset == place
 
-    def _is_used(self, base: int) -> bool:
+    def _is_used(self, base: LogOffset) -> bool:
         segment = self._log.segment_of(base)
         return segment is not None and (any(segment.copy(0, HEAD.size)) or segment.used_until(0) > 0)

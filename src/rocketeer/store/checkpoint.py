@@ -15,6 +15,8 @@ import zlib
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from rocketeer.model.offsets import LogOffset
+
 log = logging.getLogger(__name__)
 
 CHECKPOINT_BYTES = 4096
@@ -43,9 +45,9 @@ class Checkpoint:
     physic_ms: int = 0
     logics_ms: int = 0
     index_ms: int = 0
-    dispatched_offset: int | None = None
-    index_offset: int | None = None
-    verify_from: int | None = None
+    dispatched_offset: LogOffset | None = None
+    index_offset: LogOffset | None = None
+    verify_from: LogOffset | None = None
     believed_ms: int = 0
 
     @property
@@ -58,7 +60,7 @@ class Checkpoint:
         """Records stored before this are whole in log, queues and index."""
         return min(self.recover_from_ms, self.index_ms)
 
-    def within(self, log_end: int) -> "Checkpoint":
+    def within(self, log_end: LogOffset) -> "Checkpoint":
         """The same, without offsets if they are ahead of the log (they belong to another one)."""
         for name, offset in (("dispatched", self.dispatched_offset), ("index", self.index_offset)):
             if offset is not None and offset > log_end:
@@ -79,20 +81,22 @@ def decode_checkpoint(raw: bytes) -> Checkpoint:
     if crc != _crc(raw):
         log.info("checkpoint offsets ignored reason=%s", "written by another program since, or torn")
         return times_only
+    verify_from, believed_ms = _newer_part(raw)
     return replace(
         times_only,
         dispatched_offset=dispatched if dispatched >= 0 else None,
         index_offset=index if index >= 0 else None,
-        **_newer_part(raw),
+        verify_from=verify_from,
+        believed_ms=believed_ms,
     )
 
 
-def _newer_part(raw: bytes) -> dict[str, int]:
+def _newer_part(raw: bytes) -> tuple[LogOffset | None, int]:
     magic, verify_from, believed_ms = VERIFY.unpack_from(raw, VERIFY_AT)
     (crc,) = CRC.unpack_from(raw, VERIFY_AT + VERIFY.size)
     if magic != VERIFY_MAGIC or crc != _verify_crc(raw):
-        return {}
-    return {"verify_from": verify_from, "believed_ms": believed_ms}
+        return None, 0
+    return verify_from, believed_ms
 
 
 def _verify_crc(raw: bytes | bytearray) -> int:

@@ -15,6 +15,7 @@ from pathlib import Path
 from threading import Lock
 
 from rocketeer.clock import Clock
+from rocketeer.model.offsets import LogOffset
 from rocketeer.store import summary
 from rocketeer.store.checkpoint import Checkpoint
 from rocketeer.store.commit_log import CommitLog
@@ -43,7 +44,7 @@ _SYNC_ALL_AT = 64  # from so many files on, one sync of the file system is cheap
 class _Round:
     """What was true when the round began."""
 
-    log_end: int
+    log_end: LogOffset
     store_ms: int
     queue_offsets_sum: int
     queues: Iterator[ConsumeQueue]
@@ -53,7 +54,7 @@ class _Round:
 class _Job:
     """What is left of a round: it may run when the log below `log_end` is on disk."""
 
-    log_end: int
+    log_end: LogOffset
     save: Callable[[], None]
 
 
@@ -71,12 +72,12 @@ class Checkpointer:
         clock: Clock,
         *,
         trust: DiskTrust,
-        flushed: Callable[[], int],
+        flushed: Callable[[], LogOffset],
         flush_soon: Callable[[], None],
         physic_ms: Callable[[], int],
         last_store_ms: Callable[[], int],
         part_bytes: Callable[[], int],
-        verify_from: int,
+        verify_from: LogOffset,
         expiry_clock: ExpiryClock,
         interval_ms: int,
         thorough_ms: int,
@@ -174,14 +175,14 @@ class Checkpointer:
 
     def _mark(self) -> None:
         """Remember where records begin, now and then: a round may be hundreds of megabytes behind the one before."""
-        end = self._log.max_offset - self._part_bytes()
+        end = LogOffset(self._log.max_offset - self._part_bytes())
         if end - self._ends[-1] >= MARK_BYTES:
             self._ends.append(end)
 
     def _begin(self) -> None:
         self._began_s = self._clock.monotonic_s()
         queues = self._dispatch.queues
-        end = self._log.max_offset - self._part_bytes()
+        end = LogOffset(self._log.max_offset - self._part_bytes())
         if end > self._ends[-1]:
             self._ends.append(end)
         self._round = _Round(
@@ -261,7 +262,7 @@ class Checkpointer:
                 self._trust.lose("queues, index or checkpoint", error)
                 raise
 
-        return _Job(max(current.log_end, index_offset or 0), save)
+        return _Job(max(current.log_end, index_offset or LogOffset(0)), save)
 
     def _save_all(self) -> None:
         self._round = None

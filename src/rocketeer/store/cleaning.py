@@ -14,6 +14,7 @@ from pathlib import Path
 
 from rocketeer.clock import Clock
 from rocketeer.config import StoreConfig
+from rocketeer.model.offsets import LogOffset
 from rocketeer.store.commit_log import CommitLog
 from rocketeer.store.disk import UNKNOWN_PERCENT, used_percent
 from rocketeer.store.dispatch import Dispatch
@@ -113,7 +114,7 @@ class Cleaner:
         hour = time.localtime(self._clock.now_ms() / 1000).tm_hour
         segments = self._segments()
         if nears_its_end(self._plan.rules, segments, now_ms, used):
-            free = self._roll_forward(segments[0].base + self._log.segment_bytes)
+            free = self._roll_forward(LogOffset(segments[0].base + self._log.segment_bytes))
             segments[0] = segments[0]._replace(needed=not free)
             if self._keeping.rolling:
                 self._next_s = now_s + _ROLLING_S
@@ -134,7 +135,7 @@ class Cleaner:
             self._oldest = SegmentAge(segments[0].base, _modified_ms(segments[0].path))
         return [self._oldest] if len(segments) == 1 else [self._oldest, SegmentAge(segments[-1].base, 0)]
 
-    def _roll_forward(self, below: int) -> bool:
+    def _roll_forward(self, below: LogOffset) -> bool:
         """A slice of it; a nearly full disk takes these writes: a whole file goes for them."""
         if self._writable:
             return self._keeping.free(below)

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from rocketeer.errors import LogUnreadable, StoreError, StoreRefused
+from rocketeer.model.offsets import LogOffset
 from rocketeer.record.layout import BLANK, BLANK_MAGIC, MAGIC
 from rocketeer.store.base_names import is_base_name
 from rocketeer.store.file_cache import files_share
@@ -73,13 +74,13 @@ class CommitLog:
         self.folder = folder
         self.segment_bytes = segment_bytes
         self.segments: list[Segment] = []
-        self.min_offset = 0
-        self.max_offset = 0
+        self.min_offset = LogOffset(0)
+        self.max_offset = LogOffset(0)
         self.epoch = 1
         self._look_again_s = 0.0
         """Changes every second (1 to 255): what was looked at in this one is in memory."""
         self.fd = -1
-        self.base = 0
+        self.base = LogOffset(0)
         self.mark = _REFUSING
         self._append_longest_s = 0.0
         self._active: Segment | None = None
@@ -108,7 +109,7 @@ class CommitLog:
         sizes: list[int] = []
         for path in sorted(self.folder.iterdir()):
             if is_base_name(path.name):
-                found.append(Segment(path, int(path.name), self.segment_bytes))
+                found.append(Segment(path, LogOffset(int(path.name)), self.segment_bytes))
                 sizes.append(path.stat().st_size)
             else:
                 log.warning("log file ignored path=%s: not named by an offset", path)
@@ -129,7 +130,7 @@ class CommitLog:
         self.segments = found
         if found:
             self.min_offset = found[0].base
-            self.max_offset = found[-1].base + self.segment_bytes
+            self.max_offset = LogOffset(found[-1].base + self.segment_bytes)
         return mended
 
     def _check_files(self, found: list[Segment], sizes: list[int]) -> None:
@@ -169,7 +170,7 @@ class CommitLog:
 
     # --- writing -----------------------------------------------------------------------------
 
-    def make_room(self, size: int) -> int:
+    def make_room(self, size: int) -> LogOffset:
         """Where a record of `size` bytes goes; the bytes up to its end are reserved. Raises StoreRefused."""
         if self._refusal is not None:
             raise StoreRefused(self._refusal.reason, str(self._refusal))
@@ -188,7 +189,7 @@ class CommitLog:
         self._preparer.look_ahead(active, self.max_offset - self.base)
         return self.max_offset
 
-    def write(self, offset: int, data: bytes | bytearray | memoryview) -> None:
+    def write(self, offset: LogOffset, data: bytes | bytearray | memoryview) -> None:
         """Put bytes into the active segment, where `make_room` found room for them. Raises StoreRefused."""
         view = memoryview(data)
         at = offset - self.base
@@ -209,14 +210,14 @@ class CommitLog:
                 active.reserve(max(end, active.reserved + _INLINE_BYTES))
                 self._preparer.look_ahead(active, at)
             self.write(self.max_offset, data[: end - at])
-            self.max_offset = self.base + end
+            self.max_offset = LogOffset(self.base + end)
             data = data[end - at :]
             if end == self.segment_bytes:
                 self._finish(active)
 
     def _roll(self, active: Segment | None) -> Segment:
         """Go on in a new segment; a blank record fills the rest of `active`."""
-        base = self.max_offset if active is None else self.base + self.segment_bytes
+        base = self.max_offset if active is None else LogOffset(self.base + self.segment_bytes)
         following = self._preparer.take(base)  # first: when the disk is full, nothing has changed
         if active is not None:
             at = self.max_offset - self.base
@@ -266,7 +267,7 @@ class CommitLog:
 
     # --- reading -----------------------------------------------------------------------------
 
-    def read(self, offset: int, size: int) -> memoryview | None:
+    def read(self, offset: LogOffset, size: int) -> memoryview | None:
         """`size` bytes that lie within one segment; None if the log does not have them (any more).
 
         LogUnreadable when the disk does not give them back: to look at them would kill the process.
@@ -322,18 +323,18 @@ class CommitLog:
             else:
                 oldest.let_go()
 
-    def segment_of(self, offset: int) -> Segment | None:
+    def segment_of(self, offset: LogOffset) -> Segment | None:
         """The segment that holds `offset`, which may be beyond the end of the records."""
         at = (offset - self.min_offset) // self.segment_bytes
         return self.segments[at] if 0 <= at < len(self.segments) else None
 
-    def next_segment_offset(self, offset: int) -> int:
+    def next_segment_offset(self, offset: LogOffset) -> LogOffset:
         """Where the segment after the one with `offset` starts, whether it exists or not."""
-        return offset - offset % self.segment_bytes + self.segment_bytes
+        return LogOffset(offset - offset % self.segment_bytes + self.segment_bytes)
 
     # --- cutting -----------------------------------------------------------------------------
 
-    def cut_to(self, end: int) -> int:
+    def cut_to(self, end: LogOffset) -> int:
         """Make `end` the end of the log: later segments go, later bytes become zero; how many were not zero."""
         gone = 0
         while self.segments and self.segments[-1].base >= end:
@@ -355,7 +356,7 @@ class CommitLog:
         assert self.segments[0] is not self._active
         segment = self.segments.pop(0)
         self._drop(segment)
-        self.min_offset = segment.base + self.segment_bytes
+        self.min_offset = LogOffset(segment.base + self.segment_bytes)
         return segment.path
 
     def _drop(self, segment: Segment) -> None:

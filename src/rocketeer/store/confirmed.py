@@ -17,24 +17,24 @@ from rocketeer.store.get import Fetched, GetStatus, Reader
 from rocketeer.store.lookup import Found
 from rocketeer.store.queue_table import QueueTable
 
-UNBOUNDED: Final = 1 << 62
+UNBOUNDED: Final = LogOffset(1 << 62)
 
 
 class BoundedQueue:
     """A queue that ends at the bound; for all else it is the queue itself."""
 
-    def __init__(self, queue: ConsumeQueue, end: int) -> None:
+    def __init__(self, queue: ConsumeQueue, end: QueueOffset) -> None:
         self._queue = queue
         self.max_offset = end
 
     @property
-    def real_end(self) -> int:
+    def real_end(self) -> QueueOffset:
         return self._queue.max_offset
 
-    def read(self, offset: int, count: int) -> Any:
+    def read(self, offset: QueueOffset, count: int) -> Any:
         return self._queue.read(offset, max(0, min(count, self.max_offset - offset)))
 
-    def entry(self, offset: int) -> Any:
+    def entry(self, offset: QueueOffset) -> Any:
         return self._queue.entry(offset) if offset < self.max_offset else None
 
     def __getattr__(self, name: str) -> Any:
@@ -59,7 +59,7 @@ class ConfirmedBound:
         self.limit = UNBOUNDED
         self.on_advanced: list[Callable[[], None]] = []
         self._arrived: dict[tuple[str, int], None] = {}
-        self._tell: list[tuple[Collection[tuple[str, int]], Callable[[str, int, int], None]]] = []
+        self._tell: list[tuple[Collection[tuple[str, int]], Callable[[str, int, QueueOffset], None]]] = []
 
     @property
     def entries_per_file(self) -> int:
@@ -72,21 +72,21 @@ class ConfirmedBound:
         end = self.end(queue)
         return queue if end == queue.max_offset else BoundedQueue(queue, end)
 
-    def end(self, queue: ConsumeQueue) -> int:
+    def end(self, queue: ConsumeQueue) -> QueueOffset:
         """Behind the last entry whose message lies below the bound."""
-        high, limit = queue.max_offset, self.limit
-        if limit >= UNBOUNDED or high <= queue.min_offset or _is_below(queue, high - 1, limit):
-            return high
+        end, limit = queue.max_offset, self.limit
+        if limit >= UNBOUNDED or end <= queue.min_offset or _is_below(queue, end - 1, limit):
+            return end
         # The bound is near the end nearly always: steps that double, then halves.
-        step, low = 1, high - 1
+        step, low, high = 1, end - 1, int(end)
         while low > queue.min_offset and not _is_below(queue, low, limit):
             high, low, step = low, max(queue.min_offset, low - step), 2 * step
         if not _is_below(queue, low, limit):
-            return low
+            return QueueOffset(low)
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (middle, high) if _is_below(queue, middle, limit) else (low, middle)
-        return high
+        return QueueOffset(high)
 
     def admits(self, message: StoredMessage) -> bool:
         return message.log_offset + message.size <= self.limit
@@ -94,16 +94,16 @@ class ConfirmedBound:
     # --- who waits for messages --------------------------------------------------------------
 
     def listener(
-        self, awaited: Collection[tuple[str, int]], told: Callable[[str, int, int], None]
-    ) -> Callable[[str, int, int], None]:
+        self, awaited: Collection[tuple[str, int]], told: Callable[[str, int, QueueOffset], None]
+    ) -> Callable[[str, int, QueueOffset], None]:
         """Tells of arrivals when they are confirmed."""
         self._tell.append((awaited, told))
         return self._arrival
 
-    def _arrival(self, topic: str, queue_id: int, max_offset: int) -> None:
+    def _arrival(self, topic: str, queue_id: int, max_offset: QueueOffset) -> None:
         self._arrived[topic, queue_id] = None
 
-    def advance(self, limit: int) -> None:
+    def advance(self, limit: LogOffset) -> None:
         """More is confirmed."""
         self.limit = limit
         for advanced in self.on_advanced:
@@ -123,8 +123,8 @@ class ConfirmedBound:
                 self._arrived[key] = None
 
 
-def _is_below(queue: ConsumeQueue, offset: int, limit: int) -> bool:
-    entry = queue.entry(offset)
+def _is_below(queue: ConsumeQueue, offset: int, limit: LogOffset) -> bool:
+    entry = queue.entry(QueueOffset(offset))
     return entry is None or entry.log_offset + entry.size <= limit
 
 
@@ -149,14 +149,14 @@ class ConfirmedLog:
         self.segment_bytes = log.segment_bytes
 
     @property
-    def min_offset(self) -> int:
+    def min_offset(self) -> LogOffset:
         return self._log.min_offset
 
     @property
-    def max_offset(self) -> int:
+    def max_offset(self) -> LogOffset:
         return min(self._log.max_offset, self._bound.limit)
 
-    def read(self, offset: int, size: int) -> memoryview | None:
+    def read(self, offset: LogOffset, size: int) -> memoryview | None:
         return self._log.read(offset, size) if offset + size <= self.max_offset else None
 
 

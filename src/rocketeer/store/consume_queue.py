@@ -76,11 +76,11 @@ class ConsumeQueue(QueueTail):
         """`folder` is this queue's own, made at the first write-out."""
         self.topic = topic
         self.queue_id = queue_id
-        self.min_offset = 0
-        self.max_offset = 0
+        self.min_offset = QueueOffset(0)
+        self.max_offset = QueueOffset(0)
         self._files = QueueFiles(folder, file_bytes, files)
-        self._first = 0  # first entry of the first file
-        self._written = 0
+        self._first = QueueOffset(0)  # first entry of the first file
+        self._written = QueueOffset(0)
         self._tail = bytearray()
         self._due = WRITE_OUT_ENTRIES  # the offset that makes the tail long enough to be written out
 
@@ -93,7 +93,7 @@ class ConsumeQueue(QueueTail):
         """Add the next entry; False if the queue has that offset already (dispatch may repeat itself)."""
         return self.put(entry.queue_offset, entry.log_offset, entry.size, entry.tag_code)
 
-    def skip(self, offset: int) -> None:
+    def skip(self, offset: QueueOffset) -> None:
         """The message of that offset is lost: its place is blank from now on, and no other message gets it."""
         if offset < self.max_offset:
             if offset >= self._written:
@@ -103,9 +103,9 @@ class ConsumeQueue(QueueTail):
                 self._files.write(offset, BLANK)
         elif offset == self.max_offset or self._move_to(offset):
             self._tail += BLANK
-            self.max_offset = offset + 1
+            self.max_offset = QueueOffset(offset + 1)
 
-    def put_right(self, offset: int, entry: QueueEntry) -> None:
+    def put_right(self, offset: QueueOffset, entry: QueueEntry) -> None:
         """Write an entry that the queue has once more: what stood there was damaged."""
         raw = ENTRY.pack(*entry)
         if offset >= self._written:
@@ -129,11 +129,11 @@ class ConsumeQueue(QueueTail):
         while tail:
             run = min(len(tail), (per_file - self._written % per_file) * ENTRY_BYTES)
             self._files.write(self._written, tail if run == len(tail) else tail[:run])
-            self._written += run // ENTRY_BYTES
+            self._written = QueueOffset(self._written + run // ENTRY_BYTES)
             del tail[:run]
         self._due = self._written + WRITE_OUT_ENTRIES
 
-    def truncate_to_log(self, log_end: int) -> int:
+    def truncate_to_log(self, log_end: LogOffset) -> int:
         """Drop every entry whose message does not end at or below `log_end`; how many went.
 
         After a crash, cut to the checkpoint's offset before dispatching again from there: beyond it the files
@@ -148,11 +148,11 @@ class ConsumeQueue(QueueTail):
         """Blank places behind the last message go: the log is copied again, and its messages may stand there."""
         end = self.max_offset
         while end > self._first and self._entry(end - 1).is_blank:
-            end -= 1
+            end = QueueOffset(end - 1)
         if end < self.max_offset:
             self._cut_to(end)
 
-    def _cut_to(self, end: int) -> None:
+    def _cut_to(self, end: QueueOffset) -> None:
         del self._tail[max(0, end - self._written) * ENTRY_BYTES :]
         self._written = min(self._written, end)
         self._due = self._written + WRITE_OUT_ENTRIES
@@ -160,18 +160,18 @@ class ConsumeQueue(QueueTail):
         self.max_offset = end
         self.min_offset = min(self.min_offset, end)
 
-    def first_beyond(self, log_end: int) -> tuple[int, QueueEntry] | None:
+    def first_beyond(self, log_end: LogOffset) -> tuple[QueueOffset, QueueEntry] | None:
         """The first of those that `truncate_to_log` would drop, with its queue offset."""
         end = self._end_within(log_end)
         return (end, self._entry(end)) if end < self.max_offset else None
 
-    def _end_within(self, log_end: int) -> int:
+    def _end_within(self, log_end: LogOffset) -> QueueOffset:
         def beyond(entry: QueueEntry) -> bool:
             return not entry.is_written or entry.log_offset + entry.size > log_end
 
         return self._past_damage(self._first_where(beyond, self._first, self.max_offset), log_end)
 
-    def raise_min(self, log_min: int) -> list[str]:
+    def raise_min(self, log_min: LogOffset) -> list[str]:
         """Move `min_offset` to the first entry still in the log; files wholly below it leave the queue.
 
         The paths returned are for `delete_paths` in a worker thread. The file with the newest entry on disk
@@ -184,7 +184,7 @@ class ConsumeQueue(QueueTail):
                     lambda other: other.log_offset >= log_min, self.min_offset, self.max_offset
                 )
         keep = min(self.min_offset, max(self._written - 1, 0))
-        first = keep - keep % self._files.per_file
+        first = QueueOffset(keep - keep % self._files.per_file)
         if first <= self._first:
             return []
         paths = self._files.release_below(self._first, first)
@@ -195,7 +195,7 @@ class ConsumeQueue(QueueTail):
         """Delete the queue's files and start again from nothing."""
         self._tail.clear()
         self._files.remove()
-        self._first = self._written = self.min_offset = self.max_offset = 0
+        self._first = self._written = self.min_offset = self.max_offset = QueueOffset(0)
         self._due = WRITE_OUT_ENTRIES
 
     def load(self) -> list[str]:
@@ -214,7 +214,7 @@ class ConsumeQueue(QueueTail):
 
     # --- reading -----------------------------------------------------------------------------
 
-    def read(self, offset: int, count: int) -> bytes:
+    def read(self, offset: QueueOffset, count: int) -> bytes:
         """Up to `count` entries from `offset`; b"" below `min_offset` and at or beyond `max_offset`."""
         if offset < self.min_offset:
             return b""
@@ -229,7 +229,7 @@ class ConsumeQueue(QueueTail):
         """What stands beside an entry with this tag code, in queues that keep such units (`ExtendedQueue`)."""
         return None
 
-    def beyond(self, log_offset: int) -> Iterator[tuple[QueueOffset, QueueEntry]]:
+    def beyond(self, log_offset: LogOffset) -> Iterator[tuple[QueueOffset, QueueEntry]]:
         """Queue offset and entry of every message that ends beyond `log_offset`, in order."""
         start = self._first_where(
             lambda entry: entry.log_offset + entry.size > log_offset, self._first, self.max_offset
@@ -242,7 +242,7 @@ class ConsumeQueue(QueueTail):
                 if entry.is_written and not entry.is_blank:
                     yield QueueOffset(place), entry
 
-    def may_reach(self, log_offset: int) -> bool:
+    def may_reach(self, log_offset: LogOffset) -> bool:
         """False when no message of the queue ends beyond `log_offset`."""
         return not self.is_empty and (
             self._entry(self.max_offset - 1).is_blank or self.max_log_offset > log_offset
@@ -253,7 +253,7 @@ class ConsumeQueue(QueueTail):
         """It never had a message: the first may have any offset."""
         return self.max_offset == self._first
 
-    def entry(self, offset: int) -> QueueEntry | None:
+    def entry(self, offset: QueueOffset) -> QueueEntry | None:
         """The entry at `offset` if the queue has it."""
         return self._entry(offset) if self.min_offset <= offset < self.max_offset else None
 
@@ -273,12 +273,12 @@ class ConsumeQueue(QueueTail):
         """
         low, high = self.min_offset, self.max_offset
         if low == high:
-            return QueueOffset(low)
+            return low
         right = self._first_where(lambda entry: store_ms_of(entry[0], entry[1]) >= store_ms, low, high)
         if right == high:
             return QueueOffset(high - 1)
         if right == low:
-            return QueueOffset(low)
+            return low
         left_entry, right_entry = self._entry(right - 1), self._entry(right)
         left_ms = -1 if left_entry.is_blank else store_ms_of(left_entry[0], left_entry[1])
         right_ms = store_ms_of(right_entry[0], right_entry[1])
@@ -287,7 +287,7 @@ class ConsumeQueue(QueueTail):
 
     # --- inside ------------------------------------------------------------------------------
 
-    def _move_to(self, offset: int) -> bool:
+    def _move_to(self, offset: QueueOffset) -> bool:
         """Make `offset` the next one; False if it lies behind. What is passed over becomes blank."""
         if self.is_empty:
             self._start_at(offset)
@@ -307,9 +307,9 @@ class ConsumeQueue(QueueTail):
         self.max_offset = offset
         return True
 
-    def _start_at(self, offset: int) -> None:
+    def _start_at(self, offset: QueueOffset) -> None:
         """As RocketMQ: the first file is blank up to the first entry."""
-        self._first = self._written = offset - offset % self._files.per_file
+        self._first = self._written = QueueOffset(offset - offset % self._files.per_file)
         self._tail += BLANK * (offset - self._first)
         self._due = self._first + WRITE_OUT_ENTRIES
         self.min_offset = self.max_offset = offset
@@ -323,9 +323,9 @@ class ConsumeQueue(QueueTail):
             log.error("queue not written out topic=%s queue=%d pending_bytes=%d error=%s",
                       self.topic, self.queue_id, len(self._tail), error)  # fmt: skip
 
-    def _first_where(self, holds: Callable[[QueueEntry], bool], low: int, high: int) -> int:
+    def _first_where(self, holds: Callable[[QueueEntry], bool], low: int, high: int) -> QueueOffset:
         """The first real entry in [low, high) for which `holds`, else `high`; once true it stays true."""
-        best = high
+        best = QueueOffset(high)
         while low < high:
             middle = (low + high) // 2
             real = self._next_real(middle, high)
@@ -337,7 +337,7 @@ class ConsumeQueue(QueueTail):
                 low = real + 1
         return best
 
-    def _past_damage(self, end: int, log_end: int) -> int:
+    def _past_damage(self, end: QueueOffset, log_end: LogOffset) -> QueueOffset:
         """Where the queue is to be cut: behind `end` if sound entries follow, which only grow towards `log_end`.
 
         Then the one at `end` looks beyond it because a bit is flipped: readers mend it (`queue_mending.py`).
@@ -355,19 +355,20 @@ class ConsumeQueue(QueueTail):
                 log_offset, size = int(offsets[at]), int(sizes[at])
                 if floor <= log_offset:
                     floor = log_offset + size
-                    end = start + at + 1
+                    end = QueueOffset(start + at + 1)
         return end
 
-    def _next_real(self, offset: int, high: int) -> int:
+    def _next_real(self, offset: int, high: int) -> QueueOffset:
         """The first entry in [offset, high) that is not blank, else `high`."""
         while offset < high and self._entry(offset).is_blank:
             chunk = self._bytes(offset, min(offset + _WALK, high))
             count = len(chunk) // ENTRY_BYTES
             if chunk != BLANK * count:
                 starts = range(0, len(chunk), ENTRY_BYTES)
-                return offset + next(i for i, at in enumerate(starts) if not chunk.startswith(BLANK, at))
+                offset += next(i for i, at in enumerate(starts) if not chunk.startswith(BLANK, at))
+                break
             offset += count
-        return offset
+        return QueueOffset(offset)
 
     def _entry(self, offset: int) -> QueueEntry:
         """Any entry in files or tail; zeros where a file is shorter than it should be."""

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from rocketeer.config import StoreConfig
 from rocketeer.errors import StoreError
+from rocketeer.model.offsets import LogOffset
 from rocketeer.store.checkpoint import read_checkpoint
 from rocketeer.store.commit_log import CommitLog
 from rocketeer.store.file_cache import sync_paths
@@ -28,7 +29,7 @@ from rocketeer.store.summary import save
 log = logging.getLogger(__name__)
 
 
-def cut_store(config: StoreConfig, end: int, *, tables: Sequence[str]) -> int:
+def cut_store(config: StoreConfig, end: LogOffset, *, tables: Sequence[str]) -> int:
     """Make `end`, where a record begins, the end of the log; durable on return. How many bytes were not zero.
 
     `tables` are the files under config/ that speak of places in the log: without them their features read the log.
@@ -55,7 +56,7 @@ def cut_store(config: StoreConfig, end: int, *, tables: Sequence[str]) -> int:
         lock.release()
 
 
-def _cut_queues(config: StoreConfig, end: int) -> None:
+def _cut_queues(config: StoreConfig, end: LogOffset) -> None:
     queues = QueueTable(config.store_path / "consumequeue", config.consume_queue_bytes)
     queues.load()
     queues.cut_to_log(end)
@@ -73,7 +74,7 @@ def _remove_tables(folder: Path, tables: Sequence[str]) -> None:
         sync_folder(str(folder))
 
 
-def _lower_checkpoint(path: Path, end: int) -> None:
+def _lower_checkpoint(path: Path, end: LogOffset) -> None:
     """It must not say that the log is whole beyond its end: recovery would take the cut for damage, and fill it."""
     known = read_checkpoint(path)
     if known.dispatched_offset is None or known.dispatched_offset <= end:

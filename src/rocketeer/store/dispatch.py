@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from rocketeer.errors import StoreRefused
+from rocketeer.model.offsets import LogOffset, QueueOffset
 from rocketeer.record.entry import DispatchEntry
 from rocketeer.record.flags import TX_PREPARED, TX_ROLLBACK
 from rocketeer.record.properties import find_property
@@ -24,7 +25,7 @@ from rocketeer.store.queue_table import QueueTable
 
 log = logging.getLogger(__name__)
 
-Listener = Callable[[str, int, int], None]
+Listener = Callable[[str, int, QueueOffset], None]
 """(topic, queue id, the queue's new end) after a message became visible."""
 
 Listening = tuple[Collection[tuple[str, int]], Listener]
@@ -133,8 +134,8 @@ class Dispatch:
         grown: Collection[ConsumeQueue],
         keys: KeyColumns,
         messages: int,
-        first: int,
-        end: int,
+        first: LogOffset,
+        end: LogOffset,
         store_ms: int,
     ) -> None:
         """Messages that are new in the log from `first` to `end`, all plain sends, whose entries the queues have.

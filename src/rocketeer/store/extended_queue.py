@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from rocketeer.model.offsets import LogOffset, QueueOffset
 from rocketeer.record.dispatch_entry import DispatchEntry
 from rocketeer.store.consume_queue import ConsumeQueue, Dispatched
 from rocketeer.store.consume_queue_ext import ConsumeQueueExt, ExtUnit, is_address
@@ -58,11 +59,11 @@ class ExtendedQueue(ConsumeQueue):
     def unit(self, code: int) -> ExtUnit | None:
         return self._units.read(code)
 
-    def truncate_to_log(self, log_end: int) -> int:
+    def truncate_to_log(self, log_end: LogOffset) -> int:
         self._units.forget_end()
         return super().truncate_to_log(log_end)
 
-    def raise_min(self, log_min: int) -> list[str]:
+    def raise_min(self, log_min: LogOffset) -> list[str]:
         paths = super().raise_min(log_min)
         first = self.entry(self.min_offset) if paths else None
         return (
@@ -78,7 +79,7 @@ class ExtendedQueue(ConsumeQueue):
     def _code(self, entry: DispatchEntry) -> int:
         try:
             if not self._units.is_resumed:
-                last = self.entry(self.max_offset - 1)
+                last = self.entry(QueueOffset(self.max_offset - 1))
                 self._units.resume(None if last is None else last.tag_code)
             return self._units.put(
                 ExtUnit(entry.tag_code, entry.store_ms, self._extension.filter_bits(entry))

@@ -10,6 +10,7 @@ from typing import Final, Protocol
 from rocketeer.compiled import COMPILED
 from rocketeer.errors import LogUnreadable
 from rocketeer.filter.records import Scanned
+from rocketeer.model.offsets import LogOffset, QueueOffset
 from rocketeer.store.commit_log import CommitLog
 from rocketeer.store.consume_queue import ENTRY_BYTES, ConsumeQueue
 from rocketeer.store.consume_queue_ext import ExtUnit
@@ -44,7 +45,7 @@ class RecordTest(Protocol):
 def scan_run(
     queue: ConsumeQueue,
     log: CommitLog,
-    offset: int,
+    offset: QueueOffset,
     count_max: int,
     bytes_max: int,
     per_file: int,
@@ -72,7 +73,7 @@ def scan_run(
     return scanned, joined(scanned.found, window, first)
 
 
-def _within(raw: bytes, count: int, first: int, end_max: int) -> int:
+def _within(raw: bytes, count: int, first: LogOffset, end_max: int) -> int:
     """How many of the entries have their records in [first, end_max): log offsets only grow along a queue."""
     low, high = 1, count
     while low < high:

@@ -85,7 +85,7 @@ class Flusher:
         self._synced_s = clock.monotonic_s()
         self._running = True
         self._thread: Thread | None = None
-        self.flushed = 0
+        self.flushed = LogOffset(0)
         self.physic_ms = 0
         """Store time of the last message known to be on disk, for the checkpoint."""
 
@@ -205,7 +205,7 @@ class Flusher:
                 self._trust.error is not None
             ):  # another thread got the report of what this one believed written
                 return False
-            self.flushed = segment.base + upto
+            self.flushed = LogOffset(segment.base + upto)
             low = upto
         return True
 

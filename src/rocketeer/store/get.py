@@ -28,6 +28,7 @@ SCAN_LARGE = 4096  # the same for a reader in bulk, or for whoever asks for many
 _SCAN_TERMS = 8_000  # evaluated for one pull: with a long expression fewer entries are looked at
 
 
+_BEGIN = QueueOffset(0)
 NO_RECORD = LogOffset(-1)
 """In the place of a log offset: the message of that queue offset is lost, or was never there."""
 
@@ -50,9 +51,9 @@ class Fetched(msgspec.Struct):
     """What a pull gets: records as they stand in the log, and where to go on."""
 
     status: GetStatus
-    next_offset: int
-    min_offset: int
-    max_offset: int
+    next_offset: QueueOffset
+    min_offset: QueueOffset
+    max_offset: QueueOffset
     parts: Sequence[bytes | memoryview] = ()
     count: int = 0
     bytes: int = 0
@@ -102,7 +103,7 @@ class Reader:
         queue = self._by_key.get((topic, queue_id))
         # RocketMQ 4.9 makes the queue on the spot and so never says NO_MATCHED_LOGIC_QUEUE.
         if queue is None or queue.max_offset == 0:
-            return self._moved(GetStatus.NO_MESSAGE_IN_QUEUE, offset, 0, 0, 0)
+            return self._moved(GetStatus.NO_MESSAGE_IN_QUEUE, offset, _BEGIN, _BEGIN, _BEGIN)
         low, high = queue.min_offset, queue.max_offset
         if not low <= offset < high:
             if offset < low:
@@ -122,11 +123,13 @@ class Reader:
                 return found
         return self._scan(queue, offset, max_count, max_bytes, accepts, matches)
 
-    def _moved(self, status: GetStatus, asked: int, right: int, low: int, high: int) -> Fetched:
+    def _moved(
+        self, status: GetStatus, asked: QueueOffset, right: QueueOffset, low: QueueOffset, high: QueueOffset
+    ) -> Fetched:
         return Fetched(status, asked if self._keeps_offset else right, low, high)
 
     def _get_run(
-        self, queue: ConsumeQueue, offset: int, max_count: int, max_bytes: int | None
+        self, queue: ConsumeQueue, offset: QueueOffset, max_count: int, max_bytes: int | None
     ) -> Fetched | None:
         """The common case, everything in memory and wanted; None when a limit cuts in: the scan decides then."""
         count_max = min(max_count, self._count_memory)
@@ -159,11 +162,18 @@ class Reader:
             return None
         parts = [records]
         return Fetched(
-            GetStatus.FOUND, offset + count, queue.min_offset, queue.max_offset, parts, count, total, False
+            GetStatus.FOUND,
+            QueueOffset(offset + count),
+            queue.min_offset,
+            queue.max_offset,
+            parts,
+            count,
+            total,
+            False,
         )
 
     def _get_filtered(
-        self, queue: ConsumeQueue, offset: int, max_count: int, matches: RecordTest
+        self, queue: ConsumeQueue, offset: QueueOffset, max_count: int, matches: RecordTest
     ) -> Fetched | None:
         """Everything in memory and plain; None when it is not: the scan decides then."""
         entry = queue.entry(offset)
@@ -178,12 +188,12 @@ class Reader:
         status = GetStatus.FOUND if found else GetStatus.NO_MATCHED_MESSAGE
         size = sum([size for _, size in found])
         low, high = queue.min_offset, queue.max_offset
-        return Fetched(status, offset + looked_at, low, high, parts, len(found), size)
+        return Fetched(status, QueueOffset(offset + looked_at), low, high, parts, len(found), size)
 
     def _get_large(
         self,
         queue: ConsumeQueue,
-        offset: int,
+        offset: QueueOffset,
         max_count: int,
         large_bytes: int,
         accepts: Accepts | None,
@@ -199,13 +209,15 @@ class Reader:
             if found is not None:
                 parts, count, size = found
                 low, high = queue.min_offset, queue.max_offset
-                return Fetched(GetStatus.FOUND, offset + count, low, high, parts, count, size, is_cold)
+                return Fetched(
+                    GetStatus.FOUND, QueueOffset(offset + count), low, high, parts, count, size, is_cold
+                )
         return self._scan(queue, offset, max_count, limit, accepts, matches, large=True)
 
     def _scan(
         self,
         queue: ConsumeQueue,
-        offset: int,
+        offset: QueueOffset,
         max_count: int,
         max_bytes: int | None,
         accepts: Accepts | None,
@@ -225,13 +237,14 @@ class Reader:
         if not raw:
             per_file = self._queues.entries_per_file
             result.status = GetStatus.OFFSET_FOUND_NULL
-            result.next_offset = offset if self._keeps_offset else offset + per_file - offset % per_file
+            next_file = QueueOffset(offset + per_file - offset % per_file)
+            result.next_offset = offset if self._keeps_offset else next_file
             return result
         max_log_offset = log.max_offset
         skip_to = -1
         looked_at = 0
         log_offset = 0
-        start = end = -1
+        start, end = NO_RECORD, -1
         for log_offset, size, tag_code in ENTRY.iter_unpack(raw[: len(raw) // ENTRY_BYTES * ENTRY_BYTES]):
             if 0 <= log_offset < skip_to:
                 looked_at += 1
@@ -257,7 +270,7 @@ class Reader:
             if record is None or not leads_to(
                 record, log_offset, size, queue.queue_id, offset + looked_at - 1
             ):
-                mended = self._mending.mend(queue, offset + looked_at - 1)
+                mended = self._mending.mend(queue, QueueOffset(offset + looked_at - 1))
                 if mended is not None:
                     log_offset, size, tag_code = mended
                     record = log.read(log_offset, size)
@@ -286,7 +299,7 @@ class Reader:
                 start = log_offset
             end = log_offset + size
         result.parts = parts
-        result.next_offset = offset + looked_at
+        result.next_offset = QueueOffset(offset + looked_at)
         result.suggest_slave = max_log_offset - log_offset > self._in_memory_bytes
         return result
 
@@ -331,13 +344,13 @@ class Reader:
             return log_offset, size, tag_code  # it expired
         record = self._log.read(log_offset, size)
         if record is None or not leads_to(record, log_offset, size, queue.queue_id, offset):
-            mended = self._mending.mend(queue, offset)
+            mended = self._mending.mend(queue, QueueOffset(offset))
             if mended is None:
                 return NO_RECORD, 0, 0
             log_offset, size, tag_code = mended
         return log_offset, size, self._tag_code(tag_code, log_offset, size)
 
-    def _tag_code(self, tag_code: int, log_offset: int, size: int) -> int:
+    def _tag_code(self, tag_code: int, log_offset: LogOffset, size: int) -> int:
         """A Java broker may have kept the tag code in its extension files: the record itself tells it too."""
         if not is_address(tag_code):
             return tag_code

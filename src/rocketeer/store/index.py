@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rocketeer.clock import Clock
+from rocketeer.model.offsets import LogOffset
 from rocketeer.record.entry import DispatchEntry
 from rocketeer.store.index_file import ChangedSlots, IndexFile, IndexHeader, file_bytes
 from rocketeer.store.index_hash import key_hash
@@ -43,8 +44,8 @@ class Waiting(NamedTuple):
 
     columns: KeyColumns
     messages: int
-    first: int
-    end: int
+    first: LogOffset
+    end: LogOffset
 
     @property
     def keys(self) -> int:
@@ -73,7 +74,7 @@ class Index:
         self._full: list[IndexFile] = []
         """Files that take no more entries, until their slots are written."""
         self._unsynced: set[str] = set()
-        self._next_offset = 0
+        self._next_offset = LogOffset(0)
         self._next_file = NextIndexFile(self._folder, slots, entries)
 
     # --- filling -----------------------------------------------------------------------------
@@ -92,7 +93,7 @@ class Index:
         if len(self._loose) >= SLICE_MESSAGES:
             self._gather()
 
-    def extend_columns(self, columns: KeyColumns, messages: int, first: int, end: int) -> None:
+    def extend_columns(self, columns: KeyColumns, messages: int, first: LogOffset, end: LogOffset) -> None:
         """Collect `messages` messages, in the log from `first` to `end`, whose keys the caller has hashed.
 
         The columns are the bytes of what `key_columns` gives.
@@ -135,7 +136,7 @@ class Index:
                 tuple(column.tobytes() for column in columns),  # type: ignore[arg-type]
                 len(loose),
                 loose[0].log_offset,
-                last.log_offset + last.size,
+                LogOffset(last.log_offset + last.size),
             )
         )
 
@@ -150,11 +151,11 @@ class Index:
         return self._keys
 
     @property
-    def next_offset(self) -> int:
+    def next_offset(self) -> LogOffset:
         """Messages below it are in the files: dispatching them again adds nothing."""
         return self._next_offset
 
-    def safe_offset(self, dispatched_offset: int) -> int:
+    def safe_offset(self, dispatched_offset: LogOffset) -> LogOffset:
         """Up to where the index is written, given up to where messages were dispatched to it."""
         if self._pending:
             return self._pending[0].first
@@ -271,12 +272,12 @@ class Index:
     # --- asking ------------------------------------------------------------------------------
 
     @property
-    def last_update(self) -> tuple[int, int]:
+    def last_update(self) -> tuple[int, LogOffset]:
         """Store time and log offset of the newest entry: a query's answer tells them."""
         if not self._files:
-            return 0, 0
+            return 0, LogOffset(0)
         header = self._files[-1].header
-        return header.end_ms, header.end_offset
+        return header.end_ms, LogOffset(header.end_offset)
 
     def query(self, topic: str, key: str, begin_ms: int, end_ms: int, count_max: int) -> list[int]:
         """Log offsets that may hold the key, newest first. Hashes collide: callers check the real keys."""
@@ -318,7 +319,7 @@ class Index:
 
     # --- opening, repairing, ageing ----------------------------------------------------------
 
-    def load(self, *, clean: bool, safe_offset: int | None = None, index_ms: int = 0) -> list[str]:
+    def load(self, *, clean: bool, safe_offset: LogOffset | None = None, index_ms: int = 0) -> list[str]:
         """Open the files; says in words what was dropped and must be dispatched again, from `next_offset` on.
 
         After a crash (not `clean`) entries at or beyond `safe_offset` are dropped. Without one (a Java
@@ -338,10 +339,10 @@ class Index:
                 log.warning("index files dropped first=%s count=%d reason=%s", path, len(names) - at, problem)
                 break
         if self._files:
-            self._next_offset = self._files[-1].header.end_offset + 1
+            self._next_offset = LogOffset(self._files[-1].header.end_offset + 1)
         return problems
 
-    def _load_file(self, path: str, clean: bool, safe_offset: int | None, index_ms: int) -> str | None:
+    def _load_file(self, path: str, clean: bool, safe_offset: LogOffset | None, index_ms: int) -> str | None:
         """None if the file is in use now, else why it cannot be."""
         expected = file_bytes(self._slots_max, self._entries_max)
         size = os.stat(path).st_size
@@ -371,7 +372,7 @@ class Index:
         self._files.append(file)
         return None
 
-    def cut_to_log(self, log_end: int) -> int:
+    def cut_to_log(self, log_end: LogOffset) -> int:
         """Drop every entry at or beyond `log_end`, because the log now ends there; how many went."""
         while self.flush_pending():
             pass
@@ -415,7 +416,7 @@ class Index:
         self._count = self._keys = 0
         self._slice = None
         self._unsynced.clear()
-        self._next_offset = 0
+        self._next_offset = LogOffset(0)
 
     def close(self) -> None:
         """Write all slots and unmap the files. Whoever wants the waiting messages in them flushes first."""

@@ -7,6 +7,7 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
+from rocketeer.model.offsets import LogOffset
 from rocketeer.record.entry import DispatchEntry
 from rocketeer.record.flags import TX_ROLLBACK
 from rocketeer.store.index_hash import Hashes, hash_keys, positive
@@ -21,7 +22,7 @@ class IndexSlice:
     log_offsets: NDArray[np.int64]
     store_ms: NDArray[np.int64]
     runs: int
-    end_offset: int
+    end_offset: LogOffset
     done: int = 0
 
 

@@ -6,6 +6,7 @@ from typing import Final
 import numpy as np
 
 from rocketeer.errors import LogUnreadable
+from rocketeer.model.offsets import LogOffset, QueueOffset
 from rocketeer.store.commit_log import CommitLog
 from rocketeer.store.consume_queue import BLANK_SIZE, ENTRY_BYTES, ConsumeQueue
 from rocketeer.store.queue_entries import entries_hold
@@ -21,7 +22,7 @@ assert _ENTRIES.itemsize == ENTRY_BYTES
 
 
 def read_large(
-    queue: ConsumeQueue, log: CommitLog, offset: int, count_max: int, bytes_max: int
+    queue: ConsumeQueue, log: CommitLog, offset: QueueOffset, count_max: int, bytes_max: int
 ) -> tuple[list[memoryview], int, int] | None:
     """(slices of the log, how many messages, how many bytes) from `offset` on, within one file of the log.
 
@@ -33,10 +34,11 @@ def read_large(
         return None
     offsets = entries["log_offset"].astype(np.int64)
     sizes = entries["size"].astype(np.int64)
-    first = int(offsets[0])
+    first = LogOffset(int(offsets[0]))
     # Up to the byte limit and to the end of the segment; the first message comes however large it is.
     count = max(int(np.searchsorted(np.cumsum(sizes), bytes_max, side="right")), 1)
-    in_segment = int(np.searchsorted(offsets[:count], log.next_segment_offset(first), side="left"))
+    file_end: int = log.next_segment_offset(first)
+    in_segment = int(np.searchsorted(offsets[:count], file_end, side="left"))
     offsets, sizes = offsets[:in_segment], sizes[:in_segment]
     ends = offsets + sizes
     if not len(offsets) or int(sizes.max()) == BLANK_SIZE or (offsets[1:] < ends[:-1]).any():

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rocketeer.errors import StoreError
+from rocketeer.model.offsets import LogOffset, QueueOffset
 from rocketeer.record import filler
 from rocketeer.record.delay_levels import DelayLevels
 from rocketeer.record.entry import DispatchEntry
@@ -29,7 +30,7 @@ from rocketeer.store.quarantine import QuarantinedBytes, quarantine
 
 log = logging.getLogger(__name__)
 
-Lost = tuple[tuple[str, int], int]
+Lost = tuple[tuple[str, int], QueueOffset]
 """Topic and queue id, queue offset."""
 
 
@@ -42,23 +43,23 @@ class LogCheck:
     boundaries: Boundaries
     corrupt_folder: Path
     clean: bool
-    on_damage: Callable[[int], None] = lambda offset: None
+    on_damage: Callable[[LogOffset], None] = lambda offset: None
     """Told of every damaged place before it is mended."""
     actions: list[str] = field(default_factory=list)
     copies: list[QuarantinedBytes] = field(default_factory=list)
-    lost: dict[int, list[Lost]] = field(default_factory=dict)
+    lost: dict[LogOffset, list[Lost]] = field(default_factory=dict)
     """By the log offset of the filler that stands there now."""
     lost_at_end: list[Lost] = field(default_factory=list)
-    first_damage: int | None = None
+    first_damage: LogOffset | None = None
     ends_in_hole: bool = False
     torn_bytes: int = 0
     scanned_bytes: int = 0
     last_store_ms: int = 0
-    position: int = 0
+    position: LogOffset = field(default=LogOffset(0))
     _mended_at: int = field(default=-1, init=False)
 
     def entries(
-        self, start: int, *, check_crc: bool, sure_below: int, taker: Taker | None = None
+        self, start: LogOffset, *, check_crc: bool, sure_below: LogOffset, taker: Taker | None = None
     ) -> Iterator[DispatchEntry]:
         """Every record from the known boundary `start` to the end of the log, which is then `position`.
 
@@ -96,7 +97,7 @@ class LogCheck:
             self._mended_at = self.position
             self._mend(following, scan.problem or "zeros")
 
-    def find_end(self, start: int, *, check_crc: bool, sure_below: int) -> int:
+    def find_end(self, start: LogOffset, *, check_crc: bool, sure_below: LogOffset) -> LogOffset:
         """Walk to the end of the log and cut off what is behind it; where it is."""
         for _ in self.entries(start, check_crc=check_crc, sure_below=sure_below):
             pass
@@ -117,7 +118,7 @@ class LogCheck:
             self._did(f"torn tail at {end}: {gone} bytes cut")
         return end
 
-    def _mend(self, following: int, problem: str) -> None:
+    def _mend(self, following: LogOffset, problem: str) -> None:
         """Fill the log from here to the next place where it is known to go on."""
         start = self.position
         self._damaged_at(start)
@@ -139,14 +140,14 @@ class LogCheck:
             f"the log goes on at {following}"
         )
 
-    def _give_up_file(self, end: int, follower: int) -> int:
+    def _give_up_file(self, end: LogOffset, follower: LogOffset) -> LogOffset:
         """There is more behind, but nobody knows where records begin: the log goes on in the next file.
 
         So no offset of the log is used twice, nor one of a queue.
         """
         self._damaged_at(end)
         self.copies += quarantine(self.log, end, self.corrupt_folder)
-        self.lost_at_end = self.boundaries.lost_between(end, 1 << 62)
+        self.lost_at_end = self.boundaries.lost_between(end, LogOffset(1 << 62))
         self.log.cut_to(end)
         following = self.log.next_segment_offset(end)
         segment = self.log.segment_of(end)
@@ -160,7 +161,7 @@ class LogCheck:
         )
         return self.log.max_offset
 
-    def _damaged_at(self, offset: int) -> None:
+    def _damaged_at(self, offset: LogOffset) -> None:
         self.on_damage(offset)
         self.first_damage = offset if self.first_damage is None else min(self.first_damage, offset)
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from rocketeer.errors import BadRecord
+from rocketeer.model.offsets import LogOffset
 from rocketeer.record.delay_levels import DelayLevels
 from rocketeer.record.entries import plain_entries
 from rocketeer.record.entry import Blank, DispatchEntry, entry_at
@@ -21,7 +22,7 @@ _RUN = 512
 _WINDOW_BYTES = 64 << 20  # looked at in one go: behind the log's end there may be gigabytes of zeros
 RECORD_BYTES_MAX = 16 << 20  # a damaged size says anything; a frame has so many bytes at most
 SECTOR_BYTES = 512  # what a disk writes whole, or not at all
-NO_STOP = 1 << 62
+NO_STOP = LogOffset(1 << 62)
 
 
 class Taker(Protocol):
@@ -50,7 +51,7 @@ class LogScan:
         self,
         log: CommitLog,
         levels: DelayLevels,
-        start: int,
+        start: LogOffset,
         *,
         check_crc: bool = True,
         taker: Taker | None = None,
@@ -85,7 +86,7 @@ class LogScan:
                 if found is None:
                     break
                 for entry in found:
-                    self.position += entry.size
+                    self.position = LogOffset(self.position + entry.size)
                     self.last_store_ms = entry.store_ms
                     yield entry
                     if self.position >= end:
@@ -93,9 +94,9 @@ class LogScan:
                 if not found:
                     return
 
-    def _take(self, taker: Taker, view: memoryview, base: int, end: int) -> bool:
+    def _take(self, taker: Taker, view: memoryview, base: LogOffset, end: int) -> bool:
         """Whether any record was taken."""
-        position = base + taker.take(view, self.position - base, base, end)
+        position = LogOffset(base + taker.take(view, self.position - base, base, end))
         if position == self.position:
             return False
         self.position, self.last_store_ms = position, taker.last_store_ms
@@ -116,7 +117,7 @@ class LogScan:
             if entry.size != segment.size - at:
                 self.problem = f"a blank of {entry.size} bytes does not end its file"
                 return []
-            self.position = segment.base + segment.size
+            self.position = LogOffset(segment.base + segment.size)
             return None
         if entry is None:
             return []
@@ -125,14 +126,14 @@ class LogScan:
             return []
         return [entry]
 
-    def valid_record_after(self, offset: int) -> int | None:
+    def valid_record_after(self, offset: LogOffset) -> LogOffset | None:
         """Where bytes beyond `offset` look like a whole record: there was more here. Never a place to read on at."""
         for segment in self._log.segments:
             if segment.base + segment.size <= offset:
                 continue
             found = self._valid_in(segment, max(offset + 1 - segment.base, 0))
             if found is not None:
-                return segment.base + found
+                return LogOffset(segment.base + found)
         return None
 
     def _valid_in(self, segment: Segment, start: int) -> int | None:
@@ -176,7 +177,7 @@ class LogScan:
             at = upto
         return False
 
-    def stands_at_hole(self, offset: int) -> bool:
+    def stands_at_hole(self, offset: LogOffset) -> bool:
         """Whether sectors of what stands at `offset` never reached the disk: of the record's head, or of its rest."""
         segment = self._log.segment_of(offset)
         if segment is None:

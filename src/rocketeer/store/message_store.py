@@ -99,7 +99,7 @@ class MessageStore:
         self._ticked_end = -1
         self._is_open = False
         self._bound: ConfirmedBound | None = None
-        self.on_damage: list[Callable[[int], None]] = []
+        self.on_damage: list[Callable[[LogOffset], None]] = []
         """Told by `open`, in its thread, of every damaged place of the log, before anything there is mended."""
 
         self._trust = DiskTrust(post)
@@ -377,7 +377,7 @@ class MessageStore:
 
     # --- asking ------------------------------------------------------------------------------
 
-    def scan(self, start: int, wanted: Wanted | None = None) -> Iterator[DispatchEntry]:
+    def scan(self, start: LogOffset, wanted: Wanted | None = None) -> Iterator[DispatchEntry]:
         """The entries of all messages from `start` on, which is where one begins; older ones may be gone already.
 
         Of those that are not `wanted` none or some are shown.
@@ -399,21 +399,21 @@ class MessageStore:
 
     @property
     def min_log_offset(self) -> LogOffset:
-        return LogOffset(self.log.min_offset)
+        return self.log.min_offset
 
     @property
     def max_log_offset(self) -> LogOffset:
-        return LogOffset(self.log.max_offset)
+        return self.log.max_offset
 
     @property
-    def whole_log_offset(self) -> int:
+    def whole_log_offset(self) -> LogOffset:
         """Where the last whole record ends: a copied log may end within one, and no table may speak of that place."""
-        return self.log.max_offset - self._replica.part_bytes
+        return LogOffset(self.log.max_offset - self._replica.part_bytes)
 
     @property
     def flushed_log_offset(self) -> LogOffset:
         """Everything below it is on disk."""
-        return LogOffset(self._flusher.flushed)
+        return self._flusher.flushed
 
     @property
     def failure(self) -> StoreRefused | None:
@@ -424,8 +424,7 @@ class MessageStore:
     def dispatched_log_offset(self) -> LogOffset:
         """All that is derived from the log knows the messages below it."""
         index = self.index
-        end = self.log.max_offset if index is None else index.safe_offset(self.log.max_offset)
-        return LogOffset(end)
+        return self.log.max_offset if index is None else index.safe_offset(self.log.max_offset)
 
     @property
     def disk_used_percent(self) -> tuple[int, int]:
@@ -463,21 +462,21 @@ class MessageStore:
     def min_queue_offset(self, topic: str, queue_id: int) -> QueueOffset:
         """A queue that does not exist is an empty one."""
         queue = self.queue_table.get(topic, queue_id)
-        return QueueOffset(0 if queue is None else queue.min_offset)
+        return QueueOffset(0) if queue is None else queue.min_offset
 
     def max_queue_offset(self, topic: str, queue_id: int) -> QueueOffset:
         """Of what may be read."""
         queue = self.queue_table.get(topic, queue_id)
         if queue is None:
             return QueueOffset(0)
-        return QueueOffset(queue.max_offset if self._bound is None else self._bound.end(queue))
+        return queue.max_offset if self._bound is None else self._bound.end(queue)
 
     # --- inside ------------------------------------------------------------------------------
 
     def _last_store_ms(self) -> int:
         return self.dispatch.last_store_ms
 
-    def _log_damaged(self, offset: int) -> None:
+    def _log_damaged(self, offset: LogOffset) -> None:
         for told in self.on_damage:
             told(offset)
 

@@ -5,6 +5,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from rocketeer.model.offsets import LogOffset
 from rocketeer.store.commit_log import CommitLog
 from rocketeer.store.kernel import make_folder, sync_folder
 
@@ -18,12 +19,12 @@ class QuarantinedBytes:
     """A file with bytes of the log from `offset` on."""
 
     path: Path
-    offset: int
+    offset: LogOffset
     size: int
 
 
 def quarantine(
-    commit_log: CommitLog, start: int, folder: Path, *, end: int | None = None
+    commit_log: CommitLog, start: LogOffset, folder: Path, *, end: LogOffset | None = None
 ) -> list[QuarantinedBytes]:
     """Copy everything from `start` (to `end`) up to the last byte that is not zero, one file per segment; durable
     on return."""
@@ -38,7 +39,8 @@ def quarantine(
             high = min(high, end - segment.base)
         if high <= low:
             continue
-        path = _free_name(folder, segment.base + low)
+        place = LogOffset(segment.base + low)
+        path = _free_name(folder, place)
         temporary = path.with_name(path.name + ".tmp")
         with temporary.open("wb") as file:
             for at in range(low, high, _COPY_BYTES):
@@ -46,13 +48,13 @@ def quarantine(
             file.flush()
             os.fsync(file.fileno())
         temporary.rename(path)
-        log.error("log bytes set aside offset=%d bytes=%d path=%s", segment.base + low, high - low, path)
-        copies.append(QuarantinedBytes(path, segment.base + low, high - low))
+        log.error("log bytes set aside offset=%d bytes=%d path=%s", place, high - low, path)
+        copies.append(QuarantinedBytes(path, place, high - low))
     sync_folder(str(folder))
     return copies
 
 
-def _free_name(folder: Path, offset: int) -> Path:
+def _free_name(folder: Path, offset: LogOffset) -> Path:
     """<offset>.bin; never over one that is there from another accident."""
     path = folder / f"{offset}.bin"
     number = 1

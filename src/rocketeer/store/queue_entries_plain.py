@@ -16,7 +16,7 @@ class QueueTail(ABC):
 
     __slots__ = ("_due", "_tail", "max_offset")
 
-    max_offset: int
+    max_offset: QueueOffset
     _due: int
     _tail: bytearray
 
@@ -25,13 +25,13 @@ class QueueTail(ABC):
         if queue_offset != self.max_offset and not self._move_to(queue_offset):
             return False
         self._tail += _pack_entry(log_offset, size, tag_code)
-        self.max_offset = queue_offset + 1
+        self.max_offset = QueueOffset(queue_offset + 1)
         if queue_offset >= self._due:
             self._write_out_due()
         return True
 
     @abstractmethod
-    def _move_to(self, offset: int) -> bool:
+    def _move_to(self, offset: QueueOffset) -> bool:
         """Make `offset` the next; False when the queue is past it."""
 
     @abstractmethod
@@ -39,7 +39,7 @@ class QueueTail(ABC):
         """The tail has grown to what is written at once."""
 
 
-def run_bounds(entries: bytes) -> tuple[int, int, int]:
+def run_bounds(entries: bytes) -> tuple[LogOffset, LogOffset, int]:
     """Of consume-queue entries: where in the log the first record begins, where the last ends, the bytes of all."""
     found = list(_unpack_entries(entries))
     if not found:
@@ -48,7 +48,7 @@ def run_bounds(entries: bytes) -> tuple[int, int, int]:
 
 
 def gather_records(
-    window: memoryview, entries: bytes, first: int, total: int, queue_offset: int, queue_id: int
+    window: memoryview, entries: bytes, first: LogOffset, total: int, queue_offset: QueueOffset, queue_id: int
 ) -> bytes | None:
     """The records that entries point to, joined; None if `entries_hold` is false, or their bytes are not `total`."""
     if not entries_hold(window, entries, first, queue_offset, queue_id):
@@ -58,16 +58,19 @@ def gather_records(
     return records if len(records) == total else None
 
 
-def entries_hold(window: memoryview, entries: bytes, first: int, queue_offset: int, queue_id: int) -> bool:
+def entries_hold(
+    window: memoryview, entries: bytes, first: LogOffset, queue_offset: QueueOffset, queue_id: int
+) -> bool:
     """Whether each entry leads to its record: of its size and queue, at its place, with offsets that count up.
 
     `window` begins at log offset `first`.
     """
+    place: int = queue_offset
     for log_offset, size, _ in _unpack_entries(entries):
         at = log_offset - first
         if at < 0 or size < HEAD.size or at + size > len(window):
             return False
-        if _record_place(window, at) != (size, MAGIC, queue_id, queue_offset, log_offset):
+        if _record_place(window, at) != (size, MAGIC, queue_id, place, log_offset):
             return False
-        queue_offset += 1
+        place += 1
     return True

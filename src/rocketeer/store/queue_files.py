@@ -6,6 +6,7 @@ TOPIC/QUEUE/ holds files of one size, named by the byte offset of their first en
 import logging
 import os
 
+from rocketeer.model.offsets import QueueOffset
 from rocketeer.store.base_names import is_base_name
 from rocketeer.store.file_cache import FileCache
 from rocketeer.store.queue_entry import ENTRY, ENTRY_BYTES, QueueEntry, rounded_file_bytes
@@ -82,7 +83,7 @@ class QueueFiles:
 
     # --- loading -----------------------------------------------------------------------------
 
-    def find_entries(self) -> tuple[int, int, list[str]]:
+    def find_entries(self) -> tuple[QueueOffset, QueueOffset, list[str]]:
         """First entry, end, and in words what was wrong. After a hole nothing counts, as with RocketMQ."""
         starts = self._starts()
         problems: list[str] = []
@@ -99,11 +100,11 @@ class QueueFiles:
         if problems:
             log.warning("queue files damaged folder=%s problems=%s", self.folder, "; ".join(problems))
         if not aligned:
-            return 0, 0, problems
+            return QueueOffset(0), QueueOffset(0), problems
         end = self._end_of(aligned[-1])
         if problems:
             self.clear_from(end)
-        return aligned[0], end, problems
+        return QueueOffset(aligned[0]), QueueOffset(end), problems
 
     def _end_of(self, start: int) -> int:
         """The first entry not written of a file whose first one is (written ones stand before all others)."""

@@ -39,7 +39,7 @@ class QueueMending:
         self._log = commit_log
         self._levels = levels
 
-    def mend(self, queue: ConsumeQueue, offset: int) -> QueueEntry | None:
+    def mend(self, queue: ConsumeQueue, offset: QueueOffset) -> QueueEntry | None:
         """The right entry, which the queue has now; None if its record cannot be found (it expired, or is lost)."""
         bounds = self._bounds(queue, offset)
         if bounds is None:
@@ -53,7 +53,9 @@ class QueueMending:
             )  # fmt: skip
         return entry
 
-    def _find(self, queue: ConsumeQueue, offset: int, start: int, stop: int) -> QueueEntry | None:
+    def _find(
+        self, queue: ConsumeQueue, offset: QueueOffset, start: LogOffset, stop: LogOffset
+    ) -> QueueEntry | None:
         """The last of its kind: a topic that was deleted and made again had another message at this place."""
         entry: QueueEntry | None = None
         scan = LogScan(self._log, self._levels, start, check_crc=False)
@@ -70,12 +72,15 @@ class QueueMending:
                 entry = QueueEntry(found.log_offset, found.size, found.tag_code)
         return entry
 
-    def _bounds(self, queue: ConsumeQueue, offset: int) -> tuple[int, int] | None:
+    def _bounds(self, queue: ConsumeQueue, offset: QueueOffset) -> tuple[LogOffset, LogOffset] | None:
         """Between which places of the log its record stands, the first of them a record's boundary."""
-        before, behind = self._sound(queue, offset - 1), self._sound(queue, offset + 1)
+        before, behind = (
+            self._sound(queue, QueueOffset(offset - 1)),
+            self._sound(queue, QueueOffset(offset + 1)),
+        )
         stop = self._log.max_offset if behind is None else behind.log_offset
         if before is not None:
-            return before.log_offset + before.size, stop
+            return LogOffset(before.log_offset + before.size), stop
         if behind is None:
             entry = queue.entry(offset)
             if entry is None or entry.is_blank or 0 <= entry.log_offset < self._log.min_offset:
@@ -85,13 +90,11 @@ class QueueMending:
         near = [base for base in bases if base >= stop - MEND_BYTES_MAX]
         return (near or bases[-1:])[0], stop
 
-    def _sound(self, queue: ConsumeQueue, offset: int) -> QueueEntry | None:
+    def _sound(self, queue: ConsumeQueue, offset: QueueOffset) -> QueueEntry | None:
         entry = queue.entry(offset)
         if entry is None or entry.is_blank or entry.size <= 0:
             return None
         record = self._log.read(entry.log_offset, entry.size)
-        if record is None or not leads_to(
-            record, entry.log_offset, entry.size, queue.queue_id, QueueOffset(offset)
-        ):
+        if record is None or not leads_to(record, entry.log_offset, entry.size, queue.queue_id, offset):
             return None
         return entry

@@ -93,16 +93,16 @@ class QueueTable:
         """The end, in the log, of the newest message in any queue."""
         return max((queue.max_log_offset for queue in self.by_key.values()), default=LogOffset(0))
 
-    def cut_to_log(self, log_end: int) -> int:
+    def cut_to_log(self, log_end: LogOffset) -> int:
         """After a crash: drop all that lies beyond `log_end`, whole or torn; how many entries went."""
         return sum(queue.truncate_to_log(log_end) for queue in self.by_key.values())
 
-    def drop_beyond(self, log_end: int) -> int:
+    def drop_beyond(self, log_end: LogOffset) -> int:
         """Drop entries that point past the end of the log; how many there were."""
         beyond = [queue for queue in self.by_key.values() if queue.max_log_offset > log_end]
         return sum(queue.truncate_to_log(log_end) for queue in beyond)
 
-    def raise_min(self, log_min: int) -> list[str]:
+    def raise_min(self, log_min: LogOffset) -> list[str]:
         """Follow the log's minimum; the paths returned are for `delete_paths` in a worker thread."""
         return [path for queue in self.by_key.values() for path in queue.raise_min(log_min)]
 
@@ -112,7 +112,9 @@ class QueueTable:
             if queue.pending_bytes:
                 queue.write_out()
 
-    def remove_expired(self, log_min: int, before_each: Callable[[], None]) -> Steps[list[tuple[str, int]]]:
+    def remove_expired(
+        self, log_min: LogOffset, before_each: Callable[[], None]
+    ) -> Steps[list[tuple[str, int]]]:
         """Delete the queues whose newest message lies below the log, one a step; topic and id of each."""
         removed: list[tuple[str, int]] = []
         for key in list(self.by_key):

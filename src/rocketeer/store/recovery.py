@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rocketeer.clock import Clock
+from rocketeer.model.offsets import LogOffset
 from rocketeer.record.delay_levels import DelayLevels
 from rocketeer.record.skip import Skipper, Wanted
 from rocketeer.store.boundaries import Boundaries
@@ -41,8 +42,8 @@ class RecoveryReport:
     """What opening the store found and did; `actions` are sentences for people, in order."""
 
     clean: bool
-    log_min: int
-    log_max: int
+    log_min: LogOffset
+    log_max: LogOffset
     scanned_from: int
     scanned_bytes: int
     redone_messages: int
@@ -70,19 +71,19 @@ class Recovery:
     corrupt_folder: Path
     check_crc: bool = True
     index_safe: bool = False
-    on_damage: Callable[[int], None] = lambda offset: None
+    on_damage: Callable[[LogOffset], None] = lambda offset: None
     last_store_ms: int = 0
     _actions: list[str] = field(default_factory=list, init=False)
     _copies: list[QuarantinedBytes] = field(default_factory=list, init=False)
     _torn_bytes: int = field(default=0, init=False)
     _redone: int = field(default=0, init=False)
     _scanned_bytes: int = field(default=0, init=False)
-    _lost: dict[int, list[Lost]] = field(default_factory=dict, init=False)
+    _lost: dict[LogOffset, list[Lost]] = field(default_factory=dict, init=False)
     _lost_at_end: list[Lost] = field(default_factory=list, init=False)
-    _damaged: int | None = field(default=None, init=False)
-    verified_from: int = field(default=0, init=False)
+    _damaged: LogOffset | None = field(default=None, init=False)
+    verified_from: LogOffset = field(default=LogOffset(0), init=False)
     """A record boundary: the log was read from there on."""
-    synced_below: int = field(default=0, init=False)
+    synced_below: LogOffset = field(default=LogOffset(0), init=False)
     """What the log has below it was synced by an earlier life."""
 
     def run(self) -> RecoveryReport:
@@ -117,7 +118,7 @@ class Recovery:
         )  # fmt: skip
         return report
 
-    def _recover(self, problems: list[str]) -> int:
+    def _recover(self, problems: list[str]) -> LogOffset:
         """Make everything agree; the log offset from which records were read for it."""
         checkpoint = self.checkpoint.within(self.log.max_offset)
         sound_until = self._verify(checkpoint)
@@ -130,14 +131,14 @@ class Recovery:
         scan_from = max(min(queues_from, index_from), self.log.min_offset)
         if scan_from not in (sound_until, self.verified_from, checkpoint.index_offset):
             # Said by a queue or the index, which have no checksums: what is known is where its file begins.
-            scan_from -= scan_from % self.log.segment_bytes
+            scan_from = LogOffset(scan_from - scan_from % self.log.segment_bytes)
         self._redo(scan_from)
         self._drop_beyond(self.log.max_offset)
         return scan_from
 
     # --- the log itself ----------------------------------------------------------------------
 
-    def _verify(self, checkpoint: Checkpoint) -> int | None:
+    def _verify(self, checkpoint: Checkpoint) -> LogOffset | None:
         """Mend the log and find its end. Returns up to where it and what is derived from it is sound: the
         checkpoint, or less if there is damage; None when no checkpoint speaks of this log."""
         noted = checkpoint.dispatched_offset
@@ -151,31 +152,31 @@ class Recovery:
         met = self.verified_from == noted
         skipper = Skipper(Wanted(), -1 if noted is None else noted)
         for entry in check.entries(
-            self.verified_from, check_crc=self.check_crc, sure_below=noted or 0, taker=skipper
+            self.verified_from, check_crc=self.check_crc, sure_below=noted or LogOffset(0), taker=skipper
         ):
             met = met or entry.end == noted
         met = met or skipper.met or (check.first_damage is not None and check.first_damage <= (noted or 0))
         if noted is not None and not met and check.position > noted:
             self._did(f"the checkpoint at {noted} is not of this log: ignored")
             noted = None
-        check.find_end(check.position, check_crc=self.check_crc, sure_below=noted or 0)
+        check.find_end(check.position, check_crc=self.check_crc, sure_below=noted or LogOffset(0))
         self._take_over(check)
         if noted is None:
             return None
         return min(noted, self.log.max_offset, noted if check.first_damage is None else check.first_damage)
 
-    def _known_before(self, checkpoint: Checkpoint, noted: int) -> int:
+    def _known_before(self, checkpoint: Checkpoint, noted: LogOffset) -> LogOffset:
         """Where a record is known to begin: what the checkpoint says, else a file's start.
 
         Before it said so, checkpoints could be ahead of what was on disk: then more is read, and synced, once.
         """
         start = checkpoint.verify_from
         if start is None:
-            start = max(noted - VERIFY_BYTES, 0)
-            start -= start % self.log.segment_bytes
+            near = max(noted - VERIFY_BYTES, 0)
+            start = LogOffset(near - near % self.log.segment_bytes)
         return max(min(start, noted), self.log.min_offset)
 
-    def _new_check(self, noted: Iterable[int]) -> LogCheck:
+    def _new_check(self, noted: Iterable[LogOffset]) -> LogCheck:
         boundaries = Boundaries(self.log, self.dispatch.queues, self.levels, noted)
         return LogCheck(
             self.log, self.levels, boundaries, self.corrupt_folder, self.clean, on_damage=self.on_damage
@@ -193,7 +194,7 @@ class Recovery:
 
     # --- with a checkpoint of ours -----------------------------------------------------------
 
-    def _queues_from_checkpoint(self, sound_until: int, problems: list[str]) -> int:
+    def _queues_from_checkpoint(self, sound_until: LogOffset, problems: list[str]) -> LogOffset:
         queues = self.dispatch.queues
         intact = sound_until == self.checkpoint.dispatched_offset
         whole = not problems and bool(queues.by_key)
@@ -213,7 +214,7 @@ class Recovery:
         self._did(f"queues lack entries they had{why}: they are completed from the whole log")
         return self.log.min_offset
 
-    def _leads_on(self, queue: ConsumeQueue, sound_until: int) -> bool:
+    def _leads_on(self, queue: ConsumeQueue, sound_until: LogOffset) -> bool:
         """Whether what is about to be dropped of a queue is made again from `sound_until` on.
 
         If its first entry leads to no record of that place, its message was lost with the end of the log; or a bit of
@@ -232,12 +233,12 @@ class Recovery:
             queue_offset,
         )
 
-    def _index_from_checkpoint(self, sound_until: int) -> int:
+    def _index_from_checkpoint(self, sound_until: LogOffset) -> LogOffset:
         index = self.dispatch.index
         if index is None:
             return sound_until
         recorded = self.checkpoint.index_offset
-        safe = min(sound_until, recorded or 0)
+        safe = min(sound_until, recorded or LogOffset(0))
         intact = sound_until == self.checkpoint.dispatched_offset
         problems = index.load(clean=self.clean and intact and recorded is not None, safe_offset=safe)
         last = last_indexed(index)
@@ -251,13 +252,13 @@ class Recovery:
             return safe
         return self._index_incomplete(problems, last)
 
-    def _index_incomplete(self, problems: list[str], last: int) -> int:
+    def _index_incomplete(self, problems: list[str], last: LogOffset) -> LogOffset:
         why = problems[0] if problems else "no index files" if last < 0 else "files are missing"
         start = self._boundary(max(last, self.log.min_offset))
         self._did(f"the index is incomplete ({why}): it is filled from log offset {start} on")
         return start
 
-    def _boundary(self, offset: int) -> int:
+    def _boundary(self, offset: LogOffset) -> LogOffset:
         """Where a record begins, at or before an offset that a derived file named: a bit of it may be flipped.
 
         There, if the record says so itself; else at the start of the file, which is one for sure.
@@ -268,7 +269,7 @@ class Recovery:
 
     # --- without one -------------------------------------------------------------------------
 
-    def _queues_from_by_rocketmq(self, problems: list[str]) -> int:
+    def _queues_from_by_rocketmq(self, problems: list[str]) -> LogOffset:
         queues = self.dispatch.queues
         if problems or not queues.by_key:
             why = problems[0] if problems else "there are none"
@@ -282,7 +283,7 @@ class Recovery:
         self._did(f"queues are made again from log offset {start} on, {dropped} entries dropped")
         return start
 
-    def _first_unsure_segment(self) -> int:
+    def _first_unsure_segment(self) -> LogOffset:
         """The newest file whose first message is older than the checkpoint's times."""
         checkpoint = self.checkpoint
         limit_ms = checkpoint.recover_index_from_ms if self.index_safe else checkpoint.recover_from_ms
@@ -292,7 +293,7 @@ class Recovery:
                 return segment.base
         return self.log.min_offset
 
-    def _index_from_by_rocketmq(self, queues_from: int) -> int:
+    def _index_from_by_rocketmq(self, queues_from: LogOffset) -> LogOffset:
         index = self.dispatch.index
         if index is None:
             return queues_from
@@ -302,7 +303,7 @@ class Recovery:
             return queues_from if self.clean else self._boundary(last)
         return self._index_incomplete(problems, last)
 
-    def _last_used_segment(self) -> int:
+    def _last_used_segment(self) -> LogOffset:
         for segment in reversed(self.log.segments):
             if any(segment.map_in()[:8]):
                 return segment.base
@@ -310,7 +311,7 @@ class Recovery:
 
     # --- the walk ----------------------------------------------------------------------------
 
-    def _redo(self, start: int) -> None:
+    def _redo(self, start: LogOffset) -> None:
         """Dispatch every record from `start` on; damage that is met only here, in old files, is mended, too."""
         redo = Redo(self.log, self.dispatch, self.levels, self.clock, self._lost, self._fill)
         check = self._new_check(())
@@ -322,7 +323,7 @@ class Recovery:
         if redo.rejected:
             self._did(f"{redo.rejected} messages lost: their headers are damaged")
 
-    def _drop_beyond(self, end: int) -> None:
+    def _drop_beyond(self, end: LogOffset) -> None:
         """Derived files must not point past the end of the log."""
         dropped = self.dispatch.queues.drop_beyond(end)
         if dropped:

@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable, Iterable
 
 from rocketeer.clock import Clock
+from rocketeer.model.offsets import LogOffset
 from rocketeer.record import filler
 from rocketeer.record.delay_levels import DelayLevels
 from rocketeer.record.entry import DispatchEntry
@@ -39,7 +40,7 @@ class Redo:
         dispatch: Dispatch,
         levels: DelayLevels,
         clock: Clock,
-        lost: dict[int, list[Lost]],
+        lost: dict[LogOffset, list[Lost]],
         fill: Callable[[Index], bool],
     ) -> None:
         self._log = log
@@ -66,7 +67,7 @@ class Redo:
     def last_store_ms(self) -> int:
         return self._dispatch.last_store_ms
 
-    def walk(self, check: LogCheck, start: int, *, check_crc: bool) -> None:
+    def walk(self, check: LogCheck, start: LogOffset, *, check_crc: bool) -> None:
         """Dispatch every record from `start` to the end of the log."""
         self._check = check
         self._began = start
@@ -89,7 +90,7 @@ class Redo:
         self._skip_lost(NO_STOP, lost_at_end)
         self._gaps.finish()
 
-    def _skip_lost(self, reached: int, more: Iterable[Lost] = ()) -> None:
+    def _skip_lost(self, reached: LogOffset, more: Iterable[Lost] = ()) -> None:
         """What stood where fillers stand now keeps its place in its queue: it stays blank."""
         lost = list(more)
         for place in [place for place in self._lost if place <= reached]:

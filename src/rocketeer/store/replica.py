@@ -3,6 +3,7 @@
 from collections import deque
 
 from rocketeer.errors import BadRecord, StoreError
+from rocketeer.model.offsets import LogOffset
 from rocketeer.record.delay_levels import DelayLevels
 from rocketeer.record.layout import BLANK
 from rocketeer.store.commit_log import CommitLog
@@ -32,7 +33,7 @@ class Replica:
             return 0
         return self._end - self._found[0].first if self._found else len(self._part)
 
-    def append_raw(self, offset: int, data: bytes | memoryview) -> None:
+    def append_raw(self, offset: LogOffset, data: bytes | memoryview) -> None:
         """Add bytes that follow the log, within one segment; an empty log may start at any segment's base.
 
         StoreError when they do not follow, or are no records: nothing is written then.
@@ -64,12 +65,12 @@ class Replica:
             log.put_raw(memoryview(data))
             self._part += new
         else:
-            self._copy(memoryview(data), new, at + skipped)
+            self._copy(memoryview(data), new, LogOffset(at + skipped))
         self._end = log.max_offset
 
-    def _copy(self, data: memoryview, new: memoryview, at: int) -> None:
+    def _copy(self, data: memoryview, new: memoryview, at: LogOffset) -> None:
         """Store `data`; what is to be looked at of it is `new`, from the log offset `at` on."""
-        base = at - len(self._part)
+        base = LogOffset(at - len(self._part))
         whole = b"".join((self._part, new)) if self._part else new
         try:
             found, rest = self._copied.read(whole, base, self._log.next_segment_offset(base))

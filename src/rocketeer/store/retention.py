@@ -21,6 +21,7 @@ from typing import NamedTuple, Protocol
 
 from rocketeer.config import StoreConfig
 from rocketeer.errors import ConfigError
+from rocketeer.model.offsets import LogOffset
 
 log = logging.getLogger(__name__)
 
@@ -208,15 +209,15 @@ class RetentionPlan:
 class FollowsLog(Protocol):
     """A consume queue: gives up files below the log's minimum."""
 
-    def raise_min(self, log_min: int) -> list[str]: ...
+    def raise_min(self, log_min: LogOffset) -> list[str]: ...
 
 
 class IndexFollowsLog(Protocol):
-    def delete_below(self, log_min: int) -> list[str]: ...
+    def delete_below(self, log_min: LogOffset) -> list[str]: ...
 
 
 def follow_log(
-    log_min: int, queues: Iterable[FollowsLog], index: IndexFollowsLog | None
+    log_min: LogOffset, queues: Iterable[FollowsLog], index: IndexFollowsLog | None
 ) -> Iterator[list[str]]:
     """After the log lost its oldest file: some queues a step, then the index; yields paths to delete."""
     left = iter(list(queues))

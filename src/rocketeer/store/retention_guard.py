@@ -6,25 +6,27 @@ a half message, a long delay) is appended again; its old record is then needed n
 
 from collections.abc import Callable
 
-Need = Callable[[], int | None]
+from rocketeer.model.offsets import LogOffset
+
+Need = Callable[[], LogOffset | None]
 """The oldest log offset somebody needs; None for none."""
-Roll = Callable[[int], bool]
+Roll = Callable[[LogOffset], bool]
 """Appends again what is needed below a log offset, a bounded slice; True when nothing there is needed any more."""
 
 
 class RetentionGuard:
     """The two lists are open: features add themselves."""
 
-    def __init__(self, log_max: Callable[[], int], flushed: Callable[[], int]) -> None:
+    def __init__(self, log_max: Callable[[], LogOffset], flushed: Callable[[], LogOffset]) -> None:
         self.needs: list[Need] = []
         self.rolls: list[Roll] = []
         self._log_max = log_max
         self._flushed = flushed
-        self._rolled_to = 0
+        self._rolled_to = LogOffset(0)
         self.rolling = False
         """Whether another slice is wanted soon."""
 
-    def free(self, below: int) -> bool:
+    def free(self, below: LogOffset) -> bool:
         """One slice of rolling; True when the log below the offset may go."""
         before = self._log_max()
         rolled = True
@@ -36,5 +38,5 @@ class RetentionGuard:
         # A power failure must not find the old file gone and the new record not yet on disk.
         return rolled and self._flushed() >= self._rolled_to and not self.is_needed(below)
 
-    def is_needed(self, below: int) -> bool:
+    def is_needed(self, below: LogOffset) -> bool:
         return any((offset := need()) is not None and offset < below for need in self.needs)

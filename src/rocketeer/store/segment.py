@@ -17,6 +17,7 @@ from pathlib import Path
 from threading import Lock
 
 from rocketeer.errors import StoreRefused
+from rocketeer.model.offsets import LogOffset
 from rocketeer.store.base_names import NAME_DIGITS
 from rocketeer.store.kernel import (
     PAGE_BYTES,
@@ -58,7 +59,7 @@ class Segment:
         "view",
     )
 
-    def __init__(self, path: Path, base: int, size: int, *, named: bool = True) -> None:
+    def __init__(self, path: Path, base: LogOffset, size: int, *, named: bool = True) -> None:
         """An existing file; `named` says whether its name is known to be durable."""
         self.path = path
         self.base = base
@@ -75,7 +76,7 @@ class Segment:
         self._sealed = False
 
     @classmethod
-    def create(cls, folder: Path, base: int, size: int) -> "Segment":
+    def create(cls, folder: Path, base: LogOffset, size: int) -> "Segment":
         """A new file of zeros, mapped. Raises StoreRefused when the disk has no room even for its name."""
         path = folder / f"{base:0{NAME_DIGITS}d}"
         segment = cls(path, base, size, named=False)

@@ -13,6 +13,7 @@ from pathlib import Path
 from threading import Event, Lock, Thread
 
 from rocketeer.errors import StoreRefused
+from rocketeer.model.offsets import LogOffset
 from rocketeer.store.kernel import SyncFailed, physical_memory_bytes
 from rocketeer.store.page_prefault import PagePrefault
 from rocketeer.store.scheduling import use_batch_scheduling
@@ -50,7 +51,7 @@ class Preparer:
         self._refused = False
         self._thread: Thread | None = None
         self._toucher = PagePrefault()
-        self._first_end: int | None = None
+        self._first_end: LogOffset | None = None
 
     def start(self) -> None:
         self._toucher.start()
@@ -74,10 +75,10 @@ class Preparer:
         self._segment = segment
         self._position = position
         if self._first_end is None:
-            self._first_end = segment.base + position
+            self._first_end = LogOffset(segment.base + position)
         self._wake.set()
 
-    def take(self, base: int) -> Segment:
+    def take(self, base: LogOffset) -> Segment:
         """The segment that starts at `base`; made now if the thread has not. Raises StoreRefused."""
         with self._making:
             made = self._next.popleft() if self._next else None
@@ -149,7 +150,7 @@ class Preparer:
 
     def _after(self, last: Segment) -> Segment | None:
         """The segment behind `last`, made now if it was not; None if the writer was faster, or wants no more."""
-        base = last.base + last.size
+        base = LogOffset(last.base + last.size)
         with self._making:
             for made in self._next:
                 if made.base == base:
@@ -161,7 +162,7 @@ class Preparer:
         following.sync_name()
         return following
 
-    def _create_after(self, last: Segment | None, base: int) -> Segment:
+    def _create_after(self, last: Segment | None, base: LogOffset) -> Segment:
         """No file's name may be on disk before name and size of the one before it: a start would miss a file."""
         if last is not None and last.base < base and not last.is_named:
             try:

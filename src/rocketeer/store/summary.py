@@ -12,6 +12,7 @@ import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
+from rocketeer.model.offsets import LogOffset
 from rocketeer.store.checkpoint import CHECKPOINT_BYTES, Checkpoint, encode_checkpoint, read_checkpoint
 from rocketeer.store.index import Index
 from rocketeer.store.kernel import sync_fd
@@ -31,10 +32,10 @@ class Summary:
     index_last_offset: int
 
 
-def last_indexed(index: Index) -> int:
+def last_indexed(index: Index) -> LogOffset:
     """Log offset of the newest message in the index; -1 if it has none."""
     store_ms, log_offset = index.last_update
-    return log_offset if store_ms else -1
+    return log_offset if store_ms else LogOffset(-1)
 
 
 def save(path: Path, checkpoint: Checkpoint, summary: Summary | None) -> None:

@@ -38,8 +38,8 @@ class TopicsInLog:
     def __init__(self, messages: Messages) -> None:
         self._messages = messages
 
-    def topic_at(self, log_offset: int) -> str | None:
-        message = self._messages.message_at(LogOffset(log_offset))
+    def topic_at(self, log_offset: LogOffset) -> str | None:
+        message = self._messages.message_at(log_offset)
         if message is None:
             return None
         if message.topic == TRANS_HALF_TOPIC:

@@ -17,7 +17,7 @@ class DurableLog(Protocol):
 
 
 def disk_durability(store: DurableLog) -> Feature:
-    def durable(end: int, done: Callable[[int], None]) -> None:
+    def durable(end: LogOffset, done: Callable[[int], None]) -> None:
         def on_disk(in_time: bool) -> None:
             done(ResponseCode.SUCCESS if in_time else ResponseCode.FLUSH_DISK_TIMEOUT)
 

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple, Protocol
 from rocketeer.broker.clients import ClientTable
 from rocketeer.broker.pull import accepts_of
 from rocketeer.errors import RequestRefused
+from rocketeer.model.offsets import QueueOffset
 from rocketeer.model.subscription import TAG, Subscription
 from rocketeer.protocol.bodies.consume_queue import QueueEntries, QueueEntry, encode_queue_entries
 from rocketeer.protocol.codes import RequestCode, ResponseCode
@@ -47,7 +48,7 @@ def consume_queue_handlers(
         if queue is None:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"{header.queue_id}@{header.topic} is not exist!")
         view = _view_of(header.topic, header.consumer_group, clients, filters)
-        raw = queue.read(header.index, min(max(header.count, 0), COUNT_MAX))
+        raw = queue.read(QueueOffset(header.index), min(max(header.count, 0), COUNT_MAX))
         if not queue.min_offset <= header.index < queue.max_offset:
             raise RequestRefused(
                 ResponseCode.SYSTEM_ERROR,

@@ -26,7 +26,7 @@ NOT_FOUND = "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first"
 class CommittedOffsets(Protocol):
     """What these handlers ask of the offsets' table."""
 
-    def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None: ...
+    def commit(self, group: str, topic: str, queue_id: int, offset: QueueOffset) -> None: ...
 
     def query(self, group: str, topic: str, queue_id: int) -> int | None: ...
 
@@ -55,7 +55,9 @@ def offset_handlers(offsets: CommittedOffsets, queues: MessageStore) -> dict[int
 
     def update(command: Command, connection: Connection) -> Command:
         header = decode_header(UpdateConsumerOffsetHeader, command.ext)
-        offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
+        offsets.commit(
+            header.consumer_group, header.topic, header.queue_id, QueueOffset(header.commit_offset)
+        )
         return reply(command)
 
     def by_time(command: Command, connection: Connection) -> Command:

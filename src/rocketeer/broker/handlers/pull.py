@@ -78,7 +78,7 @@ class PullHandler:
         pull = self._service.prepare(header, connection.remote)
         pulled = self._service.attempt(pull)
         if header.sys_flag & self._commit_flag:
-            self._offsets.commit(pull.group, pull.topic, pull.queue_id, header.commit_offset)
+            self._offsets.commit(pull.group, pull.topic, pull.queue_id, QueueOffset(header.commit_offset))
         suspends = header.sys_flag & FLAG_SUSPEND
         if pulled.code == ResponseCode.PULL_NOT_FOUND and suspends:
             self._hold(pull, header.suspend_ms, command, connection, began_s)
@@ -113,7 +113,7 @@ class PullHandler:
                 if pulled.code == ResponseCode.PULL_NOT_FOUND or pulled.lags:
                     return False
                 # What arrived does not match the filter: wait on, but do not look at it again.
-                pull.offset = QueueOffset(pulled.fetched.next_offset)
+                pull.offset = pulled.fetched.next_offset
                 if pull.offset >= pulled.fetched.max_offset:
                     return False
                 if self._clock.monotonic_s() >= until_s:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from rocketeer.model.offsets import LogOffset
 from rocketeer.model.queue import MessageQueue
 from rocketeer.protocol import fastjson
 from rocketeer.protocol.bodies.long_body import LongBody
@@ -66,9 +67,10 @@ def decode_delay_offsets(data: bytes) -> dict[int, int]:
     return load_as(_levels_decoder, data).offset_table or {}
 
 
-def decode_delay_log_offset(data: bytes) -> int | None:
+def decode_delay_log_offset(data: bytes) -> LogOffset | None:
     """Where the log ended when the table was written; None if Java wrote it."""
-    return load_as(_levels_decoder, data).log_offset
+    log_offset = load_as(_levels_decoder, data).log_offset
+    return None if log_offset is None else LogOffset(log_offset)
 
 
 def encode_queue_offsets(table: Mapping[MessageQueue, int]) -> bytes:

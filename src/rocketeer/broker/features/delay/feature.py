@@ -78,7 +78,7 @@ class DelayService:
             if due_ms <= now_ms or due_ms > now_ms + self._levels.delay_ms(level):
                 self._deliver_level(level, writer, now_ms)
 
-    def oldest_needed(self) -> int | None:
+    def oldest_needed(self) -> LogOffset | None:
         """The log offset of the oldest message that waits."""
         heads = [self._waiting(level, 1) for level in self.recovery.levels]
         return min((entries[0][0] for entries in heads if entries), default=None)
@@ -110,7 +110,7 @@ class DelayService:
                 elif not _put_back(message, writer):
                     self._next_due_ms[level] = now_ms + 1_000
                     return
-            offset += 1
+            offset = QueueOffset(offset + 1)
             self.offsets.advance(
                 level, offset
             )  # at once: whatever fails next, this one is not delivered again

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
+from rocketeer.model.offsets import LogOffset, QueueOffset
 from rocketeer.protocol.bodies.offsets import (
     decode_delay_log_offset,
     decode_delay_offsets,
@@ -25,8 +26,8 @@ class DelayOffsets:
 
     def __init__(
         self,
-        log_end: Callable[[], int],
-        flushed: Callable[[], int],
+        log_end: Callable[[], LogOffset],
+        flushed: Callable[[], LogOffset],
         *,
         save_every_s: float,
         now_s: Callable[[], float],
@@ -37,16 +38,16 @@ class DelayOffsets:
         self._now_s = now_s
         self._save_s = 0.0
         self.delivered: dict[int, int] = {}
-        self.log_offset: int | None = None
+        self.log_offset: LogOffset | None = None
         """What the file said."""
         self._on_disk: dict[int, int] = {}
-        self._unflushed: deque[tuple[int, int, int]] = deque()
+        self._unflushed: deque[tuple[LogOffset, int, QueueOffset]] = deque()
         self._saved_at = 0
         self._dirty = True  # so that there is a file with a place
         self.has_place = False
         """Whether the file says up to where in the log it holds: without that a crash cannot be told apart."""
 
-    def advance(self, level: int, offset: int) -> None:
+    def advance(self, level: int, offset: QueueOffset) -> None:
         """Messages of the level before `offset` are delivered, the log up to its end now says so."""
         self.delivered[level] = offset
         self._unflushed.append((self._log_end(), level, offset))

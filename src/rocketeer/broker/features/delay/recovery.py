@@ -49,7 +49,7 @@ class DelayRecovery:
 
     # --- the replay --------------------------------------------------------------------------
 
-    def since(self) -> int:
+    def since(self) -> LogOffset:
         """From where the log has to be walked."""
         end = self._store.max_log_offset
         self._open_levels()
@@ -128,7 +128,7 @@ class DelayRecovery:
             if message.queue_offset >= self._delivered.get(level, 0):
                 self._note(level, message.queue_offset)
 
-    def _note(self, level: int, offset: int) -> None:
+    def _note(self, level: int, offset: QueueOffset) -> None:
         extra = self.extra.setdefault(level, set())
         extra.add(offset)
         while self._delivered[level] in extra:
@@ -144,7 +144,7 @@ class DelayRecovery:
                 if waiting is not None and not self._look_up(level, offset, waiting, due_ms):
                     break
 
-    def _look_up(self, level: int, offset: int, waiting: StoredMessage, due_ms: int) -> bool:
+    def _look_up(self, level: int, offset: QueueOffset, waiting: StoredMessage, due_ms: int) -> bool:
         """False when it cannot have been delivered yet, nor those behind it."""
         properties = waiting.properties_dict()
         topic, queue = properties.get(REAL_TOPIC), properties.get(REAL_QID, "")

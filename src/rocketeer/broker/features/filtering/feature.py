@@ -14,6 +14,7 @@ from rocketeer.errors import RequestRefused
 from rocketeer.filter.records import RecordFilter, properties_of, record_filter
 from rocketeer.filter.sql import BadSqlExpression, SqlFilter, sql_filter
 from rocketeer.filter.sql_tokens import DEFAULT_BOUNDS, Bounds
+from rocketeer.model.offsets import LogOffset
 from rocketeer.model.property_names import RETRY_TOPIC
 from rocketeer.model.subscription import SQL92, Subscription
 from rocketeer.protocol.codes import ResponseCode
@@ -29,7 +30,7 @@ _RETRY_TOPIC = RETRY_TOPIC.encode()
 class Log(Protocol):
     """What computing bloom bits asks of the store."""
 
-    def read(self, offset: int, size: int) -> memoryview | None: ...
+    def read(self, offset: LogOffset, size: int) -> memoryview | None: ...
 
 
 class _Test:

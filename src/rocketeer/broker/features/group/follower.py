@@ -20,7 +20,7 @@ class FollowerStore(Protocol):
 
 
 class FollowerPart:
-    def __init__(self, store: FollowerStore, bound: ConfirmedBound, *, confirmed: int) -> None:
+    def __init__(self, store: FollowerStore, bound: ConfirmedBound, *, confirmed: LogOffset) -> None:
         self._store = store
         self._bound = bound
         self._confirmed = confirmed
@@ -30,15 +30,15 @@ class FollowerPart:
         return Feature("follower in a group", replays=(replay,), durability=(self._when_confirmed,))
 
     @property
-    def confirmed(self) -> int:
+    def confirmed(self) -> LogOffset:
         return self._confirmed
 
-    def confirm(self, confirmed: int) -> None:
+    def confirm(self, confirmed: LogOffset) -> None:
         """The leader says how far all is confirmed; what we do not have yet we cannot show."""
         self._confirmed = max(self._confirmed, confirmed)
         self._bound.advance(min(self._confirmed, self._store.max_log_offset))
 
-    def _when_confirmed(self, end: int, done: Callable[[int], None]) -> None:
+    def _when_confirmed(self, end: LogOffset, done: Callable[[int], None]) -> None:
         done(ResponseCode.SUCCESS if end <= self._confirmed else ResponseCode.SYSTEM_ERROR)
 
     def _bind(self) -> None:

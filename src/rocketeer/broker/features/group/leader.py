@@ -9,6 +9,7 @@ from rocketeer.broker.feature import Feature, Periodic, Replay
 from rocketeer.errors import RequestRefused, StoreRefused
 from rocketeer.group.in_sync import Outcome
 from rocketeer.group.leadership import TICK_S, Leadership
+from rocketeer.model.offsets import LogOffset
 from rocketeer.protocol.codes import ResponseCode
 from rocketeer.protocol.command import Command
 from rocketeer.record.skip import Wanted
@@ -28,7 +29,9 @@ _CODES: Final = {
 class LeaderPart:
     """Between the store and the leadership, which begins when the store is open."""
 
-    def __init__(self, store: MessageStore, bound: ConfirmedBound, *, flushes: bool, confirmed: int) -> None:
+    def __init__(
+        self, store: MessageStore, bound: ConfirmedBound, *, flushes: bool, confirmed: LogOffset
+    ) -> None:
         self._store = store
         self._bound = bound
         self._flushes = flushes
@@ -55,7 +58,7 @@ class LeaderPart:
         self._admit()
 
     @property
-    def confirmed(self) -> int:
+    def confirmed(self) -> LogOffset:
         return self._known_confirmed if self._leadership is None else self._leadership.count.confirmed
 
     @property
@@ -132,13 +135,13 @@ class LeaderPart:
         else:
             leadership.has(end)
 
-    def _flushed(self, end: int, durable: bool) -> None:
+    def _flushed(self, end: LogOffset, durable: bool) -> None:
         if durable and self._leadership is not None:
             self._leadership.has(end)
         elif self._store.failure is None:  # slow: it is asked again until the disk has it or has failed
             asyncio.get_running_loop().call_later(AGAIN_S, self._grew)
 
-    def when_confirmed(self, end: int, done: Callable[[int], None]) -> None:
+    def when_confirmed(self, end: LogOffset, done: Callable[[int], None]) -> None:
         leadership = self._leadership
         if leadership is None:
             done(ResponseCode.SYSTEM_ERROR)

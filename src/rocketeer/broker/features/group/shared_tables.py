@@ -24,6 +24,7 @@ from rocketeer.broker.topics import ChangeKind, TopicChange, TopicTable
 from rocketeer.clock import Clock
 from rocketeer.errors import OUTCOME_UNKNOWN, BadBody, RequestRefused, StoreRefused
 from rocketeer.model.data_version import DataVersion
+from rocketeer.model.offsets import LogOffset
 from rocketeer.model.queue import MessageQueue
 from rocketeer.protocol.bodies.groups import decode_group_table, encode_group_entry, join_group_table
 from rocketeer.protocol.bodies.topics import decode_topic_table, encode_topic_entry, join_topic_table
@@ -64,11 +65,11 @@ class Position:
     file_name = "groupTables.json"
     speaks_of_others = True
 
-    def __init__(self, log_end: Callable[[], int], *, known_until: int | None) -> None:
+    def __init__(self, log_end: Callable[[], LogOffset], *, known_until: LogOffset | None) -> None:
         """`known_until`: what holds without a file; None: nothing is known, all records of the log are seen."""
         self._log_end = log_end
         self._saved = -1
-        self.log_offset = 0 if known_until is None else known_until
+        self.log_offset = LogOffset(0) if known_until is None else known_until
         self.whole = False
 
     def encode(self) -> str:
@@ -82,11 +83,11 @@ class Position:
         return self._saved != self._log_end()
 
 
-def position_text(log_offset: int, whole: bool) -> str:
+def position_text(log_offset: LogOffset, whole: bool) -> str:
     return json.dumps({"logOffset": log_offset, "whole": whole})
 
 
-def read_position(path: Path) -> int | None:
+def read_position(path: Path) -> LogOffset | None:
     """Up to where in the log a store's tables are known to have its records; None when that is not known."""
     text = load_table(path)
     try:
@@ -95,10 +96,10 @@ def read_position(path: Path) -> int | None:
         return None
 
 
-def _decode_position(text: str) -> tuple[int, bool]:
+def _decode_position(text: str) -> tuple[LogOffset, bool]:
     try:
         told = json.loads(text)
-        return int(told["logOffset"]), bool(told["whole"])
+        return LogOffset(int(told["logOffset"])), bool(told["whole"])
     except (ValueError, KeyError, TypeError) as error:
         raise BadBody(f"no position of tables: {error}") from None
 
@@ -128,8 +129,8 @@ class SharedTables:
         self.position = position
         self._changed_topics: dict[str, None] = {}
         self._changed_groups: dict[str, None] = {}
-        self._end = 0
-        self._recording: asyncio.Future[int] | None = None
+        self._end = LogOffset(0)
+        self._recording: asyncio.Future[LogOffset] | None = None
 
     def _replay(self) -> Replay:
         return Replay(lambda: self.position.log_offset, self.see, wanted=Wanted())
@@ -201,7 +202,9 @@ class SharedTables:
         if change.kind is ChangeKind.CREATED:
             self._record_or_wait()  # before the first message of the topic
 
-    def handler(self, handler: Handler, confirmed: Callable[[int, Callable[[int], None]], None]) -> Handler:
+    def handler(
+        self, handler: Handler, confirmed: Callable[[LogOffset, Callable[[int], None]], None]
+    ) -> Handler:
         """Answers when the in-sync set has what the request changed. `confirmed` calls back with a code."""
 
         async def shared(command: Command, connection: Connection) -> Command | None:
@@ -238,7 +241,7 @@ class SharedTables:
 
         return tell
 
-    async def _recorded(self) -> int:
+    async def _recorded(self) -> LogOffset:
         """The end of the record of all that changed so far; requests of one turn of the loop share one."""
         if self._recording is None:
             loop = asyncio.get_running_loop()
@@ -262,7 +265,7 @@ class SharedTables:
         except StoreRefused as refused:  # it stays noted
             log.debug("changes of tables wait reason=%s", refused)
 
-    def record(self) -> int:
+    def record(self) -> LogOffset:
         """Bring all that changed into the log; where its last record ends. StoreRefused, and all stays noted."""
         while True:
             refusal = self._store.refusal

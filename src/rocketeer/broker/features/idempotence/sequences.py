@@ -10,6 +10,8 @@ from typing import TypeVar
 
 import msgspec
 
+from rocketeer.model.offsets import LogOffset
+
 Key = tuple[str, str, int]
 """(producer id, topic, queue id)"""
 
@@ -71,7 +73,7 @@ class Sequences:
         place: int = known.places[sequence - known.next]
         return place
 
-    def add(self, key: Key, sequence: int, log_offset: int, now_ms: int) -> None:
+    def add(self, key: Key, sequence: int, log_offset: LogOffset, now_ms: int) -> None:
         """The message is stored. Numbers below the next are resends put back by the broker: nothing new.
 
         A number beyond the next is only met when the log is replayed and its older part is gone.

@@ -43,7 +43,7 @@ _NEWEST_CHECKED: Final = 1_000
 
 class _Head(msgspec.Struct, array_like=True):
     version: int
-    log_offset: int
+    log_offset: LogOffset
     salt: bytes
     sequences: list[int]
     """Bytes of each slice of sequences."""
@@ -68,7 +68,7 @@ class Snapshots:
 
     # --- at start ----------------------------------------------------------------------------
 
-    def load(self) -> int:
+    def load(self) -> LogOffset:
         """Take over the snapshot, if it is of this log; returns the log offset from which on the log tells more."""
         content = load_snapshot(self._path)
         if content is not None:
@@ -82,7 +82,7 @@ class Snapshots:
         if self._path.exists():
             return self._store.min_log_offset
         start = max(self._store.max_log_offset - UNKNOWN_BYTES_MAX, 0)
-        return max(start // self._segment_bytes * self._segment_bytes, self._store.min_log_offset)
+        return max(LogOffset(start - start % self._segment_bytes), self._store.min_log_offset)
 
     def see(self, entry: DispatchEntry) -> None:
         self.table.see(entry)
@@ -119,7 +119,7 @@ class Snapshots:
             at += 16 * count
         table.ids.load(b"".join(hashes), b"".join(offsets))
 
-    def _fits(self, log_offset: int) -> bool:
+    def _fits(self, log_offset: LogOffset) -> bool:
         """Whether what the newest entries speak of lies there.
 
         A damaged record is no sign of another log, and no reason to make the table again: that would lose the ids of
@@ -188,7 +188,7 @@ class Snapshots:
         for hashes, offsets in self.table.ids.dump_slices():
             yield b"I" + hashes + offsets
 
-    def _write(self, at: int, slices: list[bytes]) -> None:
+    def _write(self, at: LogOffset, slices: list[bytes]) -> None:
         sequences = [len(piece) - 1 for piece in slices if piece[:1] == b"L"]
         ids = [(len(piece) - 1) // 16 for piece in slices if piece[:1] == b"I"]
         head = msgspec.msgpack.encode(_Head(VERSION, at, self.table.ids.salt, sequences, ids))

@@ -13,10 +13,10 @@ class Queue(Protocol):
     """What is asked of a consume queue."""
 
     @property
-    def min_offset(self) -> int: ...
+    def min_offset(self) -> QueueOffset: ...
 
     @property
-    def max_offset(self) -> int: ...
+    def max_offset(self) -> QueueOffset: ...
 
 
 StoreMs = Callable[[str, int, QueueOffset], int]
@@ -100,19 +100,19 @@ class LagReader:
             lag.messages += end - at
             lag.queues[queue_id] = end - at
             lag.inflight += got - at
-            lag.unconsumed_ms = _earlier(lag.unconsumed_ms, self._store_ms(topic, queue_id, at))
+            lag.unconsumed_ms = _earlier(lag.unconsumed_ms, self._store_ms(topic, queue_id, QueueOffset(at)))
             if got < end:
                 lag.ready += end - got
-                lag.ungot_ms = _earlier(lag.ungot_ms, self._store_ms(topic, queue_id, got))
+                lag.ungot_ms = _earlier(lag.ungot_ms, self._store_ms(topic, queue_id, QueueOffset(got)))
         return lag
 
-    def _store_ms(self, topic: str, queue_id: int, offset: int) -> int:
+    def _store_ms(self, topic: str, queue_id: int, offset: QueueOffset) -> int:
         key = (topic, queue_id, offset)
         known = self._times.get(key)
         if known is None:
             known = self._times_before.get(key)
             if known is None:
-                known = max(0, self._store_ms_at(topic, queue_id, QueueOffset(offset)))
+                known = max(0, self._store_ms_at(topic, queue_id, offset))
             self._times[key] = known
         return known
 

@@ -5,6 +5,7 @@ from typing import Final
 
 from rocketeer.broker.feature import Durability, Feature, Periodic
 from rocketeer.config import BrokerRole
+from rocketeer.model.offsets import LogOffset
 from rocketeer.observe import families
 from rocketeer.observe.exposition import Page
 from rocketeer.protocol.codes import ResponseCode
@@ -40,7 +41,7 @@ def _add_slaves(page: Page, master: Master) -> None:
 
 
 def slave_durability(confirmations: Confirmations) -> Durability:
-    def durable(end: int, done: Callable[[int], None]) -> None:
+    def durable(end: LogOffset, done: Callable[[int], None]) -> None:
         confirmations.wait(end, lambda outcome: done(_CODES[outcome]))
 
     return durable

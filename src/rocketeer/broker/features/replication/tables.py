@@ -22,6 +22,7 @@ from rocketeer.broker.topics import TopicTable
 from rocketeer.clock import Clock
 from rocketeer.errors import BadBody, ProtocolError, RemotingError, RequestRefused
 from rocketeer.model.data_version import DataVersion
+from rocketeer.model.offsets import LogOffset
 from rocketeer.model.topic import TopicConfig
 from rocketeer.protocol.bodies.groups import decode_group_table
 from rocketeer.protocol.bodies.kv import decode_kv_table
@@ -112,7 +113,7 @@ def table_feature(offsets: ConsumerOffsets, files: Files, store: MessageStore) -
 class Held(NamedTuple):
     """A table that is taken over once the log on disk has reached `log_offset`."""
 
-    log_offset: int
+    log_offset: LogOffset
     take: Callable[[], Awaitable[None] | None]
 
 
@@ -201,7 +202,7 @@ class FollowedTables:
             facts = decode_kv_table(info.body)
             at, started = number_of(facts, "commitLogMaxOffset"), facts.get("bootTimestamp", "")
         told = await asyncio.to_thread(decode_consumer_offsets, offsets.body)
-        self._held["offsets"] = Held(at, lambda: self._follow_offsets(told, started))
+        self._held["offsets"] = Held(LogOffset(at), lambda: self._follow_offsets(told, started))
         files = {DELAY_FILE: delays}
         for name in OWN_FILES if is_ours else ():
             files[name] = await self._ask(address, RequestCode.GET_BROKER_TABLE, {"name": name})
@@ -212,7 +213,7 @@ class FollowedTables:
         text = answer.body.decode("utf-8", "replace")
         if text:
             known = number_of(answer.ext, LOG_OFFSET) if LOG_OFFSET in answer.ext else at
-            self._held[name] = Held(known, lambda: self._files.save_text(name, text))
+            self._held[name] = Held(LogOffset(known), lambda: self._files.save_text(name, text))
 
     async def _ask(self, address: str, code: int, ext: dict[str, str] | None = None) -> Command:
         answer = await self._client.invoke(address, request(code, {**ASKING, **(ext or {})}), ASK_S)
@@ -242,7 +243,7 @@ class FollowedTables:
         if gone:
             # Their last messages may be on the way yet: their queues go when the log has been copied that far.
             at = self._store.max_log_offset
-            self._held["topics"] = Held(at, lambda: self._forget_topics(gone))
+            self._held["topics"] = Held(LogOffset(at), lambda: self._forget_topics(gone))
 
     def _forget_topics(self, gone: Iterable[str]) -> None:
         """Its queues go as well. (A master of ours has said so in the log, and they may be those of a new one.)"""

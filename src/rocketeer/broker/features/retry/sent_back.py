@@ -53,8 +53,8 @@ class Committed(Protocol):
 class Sent(msgspec.Struct, gc=False):
     """One message that went back: where it stood in its queue, and where the log with its copy ends."""
 
-    queue_offset: int
-    copy_end: int
+    queue_offset: QueueOffset
+    copy_end: LogOffset
     sent_ms: int
 
 
@@ -77,7 +77,7 @@ class SavedQueue(msgspec.Struct, rename="camel"):
 class SavedTable(msgspec.Struct, rename="camel"):
     """sentBack.json: what went back, and where the log ended when this was so."""
 
-    log_offset: int
+    log_offset: LogOffset
     sent_back: list[SavedQueue]
 
 
@@ -91,7 +91,7 @@ class SentBack:
         self._offsets = offsets
         self._places: dict[Place, Sends] = {}
         self._count = 0
-        self._copies: dict[Try, tuple[int, int]] = {}
+        self._copies: dict[Try, tuple[LogOffset, int]] = {}
         self._saved: SavedTable | None = None
         self._saved_at: int | None = None
         self._dirty = True  # so that there is a file
@@ -99,7 +99,7 @@ class SentBack:
     def __len__(self) -> int:
         return self._count
 
-    def copy_end(self, group: str, message: StoredMessage, *, dead: bool) -> int | None:
+    def copy_end(self, group: str, message: StoredMessage, *, dead: bool) -> LogOffset | None:
         """Where the log with the copy ends, if this delivery went back already, in this way; else None."""
         sends = self._places.get((group, message.topic, message.queue_id))
         sent = None if sends is None else sends.known.get((message.log_offset, dead))
@@ -107,11 +107,11 @@ class SentBack:
             return None
         return sent.copy_end
 
-    def remember(self, group: str, message: StoredMessage, copy_end: int, *, dead: bool) -> None:
+    def remember(self, group: str, message: StoredMessage, copy_end: LogOffset, *, dead: bool) -> None:
         """The message is stored for its next try; the log up to `copy_end` says so."""
         self._add(group, message, dead, copy_end, self._store.expiry_ms())
 
-    def _add(self, group: str, message: StoredMessage, dead: bool, copy_end: int, sent_ms: int) -> None:
+    def _add(self, group: str, message: StoredMessage, dead: bool, copy_end: LogOffset, sent_ms: int) -> None:
         if self._count >= COUNT_MAX:
             self._forget_one()
         sends = self._places.setdefault((group, message.topic, message.queue_id), Sends())
@@ -181,12 +181,12 @@ class SentBack:
 
     # --- the log at start --------------------------------------------------------------------
 
-    def since(self) -> int:
+    def since(self) -> LogOffset:
         """A store without our table is new, or was written by others: then it is not walked when it is long."""
         low, end = self._store.min_log_offset, self._store.max_log_offset
         if self._saved_at is None:
             return low if end - low <= SAVE_AFTER_BYTES else end
-        return min(max(self._saved_at, low), end)
+        return min(max(LogOffset(self._saved_at), low), end)
 
     def see(self, entry: DispatchEntry) -> None:
         """A message of the log behind the table; those that went back are the ones of interest."""
@@ -212,7 +212,7 @@ class SentBack:
                 for log_offset in log_offsets:
                     message = self._store.message_at(LogOffset(log_offset))
                     if message is not None and self._is_ahead(saved.group, message):
-                        self._add(saved.group, message, dead, 0, now_ms)
+                        self._add(saved.group, message, dead, LogOffset(0), now_ms)
         for group in {key[0] for key in self._copies}:
             for message in self._candidates(group):
                 for dead in (False, True):

@@ -92,11 +92,11 @@ class TimerDelivery:
                 break
         return True
 
-    def oldest(self) -> int | None:
+    def oldest(self) -> LogOffset | None:
         """The oldest log offset that is still needed."""
         return self.wheel.oldest()
 
-    def roll(self, below: int) -> bool:
+    def roll(self, below: LogOffset) -> bool:
         """Store again what waits below that log offset; True when nothing there waits any more."""
         timers = self.wheel.take_below(below, ROLL_TAKE)
         for at, timer in enumerate(timers):

@@ -20,6 +20,7 @@ from rocketeer.broker.features.timer.wheel import Wheel
 from rocketeer.broker.topics import TopicTable
 from rocketeer.broker.writer import Writer
 from rocketeer.clock import Clock
+from rocketeer.model.offsets import LogOffset
 from rocketeer.model.topic import TIMER_TOPIC
 from rocketeer.observe import families as f
 from rocketeer.observe.exposition import Page
@@ -51,7 +52,7 @@ class Timers:
 
     # --- start -------------------------------------------------------------------------------
 
-    def since(self) -> int:
+    def since(self) -> LogOffset:
         self._restoring = Restoring(read_snapshot(self._path), self._store.max_log_offset)
         self._noted_offset = self._restoring.snapshot.log_offset
         return self._noted_offset

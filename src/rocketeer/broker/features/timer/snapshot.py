@@ -17,6 +17,7 @@ import numpy as np
 from isal import isal_zlib
 
 from rocketeer.broker.features.timer.wheel import ENTRY, ROW, Rows
+from rocketeer.model.offsets import LogOffset
 from rocketeer.store.kernel import make_folder, sync_folder
 
 log = logging.getLogger(__name__)
@@ -31,14 +32,14 @@ VERSION: Final = 1
 class Snapshot(NamedTuple):
     """The timers that waited when the log ended at `log_offset`."""
 
-    log_offset: int
+    log_offset: LogOffset
     rows: Rows
 
 
-NOTHING: Final = Snapshot(0, np.empty(0, ROW))
+NOTHING: Final = Snapshot(LogOffset(0), np.empty(0, ROW))
 
 
-def write_snapshot(path: Path, log_offset: int, pieces: Sequence[bytes]) -> None:
+def write_snapshot(path: Path, log_offset: LogOffset, pieces: Sequence[bytes]) -> None:
     """Durable on return. Blocks on the disk: call it from a worker thread."""
     crc = isal_zlib.crc32(_OFFSET.pack(log_offset))
     for piece in pieces:

@@ -268,7 +268,7 @@ class Wheel:
 
     # --- the log below them goes ---------------------------------------------------------------
 
-    def oldest(self) -> int | None:
+    def oldest(self) -> LogOffset | None:
         """The smallest log offset among all timers."""
         while True:
             bucket = min(self._buckets(), key=lambda each: each.oldest, default=None)
@@ -276,9 +276,9 @@ class Wheel:
                 return None
             noted = bucket.oldest
             if bucket.look_again() == noted:
-                return noted
+                return LogOffset(noted)
 
-    def take_below(self, log_offset: int, count: int) -> list[Timer]:
+    def take_below(self, log_offset: LogOffset, count: int) -> list[Timer]:
         """Up to `count` timers whose record is below that log offset; they are no longer the wheel's."""
         taken: list[Timer] = []
         for bucket in self._buckets():

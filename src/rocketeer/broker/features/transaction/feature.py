@@ -97,7 +97,7 @@ class HalfMessages:
         for log_offset in self._table.pending:
             topic = before.get(log_offset)
             if topic is None and read < HALVES_READ:
-                half = self._store.message_at(LogOffset(log_offset))
+                half = self._store.message_at(log_offset)
                 topic = None if half is None else messages.topic_of(half)
                 read += 1
             if topic is not None:

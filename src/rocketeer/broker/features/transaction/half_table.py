@@ -41,18 +41,18 @@ class HalfTable:
     def __init__(self, store: MessageStore, offsets: ConsumerOffsets) -> None:
         self._store = store
         self._offsets = offsets
-        self.pending: dict[int, int] = {}
+        self.pending: dict[LogOffset, QueueOffset] = {}
         """Log offset to queue offset."""
-        self.pending_ops: list[int] = []
-        self.op_offset = 0
-        self._copies: dict[int, int] = {}
+        self.pending_ops: list[QueueOffset] = []
+        self.op_offset = QueueOffset(0)
+        self._copies: dict[int, LogOffset] = {}
         """Identity to log offset, of halves that were appended anew."""
-        self._ahead: dict[int, int | None] = {}
+        self._ahead: dict[LogOffset, QueueOffset | None] = {}
         """Copies that the half queue does not show yet (in a group: not confirmed), by log offset; None: settled."""
-        self._read_to = 0
-        self._saved = (0, 0, 0)
+        self._read_to = QueueOffset(0)
+        self._saved = (LogOffset(0), QueueOffset(0), QueueOffset(0))
         """Log offset, half and op queue offset of the file."""
-        self._written: tuple[int, int, int] | None = None
+        self._written: tuple[LogOffset, QueueOffset, QueueOffset] | None = None
 
     # --- while the broker runs ---------------------------------------------------------------
 
@@ -61,15 +61,15 @@ class HalfTable:
         for offset, log_offset in self._halves(self._read_to):
             if self._ahead.pop(log_offset, offset) is not None:
                 self.pending[log_offset] = offset
-            self._read_to = offset + 1
+            self._read_to = QueueOffset(offset + 1)
 
-    def find(self, half: StoredMessage) -> int | None:
+    def find(self, half: StoredMessage) -> LogOffset | None:
         """The log offset of the pending half that this is, or was before it was appended anew; None: settled."""
         if half.log_offset in self.pending:
             return half.log_offset
         return self._copies.get(identity(half)) if self._copies else None
 
-    def settle(self, log_offset: int, half: StoredMessage) -> int:
+    def settle(self, log_offset: LogOffset, half: StoredMessage) -> QueueOffset:
         """It is pending no longer; its queue offset."""
         if self._copies:
             self._copies.pop(identity(half), None)
@@ -79,7 +79,7 @@ class HalfTable:
         self._ahead[log_offset] = None
         return ahead
 
-    def replace(self, half: StoredMessage, copy: DispatchEntry) -> int:
+    def replace(self, half: StoredMessage, copy: DispatchEntry) -> QueueOffset:
         """It goes on as its copy; the old queue offset."""
         self.catch_up()
         self.note_copy(half, copy)
@@ -91,17 +91,17 @@ class HalfTable:
         if copy.queue_offset >= self._read_to:
             self._ahead[copy.log_offset] = copy.queue_offset
 
-    def forget(self, log_offset: int) -> None:
+    def forget(self, log_offset: LogOffset) -> None:
         """The log does not have it any more."""
         self.pending.pop(log_offset, None)
 
     @property
-    def read_to(self) -> int:
+    def read_to(self) -> QueueOffset:
         """The end of the half queue as far as it is known here."""
         return self._read_to
 
     @property
-    def half_offset(self) -> int:
+    def half_offset(self) -> QueueOffset:
         """The half queue's progress: all before it are settled."""
         return next(iter(self.pending.values()), self._read_to)
 
@@ -111,7 +111,7 @@ class HalfTable:
         for offset, targets in self._ops(self.op_offset, AT_ONCE):
             if any(target >= half_offset for target in targets):
                 return False
-            self.op_offset = offset + 1
+            self.op_offset = QueueOffset(offset + 1)
             moved += 1
         return moved == AT_ONCE
 
@@ -123,7 +123,7 @@ class HalfTable:
 
     # --- at start ----------------------------------------------------------------------------
 
-    def load(self) -> int:
+    def load(self) -> LogOffset:
         """Read both queues; from the log offset returned on, the log may know more (see `see`)."""
         end = self._store.max_log_offset
         saved_log, saved_half, saved_op = self._saved
@@ -133,19 +133,19 @@ class HalfTable:
             log.warning("the log ends before what was known of transactions: all is read log_end=%d", end)
             start = self._store.min_queue_offset(TRANS_HALF_TOPIC, QUEUE_ID)
             self.op_offset = self._store.min_queue_offset(TRANS_OP_HALF_TOPIC, QUEUE_ID)
-            saved_log = 0
+            saved_log = LogOffset(0)
         self._read_pending(start)
         if not self.pending:
             return end
         log.info("half messages pending count=%d from=%d", len(self.pending), self.half_offset)
         return saved_log or next(iter(self.pending))
 
-    def _read_pending(self, start: int) -> None:
+    def _read_pending(self, start: QueueOffset) -> None:
         self._read_to = start
         self.pending, self._copies, self._ahead, self.pending_ops = {}, {}, {}, []
         ended = {target for _, targets in self._ops(self.op_offset) for target in targets if target >= start}
         for offset, log_offset in self._halves(start):
-            self._read_to = offset + 1
+            self._read_to = QueueOffset(offset + 1)
             if offset in ended and not self.pending:
                 continue
             half = self._store.message_at(log_offset)
@@ -206,29 +206,31 @@ class HalfTable:
 
     # --- reading the queues ------------------------------------------------------------------
 
-    def _start(self, topic: str, saved: int) -> int:
-        known = max(saved, self._offsets.query(GROUP, topic, QUEUE_ID) or 0)
+    def _start(self, topic: str, saved: QueueOffset) -> QueueOffset:
+        known = max(saved, QueueOffset(self._offsets.query(GROUP, topic, QUEUE_ID) or 0))
         low = self._store.min_queue_offset(topic, QUEUE_ID)
         return min(max(known, low), self._store.max_queue_offset(topic, QUEUE_ID))
 
-    def _halves(self, start: int) -> Iterator[tuple[int, LogOffset]]:
+    def _halves(self, start: QueueOffset) -> Iterator[tuple[QueueOffset, LogOffset]]:
         """(queue offset, log offset) of the half queue's entries."""
-        while batch := self._store.entries(TRANS_HALF_TOPIC, QUEUE_ID, QueueOffset(start), AT_ONCE):
+        while batch := self._store.entries(TRANS_HALF_TOPIC, QUEUE_ID, start, AT_ONCE):
             for log_offset, _, _ in batch:
                 if log_offset >= 0:  # a place whose message was lost has none
                     yield start, log_offset
-                start += 1
+                start = QueueOffset(start + 1)
 
-    def _ops(self, start: int, max_count: int | None = None) -> Iterator[tuple[int, list[int]]]:
+    def _ops(
+        self, start: QueueOffset, max_count: int | None = None
+    ) -> Iterator[tuple[QueueOffset, list[QueueOffset]]]:
         """(queue offset, half queue offsets) of the op queue's entries."""
         left = max_count
         while batch := self._store.entries(
-            TRANS_OP_HALF_TOPIC, QUEUE_ID, QueueOffset(start), min(left or AT_ONCE, AT_ONCE)
+            TRANS_OP_HALF_TOPIC, QUEUE_ID, start, min(left or AT_ONCE, AT_ONCE)
         ):
             for log_offset, _, _ in batch:
                 op = self._store.message_at(log_offset)
                 yield start, [] if op is None else settled_offsets(op.body)
-                start += 1
+                start = QueueOffset(start + 1)
             if left is not None:
                 left -= len(batch)
                 if left <= 0:

@@ -12,7 +12,7 @@ from rocketeer.broker.features.transaction.half_table import HalfTable
 from rocketeer.broker.topics import TopicTable
 from rocketeer.broker.writer import Done, Put, Writer
 from rocketeer.clock import Clock
-from rocketeer.model.offsets import LogOffset
+from rocketeer.model.offsets import LogOffset, QueueOffset
 from rocketeer.model.topic import TRANS_CHECK_MAX_TIME_TOPIC
 from rocketeer.record.entry import DispatchEntry
 from rocketeer.record.layout import PendingMessage, StoredMessage
@@ -50,7 +50,7 @@ class Ledger:
 
     # --- verdicts ----------------------------------------------------------------------------
 
-    def commit(self, half: StoredMessage, log_offset: int, done: Done) -> None:
+    def commit(self, half: StoredMessage, log_offset: LogOffset, done: Done) -> None:
         """Give the message to its consumers; `half` is the copy the verdict names, `log_offset` the pending one.
 
         Raises ValueError for a half that does not say where it belongs.
@@ -61,7 +61,7 @@ class Ledger:
         else:
             done(put)
 
-    def rollback(self, half: StoredMessage, log_offset: int, done: Done) -> None:
+    def rollback(self, half: StoredMessage, log_offset: LogOffset, done: Done) -> None:
         self.write_op(self.table.settle(log_offset, half), done)
 
     # --- waiting on --------------------------------------------------------------------------
@@ -94,11 +94,11 @@ class Ledger:
         self._passed(self.table.settle(half.log_offset, half), passed_by)
         return True
 
-    def roll(self, below: int) -> bool:
+    def roll(self, below: LogOffset) -> bool:
         """Take a slice of the halves in the log below an offset further on; True when there are none left."""
         pending = self.table.pending
         for log_offset in [place for place in islice(pending, ROLL_SLICE) if place < below]:
-            half = self.store.message_at(LogOffset(log_offset))
+            half = self.store.message_at(log_offset)
             if half is None:
                 self.table.forget(log_offset)
             elif self.append_again(half, messages.moved(half), passed_by=False) is None:
@@ -125,7 +125,7 @@ class Ledger:
 
     # --- op messages -------------------------------------------------------------------------
 
-    def write_op(self, half_offset: int, done: Done | None = None) -> None:
+    def write_op(self, half_offset: QueueOffset, done: Done | None = None) -> None:
         """Say that the half there is settled; kept pending when the store takes nothing now."""
 
         def written(put: Put) -> None:
@@ -143,7 +143,7 @@ class Ledger:
         for half_offset in pending_ops:
             self.write_op(half_offset)
 
-    def _settled(self, half_offset: int, committed: Put, done: Done) -> None:
+    def _settled(self, half_offset: QueueOffset, committed: Put, done: Done) -> None:
         """Whatever becomes of the op message, the message is delivered; the answer waits for the disk if sends do."""
 
         def written(op: Put) -> None:
@@ -155,7 +155,7 @@ class Ledger:
 
         self.write_op(half_offset, written)
 
-    def _passed(self, half_offset: int, passed_by: bool) -> None:
+    def _passed(self, half_offset: QueueOffset, passed_by: bool) -> None:
         if passed_by:
             self.write_op(half_offset)
 

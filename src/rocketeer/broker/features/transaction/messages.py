@@ -9,6 +9,7 @@ from typing import Final
 
 import msgspec
 
+from rocketeer.model.offsets import LogOffset, QueueOffset
 from rocketeer.model.property_names import (
     CHECK_IMMUNITY_TIME_IN_SECONDS,
     DELAY,
@@ -74,7 +75,7 @@ def topic_of(half: StoredMessage) -> str:
     return half.properties_dict().get(REAL_TOPIC, half.topic)
 
 
-def committed(half: StoredMessage, prepared_offset: int) -> PendingMessage:
+def committed(half: StoredMessage, prepared_offset: LogOffset) -> PendingMessage:
     """The message as consumers get it; raises ValueError when it does not say where it belongs."""
     properties = half.properties_dict()
     topic, queue_id = properties.get(REAL_TOPIC), properties.get(REAL_QID, "")
@@ -87,7 +88,7 @@ def committed(half: StoredMessage, prepared_offset: int) -> PendingMessage:
     return message
 
 
-def settled(half_offset: int, *, now_ms: int, store_host: bytes) -> PendingMessage:
+def settled(half_offset: QueueOffset, *, now_ms: int, store_host: bytes) -> PendingMessage:
     """The op message for the half at a queue offset."""
     return PendingMessage(
         topic=TRANS_OP_HALF_TOPIC,
@@ -101,9 +102,9 @@ def settled(half_offset: int, *, now_ms: int, store_host: bytes) -> PendingMessa
     )
 
 
-def settled_offsets(body: bytes) -> list[int]:
+def settled_offsets(body: bytes) -> list[QueueOffset]:
     """The queue offsets an op message speaks of; RocketMQ 5 puts several into one, with commas."""
-    return [int(part) for part in body.split(b",") if part.isdigit()]
+    return [QueueOffset(int(part)) for part in body.split(b",") if part.isdigit()]
 
 
 def asked_again(half: StoredMessage) -> PendingMessage:
