@@ -6,7 +6,7 @@ A timestamp for all queues comes before timestamps per queue, these before offse
 import logging
 from collections.abc import Collection, Iterable
 
-from rocketeer.errors import ConfigError
+from rocketeer.errors import ConfigError, NoBroker
 from rocketeer.model.queue import MessageQueue
 from rocketeer.spark.source.offsets import EARLIEST, LATEST, Places
 from rocketeer.spark.source.options import SourceOptions, Where
@@ -50,6 +50,13 @@ def check_order(options: SourceOptions, begin: Places, end: Places) -> None:
             log.warning("%s", what)
 
 
+def check_final(view: View, queue: MessageQueue, what: str) -> None:
+    """A slave alone may lack what its master will bring back: that is waited for, like a broker that is away."""
+    if not view.has_master(queue):
+        why = f"has no master at the moment, and says as a slave: {what}"
+        raise NoBroker(queue.topic, queue.broker_name, why)
+
+
 def _not_beyond(options: SourceOptions, view: View, places: Places, named: Places) -> Places:
     """An offset somebody wrote down may be of another topic, or one that was made anew: it is behind the end."""
     given = [queue for queue, offset in named.items() if offset >= 0]
@@ -60,6 +67,7 @@ def _not_beyond(options: SourceOptions, view: View, places: Places, named: Place
             f"option 'startingOffsets' begins queue {queue.queue_id} of topic {queue.topic!r} on "
             f"{queue.broker_name!r} at {places[queue]}, and it ends at {high}"
         )
+        check_final(view, queue, what)
         if options.fail_on_data_loss:
             raise ConfigError(f"{what}; set the option failOnDataLoss to false to begin at its end")
         log.warning("%s: begins there", what)

@@ -37,6 +37,7 @@ class BrokersView:
         self._cluster = Cluster(RouteCache(), nameservers, options.request_timeout_ms / 1000)
         self._driver = BlockingDriver(options.security())
         self._settings = PullTerms.of(options).settings
+        self._slaves_alone: set[str] = set()
         self.has_answered = False
 
     def culprit(self, error: Exception) -> str:
@@ -111,7 +112,21 @@ class BrokersView:
         return self._driver.run(min_offsets(self._cluster, queues))
 
     def highs(self, queues: Iterable[MessageQueue]) -> Places:
-        return self._driver.run(max_offsets(self._cluster, queues))
+        asked = tuple(queues)
+        found = self._driver.run(max_offsets(self._cluster, asked))
+        for name in sorted({queue.broker_name for queue in asked}):
+            self._note_who_answered(name)
+        return found
+
+    def has_master(self, queue: MessageQueue) -> bool:
+        return queue.broker_name not in self._slaves_alone
+
+    def _note_who_answered(self, broker_name: str) -> None:
+        """With the ends, as routes may have changed by the time somebody wants to know."""
+        alone = self._cluster.routes.master(broker_name) is None
+        if alone and broker_name not in self._slaves_alone:
+            log.warning("queues end where a slave says, which may lag: no master broker=%s", broker_name)
+        (self._slaves_alone.add if alone else self._slaves_alone.discard)(broker_name)
 
     # --- what stands at an offset ------------------------------------------------------------
 

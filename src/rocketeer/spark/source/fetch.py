@@ -35,16 +35,20 @@ Body: TypeAlias = bytearray | memoryview
 CHAINS: Final = 16
 """How many capped pulls are under way at a time."""
 BEHIND_S_MAX: Final = 10.0
-"""So long a slave may lag behind what its master has; a master that does not have them has lost them."""
+"""So long a master is waited for that does not have what planning saw; then it has lost it."""
 GATHER_BYTES: Final = 4 << 20
 """Small replies are put together to about this size before they are decoded."""
 
 
-class _BehindTheEnd(RemotingError):
-    """The broker does not have the messages yet: a slave that lags gets them, otherwise they are lost."""
+class _NotThere(RemotingError):
+    """The broker does not have the messages: a slave that lags gets them, and only a master can have lost them."""
 
-    def __init__(self, loss: Loss) -> None:
-        super().__init__(str(loss))
+    def __init__(self, loss: Loss, address: str) -> None:
+        queue = loss.queue
+        super().__init__(
+            f"{address} does not have messages [{loss.begin}, {loss.end}) of queue {queue.queue_id} of topic "
+            f"{queue.topic!r} on {queue.broker_name!r}: {loss.why}"
+        )
         self.loss = loss
 
 
@@ -61,10 +65,14 @@ class _Chain:
 class RangeFetch:
     """Yields bodies with the messages of a range. One per range and attempt; lives in the task's thread."""
 
-    def __init__(self, terms: PullTerms, wanted: QueueRange, connection: BulkConnection) -> None:
+    def __init__(
+        self, terms: PullTerms, wanted: QueueRange, connection: BulkConnection, *, is_master: bool
+    ) -> None:
         self._terms = terms
         self._wanted = wanted
         self._connection = connection
+        self._is_master = is_master
+        """Whether that is known of the broker: then what it does not have is lost."""
         self.reached = wanted.begin
         """Everything below was yielded."""
         self._large = True
@@ -78,7 +86,6 @@ class RangeFetch:
         chain = _Chain(self.reached, self._wanted.end)
         self._ask(chain)
         while not chain.done:
-            begin = chain.at
             body = self._receive(chain)
             if not self._large:
                 yield from self._capped(chain, body)
@@ -86,8 +93,6 @@ class RangeFetch:
             self.reached = chain.at
             if body:
                 yield body
-            elif chain.at == begin and not chain.done:
-                time.sleep(0)  # nothing there yet: asked again by _next, which counts
 
     def _capped(self, first: _Chain, body: memoryview) -> Iterator[Body]:
         """Go on with a broker that gives 32 at a time; the first reply has come already, its chain is under way."""
@@ -175,11 +180,13 @@ class RangeFetch:
         """Where to go on when the broker has no message at the chain's offset."""
         queue = self._wanted.queue
         if high <= chain.at:
-            raise _BehindTheEnd(Loss(queue, chain.at, self._wanted.end, f"the queue ends at {high}"))
+            loss = Loss(queue, chain.at, self._wanted.end, f"the queue ends at {high}")
+            raise _NotThere(loss, self._connection.address)
         after = max(low, chain.at + 1)
-        loss = Loss(
-            queue, chain.at, min(after, chain.end), f"the oldest one still there is {low} (retention)"
-        )
+        why = f"the oldest one still there is {low} (retention)" if low > chain.at else "it is not given out"
+        loss = Loss(queue, chain.at, min(after, chain.end), why)
+        if not self._is_master:
+            raise _NotThere(loss, self._connection.address)
         if self._terms.fail_on_data_loss:
             raise DataLost([loss])
         log.warning("data lost: %s", loss)
@@ -192,11 +199,12 @@ def fetch_range(terms: PullTerms, wanted: QueueRange, address: str) -> Iterator[
     A body is to be done with before the next one is asked for: its memory is used again.
     """
     outage = Outage(terms.outage_s, terms.first_pause_s)
+    is_master = False  # not known before somebody says no: then it is looked up
     while wanted.records > 0:
         reached = wanted.begin
         try:
             connection = bulk_connection.take(address, terms.protection, terms.protection.security)
-            fetch = RangeFetch(terms, wanted, connection)
+            fetch = RangeFetch(terms, wanted, connection, is_master=is_master)
             try:
                 for body in fetch.bodies():
                     reached = fetch.reached
@@ -213,9 +221,16 @@ def fetch_range(terms: PullTerms, wanted: QueueRange, address: str) -> Iterator[
             return
         except (RemotingError, BrokerRefused) as error:
             bulk_connection.forget(address)
-            pause_s = _pause_s(outage, error)
+            wanted = QueueRange(wanted.queue, reached, wanted.end)
+            if not is_master and isinstance(error, _NotThere | BrokerRefused):
+                master = _master_now(terms, wanted.queue)
+                is_master = master is not None
+                if master is not None and (master != address or isinstance(error, _NotThere)):
+                    address = master  # a slave may lag, know no new queue, keep less: nobody waits for that
+                    continue
+            pause_s = _pause_s(outage, error, is_master)
             if pause_s is None:
-                if not isinstance(error, _BehindTheEnd):
+                if not (is_master and isinstance(error, _NotThere)):
                     raise
                 if terms.fail_on_data_loss:
                     raise DataLost([error.loss]) from None
@@ -236,28 +251,39 @@ def fetch_range(terms: PullTerms, wanted: QueueRange, address: str) -> Iterator[
                 error,
             )
             time.sleep(pause_s)
-            wanted = QueueRange(wanted.queue, reached, wanted.end)
             address = _address_now(terms, wanted.queue, address, outage.tries)
+            is_master = False
 
 
-def _pause_s(outage: Outage, error: RemotingError | BrokerRefused) -> float | None:
+def _pause_s(outage: Outage, error: RemotingError | BrokerRefused, is_master: bool) -> float | None:
     """None: trying again is of no use, or the time is over."""
-    if isinstance(error, _BehindTheEnd):
-        return outage.pause_s(BEHIND_S_MAX)
+    if isinstance(error, _NotThere):
+        return outage.pause_s(BEHIND_S_MAX if is_master else None)
     return outage.pause_s() if passes(error) else None
+
+
+def _master_now(terms: PullTerms, queue: MessageQueue) -> str | None:
+    """The address of the queue's master; None if there is none at the moment, or nobody tells."""
+    routes = _routes_now(terms, queue)
+    return None if routes is None else routes.master(queue.broker_name)
 
 
 def _address_now(terms: PullTerms, queue: MessageQueue, before: str, tries: int) -> str:
     """Where to read after a failure: the broker may have come back elsewhere, another may lead its group, and a slave
-    that does not have the messages yet is not the only one."""
+    that does not answer is not the only one."""
+    routes = _routes_now(terms, queue)
+    found = [] if routes is None else addresses_to_read(routes, queue, terms.read_from)
+    return found[tries % len(found)] if found else before
+
+
+def _routes_now(terms: PullTerms, queue: MessageQueue) -> RouteCache | None:
     driver = BlockingDriver(terms.protection.security())
     routes = RouteCache()
     try:
         nameservers = NameServers(discover(terms.nameserver))
         driver.run(find_route(queue.topic, routes, nameservers, terms.timeout_s))
     except RocketeerError:
-        return before
+        return None
     finally:
         driver.close()
-    found = addresses_to_read(routes, queue, terms.read_from)
-    return found[tries % len(found)] if found else before
+    return routes

@@ -13,6 +13,7 @@ from pyspark.sql.types import StructType
 from rocketeer.model.subscription import parse_tags
 from rocketeer.record.vectorised import Offsets, record_offsets
 from rocketeer.spark.source import planning
+from rocketeer.spark.source.bounds import check_final
 from rocketeer.spark.source.brokers import BrokersView
 from rocketeer.spark.source.fetch import fetch_range
 from rocketeer.spark.source.losses import DataLost, Loss
@@ -52,6 +53,7 @@ def plan_tasks(options: SourceOptions, view: View, wanted: Iterable[QueueRange])
         if left is not None:
             kept.append(left)
         if loss is not None:
+            check_final(view, loss.queue, str(loss))
             losses.append(loss)
     if losses and options.fail_on_data_loss:
         raise DataLost(losses)

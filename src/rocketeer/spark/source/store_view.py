@@ -79,6 +79,9 @@ class StoreView:
         self._tail.follow()
         return {queue: self._high(queue) for queue in queues}
 
+    def has_master(self, queue: MessageQueue) -> bool:
+        return True
+
     def first_at(self, queue: MessageQueue, time_ms: int) -> int | None:
         low, high = self._low(queue), self.highs([queue])[queue]
         end = high

@@ -160,8 +160,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             and (self._target is not None or queue.broker_name not in self._away)
         }
         ends = {**begin, **{queue: highs[queue] for queue in backlog}}
-        # Offsets that went back: the batch ends there, `partitions` sees it and says what is lost.
-        ends |= {queue: highs[queue] for queue in begin if highs.get(queue, begin[queue]) < begin[queue]}
+        # Offsets that went back: the batch ends there, `partitions` sees it and says what is lost. A slave lags.
+        back = [queue for queue in begin if highs.get(queue, begin[queue]) < begin[queue]]
+        ends |= {queue: highs[queue] for queue in back if self._opened().has_master(queue)}
         if not isinstance(limit, ReadAllAvailable):
             available = sum(backlog.values())
             waited_ms = None if self._began_s is None else (time.monotonic() - self._began_s) * 1000

@@ -36,6 +36,9 @@ class View(Protocol):
     def highs(self, queues: Iterable[MessageQueue]) -> Places:
         """The offset of the next message to come, for each queue that can be asked."""
 
+    def has_master(self, queue: MessageQueue) -> bool:
+        """Whether what it says of the queue is final: a slave whose master is away may lag behind it."""
+
     def first_at(self, queue: MessageQueue, time_ms: int) -> int | None:
         """The first message stored at that time or later; None if there is none."""
 
