@@ -65,6 +65,7 @@ def test_reading_with_a_call_takes_only_the_columns_named(
     [
         (lambda s, n: read(s, "NoSuchTopic", nameserver=n), NoRoute, "no route to topic 'NoSuchTopic': asked"),
         (lambda s, n: read(s, "T", columns=["colour"], nameserver=n), ConfigError, "column 'colour' does not exist"),
+        (lambda s, n: read(s, "T", columns=["body", "body"], nameserver=n), ConfigError, "has 'body' twice"),
         (lambda s, n: read(s, "T", columns="body", nameserver=n), ConfigError, r"write a list, as \['body'\]"),
         (lambda s, n: read(s, "T", nameserver=n, subscrib="T"), ConfigError, "option 'subscrib' is unknown"),
         (lambda s, n: read(s, "T", nameserver=n, assign="{}"), ConfigError, "topics and the option 'assign' both"),

@@ -124,6 +124,8 @@ def _schema(columns: Iterable[str]) -> str:
     for name in wanted:
         if name not in COLUMNS:
             raise ConfigError(f"column {name!r} does not exist; the source has {', '.join(COLUMNS)}")
+        if wanted.count(name) > 1:
+            raise ConfigError(f"columns has {name!r} twice: name it once, and select it twice afterwards")
     if not wanted:
         raise ConfigError("columns is empty: name those to read, or leave it out for all")
     return ", ".join(f"{name} {COLUMNS[name].simpleString()}" for name in wanted)

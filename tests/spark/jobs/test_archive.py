@@ -2,8 +2,10 @@
 
 import hashlib
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, timedelta
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -209,6 +211,35 @@ def test_what_cannot_be_is_said_in_one_line(
         run(topic, kind="parquet")
     with open_session(tmp_path / "lake"), pytest.raises(LakeLocked, match="another job is writing"):
         run(topic)
+
+
+def test_of_two_jobs_that_begin_one_lake_at_the_same_moment_one_writes(tmp_path: Path) -> None:
+    def outcomes(lake: Path, *kinds: str) -> list[str]:
+        begin, tried = Barrier(len(kinds)), Barrier(len(kinds))
+
+        def begin_a_lake(kind: str) -> str:
+            begin.wait()
+            try:
+                with open_session(lake, kind):
+                    tried.wait(60)
+                    return "writes"
+            except LakeLocked:
+                tried.wait(60)
+                return "waits"
+
+        with ThreadPoolExecutor(len(kinds)) as pool:
+            return sorted(pool.map(begin_a_lake, kinds))
+
+    for number in range(5):
+        assert outcomes(tmp_path / f"same-{number}", "delta", "delta") == ["waits", "writes"]
+        assert outcomes(tmp_path / f"other-{number}", "delta", "parquet") == ["waits", "writes"]
+
+
+def test_a_folder_of_somebody_else_stays_as_it_was(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("x")
+    with pytest.raises(NoLake, match="not empty"), open_session(tmp_path):
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
 
 
 def test_a_lost_file_is_missed(

@@ -135,4 +135,6 @@ def test_a_schema_with_strange_columns_is_refused_by_name() -> None:
         check_schema(StructType().add("colour", "string"))
     with pytest.raises(ConfigError, match="column 'body' is binary, not string"):
         check_schema(StructType().add("body", "string"))
+    with pytest.raises(ConfigError, match="column 'body' is named twice"):
+        check_schema(StructType().add("body", "binary").add("body", "binary"))
     check_schema(StructType().add("body", "binary").add("tags", "string"))

@@ -212,6 +212,7 @@ def test_columns_of_the_source_are_passed_over() -> None:
         ({"nameserver": "n:1", "compression": "snappy"}, "write none or zlib or lz4 or zstd"),
         ({"nameserver": "n:1", "batchRows": "-1"}, "write a whole number from 1 on"),
         ({"nameserver": "n:1", "nonsense": "1"}, "option 'nonsense' is unknown"),
+        ({"nameserver": "n:1", "sendRetries": "3"}, "'sendRetries' is gone: deliveryTimeout"),
         ({"nameserver": "n:1", "delivery": "effectively-once", "writeId": "a b"}, "without spaces"),
     ],
 )  # fmt: skip

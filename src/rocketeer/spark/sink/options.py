@@ -92,6 +92,10 @@ class SinkOptions(Protection):
 
 def parse_sink_options(given: Mapping[str, str], *, streaming: bool) -> SinkOptions:
     """Checked options; ConfigError names the first that is unknown, unreadable or does not fit the others."""
+    if "sendretries" in {name.lower() for name in given}:
+        raise ConfigError(
+            "option 'sendRetries' is gone: deliveryTimeout says how long a broker that does not answer is waited for"
+        )
     values = parse_texts(SinkOptions, given, "sink", ignored=_OF_SPARK)
     options = with_environment(SinkOptions(**values))
     if not options.nameserver:

@@ -42,6 +42,10 @@ SCHEMA: Final = StructType([StructField(name, kind, True) for name, kind in COLU
 def check_schema(schema: StructType) -> None:
     """The columns of a user's `.schema(...)` must be ours, with our types; fewer and in any order is fine."""
     for part in schema.fields:
+        if schema.names.count(part.name) > 1:
+            raise ConfigError(
+                f"column {part.name!r} is named twice: name it once, and select it twice afterwards"
+            )
         kind = COLUMNS.get(part.name)
         if kind is None:
             raise ConfigError(f"column {part.name!r} does not exist; the source has {', '.join(COLUMNS)}")

@@ -12,7 +12,7 @@ from rocketeer.model.queue import MessageQueue
 from rocketeer.spark.jobs.lake.folder import Lake
 from rocketeer.spark.jobs.lake.notes import META
 from rocketeer.spark.jobs.lake.parquet import PENDING, ParquetLake
-from rocketeer.spark.jobs.lake.places import LakePlace
+from rocketeer.spark.jobs.lake.places import LakePlace, NoLake
 from rocketeer.spark.jobs.lake.state import DataFile, Range, with_ranges
 from rocketeer.spark.jobs.lake.writer import LakeWriter, WriterTerms, files_of, summary_json
 
@@ -95,21 +95,30 @@ def open_session(path: "str | Path", kind: str | None = None) -> Iterator[LakeSe
     An object store has no locks: there, of two that commit the same batch one is refused.
     """
     place = LakePlace.of(path)
-    with contextlib.ExitStack() as stack:
-        if place.is_local and (place.path / META).is_dir():
-            stack.enter_context(_locked(place))  # before an old lake is migrated
-        lake = Lake.create(path, kind)
-        if place.is_local and not (place.path / META / "lock").exists():
-            (place.path / META).mkdir(exist_ok=True)
-            stack.enter_context(_locked(place))
-        yield LakeSession(lake)
+    # Before anything is looked at: of two jobs that begin with an empty folder one makes the lake.
+    with _locked(place) if place.is_local else contextlib.nullcontext():
+        yield LakeSession(Lake.create(path, kind))
 
 
 @contextlib.contextmanager
 def _locked(place: LakePlace) -> Iterator[None]:
-    with (place.path / META / "lock").open("a") as lock:
+    notes = place.path / META
+    was_there = notes.exists()
+    notes.mkdir(parents=True, exist_ok=True)
+    with (notes / "lock").open("a") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # a dead process holds no lock
         except BlockingIOError:
             raise LakeLocked(f"another job is writing to the lake {place}: wait for it, or stop it") from None
-        yield
+        try:
+            yield
+        except NoLake:
+            if not was_there:  # somebody else's folder stays as it was
+                _remove_notes(notes)
+            raise
+
+
+def _remove_notes(notes: Path) -> None:
+    with contextlib.suppress(OSError):
+        (notes / "lock").unlink()
+        notes.rmdir()
