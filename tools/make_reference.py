@@ -177,7 +177,7 @@ def signature(name: str, of: Any) -> str:
 
     text = re.sub(r"rocketeer\.[a-z_.]+\.(\w+)", r"\1", text)
     text = text.replace("Callable[[Sequence[MessageQueue], Message, Any], MessageQueue]", "Selector")
-    return f"{name}{text}".replace(" -> None", "")
+    return f"{name}{text.removesuffix(' -> NoneType').removesuffix(' -> None')}"
 
 
 def described(kind: Any) -> str:

@@ -16,7 +16,7 @@ from support.cluster import Cluster
 from support.consuming import make_topic, options, send, until
 
 STEPS_MAX = 40
-"""So many steps of the event loop are more than a question needs."""
+"""So many steps of the event loop are more than a question needs where the broker is not busy."""
 LOCK_S = 60
 """What is not given back is kept from the others for so long."""
 
@@ -37,16 +37,18 @@ async def test_a_question_broken_off_at_any_step_leaves_no_lock_behind(cluster: 
     async with locks_of(cluster, f"G-{topic}", "a") as first, locks_of(cluster, f"G-{topic}", "b") as second:
         assert all((await first.take(queues)).values())
         await first.give_back(queues)
-        for steps in range(STEPS_MAX):
+        for steps in range(STEPS_MAX + 1):
             asking = asyncio.create_task(first.take(queues))
             for _ in range(steps):
                 await asyncio.sleep(0)
+            if steps == STEPS_MAX:  # a busy broker may answer none of those before
+                await asyncio.wait([asking])
             broken_off += asking.cancel()
             await first.give_back_all(but=())
             answers = await second.take(queues)
             assert [bool(answers[queue]) for queue in queues] == [True] * 4, f"locked after {steps} steps"
             await second.give_back_all(but=())
-    assert 2 < broken_off < STEPS_MAX, "both kinds were tried"
+    assert 2 < broken_off <= STEPS_MAX, "both kinds were tried"
 
 
 async def test_what_is_let_go_while_others_ask_is_not_asked_for(cluster: Cluster, topic: str) -> None:
