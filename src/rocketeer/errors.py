@@ -297,7 +297,7 @@ class UndecodableBody(ClientError):
     """A body that is not what its listener's annotation says: to the dead letters at once, with the reason."""
 
     def __init__(self, topic: str, kind: object, why: object) -> None:
-        name = getattr(kind, "__qualname__", None) or str(kind)
+        name = kind.__qualname__ if isinstance(kind, type) else str(kind).replace("typing.", "")
         super().__init__(f"a message of topic {topic!r} is no {name}: {why}")
         self.topic = topic
 

@@ -2,8 +2,11 @@
 
 import datetime
 import decimal
+import numbers
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, TypedDict
+from pathlib import Path
+from typing import Annotated, Any, Optional, TypedDict
 
 import msgspec
 import pydantic
@@ -18,6 +21,8 @@ from rocketeer import (
     Codec,
     ConfigError,
     InvalidMessage,
+    Message,
+    ReceivedMessage,
     UndecodableBody,
     typed_message,
 )
@@ -53,6 +58,21 @@ class Box(TypedDict):
     models: list[Model]
 
 
+@dataclass
+class Basket:
+    model: Model
+    others: "list[Basket]" = field(default_factory=list)
+
+
+class Plain:
+    pass
+
+
+@dataclass
+class Holder:
+    plain: Plain
+
+
 def there_and_back(value: Any, kind: Any, codec: Codec) -> Any:
     def listen(value: Any) -> None: ...
 
@@ -83,6 +103,12 @@ def there_and_back(value: Any, kind: Any, codec: Codec) -> Any:
         ([Model(id=7), Model(id=8)], list[Model]),
         (Model(id=7), Model | None),
         (Struct(7), Annotated[Struct, "a note"]),
+        (Basket(Model(id=7), [Basket(Model(id=8))]), Basket),
+        (7, numbers.Number),
+        ([1, 2], Sequence[int]),
+        ([1, 2], list),
+        (bytearray(b"x"), bytearray),
+        (memoryview(b"x"), memoryview),
     ],
     ids=lambda each: str(each)[:40],
 )
@@ -96,6 +122,57 @@ def test_a_model_inside_is_validated_too() -> None:
     assert there_and_back({"models": [Model(id=7)]}, dict[str, list[Model]], JSON) == {
         "models": [Model(id=7)]
     }
+
+
+def test_what_a_model_inside_refuses_is_told_without_its_value() -> None:
+    with pytest.raises(UndecodableBody, match=r"is no Basket: id: Input should be greater than 0$"):
+        there_and_back({"model": {"id": -7}}, Basket, JSON)
+    with pytest.raises(UndecodableBody, match=r"is no Optional\[int\]: |is no int \| None: "):
+        there_and_back({}, Optional[int], JSON)  # noqa: UP045 they print differently
+
+
+@pytest.mark.parametrize("codec", [JSON, MSGPACK], ids=repr)
+@pytest.mark.parametrize("kind", [Plain, Plain | None, list[Plain], Holder, dict[str, Holder], Path])
+def test_a_class_that_no_body_can_become_is_refused_when_its_listener_is_declared(
+    kind: Any, codec: Codec
+) -> None:
+    with pytest.raises(ConfigError, match=r"no decoder: (Plain|Path) is no dataclass, msgspec Struct"):
+        there_and_back({}, kind, codec)
+
+
+def asks(kind: Any, batches: bool) -> bool:
+    """Whether a listener annotated so is given messages."""
+
+    def listen(value: Any) -> None: ...
+
+    listen.__annotations__["value"] = kind
+    return decoder_of("T", listen, JSON, batches=batches) is None
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [ReceivedMessage, ReceivedMessage | None, Optional[ReceivedMessage], Any, object],  # noqa: UP045
+)
+def test_a_listener_may_ask_for_the_message_itself(kind: Any) -> None:
+    assert asks(kind, batches=False)
+
+
+@pytest.mark.parametrize(
+    "kind", [list[ReceivedMessage], Sequence[ReceivedMessage], list, list[Any], Sequence, Any, object]
+)
+def test_a_listener_of_batches_may_ask_for_a_list_of_messages(kind: Any) -> None:
+    assert asks(kind, batches=True)
+
+
+def test_a_listener_that_asks_for_other_messages_than_it_is_given_is_refused() -> None:
+    with pytest.raises(ConfigError, match="asks for one message, and consume_batch is over 1"):
+        asks(ReceivedMessage, batches=True)
+    for kind in (list[ReceivedMessage], Sequence[ReceivedMessage]):
+        with pytest.raises(ConfigError, match=r"asks for a list of messages: .* consume_batch= over 1"):
+            asks(kind, batches=False)
+    for batches in (False, True):
+        with pytest.raises(ConfigError, match="a listener is given a ReceivedMessage"):
+            asks(Message, batches=batches)
 
 
 def test_protobuf_messages_bring_their_own_encoding() -> None:

@@ -66,7 +66,7 @@ def listening(
     """The function, ready to be called with a message or a list of them; raises ConfigError."""
     check_listener(topic, function, overrides)
     is_async = is_coroutine_function(function)
-    decode = decoder_of(topic, function, codec)
+    decode = decoder_of(topic, function, codec, batches=config.consume_batch > 1)
     if decode is not None and config.consume_batch > 1:
         raise ConfigError(
             f"the listener of topic {topic!r} asks for decoded values, which come one by one: "

@@ -21,6 +21,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
+from rocketeer.client.core.decodable import check_decodable, is_the_message
 from rocketeer.client.core.depends import annotation_of, parameters_of
 from rocketeer.client.core.received import ReceivedMessage
 from rocketeer.errors import ConfigError, UndecodableBody
@@ -53,7 +54,8 @@ class JsonCodec:
     def decoder(self, kind: Any) -> Decode:
         if is_pydantic(kind):
             return typing.cast(Decode, _adapter(kind).validate_json)
-        return msgspec.json.Decoder(kind).decode
+        check_decodable(kind)
+        return msgspec.json.Decoder(kind, dec_hook=_model).decode
 
 
 class MsgpackCodec:
@@ -69,7 +71,8 @@ class MsgpackCodec:
         if is_pydantic(kind):
             validate = _adapter(kind).validate_python
             return lambda body: validate(msgspec.msgpack.decode(body))
-        return msgspec.msgpack.Decoder(kind).decode
+        check_decodable(kind)
+        return msgspec.msgpack.Decoder(kind, dec_hook=_model).decode
 
 
 class ProtobufCodec:
@@ -124,6 +127,17 @@ _AVRO_TYPES: Final = (bytes, datetime.datetime, datetime.date, datetime.time, de
 """Values that fastavro takes as they are."""
 
 
+def checked_codec(codec: Codec) -> Codec:
+    """Raise ConfigError for what is no codec, or the class of one."""
+    if isinstance(codec, type) or not all(
+        callable(getattr(codec, each, None)) for each in ("encode", "decoder")
+    ):
+        raise ConfigError(
+            f"codec is {codec!r:.80}: it must be an object with encode(value) and decoder(kind)"
+        )
+    return codec
+
+
 def is_pydantic(kind: Any) -> bool:
     """Whether pydantic has to look at it: a model, or something with one in it, as `list[Model]`."""
     if hasattr(kind, "__pydantic_validator__"):
@@ -141,6 +155,12 @@ def _plain(value: Any) -> Any:
     if not callable(dump):
         raise TypeError(f"{type(value).__name__} has no form in this codec")
     return dump(mode="json")
+
+
+def _model(kind: type, value: Any) -> Any:
+    """A pydantic model that is a part of something msgspec decodes."""
+    validate = getattr(kind, "model_validate", None)
+    return validate(value) if callable(validate) else value
 
 
 JSON: Final = JsonCodec()
@@ -180,10 +200,13 @@ def typed_message(topic: str, value: Any, codec: Codec = JSON, **arguments: Any)
         raise InvalidMessage(f"a value is sent to a topic, send('orders', value), not to {topic!r:.80}")
     if isinstance(value, bytes | bytearray | memoryview):
         return Message(topic, bytes(value), **arguments)
-    if isinstance(value, str):
-        return Message(topic, value.encode(), **arguments)
+    first = value[0] if isinstance(value, list | tuple) and value else value
+    if isinstance(first, Message | ReceivedMessage):
+        raise InvalidMessage(
+            f"{type(first).__name__} is no value for topic {topic!r}: send(message) sends a message, or give its body"
+        )
     try:
-        body = codec.encode(value)
+        body = value.encode() if isinstance(value, str) else codec.encode(value)
     except Exception as error:
         raise InvalidMessage(
             f"{type(value).__name__} for topic {topic!r} cannot be encoded: {error}"
@@ -192,19 +215,19 @@ def typed_message(topic: str, value: Any, codec: Codec = JSON, **arguments: Any)
 
 
 def decoder_of(
-    topic: str, function: Callable[..., Any], codec: Codec
+    topic: str, function: Callable[..., Any], codec: Codec, *, batches: bool = False
 ) -> Callable[[ReceivedMessage], Any] | None:
     """From a message to what the listener's annotation asks for; None when that is the message itself."""
     kind = _annotation(function)
-    if kind in (inspect.Parameter.empty, Any, object, ReceivedMessage) or _is_list_of_messages(kind):
+    if is_the_message(topic, kind, batches=batches):
         return None
-    if kind is bytes:
-        return lambda message: message.body
+    if kind in (bytes, bytearray, memoryview):
+        return lambda message: message.body if kind is bytes else kind(message.body)
     if kind is str:
         return lambda message: _text(topic, message)
     try:
         decode = codec.decoder(kind)
-    except TypeError as error:
+    except (TypeError, NameError) as error:
         raise ConfigError(
             f"the listener of topic {topic!r} asks for {kind!r}, which has no decoder: {error}"
         ) from error
@@ -220,7 +243,7 @@ def decoder_of(
 
 def _why(error: Exception) -> str:
     """In one line; of pydantic's errors without the values, which are not for logs."""
-    details = getattr(error, "errors", None)
+    details = getattr(error, "errors", None) or getattr(error.__cause__, "errors", None)
     if not callable(details):
         return f"{error}"
     found = details(include_url=False, include_input=False, include_context=False)
@@ -241,11 +264,3 @@ def _annotation(function: Callable[..., Any]) -> Any:
         return inspect.Parameter.empty
     kind = annotation_of(function, first)
     return typing.get_args(kind)[0] if typing.get_origin(kind) is typing.Annotated else kind
-
-
-def _is_list_of_messages(kind: Any) -> bool:
-    return typing.get_origin(kind) is list and typing.get_args(kind) in (
-        (ReceivedMessage,),
-        (Any,),
-        (object,),
-    )
