@@ -7,7 +7,7 @@ from concurrent.futures import wait
 import pytest
 
 from rocketeer import Message, MessageQueue, Producer, aio
-from rocketeer.errors import BrokerRefused, ClientError, ConfigError
+from rocketeer.errors import BrokerRefused, ClientError, ConfigError, NoBroker
 from support.cluster import Cluster, running_cluster
 from support.senders import read_topic
 
@@ -120,11 +120,32 @@ async def test_a_refused_message_leaves_no_gap(cluster: Cluster, topic: str) -> 
         queue = MessageQueue(topic, "broker-a", 0)
         sends = [producer.send(Message(topic, b"%d" % number), queue=queue) for number in range(1, 5)]
         with pytest.raises(BrokerRefused):
-            await producer.send(Message(topic, b"x"), queue=MessageQueue(topic, "broker-a", 77), timeout_s=3)
+            await producer.send(Message(topic, b"x"), queue=MessageQueue(topic, "broker-a", 77))
         results = await asyncio.gather(*sends)
     assert all(result.ok for result in results)
     (numbers,) = sequences(cluster, topic)[0].values()
     assert numbers == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("properties", [{}, {"DEDUP_ID": "7"}], ids=["numbered", "with-an-id"])
+@pytest.mark.parametrize("producer_id", [None, "shop-1"])
+async def test_a_queue_that_does_not_exist_is_refused_at_once(
+    cluster: Cluster, topic: str, producer_id: str | None, properties: dict[str, str]
+) -> None:
+    message = Message(topic, b"x", properties=properties)
+    async with aio.Producer(
+        GROUP, nameserver=cluster.namesrv, idempotent=True, producer_id=producer_id, send_timeout_s=60
+    ) as producer:
+        await producer.create_topic(topic, queues=4)
+        async with asyncio.timeout(20):
+            for number in (4, 99, 1 << 31):
+                with pytest.raises(BrokerRefused):
+                    await producer.send(message, queue=MessageQueue(topic, "broker-a", number))
+            with pytest.raises(NoBroker, match="nobody"):
+                await producer.send(message, queue=MessageQueue(topic, "nobody", 0))
+            with pytest.raises(ClientError, match="queue -1 leaves the choice to the broker"):
+                await producer.send(message, queue=MessageQueue(topic, "broker-a", -1))
+            assert (await producer.send(message, queue=MessageQueue(topic, "broker-a", 3))).ok
 
 
 def test_options_that_do_not_fit_are_refused() -> None:

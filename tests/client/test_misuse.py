@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 import subprocess
 import sys
 import threading
@@ -266,16 +267,21 @@ def test_a_forked_child_leaves_no_warning_and_the_parent_goes_on(cluster: Cluste
     assert "Warning" not in ran.stderr, ran.stderr
 
 
-@pytest.mark.parametrize("time_limit_s", [0, -1.5])
-async def test_a_send_without_time_is_refused_and_says_which_argument_it_was(time_limit_s: float) -> None:
-    text = f"timeout_s is {time_limit_s:g}: a send needs some time"
+@pytest.mark.parametrize("idempotent", [False, True])
+@pytest.mark.parametrize("time_limit_s", [0, -1.5, float("nan"), float("inf"), 1e12, "3"])
+async def test_a_send_without_time_is_refused_and_says_which_argument_it_was(
+    time_limit_s: Any, idempotent: bool
+) -> None:
+    text = re.escape(f"timeout_s is {time_limit_s!r}: a send needs some time")
     with stage() as broker:
-        with rocketeer.Producer("g", nameserver=broker.address) as producer:
+        with rocketeer.Producer("g", nameserver=broker.address, idempotent=idempotent) as producer:
             with pytest.raises(ClientError, match=text):
                 producer.send(Message("T", b"x"), timeout_s=time_limit_s)
             with pytest.raises(ClientError, match=text):
                 producer.send_async(Message("T", b"x"), timeout_s=time_limit_s).result(10)
-        async with Producer("g", nameserver=broker.address) as sender:
+            with pytest.raises(ClientError, match=text):
+                producer.request(Message("T", b"x"), timeout_s=time_limit_s)
+        async with Producer("g", nameserver=broker.address, idempotent=idempotent) as sender:
             with pytest.raises(ClientError, match=text):
                 await sender.send(Message("T", b"x"), timeout_s=time_limit_s)
 
@@ -314,6 +320,63 @@ def test_tags_and_keys_of_other_kinds_are_refused_by_name() -> None:
     with pytest.raises(InvalidMessage, match="keys must be text or a list of texts, not int"):
         Message("T", b"x", keys=7)  # type: ignore[arg-type]
     assert Message("T", b"x", keys=(key for key in "ab")).keys == "a b"  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("fields", "what"),
+    [
+        ({"tags": "\ud800"}, "tags"),
+        ({"keys": "\ud800"}, "keys"),
+        ({"keys": ["a", "\udfff"]}, "keys"),
+        ({"sharding_key": "\ud800"}, "sharding_key"),
+        ({"properties": {"a": "b\ud800"}}, "property 'a'"),
+        ({"properties": {"\ud800": "b"}}, "property name"),
+    ],
+    ids=lambda each: ascii(each),
+)
+def test_text_that_has_no_utf_8_is_refused_when_the_message_is_made(fields: Any, what: str) -> None:
+    """Alone they were refused when sent; in a batch they were stored, with other text in their place."""
+    with pytest.raises(InvalidMessage, match=f"{what} .*cannot be written as UTF-8"):
+        Message("T", b"x", **fields)
+    with pytest.raises(InvalidMessage, match="cannot be encoded"):
+        rocketeer.typed_message("T", "\ud800")
+
+
+def test_a_message_is_no_value() -> None:
+    message = Message("T", b"x")
+    for value in (message, [message], (message, message)):
+        with pytest.raises(InvalidMessage, match=r"Message is no value for topic 'T': send\(message\)"):
+            rocketeer.typed_message("T", value)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"hooks": [1]}, "hooks has 1: a hook is an object with before_"),
+        ({"hooks": [rocketeer.SendHook]}, "hooks has <class .*SendHook'>: a hook is an object"),
+        ({"hooks": None}, "hooks is None: it must be a list"),
+        ({"middlewares": rocketeer.Middleware()}, "middlewares is <.*Middleware .*: it must be a list"),
+        ({"codec": 1}, r"codec is 1: it must be an object with encode\(value\)"),
+        ({"codec": rocketeer.AvroCodec}, "codec is <class .*AvroCodec'>: it must be an object"),
+    ],
+    ids=lambda each: str(each)[:30],
+)
+def test_hooks_middlewares_and_codecs_that_are_none_are_refused(options: Any, text: str) -> None:
+    for make in (rocketeer.Producer, Producer, rocketeer.PushConsumer, PushConsumer):
+        with pytest.raises(ConfigError, match=text):
+            make("g", **options)
+    if "hooks" not in options:
+        with pytest.raises(ConfigError, match=text):
+            App(**options)
+
+
+def test_a_reply_is_to_a_message_that_was_received() -> None:
+    with (
+        stage() as broker,
+        rocketeer.Producer("g", nameserver=broker.address) as producer,
+        pytest.raises(ClientError, match="a ReceivedMessage can be answered, not Message"),
+    ):
+        producer.reply(Message("T", b"x"), b"y")  # type: ignore[arg-type]
 
 
 async def test_a_choice_of_queue_that_cannot_be_meant_is_refused(cluster: Cluster, topic: str) -> None:

@@ -40,7 +40,7 @@ from rocketeer.client.apps.declared import (
 from rocketeer.client.apps.publishing import as_listener, publishes, publishing_to
 from rocketeer.client.apps.settings import AppSettings, parse_settings
 from rocketeer.client.core.allocate import AVERAGELY, Strategy
-from rocketeer.client.core.codecs import JSON, Codec
+from rocketeer.client.core.codecs import JSON, Codec, checked_codec
 from rocketeer.client.core.config import (
     ClientConfig,
     ConsumerConfig,
@@ -49,7 +49,7 @@ from rocketeer.client.core.config import (
     ProducerOptions,
 )
 from rocketeer.client.core.middleware import Middleware
-from rocketeer.client.core.option_types import known_options
+from rocketeer.client.core.option_types import known_options, listed
 from rocketeer.client.core.retry_policy import DEFAULT_RETRY, RetryPolicy
 from rocketeer.client.lifetime import StartedAsync, start_unless, stop_signals
 from rocketeer.client.sync.producer import Producer
@@ -87,10 +87,10 @@ class App(StartedAsync):
         middlewares: Sequence[Middleware] = (),
         **options: Unpack[ConsumerOptions],
     ) -> None:
-        self.codec = codec
+        self.codec = checked_codec(codec)
         self.dependency_overrides: dict[Callable[..., Any], Callable[..., Any]] = {}
         """Read when the app starts."""
-        self._middlewares = tuple(middlewares)
+        self._middlewares = listed("middlewares", middlewares)
         self._settings = AppSettings(
             dict(known_options(ConsumerConfig, options)),
             dict(known_options(ProducerConfig, producer or {})),
@@ -148,7 +148,7 @@ class App(StartedAsync):
                 called = self.publish(publish)(function)
             if publishes(called):
                 called = as_listener(called)
-            declared = Declared(topic, called, retry, tuple(middlewares), tags, sql)
+            declared = Declared(topic, called, retry, listed("middlewares", middlewares), tags, sql)
             add_listener(self._groups, group or APP_GROUP, Group(orderly, strategy, dict(options)), declared)
             return function
 
@@ -185,7 +185,7 @@ class App(StartedAsync):
         def declare(function: F) -> F:
             self._check_declaring(topic, function)
             self._dead_letters.append(
-                DeadLetters(Declared(topic, function, retry, tuple(middlewares)), group)
+                DeadLetters(Declared(topic, function, retry, listed("middlewares", middlewares)), group)
             )
             return function
 

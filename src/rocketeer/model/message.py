@@ -172,6 +172,8 @@ def _check_property(name: object, value: object) -> None:
         raise InvalidMessage(f"property name {name!r} is blank")
     if "\x01" in name or "\x02" in name:
         raise InvalidMessage(f"property name {name!r} holds \\x01 or \\x02, which separate properties")
+    if not name.isprintable():
+        _check_unicode(f"property name {name!r}", name)
     _check_text(f"property {name!r}", value)
 
 
@@ -184,3 +186,12 @@ def _check_text(what: str, value: object) -> None:
         raise InvalidMessage(f"{what} is blank: leave it out instead")
     if "\x01" in value or "\x02" in value:
         raise InvalidMessage(f"{what} holds \\x01 or \\x02, which separate properties: {value!r}")
+    _check_unicode(what, value)
+
+
+def _check_unicode(what: str, value: str) -> None:
+    """Half of a surrogate pair, as undecodable file names have them, is no text that can be sent."""
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidMessage(f"{what} cannot be written as UTF-8: {error}") from None

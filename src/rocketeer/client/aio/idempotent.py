@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 from rocketeer.client.aio.drivers import PlanRunner
-from rocketeer.client.core.attempts import PAUSE_S, PAUSE_S_MAX
+from rocketeer.client.core.attempts import PAUSE_S, PAUSE_S_MAX, check_timeout
 from rocketeer.client.core.encoding import Outgoing
 from rocketeer.client.core.hooks import SendMode
 from rocketeer.client.core.queue_sequence import (
@@ -25,8 +25,9 @@ from rocketeer.client.core.send_result import SendResult
 from rocketeer.client.core.transient import backoffs
 from rocketeer.client.plans.idempotent import IdempotentSends, NotSent
 from rocketeer.client.plans.send import Choose, Sender
-from rocketeer.errors import SendTimeout
+from rocketeer.errors import BrokerRefused, ClientError, SendTimeout
 from rocketeer.model.queue import MessageQueue
+from rocketeer.protocol.codes import ResponseCode
 
 IN_FLIGHT_MAX: Final = 128
 """Sends in flight to one queue; far fewer than the numbers a broker remembers."""
@@ -107,6 +108,7 @@ class IdempotentSender:
 
     async def send(self, outgoing: Outgoing, choose: Choose | None, timeout_s: float) -> SendResult:
         """Store it once; raises what `Producer.send` does."""
+        check_timeout(timeout_s)
         deadline_s = self._clock.monotonic_s() + timeout_s
         own_id = dedup_id(outgoing)
         failed_broker: str | None = None
@@ -120,7 +122,8 @@ class IdempotentSender:
                 return await self._send_numbered(queue, outgoing, deadline_s)
             except NotSent as error:
                 pause_s = next(pauses_s)
-                if self._clock.monotonic_s() + pause_s >= deadline_s:
+                late = self._clock.monotonic_s() + pause_s >= deadline_s
+                if late or self._is_no_queue(queue, error.cause):
                     raise error.cause from None
                 failed_broker = queue.broker_name
                 why = error.cause
@@ -157,6 +160,13 @@ class IdempotentSender:
         finally:
             queue_sends.places.release()
 
+    def _is_no_queue(self, queue: MessageQueue, why: Exception) -> bool:
+        """Refused, and the topic has no queue of this number: trying again would not help."""
+        known = self._sender.routes.get(queue.topic)
+        refused = isinstance(why, BrokerRefused) and why.code == ResponseCode.SYSTEM_ERROR
+        queues = None if known is None else known.write_queues.get(queue.broker_name)
+        return refused and queues is not None and queue.queue_id >= queues
+
     async def _queue(
         self,
         topic: str,
@@ -171,7 +181,14 @@ class IdempotentSender:
             route = self._sender.route_for_send(topic, SendMode.SYNC, timeout_s, deadline_s)
             known = await self._run(route)
         if choose is not None:
-            return self._sender.chosen(topic, known, choose)
+            chosen = self._sender.chosen(topic, known, choose)
+            if chosen.queue_id < 0:
+                raise ClientError(
+                    f"queue {chosen.queue_id} leaves the choice to the broker: an idempotent producer sends a message"
+                    " to one queue until it is answered, so name that or none"
+                )
+            self._sender.check_broker(chosen, known)
+            return chosen
         if own_id is not None:  # whoever sends it again, from wherever, asks the same broker
             return QueueById(known.publish).choose(java_hash_code(own_id))
         return next_queue(known, failed_broker, self._sender.faults)

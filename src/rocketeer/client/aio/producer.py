@@ -19,13 +19,13 @@ from rocketeer.client.aio.queue_lines import Turn
 from rocketeer.client.aio.send_limit import AsyncSendLimit
 from rocketeer.client.aio.shared_send import SharedSends
 from rocketeer.client.aio.tracing import Tracer
-from rocketeer.client.core.codecs import JSON, NOTHING, Codec, as_message
+from rocketeer.client.core.codecs import JSON, NOTHING, Codec, as_message, checked_codec
 from rocketeer.client.core.config import ProducerConfig, ProducerOptions
 from rocketeer.client.core.encoding import Encoder, Outgoing, body_bytes
-from rocketeer.client.core.hooks import SendHook, SendMode
+from rocketeer.client.core.hooks import SendHook, SendMode, checked_hooks
 from rocketeer.client.core.in_flight import InFlight, oneway_in_flight, stalled_s
 from rocketeer.client.core.middleware import Middleware, publishing
-from rocketeer.client.core.option_types import known_options
+from rocketeer.client.core.option_types import known_options, listed
 from rocketeer.client.core.publishing import published_async
 from rocketeer.client.core.received import ReceivedMessage
 from rocketeer.client.core.selectors import Selector
@@ -65,9 +65,9 @@ class Producer(StartedAsync):
         **options: Unpack[ProducerOptions],
     ) -> None:
         self.config = ProducerConfig(group, **known_options(ProducerConfig, options))
-        self._hooks = tuple(hooks)
-        self.around = publishing(middlewares)
-        self.codec = codec
+        self._hooks = checked_hooks(hooks, "before_send", "after_send")
+        self.around = publishing(listed("middlewares", middlewares))
+        self.codec = checked_codec(codec)
         self._clock = clock or SystemClock()
         self._instance: ClientInstance | None = None
         self._tracer: Tracer | None = None
@@ -342,8 +342,8 @@ class Producer(StartedAsync):
     async def create_topic(self, topic: str, *, queues: int | None = None) -> list[MessageQueue]:
         """Make a topic with so many queues (`default_topic_queues`) on every broker; its queues.
 
-        On brokers that have it already it gets this number. `Admin.put_topic` has more to say. Raises InvalidTopic,
-        BrokerRefused.
+        On brokers that have it already it gets this number. `Admin.update_topic` has more to say.
+        Raises InvalidTopic, BrokerRefused.
         """
         instance = await self._ready()
         check_topic(topic)

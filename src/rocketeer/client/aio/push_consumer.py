@@ -20,13 +20,13 @@ from rocketeer.client.aio.listening import NO_OVERRIDES, listening
 from rocketeer.client.aio.push_work import PushWork
 from rocketeer.client.aio.subscriptions import Subscriptions
 from rocketeer.client.core.allocate import AVERAGELY, Strategy
-from rocketeer.client.core.codecs import JSON, Codec
+from rocketeer.client.core.codecs import JSON, Codec, checked_codec
 from rocketeer.client.core.config import ConsumerConfig, ConsumerOptions
 from rocketeer.client.core.consumer_rules import checked
 from rocketeer.client.core.depends import Overrides
-from rocketeer.client.core.hooks import ConsumeHook
+from rocketeer.client.core.hooks import ConsumeHook, checked_hooks
 from rocketeer.client.core.middleware import Middleware
-from rocketeer.client.core.option_types import known_options
+from rocketeer.client.core.option_types import known_options, listed
 from rocketeer.client.core.retry_policy import DEFAULT_RETRY, RetryPolicy
 from rocketeer.client.lifetime import StartedAsync, start_unless, stop_signals
 from rocketeer.clock import Clock, SystemClock
@@ -72,10 +72,10 @@ class PushConsumer(StartedAsync):
         clock: Clock | None = None,
         **options: Unpack[ConsumerOptions],
     ) -> None:
-        self._hooks = list(hooks)
-        self._middlewares = tuple(middlewares)
+        self._hooks = list(checked_hooks(hooks, "before_consume", "after_consume"))
+        self._middlewares = listed("middlewares", middlewares)
         self._overrides = dependency_overrides
-        self._codec = codec
+        self._codec = checked_codec(codec)
         self.config = checked(ConsumerConfig(group, **known_options(ConsumerConfig, options)))
         self.orderly = orderly
         self.auto_commit = auto_commit
@@ -147,7 +147,7 @@ class PushConsumer(StartedAsync):
                 self.config,
                 codec=self._codec,
                 retry=retry,
-                middlewares=(*self._middlewares, *middlewares),
+                middlewares=(*self._middlewares, *listed("middlewares", middlewares)),
                 overrides=self._overrides,
             )
             before = self._functions.get(self.config.full_topic(topic), function)

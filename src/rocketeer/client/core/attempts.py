@@ -23,6 +23,7 @@ from rocketeer.protocol.codes import ResponseCode
 PAUSE_S: Final = 0.05
 PAUSE_S_MAX: Final = 0.3
 """A group elects its leader within seconds: longer pauses would be most of what a sender notices of it."""
+TIMEOUT_S_MAX: Final = 366 * 86_400
 KEPT: Final = 10
 """Attempts that an error tells of."""
 
@@ -30,6 +31,18 @@ KEPT: Final = 10
 def is_led_elsewhere(error: Exception) -> bool:
     """Refused before anything was stored, by a broker that takes no messages now: another may lead its group."""
     return isinstance(error, BrokerRefused) and error.code == ResponseCode.SERVICE_NOT_AVAILABLE
+
+
+def check_timeout(timeout_s: float) -> None:
+    """Raise ClientError for a time that no send can have."""
+    try:
+        fits = 0 < timeout_s <= TIMEOUT_S_MAX
+    except TypeError:
+        fits = False
+    if not fits:
+        raise ClientError(
+            f"timeout_s is {timeout_s!r}: a send needs some time, it must be more than 0 and at most a year"
+        )
 
 
 class Attempts:

@@ -315,7 +315,9 @@ def client_id(config: ClientConfig, *, ip: str, pid: int, nanos: int, keep_defau
 
 def validate_group(group: str) -> None:
     """Raise InvalidGroup for what RocketMQ's clients refuse."""
-    if not isinstance(group, str) or not group.strip():
+    if not isinstance(group, str):
+        raise InvalidGroup(f"the group is {group!r:.80}: it must be a text")
+    if not group.strip():
         raise InvalidGroup("the group is blank: every producer and consumer belongs to one")
     if len(group) > GROUP_CHARS_MAX:
         raise InvalidGroup(f"group {group[:32]!r}... is longer than {GROUP_CHARS_MAX} characters")

@@ -4,11 +4,13 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from rocketeer.client.core.encoding import Outgoing
+from rocketeer.client.core.option_types import listed
 from rocketeer.client.core.received import ReceivedMessage
 from rocketeer.client.core.send_result import SendResult
+from rocketeer.errors import ConfigError
 from rocketeer.model.queue import MessageQueue
 from rocketeer.record.trace import ConsumeCode
 
@@ -44,6 +46,17 @@ class SendHook(Protocol):
 
     def after_send(self, context: SendContext) -> None:
         """After every attempt (oneway: when it has left); what it raises is logged."""
+
+
+Hook = TypeVar("Hook")
+
+
+def checked_hooks(hooks: Iterable[Hook], *methods: str) -> tuple[Hook, ...]:
+    """Raise ConfigError for what has not the methods of a hook."""
+    for hook in (found := listed("hooks", hooks)):
+        if isinstance(hook, type) or not all(callable(getattr(hook, each, None)) for each in methods):
+            raise ConfigError(f"hooks has {hook!r:.80}: a hook is an object with {' and '.join(methods)}")
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ Type checkers see most of them; values from files and environments pass those by
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import Field, fields
 from difflib import get_close_matches
 from enum import Enum
@@ -24,6 +24,14 @@ _OF_CLOUDS = {
 """Refused with the reason, rather than with the name of an option that looks alike."""
 
 Options = TypeVar("Options", bound=Mapping[str, Any])
+Item = TypeVar("Item")
+
+
+def listed(name: str, given: Iterable[Item]) -> tuple[Item, ...]:
+    """What was given as a list; raises ConfigError for a single one, which is easily meant to be a list of one."""
+    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+        raise ConfigError(f"{name} is {given!r:.80}: it must be a list")
+    return tuple(given)
 
 
 def known_options(kind: Any, options: Options) -> Options:

@@ -3,6 +3,7 @@
 import math
 from typing import Final
 
+from rocketeer.client.core.attempts import check_timeout
 from rocketeer.client.core.encoding import Encoder, Outgoing
 from rocketeer.client.core.received import ReceivedMessage
 from rocketeer.errors import BadBody, ClientError
@@ -28,6 +29,7 @@ def encode_request(
     """The message as a question of this client; who consumes it can answer it."""
     if not isinstance(message, Message):
         raise InvalidMessage(f"a Message can be answered, not {type(message).__name__}")
+    check_timeout(timeout_s)
     properties = message.all_properties()
     properties[names.CORRELATION_ID] = correlation_id
     properties[names.REPLY_TO_CLIENT] = client_id
@@ -37,6 +39,8 @@ def encode_request(
 
 def encode_reply(encoder: Encoder, asked: ReceivedMessage, body: bytes) -> Outgoing:
     """The answer to a message that was received; raises ClientError when it was no question."""
+    if not isinstance(asked, ReceivedMessage):
+        raise ClientError(f"a ReceivedMessage can be answered, not {type(asked).__name__}")
     told = asked.properties
     missing = [
         name for name in (names.REPLY_TO_CLIENT, names.CORRELATION_ID, names.CLUSTER) if not told.get(name)

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, TypedDict
 
 import msgspec
 
-from rocketeer.client.core.attempts import PAUSE_S, PAUSE_S_MAX, Attempts, is_led_elsewhere
+from rocketeer.client.core.attempts import PAUSE_S, PAUSE_S_MAX, Attempts, check_timeout, is_led_elsewhere
 from rocketeer.client.core.config import ProducerConfig
 from rocketeer.client.core.encoding import Outgoing, joined_body, properties_text
 from rocketeer.client.core.fault import FaultTable
@@ -207,8 +207,7 @@ class Sender:
         topic = outgoing.topic
         monotonic_s = self.clock.monotonic_s
         timeout_s = config.send_timeout_s if timeout_s is None else timeout_s
-        if timeout_s <= 0:
-            raise ClientError(f"timeout_s is {timeout_s:g}: a send needs some time, it must be more than 0")
+        check_timeout(timeout_s)
         deadline_s = monotonic_s() + timeout_s
         known = self.routes.get(topic)
         if known is None or not known.publish:
@@ -216,8 +215,8 @@ class Sender:
                 topic, mode, min(timeout_s, config.call_timeout_s), deadline_s
             )
         chosen = self.chosen(topic, known, choose) if choose is not None else None
-        if chosen is not None and not self._may_come(chosen.broker_name, known):
-            self.address_of(chosen)  # raises: nobody knows the broker, so waiting would not help
+        if chosen is not None:
+            self.check_broker(chosen, known)
         attempts = self._attempts(topic, mode, chosen is not None, timeout_s, deadline_s)
         result: SendResult | None = None
         queue: MessageQueue | None = None
@@ -259,8 +258,10 @@ class Sender:
             return result
         raise attempts.error(monotonic_s())
 
-    def _may_come(self, broker_name: str, known: TopicRoutes) -> bool:
-        return broker_name in known.write_queues or self.routes.has_seen(broker_name)
+    def check_broker(self, queue: MessageQueue, known: TopicRoutes) -> None:
+        """Raise NoBroker for a queue whose broker no route ever named: waiting for it would not help."""
+        if queue.broker_name not in known.write_queues and not self.routes.has_seen(queue.broker_name):
+            self.address_of(queue)
 
     # --- one attempt -------------------------------------------------------------------------
 

@@ -179,8 +179,8 @@ class Producer(ProducerBase):
     def create_topic(self, topic: str, *, queues: int | None = None) -> list[MessageQueue]:
         """Make a topic with so many queues (`default_topic_queues`) on every broker; its queues.
 
-        On brokers that have it already it gets this number. `Admin.put_topic` has more to say. Raises InvalidTopic,
-        BrokerRefused.
+        On brokers that have it already it gets this number. `Admin.update_topic` has more to say.
+        Raises InvalidTopic, BrokerRefused.
         """
         return self._call(self._hosted.create_topic(topic, queues=queues))
 
