@@ -12,7 +12,7 @@ from rocketeer.broker.group_roles import FollowerRole
 from rocketeer.config.group import GroupConfig
 from rocketeer.errors import PeerRefused, ReplicationError, StoreError, StoreRefused
 from rocketeer.group.boot_clock import BootClock
-from rocketeer.group.epochs import within
+from rocketeer.group.epochs import EPOCHS_MAX, within
 from rocketeer.group.follower_link import CONNECT_S, LeaderLink, MustCut
 from rocketeer.group.frames import PURPOSE, Hello, Welcome
 from rocketeer.group.member_file import MemberFile
@@ -97,7 +97,7 @@ class Following:
                 member=self.me.member,
                 incarnation=self.me.incarnation,
                 epoch=state.epoch,
-                epochs=within(self._file.now.epochs, end),
+                epochs=within(self._file.now.epochs, end)[-EPOCHS_MAX:],
                 log_end=end,
             )
             link = LeaderLink(

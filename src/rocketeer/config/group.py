@@ -2,7 +2,9 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+
+MEMBERS_MAX: Final = 1_000
 
 
 def _key(name: str, **rules: Any) -> dict[str, Any]:
@@ -22,11 +24,11 @@ class GroupConfig:
 
     etcd: str | None = field(default=None, metadata=_key("groupEtcd", **_ENDPOINTS))
     """Set: this broker is a member of a group."""
-    member_id: int = field(default=0, metadata=_key("groupMemberId", least=1, most=1_000))
+    member_id: int = field(default=0, metadata=_key("groupMemberId", least=1, most=MEMBERS_MAX))
     """Also its brokerId while it is no leader."""
-    members: int = field(default=3, metadata=_key("groupMembers", least=1, most=1_000))
+    members: int = field(default=3, metadata=_key("groupMembers", least=1, most=MEMBERS_MAX))
     """How many there are meant to be."""
-    min_in_sync_or_zero: int = field(default=0, metadata=_key("groupMinInSync", least=0, most=1_000))
+    min_in_sync_or_zero: int = field(default=0, metadata=_key("groupMinInSync", least=0, most=MEMBERS_MAX))
     """0: a majority of the members."""
     port_or_zero: int = field(default=0, metadata=_key("groupPort", least=0, most=65_535))
     """Where members reach each other; 0: listenPort plus 2."""

@@ -7,11 +7,15 @@ up to where the first of them leaves that epoch.
 """
 
 from collections.abc import Sequence
+from typing import Final
 
 from rocketeer.model.offsets import LogOffset
 
 Epochs = Sequence[tuple[int, LogOffset]]
 """(epoch, log offset of its first byte), both rising."""
+
+EPOCHS_MAX: Final = 1_000
+"""So many of the last are kept and told: a log whose end is older is not known any more."""
 
 
 def within(epochs: Epochs, log_end: LogOffset) -> list[tuple[int, LogOffset]]:
@@ -23,7 +27,7 @@ def begun(epochs: Epochs, epoch: int, log_end: LogOffset) -> list[tuple[int, Log
     """The list of a leader that begins an epoch where its log ends."""
     kept = within(epochs, log_end)
     assert not kept or kept[-1][0] < epoch, "an epoch begins once"
-    return [*kept, (epoch, log_end)]
+    return [*kept, (epoch, log_end)][-EPOCHS_MAX:]
 
 
 def common_end(ours: Epochs, our_end: LogOffset, theirs: Epochs, their_end: LogOffset) -> LogOffset:

@@ -22,8 +22,10 @@ from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
+from rocketeer.config.group import MEMBERS_MAX
 from rocketeer.errors import ReplicationError
 from rocketeer.model.offsets import LogOffset
+from rocketeer.group.epochs import EPOCHS_MAX
 
 PURPOSE: Final = "group"
 """Of a sign-in to the members' port (`security.peer`)."""
@@ -31,7 +33,10 @@ HEADER: Final = Struct(">BiqI")
 BEAT_NUMBER: Final = Struct(">q")
 assert HEADER.size == 17
 PAYLOAD_BYTES_MAX: Final = 1 << 20
-"""Of everything but DATA."""
+"""Of everything but DATA that a leader says."""
+HELLO_BYTES_MAX: Final = 64 << 10
+"""Of what a leader is told, by somebody it does not know: twice as much as EPOCHS_MAX epochs take."""
+NAME_CHARS_MAX: Final = 512
 DATA_BYTES_MAX: Final = 1 << 30
 
 
@@ -57,6 +62,16 @@ class Hello(msgspec.Struct, frozen=True):
     epoch: int
     epochs: list[tuple[int, LogOffset]]
     log_end: LogOffset
+
+
+def check_sizes(hello: Hello) -> None:
+    """Raise ReplicationError for what no member says: it would be kept, logged and searched."""
+    if not 0 < hello.member <= MEMBERS_MAX:
+        raise ReplicationError(f"a member has a number from 1 to {MEMBERS_MAX}, not {hello.member}")
+    if len(hello.epochs) > EPOCHS_MAX:
+        raise ReplicationError(f"{len(hello.epochs)} epochs, at most {EPOCHS_MAX} are told")
+    if max(len(hello.group), len(hello.incarnation)) > NAME_CHARS_MAX:
+        raise ReplicationError(f"a group or an incarnation has at most {NAME_CHARS_MAX} characters")
 
 
 class Welcome(msgspec.Struct, frozen=True):
@@ -101,7 +116,8 @@ def decode(payload: bytes, kind: type[T]) -> T:
 class FrameReader:
     """Feed what came; log bytes come out as they come in, every other frame when it is whole."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, payload_bytes_max: int = PAYLOAD_BYTES_MAX) -> None:
+        self._payload_bytes_max = payload_bytes_max
         self._rest = bytearray()
         self._data: tuple[int, LogOffset, int] | None = (
             None  # of a DATA frame: epoch, next offset, bytes to come
@@ -146,8 +162,8 @@ class FrameReader:
                 raise ReplicationError(f"{size} bytes of the log announced at {offset}")
             self._data = (epoch, offset, size)
             return False
-        if size > PAYLOAD_BYTES_MAX:
+        if size > self._payload_bytes_max:
             raise ReplicationError(
-                f"a frame of {size} bytes announced, at most {PAYLOAD_BYTES_MAX} are taken"
+                f"a frame of {size} bytes announced, at most {self._payload_bytes_max} are taken"
             )
         return bool(size > 0)

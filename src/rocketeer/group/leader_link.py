@@ -8,6 +8,7 @@ from rocketeer.errors import ReplicationError
 from rocketeer.group.boot_clock import BootClock
 from rocketeer.group.frames import (
     BEAT_NUMBER,
+    HELLO_BYTES_MAX,
     Frame,
     FrameReader,
     Hello,
@@ -58,7 +59,7 @@ class Follower:
         self._on_ack = on_ack
         self._on_promise = on_promise
         self._on_close = on_close
-        self._frames = FrameReader()
+        self._frames = FrameReader(payload_bytes_max=HELLO_BYTES_MAX)
         self._sender = LogSender(
             sock,
             sent_log,
@@ -67,7 +68,9 @@ class Follower:
             piece_bytes=lambda limit: PIECE_BYTES,
             failed=self._lost,
         )
-        self._reader = PeerReader(sock, READ_BYTES, peer="member", take=self._read, ended=self._ended)
+        self._reader = PeerReader(
+            sock, READ_BYTES, peer="member", take=self._read, ended=self._ended, paced=True
+        )
 
     @property
     def member(self) -> int:

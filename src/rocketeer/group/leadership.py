@@ -18,7 +18,7 @@ import msgspec
 from rocketeer.errors import EtcdAway, GroupError, ReplicationError
 from rocketeer.group.boot_clock import BootClock
 from rocketeer.group.epochs import common_end
-from rocketeer.group.frames import Hello, Kind, Welcome, frame
+from rocketeer.group.frames import Hello, Kind, Welcome, check_sizes, frame
 from rocketeer.group.in_sync import InSyncCount
 from rocketeer.group.leader_link import Follower
 from rocketeer.group.registry import Registry, View
@@ -123,6 +123,7 @@ class Leadership:
         """Where the member goes on, and our answer; ReplicationError when it cannot follow."""
         if self._closed or self.deposed is not None:
             raise ReplicationError("this member does not lead")
+        check_sizes(hello)
         if hello.group != self.state.group:
             raise ReplicationError(
                 f"member {hello.member} belongs to the group {hello.group}, this is {self.state.group}"

@@ -27,6 +27,7 @@ class MembersPort:
             purpose=PURPOSE,
             silence_s_max=GREETING_S_MAX,
             has_room=self._has_room,
+            make_room=self._make_room,
             on_peer=self._add,
         )
         self._clock = clock
@@ -59,8 +60,16 @@ class MembersPort:
             if link.hello is None and now_s - link.began_s > GREETING_S_MAX:
                 link.close("it did not say who it is")
 
-    def _has_room(self, remote: str) -> bool:
+    def _has_room(self) -> bool:
         return self._led is not None and len(self._links) + self._port.coming < CONNECTIONS_MAX
+
+    def _make_room(self) -> bool:
+        """Send away the oldest that has not said who it is."""
+        for link in self._links if self._led is not None else ():
+            if link.hello is None:
+                link.close("it did not say who it is, and others wait")
+                return True
+        return False
 
     def _add(self, peer: PeerSocket, remote: str) -> None:
         if self._led is None:

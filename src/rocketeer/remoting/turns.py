@@ -58,13 +58,17 @@ class Turns:
                 asyncio.get_running_loop().call_soon(self._go_on)
 
 
-_turns: WeakKeyDictionary[asyncio.AbstractEventLoop, Turns] = WeakKeyDictionary()
+_turns: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, Turns]] = WeakKeyDictionary()
+
+REQUESTS = "requests"
+PEERS = "peers"
+"""Slaves and members wait for each other, not behind clients: sends wait for them."""
 
 
-def turns() -> Turns:
+def turns(of: str = REQUESTS) -> Turns:
     """Those of the running loop."""
     loop = asyncio.get_running_loop()
     known = _turns.get(loop)
     if known is None:
-        known = _turns[loop] = Turns()
-    return known
+        known = _turns[loop] = {REQUESTS: Turns(), PEERS: Turns()}
+    return known[of]

@@ -1,7 +1,7 @@
 """Sends the log to one other server: a slave, or a member of a group.
 
-The bytes go from the log's mapping to the socket, in turns of the loop so short that nobody notices; nothing is
-buffered here, so a peer that does not read costs nothing. What lies far back in the log may have to come from the
+The bytes go from the log's mapping to the socket, in turns so short that nobody notices, which all such peers share
+(`remoting/turns.py`); nothing is buffered here, so a peer that does not read costs nothing. What lies far back in the log may have to come from the
 disk, and is sent from a thread; `pacing.py` says how fast.
 """
 
@@ -11,6 +11,7 @@ from typing import Final, Protocol
 
 from rocketeer.errors import ReplicationError
 from rocketeer.model.offsets import LogOffset
+from rocketeer.remoting.turns import PEERS, turns
 from rocketeer.replication.pacing import Pace, loop_busy_s
 from rocketeer.security.peer_socket import PeerSocket
 
@@ -126,13 +127,14 @@ class LogSender:
         """The log has grown: send it, unless that is under way."""
         if not self._busy and not self._closed and 0 <= self.next_offset < self._log.max_offset:
             self._busy = True
-            self._loop.call_soon(self._turn)
+            turns(PEERS).ask(self)
 
     def close(self) -> None:
         """The socket, too: at once, or when the thread that sends has given it back."""
         if self._closed:
             return
         self._closed = True
+        turns(PEERS).forget(self)
         self._loop.remove_writer(self._sock.fileno())
         if not self._in_thread:  # else its descriptor could be another connection's by now
             self._unsent.clear()
@@ -140,12 +142,17 @@ class LogSender:
 
     # --- turns -------------------------------------------------------------------------------
 
-    def _turn(self) -> None:
+    def take_turn(self, ends_s: float) -> None:
+        """Send a little of the log, or of what the socket did not take before."""
         self._busy = False
         if self._closed:
             return
         try:
-            if self._is_far_behind():
+            if self._unsent and self._is_far_behind():
+                self._send_in_thread()
+            elif self._unsent:
+                self._send()
+            elif self._is_far_behind():
                 self._add_pieces(THREAD_BYTES)
                 self._send_in_thread()
             else:
@@ -202,12 +209,7 @@ class LogSender:
 
     def _writable(self) -> None:
         self._loop.remove_writer(self._sock.fileno())
-        if self._is_far_behind():
-            self._send_in_thread()
-            return
-        self._busy = False
-        self._send()
-        self.wake()
+        turns(PEERS).ask(self)
 
     # --- a peer that is far behind -----------------------------------------------------------
 

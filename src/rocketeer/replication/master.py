@@ -45,7 +45,8 @@ class Master:
             peer="slave",
             purpose=PURPOSE,
             silence_s_max=self._silence_s_max,
-            has_room=self._has_room,
+            has_room=lambda: len(self.slaves) + self._port.coming < SLAVES_MAX,
+            make_room=self._make_room,
             on_peer=self._add,
         )
         self._port.security = security or PeerSecurity()
@@ -90,10 +91,12 @@ class Master:
 
     # --- letting in --------------------------------------------------------------------------
 
-    def _has_room(self, remote: str) -> bool:
-        if len(self.slaves) + self._port.coming < SLAVES_MAX:
-            return True
-        log.warning("slave refused remote=%s limit=%d", remote, SLAVES_MAX)
+    def _make_room(self) -> bool:
+        """Send away the oldest that has not said where its log ends."""
+        for slave in self.slaves:
+            if not slave.has_reported:
+                slave.close("it made no report, and others wait")
+                return True
         return False
 
     def _add(self, peer: PeerSocket, remote: str) -> None:

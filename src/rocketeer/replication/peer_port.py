@@ -1,7 +1,8 @@
 """A port on which servers of one installation reach each other: slaves their master, members their leader.
 
 Who may come says `security.peer_socket`. What a stranger can cost is bounded: so many connections, so much time
-to sign in.
+to sign in. When all places are taken, whoever has not signed in yet, or has not said what it wants, gives its place to
+the next one, the oldest first: strangers who say nothing do not keep peers out.
 """
 
 import asyncio
@@ -26,7 +27,8 @@ ACCEPT_PAUSE_S: Final = 1.0
 class PeerPort:
     """Calls `on_peer` with every peer that was let in. Belongs to the loop thread.
 
-    `has_room` is asked with the address of whoever connects; what it refuses is closed at once.
+    `has_room` is asked when somebody connects. If there is none, and nobody is signing in who could go, `make_room` is
+    to send somebody away; if it does not, the one who came is closed at once.
     """
 
     def __init__(
@@ -37,7 +39,8 @@ class PeerPort:
         peer: str,
         purpose: str,
         silence_s_max: float,
-        has_room: Callable[[str], bool],
+        has_room: Callable[[], bool],
+        make_room: Callable[[], bool],
         on_peer: Callable[[PeerSocket, str], None],
     ) -> None:
         self.security = PeerSecurity()
@@ -47,9 +50,12 @@ class PeerPort:
         self._purpose = purpose
         self._silence_s_max = silence_s_max
         self._has_room = has_room
+        self._make_room = make_room
+        self._refused = 0
         self._on_peer = on_peer
         self._listener: socket.socket | None = None
-        self._coming: set[asyncio.Task[None]] = set()
+        self._coming: dict[asyncio.Task[None], None] = {}
+        """The oldest first."""
 
     @property
     def coming(self) -> int:
@@ -98,14 +104,29 @@ class PeerPort:
                 )
                 self._pause(listener)
                 return
-            if not self._has_room(address_text(address)):
-                sock.close()
+            if not (self._has_room() or self._oldest_gone() or self._make_room()):
+                self._refuse(sock, address_text(address))
                 continue
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             task = asyncio.ensure_future(self._admit(sock, address_text(address)))
-            self._coming.add(task)
-            task.add_done_callback(self._coming.discard)
+            self._coming[task] = None
+            task.add_done_callback(lambda done: self._coming.pop(done, None))
+
+    def _oldest_gone(self) -> bool:
+        """Of those who are signing in."""
+        oldest = next(iter(self._coming), None)
+        if oldest is None:
+            return False
+        del self._coming[oldest]
+        oldest.cancel()
+        return True
+
+    def _refuse(self, sock: socket.socket, remote: str) -> None:
+        sock.close()
+        self._refused += 1
+        if self._refused & (self._refused - 1) == 0:  # 1, 2, 4, 8 ...: nobody fills a disk with these
+            log.warning("%s refused remote=%s reason=no room refused=%d", self._peer, remote, self._refused)
 
     async def _admit(self, sock: socket.socket, remote: str) -> None:
         try:

@@ -1,17 +1,29 @@
-"""Reads what another server sends on a stream: both ends of both streams, the HA port's and the members'."""
+"""Reads what another server sends on a stream: both ends of both streams, the HA port's and the members'.
+
+The listening end does not know who calls. There whoever brings more than a few words waits for its turn (`turns.py`), and
+is given a piece at a time: however much all of them bring, the loop is kept for one turn.
+"""
 
 import asyncio
+import time
 from collections.abc import Callable
+from typing import Final
 
 from rocketeer.errors import ReplicationError, StoreError, StoreRefused
+from rocketeer.remoting.turns import PEERS, turns
 from rocketeer.security.peer_socket import PeerSocket
+
+FEW_BYTES: Final = 256
+"""Reports and acknowledgements of an honest peer: served at once."""
+PIECE_BYTES: Final = 2 << 10
+"""A hundred small frames."""
 
 
 class PeerReader:
     """Gives `take` the bytes as they come, valid until it returns; what it raises ends the connection.
 
     `ended` is told why nothing more will come: OSError when the connection is gone, otherwise what `take` raised.
-    Belongs to the loop thread.
+    `paced`: much is served in turns. Belongs to the loop thread.
     """
 
     def __init__(
@@ -22,6 +34,7 @@ class PeerReader:
         peer: str,
         take: Callable[[memoryview], None],
         ended: Callable[[Exception], None],
+        paced: bool = False,
     ) -> None:
         self._sock = sock
         self._peer = peer
@@ -30,11 +43,14 @@ class PeerReader:
         self._ended = ended
         self._loop = asyncio.get_running_loop()
         self._closed = False
+        self._paced = paced
+        self._waiting = self._buffer[:0]
+        """What came and waits for its turn; nothing is read meanwhile."""
         self._loop.add_reader(sock.fileno(), self._readable)
         self._loop.call_soon(self._readable)  # something may have been read before
 
     def _readable(self) -> None:
-        if self._closed:
+        if self._closed or self._waiting:
             return
         try:
             count = self._sock.recv_into(self._buffer)
@@ -45,8 +61,30 @@ class PeerReader:
         except OSError as error:
             self._ended(error)
             return
+        if self._paced and count > FEW_BYTES:
+            self._waiting = self._buffer[:count]
+            self._loop.remove_reader(self._sock.fileno())
+            turns(PEERS).ask(self)
+        else:
+            self._give(self._buffer[:count])
+
+    def take_turn(self, ends_s: float) -> None:
+        """Serve what waits, a piece at least; then read on."""
+        while self._waiting and not self._closed:
+            piece, self._waiting = self._waiting[:PIECE_BYTES], self._waiting[PIECE_BYTES:]
+            self._give(piece)
+            if time.monotonic() >= ends_s:
+                break
+        if self._closed:
+            return
+        if self._waiting:
+            turns(PEERS).ask(self)
+        else:
+            self._loop.add_reader(self._sock.fileno(), self._readable)
+
+    def _give(self, data: memoryview) -> None:
         try:
-            self._take(self._buffer[:count])
+            self._take(data)
         except (ReplicationError, StoreError, StoreRefused) as error:
             self._ended(error)
 
@@ -54,4 +92,6 @@ class PeerReader:
         """Before the socket is closed."""
         if not self._closed:
             self._closed = True
+            if self._waiting:
+                turns(PEERS).forget(self)
             self._loop.remove_reader(self._sock.fileno())

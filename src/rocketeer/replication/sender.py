@@ -58,7 +58,14 @@ class SlaveLink:
             piece_bytes=self._largest_piece,
             failed=self._failed,
         )
-        self._reader = PeerReader(sock, READ_BYTES, peer="slave", take=self._read, ended=self._failed)
+        self._reader = PeerReader(
+            sock, READ_BYTES, peer="slave", take=self._read, ended=self._failed, paced=True
+        )
+
+    @property
+    def has_reported(self) -> bool:
+        """Whether it said where its log ends."""
+        return self._sender.next_offset >= 0
 
     @property
     def last_write_s(self) -> float:
@@ -68,8 +75,11 @@ class SlaveLink:
 
     def _read(self, data: memoryview) -> None:
         self.last_read_s = self._clock.monotonic_s()
-        for report in self._reports.feed(bytes(data)):
-            self._reported(report)
+        reports = self._reports.feed(bytes(data))
+        while reports and self._sender.next_offset < 0:
+            self._reported(reports.pop(0))
+        if reports:
+            self._reported(max(reports))  # it has what the furthest says, and may not say more than it was sent
 
     def _reported(self, report: LogOffset) -> None:
         if self._sender.next_offset < 0:

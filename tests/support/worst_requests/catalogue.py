@@ -1,4 +1,4 @@
-"""The two lists of worst requests, and how an entry comes into them."""
+"""The lists of worst requests, by the place they are sent to, and how an entry comes into them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,19 +17,33 @@ class Worst:
 
 BROKER: list[Worst] = []
 NAMESERVER: list[Worst] = []
+HA_PORT: list[Worst] = []
+MEMBERS_PORT: list[Worst] = []
+METRICS_PORT: list[Worst] = []
+TLS: list[Worst] = []
+ACCOUNTS: list[Worst] = []
+CATALOGUES: dict[str, list[Worst]] = {
+    "broker": BROKER,
+    "name server": NAMESERVER,
+    "HA port": HA_PORT,
+    "metrics port": METRICS_PORT,
+    "broker with TLS": TLS,
+    "broker with accounts": ACCOUNTS,
+    "members' port": MEMBERS_PORT,
+}
+
+
+def listed(catalogue: list[Worst], name: str, memory_mb: int = 64) -> Callable[[Attack], Attack]:
+    def add(attack: Attack) -> Attack:
+        catalogue.append(Worst(name, attack, memory_mb))
+        return attack
+
+    return add
 
 
 def broker(name: str, memory_mb: int = 64) -> Callable[[Attack], Attack]:
-    def add(attack: Attack) -> Attack:
-        BROKER.append(Worst(name, attack, memory_mb))
-        return attack
-
-    return add
+    return listed(BROKER, name, memory_mb)
 
 
 def nameserver(name: str, memory_mb: int = 64) -> Callable[[Attack], Attack]:
-    def add(attack: Attack) -> Attack:
-        NAMESERVER.append(Worst(name, attack, memory_mb))
-        return attack
-
-    return add
+    return listed(NAMESERVER, name, memory_mb)

@@ -1,59 +1,29 @@
-"""The servers that are attacked, what attacks find in them, and what one costs others."""
+"""What an entry of the catalogue costs others."""
 
 import time
+from typing import Protocol
 
-from rocketeer.bench.control import Control
-from rocketeer.protocol.codes import ResponseCode
-from rocketeer.protocol.command import request
-from rocketeer.record.batch import BatchItem, encode_batch
-from support.cluster import Cluster
-from support.hold import HONEST_TOPIC, Cost, HonestClient
-from support.senders import send_header
-from support.wire import Line
+from rocketeer.bench.processes import ServerProcess
+from support.hold import Cost, HonestClient
 from support.worst_requests.catalogue import Worst
-from support.worst_requests.pieces import (
-    COLLIDING,
-    COLLIDING_MESSAGES,
-    FILLED,
-    FILLED_MESSAGES,
-    MB,
-    WIDE,
-    colliding_keys,
-    flood,
-)
 
 
-def prepare(cluster: Cluster) -> None:
-    """What the attacks find in the store."""
-    properties = "".join(f"p{number}\x01{'v' * 20}\x02" for number in range(8))
-    with Control(cluster.broker, timeout_s=60) as control, Line(cluster.broker) as line:
-        for topic in (HONEST_TOPIC, FILLED, COLLIDING, "Heavy"):
-            control.create_topic(topic, queues=1)
-        control.create_topic(WIDE, queues=65_535)
-        keys = list(colliding_keys(COLLIDING_MESSAGES))
-        keys.remove("BB" * 15)
-        for topic, texts in (
-            (FILLED, [properties] * FILLED_MESSAGES),
-            (COLLIDING, [f"KEYS\x01{key}\x02" for key in keys]),
-        ):
-            for start in range(0, len(texts), 500):
-                items = [BatchItem(0, b"x", text.encode()) for text in texts[start : start + 500]]
-                sent = line.ask(request(320, send_header(topic, 0, "", batch=True), encode_batch(items)))
-                assert sent.code == ResponseCode.SUCCESS, sent
-        for _ in range(20):
-            line.ask(request(310, send_header("Heavy", 0, "KEYS\x01heavy\x02"), bytes(3 * MB)))
-        wide = {"consumerGroup": "wide", "topic": WIDE, "commitOffset": "0"}
-        flood(
-            cluster.broker,
-            [request(15, wide | {"queueId": str(queue)}, oneway=True) for queue in range(65_535)],
-        )
+class Attacked(Protocol):
+    """A target of `scenes.py`."""
+
+    @property
+    def attacked(self) -> str: ...
+    @property
+    def honest(self) -> str: ...
+    @property
+    def process(self) -> ServerProcess: ...
+    @property
+    def is_broker(self) -> bool: ...
 
 
-def measure(cluster: Cluster, worst: Worst, *, is_broker: bool) -> Cost:
+def measure(target: Attacked, worst: Worst) -> Cost:
     """One try."""
-    process = cluster.broker_process if is_broker else cluster.namesrv_process
-    address = cluster.broker if is_broker else cluster.namesrv
-    with HonestClient(address, process.pid, is_broker=is_broker) as honest:
-        worst.attack(address)
+    with HonestClient(target.honest, target.process.pid, is_broker=target.is_broker) as honest:
+        worst.attack(target.attacked)
         time.sleep(0.1)  # what the end of the attack leaves to do
     return honest.cost

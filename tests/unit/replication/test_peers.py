@@ -176,7 +176,7 @@ async def test_plain_peers_are_refused_where_tls_is_enforced(
     await refusal(tmp_path, caplog, "without TLS", master=enforcing, slave={})
 
 
-async def test_half_sign_ins_are_closed_and_count_among_the_slaves(
+async def test_half_sign_ins_are_closed_and_give_their_place_to_whoever_comes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(peer_socket, "SIGN_IN_S", 1.0)
@@ -187,9 +187,10 @@ async def test_half_sign_ins_are_closed_and_count_among_the_slaves(
         for _, writer in half:
             writer.write(MAGIC)
         await asyncio.sleep(0.1)
-        reader, writer = await asyncio.open_connection(host, int(port))
-        assert await asyncio.wait_for(reader.read(), 20) == b"", "there are three already"
-        for reader, _ in half:
+        last, last_writer = await asyncio.open_connection(host, int(port))
+        last_writer.write(MAGIC)
+        assert await asyncio.wait_for(half[0][0].read(), 0.8) == b"", "there are three already: the oldest goes"
+        for reader in (half[1][0], half[2][0], last):
             assert await asyncio.wait_for(reader.read(), 20) == b""
         known = secret(tmp_path, SECRET)
         async with slave_at(tmp_path / "s", ha_address(broker), server=known):
