@@ -160,7 +160,7 @@ def _register(admin: Admin, address: str):  # type: ignore[no-untyped-def]
     from rocketeer.model.data_version import DataVersion
     from rocketeer.protocol.bodies.register import encode_registration
     from rocketeer.protocol.codes import RequestCode
-    from rocketeer.protocol.headers import RegisterBrokerHeader
+    from rocketeer.protocol.headers.nameserver import RegisterBrokerHeader
 
     header = RegisterBrokerHeader("broker-dead", address, "DefaultCluster", 0)
     body = encode_registration({}, DataVersion(1, 1))
@@ -170,7 +170,7 @@ def _register(admin: Admin, address: str):  # type: ignore[no-untyped-def]
 def _unregister(admin: Admin, address: str):  # type: ignore[no-untyped-def]
     from rocketeer.admin.plans.asking import ask_nameserver
     from rocketeer.protocol.codes import RequestCode
-    from rocketeer.protocol.headers import UnregisterBrokerHeader
+    from rocketeer.protocol.headers.nameserver import UnregisterBrokerHeader
 
     header = UnregisterBrokerHeader("broker-dead", address, "DefaultCluster", 0)
     return ask_nameserver(admin.context(), RequestCode.UNREGISTER_BROKER, header)

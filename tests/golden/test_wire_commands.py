@@ -12,14 +12,8 @@ from rocketeer.errors import BadHeader
 from rocketeer.protocol.codes import RequestCode
 from rocketeer.protocol.command import Command, decode, encode, encode_head
 from rocketeer.protocol.frame import JSON, ROCKETMQ, FrameSplitter
-from rocketeer.protocol.headers import (
-    REPLY_HEADERS,
-    REQUEST_HEADERS,
-    Header,
-    decode_header,
-    decode_raw,
-    encode_header,
-)
+from rocketeer.protocol.headers.base import Header, decode_header, decode_raw, encode_header
+from rocketeer.protocol.headers.tables import REPLY_HEADERS, REQUEST_HEADERS
 from rocketeer.protocol.json_header import decode_ext, decode_outer
 
 WIRE = Path(__file__).parent / "data" / "wire"

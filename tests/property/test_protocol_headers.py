@@ -7,17 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rocketeer.errors import BadHeader
-from rocketeer.protocol import headers
-from rocketeer.protocol.headers import Header, decode_header, decode_raw, encode_header
+from rocketeer.protocol.headers.base import Header, decode_header, decode_raw, encode_header
+from support.header_kinds import header_kinds
 
-KINDS = sorted(
-    (
-        kind
-        for kind in vars(headers).values()
-        if isinstance(kind, type) and issubclass(kind, Header) and kind is not Header
-    ),
-    key=lambda kind: kind.__name__,
-)
+KINDS = header_kinds()
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 likely = st.sampled_from(
     ["", "0", "1", "-1", "+7", "007", "true", "False", "null", "1.0", "9" * 12, "9" * 30]

@@ -16,8 +16,8 @@ from rocketeer.errors import RequestRefused
 from rocketeer.protocol.codes import RequestCode
 from rocketeer.protocol.command import FLAG_RESPONSE, Command
 from rocketeer.protocol.frame import JSON, Frame
-from rocketeer.protocol.headers import PullMessageHeader
 from rocketeer.protocol.headers.base import raw_decoder
+from rocketeer.protocol.headers.pull import PullMessageHeader
 from rocketeer.protocol.java_types import I32
 from rocketeer.protocol.json_header import NOT_THE_JSON
 from rocketeer.remoting.server import Connection, Router

@@ -24,7 +24,7 @@ from rocketeer.protocol.bodies.data_version import encode_data_version
 from rocketeer.protocol.bodies.properties import decode_properties, encode_properties
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, reply
-from rocketeer.protocol.headers import GetBrokerConfigReplyHeader
+from rocketeer.protocol.headers.admin import GetBrokerConfigReplyHeader
 from rocketeer.remoting.server import Connection, Handler
 from rocketeer.store.table_file import save_table
 

@@ -20,7 +20,7 @@ from rocketeer.model.offsets import QueueOffset
 from rocketeer.model.subscription import TAG, BadTagExpression, MessageModel, Subscription
 from rocketeer.model.topic import RETRY_PREFIX, Perm
 from rocketeer.protocol.codes import ResponseCode
-from rocketeer.protocol.headers import PullMessageHeader
+from rocketeer.protocol.headers.pull import PullMessageHeader
 from rocketeer.protocol.texts import FAQ
 from rocketeer.remoting.limits import over_limit
 from rocketeer.remoting.server import Connection

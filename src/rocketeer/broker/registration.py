@@ -28,14 +28,13 @@ from rocketeer.protocol.bodies.register import body_crc32, encode_registration, 
 from rocketeer.protocol.bodies.route import decode_cluster_info
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, request
-from rocketeer.protocol.headers import (
-    Header,
+from rocketeer.protocol.headers.base import Header, decode_header
+from rocketeer.protocol.headers.nameserver import (
     QueryDataVersionHeader,
     QueryDataVersionReplyHeader,
     RegisterBrokerHeader,
     RegisterBrokerReplyHeader,
     UnregisterBrokerHeader,
-    decode_header,
 )
 
 log = logging.getLogger(__name__)

@@ -20,7 +20,7 @@ from rocketeer.protocol.command import (
     request,
 )
 from rocketeer.protocol.frame import JSON, ROCKETMQ, pack_frame
-from rocketeer.protocol.headers import GetMaxOffsetHeader, OffsetReplyHeader
+from rocketeer.protocol.headers.offsets import GetMaxOffsetHeader, OffsetReplyHeader
 from rocketeer.protocol.reply_template import ReplyTemplate
 
 

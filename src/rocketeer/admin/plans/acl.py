@@ -14,13 +14,13 @@ from rocketeer.errors import BadBody, ConfigError
 from rocketeer.model.data_version import DataVersion
 from rocketeer.protocol.bodies.data_version import VersionWire, decode_data_version, version_from_wire
 from rocketeer.protocol.codes import RequestCode
-from rocketeer.protocol.headers import (
+from rocketeer.protocol.headers.admin import (
     AclVersionReplyHeader,
     DeleteAclConfigHeader,
     UpdateAclConfigHeader,
     UpdateGlobalWhiteAddressesHeader,
-    decode_header,
 )
+from rocketeer.protocol.headers.base import decode_header
 
 _files_decoder = msgspec.json.Decoder(dict[str, VersionWire])
 

@@ -20,16 +20,15 @@ from rocketeer.protocol.bodies.kv import decode_kv_table
 from rocketeer.protocol.bodies.properties import decode_properties, encode_properties
 from rocketeer.protocol.bodies.route import decode_cluster_info
 from rocketeer.protocol.codes import RequestCode
-from rocketeer.protocol.headers import (
+from rocketeer.protocol.headers.admin import GetBrokerConsumeStatsHeader, ViewBrokerStatsHeader
+from rocketeer.protocol.headers.base import decode_header
+from rocketeer.protocol.headers.nameserver import (
     AddWritePermHeader,
     AddWritePermReplyHeader,
-    GetBrokerConsumeStatsHeader,
-    ResumeCheckHalfMessageHeader,
-    ViewBrokerStatsHeader,
     WipeWritePermHeader,
     WipeWritePermReplyHeader,
-    decode_header,
 )
+from rocketeer.protocol.headers.transaction import ResumeCheckHalfMessageHeader
 
 Settings: TypeAlias = Mapping[str, str]
 

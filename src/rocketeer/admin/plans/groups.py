@@ -36,12 +36,9 @@ from rocketeer.protocol.bodies.groups import decode_group_table, encode_group
 from rocketeer.protocol.bodies.offsets import decode_members_status
 from rocketeer.protocol.bodies.running_info import RunningInfo, decode_running_info
 from rocketeer.protocol.codes import RequestCode
-from rocketeer.protocol.headers import (
-    DeleteSubscriptionGroupHeader,
-    GetConsumerConnectionsHeader,
-    GetConsumerStatusHeader,
-)
-from rocketeer.protocol.headers.clients import GetConsumerRunningInfoHeader
+from rocketeer.protocol.headers.clients import GetConsumerConnectionsHeader, GetConsumerRunningInfoHeader
+from rocketeer.protocol.headers.offsets import GetConsumerStatusHeader
+from rocketeer.protocol.headers.topics import DeleteSubscriptionGroupHeader
 
 # --- configuration ------------------------------------------------------------------------------
 

@@ -34,7 +34,8 @@ from rocketeer.protocol.bodies.connections import GroupConnections
 from rocketeer.protocol.bodies.consume_queue import QueueEntries, decode_queue_entries
 from rocketeer.protocol.bodies.running_info import ConsumeDirectResult, decode_direct_result
 from rocketeer.protocol.codes import RequestCode
-from rocketeer.protocol.headers import ConsumeMessageDirectlyHeader, QueryConsumeQueueHeader
+from rocketeer.protocol.headers.clients import ConsumeMessageDirectlyHeader
+from rocketeer.protocol.headers.topics import QueryConsumeQueueHeader
 from rocketeer.record.trace import TraceEvent, decode_trace
 
 TOOLS_GROUP: Final = "TOOLS_CONSUMER"

@@ -9,13 +9,13 @@ from rocketeer.errors import BrokerRefused
 from rocketeer.protocol.bodies.kv import decode_kv_table
 from rocketeer.protocol.bodies.properties import decode_properties, encode_properties
 from rocketeer.protocol.codes import RequestCode, ResponseCode
-from rocketeer.protocol.headers import (
+from rocketeer.protocol.headers.base import decode_header
+from rocketeer.protocol.headers.nameserver import (
     DeleteKvConfigHeader,
     GetKvConfigHeader,
     GetKvConfigReplyHeader,
     GetKvListHeader,
     PutKvConfigHeader,
-    decode_header,
 )
 
 

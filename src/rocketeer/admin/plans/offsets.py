@@ -25,7 +25,11 @@ from rocketeer.protocol.bodies.offsets import (
     decode_queue_offsets,
 )
 from rocketeer.protocol.codes import RequestCode, ResponseCode
-from rocketeer.protocol.headers import CloneGroupOffsetHeader, QueryCorrectionOffsetHeader, ResetOffsetHeader
+from rocketeer.protocol.headers.offsets import (
+    CloneGroupOffsetHeader,
+    QueryCorrectionOffsetHeader,
+    ResetOffsetHeader,
+)
 
 NOW_MS: Final = -1
 """As a time to reset to: the end of every queue."""

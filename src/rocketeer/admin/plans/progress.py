@@ -13,7 +13,7 @@ from rocketeer.protocol.bodies.connections import GroupConnections
 from rocketeer.protocol.bodies.consume_stats import ConsumeStats, decode_consume_stats, merge
 from rocketeer.protocol.bodies.time_spans import ConsumeTimeSpan, decode_time_spans
 from rocketeer.protocol.codes import RequestCode
-from rocketeer.protocol.headers import GetConsumeStatsHeader, QueryConsumeTimeSpanHeader
+from rocketeer.protocol.headers.topics import GetConsumeStatsHeader, QueryConsumeTimeSpanHeader
 
 
 def group_progress(context: AdminContext, group: str, topic: str | None = None) -> Plan[GroupProgress]:

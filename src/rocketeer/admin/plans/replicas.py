@@ -15,7 +15,7 @@ from rocketeer.errors import (
 )
 from rocketeer.protocol.bodies.replica_group import ReplicaGroup, decode_replica_group
 from rocketeer.protocol.codes import RequestCode, ResponseCode
-from rocketeer.protocol.headers import SwitchLeaderHeader
+from rocketeer.protocol.headers.admin import SwitchLeaderHeader
 
 SWITCH_S = 30.0
 LOOK_S = 0.2

@@ -16,7 +16,7 @@ from rocketeer.protocol.bodies.broker_stats import (
     decode_broker_stats,
 )
 from rocketeer.protocol.codes import RequestCode, ResponseCode
-from rocketeer.protocol.headers import ViewBrokerStatsHeader
+from rocketeer.protocol.headers.admin import ViewBrokerStatsHeader
 
 
 def activity(context: AdminContext, topic: str | None = None) -> Plan[tuple[TopicActivity, ...]]:

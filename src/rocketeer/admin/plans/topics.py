@@ -30,12 +30,8 @@ from rocketeer.protocol.bodies.consume_stats import QueueRange, decode_topic_sta
 from rocketeer.protocol.bodies.groups import decode_group_list
 from rocketeer.protocol.bodies.topics import decode_topic_list
 from rocketeer.protocol.codes import RequestCode
-from rocketeer.protocol.headers import (
-    DeleteTopicInNamesrvHeader,
-    GetTopicsByClusterHeader,
-    GetTopicStatsHeader,
-    QueryTopicConsumersHeader,
-)
+from rocketeer.protocol.headers.nameserver import DeleteTopicInNamesrvHeader, GetTopicsByClusterHeader
+from rocketeer.protocol.headers.topics import GetTopicStatsHeader, QueryTopicConsumersHeader
 
 ORDER_NAMESPACE: Final = "ORDER_TOPIC_CONFIG"
 """Where the name servers keep which queues an ordered topic has: `broker-a:4;broker-b:4`."""

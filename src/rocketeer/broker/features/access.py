@@ -17,8 +17,12 @@ from rocketeer.model.property_names import REAL_TOPIC
 from rocketeer.model.topic import TRANS_HALF_TOPIC
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, reply
-from rocketeer.protocol.headers import DeleteAclConfigHeader, UpdateAclConfigHeader
-from rocketeer.protocol.headers.admin import AclVersionReplyHeader, UpdateGlobalWhiteAddressesHeader
+from rocketeer.protocol.headers.admin import (
+    AclVersionReplyHeader,
+    DeleteAclConfigHeader,
+    UpdateAclConfigHeader,
+    UpdateGlobalWhiteAddressesHeader,
+)
 from rocketeer.protocol.headers.base import decode_header
 from rocketeer.record.layout import StoredMessage
 from rocketeer.remoting.server import Connection, Handler

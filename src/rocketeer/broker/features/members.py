@@ -29,14 +29,13 @@ from rocketeer.protocol.bodies.offsets import (
 )
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, reply, request
-from rocketeer.protocol.headers import (
+from rocketeer.protocol.headers.base import decode_header
+from rocketeer.protocol.headers.clients import (
     ConsumeMessageDirectlyHeader,
     GetConsumerConnectionsHeader,
     GetConsumerRunningInfoHeader,
-    GetConsumerStatusHeader,
-    ResetOffsetHeader,
-    decode_header,
 )
+from rocketeer.protocol.headers.offsets import GetConsumerStatusHeader, ResetOffsetHeader
 from rocketeer.protocol.versions import V3_0_7_SNAPSHOT, V3_1_8_SNAPSHOT, version_name
 from rocketeer.record.ids import parse_offset_msg_id
 from rocketeer.record.layout import encode_record

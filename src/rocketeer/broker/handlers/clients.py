@@ -23,11 +23,11 @@ from rocketeer.protocol.bodies.heartbeat import (
 )
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, reply, request
-from rocketeer.protocol.headers import (
+from rocketeer.protocol.headers.base import decode_header
+from rocketeer.protocol.headers.clients import (
     GetConsumerListHeader,
     NotifyConsumerIdsChangedHeader,
     UnregisterClientHeader,
-    decode_header,
 )
 from rocketeer.remoting.limits import busy_limit, over_limit
 from rocketeer.remoting.server import Connection, Handler

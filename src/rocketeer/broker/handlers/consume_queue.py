@@ -13,7 +13,8 @@ from rocketeer.model.subscription import TAG, Subscription
 from rocketeer.protocol.bodies.consume_queue import QueueEntries, QueueEntry, encode_queue_entries
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, reply
-from rocketeer.protocol.headers import QueryConsumeQueueHeader, decode_header
+from rocketeer.protocol.headers.base import decode_header
+from rocketeer.protocol.headers.topics import QueryConsumeQueueHeader
 from rocketeer.remoting.server import Connection, Handler
 from rocketeer.store.consume_queue import ENTRY, ENTRY_BYTES, ConsumeQueue
 from rocketeer.store.consume_queue_ext import ExtUnit, is_address

@@ -10,7 +10,8 @@ from rocketeer.model.group import is_usable_group
 from rocketeer.protocol.bodies.groups import decode_group
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, reply
-from rocketeer.protocol.headers import DeleteSubscriptionGroupHeader, decode_header
+from rocketeer.protocol.headers.base import decode_header
+from rocketeer.protocol.headers.topics import DeleteSubscriptionGroupHeader
 from rocketeer.remoting.server import Connection, Handler
 from rocketeer.remoting.slices import Steps, in_slices
 

@@ -11,12 +11,9 @@ from rocketeer.protocol.bodies.groups import encode_group_list
 from rocketeer.protocol.bodies.offsets import encode_corrections
 from rocketeer.protocol.codes import RequestCode
 from rocketeer.protocol.command import Command, reply
-from rocketeer.protocol.headers import (
-    CloneGroupOffsetHeader,
-    QueryCorrectionOffsetHeader,
-    QueryTopicConsumersHeader,
-    decode_header,
-)
+from rocketeer.protocol.headers.base import decode_header
+from rocketeer.protocol.headers.offsets import CloneGroupOffsetHeader, QueryCorrectionOffsetHeader
+from rocketeer.protocol.headers.topics import QueryTopicConsumersHeader
 from rocketeer.remoting.server import Connection, Handler
 from rocketeer.remoting.slices import Steps, in_slices, run_sliced
 

@@ -6,7 +6,8 @@ from rocketeer.errors import RequestRefused
 from rocketeer.model.offsets import QueueOffset
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, reply
-from rocketeer.protocol.headers import (
+from rocketeer.protocol.headers.base import decode_header
+from rocketeer.protocol.headers.offsets import (
     EarliestStoreTimeHeader,
     EarliestStoreTimeReplyHeader,
     GetMaxOffsetHeader,
@@ -15,7 +16,6 @@ from rocketeer.protocol.headers import (
     QueryConsumerOffsetHeader,
     SearchOffsetHeader,
     UpdateConsumerOffsetHeader,
-    decode_header,
 )
 from rocketeer.remoting.server import Connection, Handler
 from rocketeer.store.message_store import MessageStore

@@ -7,7 +7,8 @@ from rocketeer.protocol.bodies.connections import ClientConnection, encode_produ
 from rocketeer.protocol.bodies.producers import ProducerClient, encode_producer_table
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, reply
-from rocketeer.protocol.headers import GetProducerConnectionsHeader, decode_header
+from rocketeer.protocol.headers.base import decode_header
+from rocketeer.protocol.headers.clients import GetProducerConnectionsHeader
 from rocketeer.remoting.server import Connection, Handler
 
 

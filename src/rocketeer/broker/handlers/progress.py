@@ -27,12 +27,12 @@ from rocketeer.protocol.bodies.long_body import LongBody
 from rocketeer.protocol.bodies.time_spans import ConsumeTimeSpan, encoding_time_spans
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, reply
-from rocketeer.protocol.headers import (
-    GetBrokerConsumeStatsHeader,
+from rocketeer.protocol.headers.admin import GetBrokerConsumeStatsHeader
+from rocketeer.protocol.headers.base import decode_header
+from rocketeer.protocol.headers.topics import (
     GetConsumeStatsHeader,
     GetTopicStatsHeader,
     QueryConsumeTimeSpanHeader,
-    decode_header,
 )
 from rocketeer.remoting.server import Connection, Handler
 from rocketeer.remoting.slices import Steps, run_sliced

@@ -13,8 +13,8 @@ from rocketeer.observe.counters import Counters
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, encode_head, reply
 from rocketeer.protocol.frame import JSON, pack_prefix
-from rocketeer.protocol.headers import PullMessageHeader
 from rocketeer.protocol.headers.base import decode_header
+from rocketeer.protocol.headers.pull import PullMessageHeader
 from rocketeer.protocol.reply_template import ReplyTemplate
 from rocketeer.remoting.server import Connection, Handler
 from rocketeer.store.large import LARGE_BYTES_MAX

@@ -7,8 +7,8 @@ from rocketeer.model.offsets import LogOffset
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, reply
 from rocketeer.protocol.frame import FRAME_BYTES_MAX, Filling
-from rocketeer.protocol.headers import QueryMessageHeader, ViewMessageHeader
 from rocketeer.protocol.headers.base import decode_header
+from rocketeer.protocol.headers.query import QueryMessageHeader, ViewMessageHeader
 from rocketeer.record.layout import encode_record
 from rocketeer.remoting.server import Connection, Handler
 from rocketeer.remoting.slices import Steps, run_sliced

@@ -6,7 +6,8 @@ from rocketeer.errors import GroupError, RequestRefused
 from rocketeer.protocol.bodies.replica_group import ReplicaGroup, encode_replica_group
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, reply
-from rocketeer.protocol.headers import SwitchLeaderHeader, decode_header
+from rocketeer.protocol.headers.admin import SwitchLeaderHeader
+from rocketeer.protocol.headers.base import decode_header
 from rocketeer.remoting.server import Connection, Handler
 
 

@@ -13,7 +13,8 @@ from rocketeer.protocol.bodies.broker_stats import BrokerStats, StatsFigure, enc
 from rocketeer.protocol.bodies.kv import encode_kv_table
 from rocketeer.protocol.codes import VERSION, RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, reply
-from rocketeer.protocol.headers import ViewBrokerStatsHeader, decode_header
+from rocketeer.protocol.headers.admin import ViewBrokerStatsHeader
+from rocketeer.protocol.headers.base import decode_header
 from rocketeer.protocol.versions import version_name
 from rocketeer.remoting.server import Connection, Handler
 from rocketeer.remoting.slices import in_slices

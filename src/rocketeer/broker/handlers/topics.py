@@ -10,7 +10,8 @@ from rocketeer.model.topic import TopicConfig, validate_topic_name
 from rocketeer.protocol.bodies.topics import encode_topic_list
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, reply
-from rocketeer.protocol.headers import CreateTopicHeader, DeleteTopicHeader, decode_header
+from rocketeer.protocol.headers.base import decode_header
+from rocketeer.protocol.headers.topics import CreateTopicHeader, DeleteTopicHeader
 from rocketeer.remoting.server import Connection, Handler
 
 log = logging.getLogger(__name__)

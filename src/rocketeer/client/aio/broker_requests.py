@@ -18,13 +18,9 @@ from rocketeer.model.subscription import ConsumeType
 from rocketeer.protocol.bodies.offsets import decode_queue_offsets, encode_member_status
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, reply
-from rocketeer.protocol.headers import (
-    ConsumeMessageDirectlyHeader,
-    GetConsumerRunningInfoHeader,
-    GetConsumerStatusHeader,
-    ResetOffsetHeader,
-    decode_header,
-)
+from rocketeer.protocol.headers.base import decode_header
+from rocketeer.protocol.headers.clients import ConsumeMessageDirectlyHeader, GetConsumerRunningInfoHeader
+from rocketeer.protocol.headers.offsets import GetConsumerStatusHeader, ResetOffsetHeader
 from rocketeer.remoting.client import PushHandler
 
 log = logging.getLogger(__name__)

@@ -8,7 +8,8 @@ from typing import Any, Protocol, runtime_checkable
 from rocketeer.errors import RocketeerError
 from rocketeer.protocol.codes import RequestCode
 from rocketeer.protocol.command import Command
-from rocketeer.protocol.headers import REPLY_HEADERS, REQUEST_HEADERS, Header, decode_header
+from rocketeer.protocol.headers.base import Header, decode_header
+from rocketeer.protocol.headers.tables import REPLY_HEADERS, REQUEST_HEADERS
 
 log = logging.getLogger(__name__)
 

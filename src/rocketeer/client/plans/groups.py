@@ -16,11 +16,8 @@ from rocketeer.protocol.bodies.subscription import SubscriptionWire
 from rocketeer.protocol.bodies.wire import Wire, decoder, load_as
 from rocketeer.protocol.codes import RequestCode
 from rocketeer.protocol.command import request
-from rocketeer.protocol.headers import (
-    ConsumerSendMsgBackHeader,
-    GetConsumerConnectionsHeader,
-    GetConsumerListHeader,
-)
+from rocketeer.protocol.headers.clients import GetConsumerConnectionsHeader, GetConsumerListHeader
+from rocketeer.protocol.headers.send import ConsumerSendMsgBackHeader
 
 
 def consumer_ids(address: str, group: str, timeout_s: float) -> Plan[list[str]]:

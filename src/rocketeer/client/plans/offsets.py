@@ -10,7 +10,8 @@ from rocketeer.model.subscription import ConsumeFromWhere
 from rocketeer.model.topic import RETRY_PREFIX
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, request
-from rocketeer.protocol.headers import (
+from rocketeer.protocol.headers.base import Header, decode_header
+from rocketeer.protocol.headers.offsets import (
     EarliestStoreTimeHeader,
     EarliestStoreTimeReplyHeader,
     GetMaxOffsetHeader,
@@ -19,9 +20,7 @@ from rocketeer.protocol.headers import (
     QueryConsumerOffsetHeader,
     SearchOffsetHeader,
     UpdateConsumerOffsetHeader,
-    decode_header,
 )
-from rocketeer.protocol.headers.base import Header
 
 
 def _ask(cluster: Cluster, queue: MessageQueue, code: int, header: Header) -> Plan[Command]:

@@ -10,7 +10,7 @@ from rocketeer.console.registry import Action, Outcome, Param, View
 from rocketeer.console.users import Role
 from rocketeer.console.visit import Visit
 from rocketeer.errors import BrokerRefused, RocketeerError
-from rocketeer.protocol.headers import UpdateAclConfigHeader
+from rocketeer.protocol.headers.admin import UpdateAclConfigHeader
 
 ENABLED: Final = "aclEnable"
 

@@ -8,7 +8,7 @@ from rocketeer.cli.admin.declare import Option, Subject, command
 from rocketeer.cli.admin.options import BrokerAddress, ClusterName
 from rocketeer.cli.admin.output import Output, Table, Text, columns, said, when
 from rocketeer.errors import ConfigError
-from rocketeer.protocol.headers import UpdateAclConfigHeader
+from rocketeer.protocol.headers.admin import UpdateAclConfigHeader
 
 AccessKey = Annotated[str, Option("a", "accessKey", "the account's name")]
 WHERE = (("broker", "cluster"),)

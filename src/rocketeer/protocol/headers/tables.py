@@ -1,0 +1,108 @@
+"""Which request code carries which typed header, and which its reply."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from rocketeer.protocol.codes import RequestCode
+from rocketeer.protocol.headers import (
+    admin,
+    clients,
+    nameserver,
+    offsets,
+    pull,
+    query,
+    send,
+    topics,
+    transaction,
+)
+from rocketeer.protocol.headers.base import Header
+
+REQUEST_HEADERS: Mapping[int, type[Header]] = MappingProxyType(
+    {
+        RequestCode.SEND_MESSAGE: send.SendMessageHeader,
+        RequestCode.SEND_MESSAGE_V2: send.SendMessageV2Header,
+        RequestCode.SEND_BATCH_MESSAGE: send.SendMessageV2Header,
+        RequestCode.SEND_REPLY_MESSAGE: send.SendMessageHeader,
+        RequestCode.SEND_REPLY_MESSAGE_V2: send.SendMessageV2Header,
+        RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT: send.ReplyMessageHeader,
+        RequestCode.CONSUMER_SEND_MSG_BACK: send.ConsumerSendMsgBackHeader,
+        RequestCode.GET_PRODUCER_SEQUENCE: send.GetProducerSequenceHeader,
+        RequestCode.PULL_MESSAGE: pull.PullMessageHeader,
+        RequestCode.QUERY_MESSAGE: query.QueryMessageHeader,
+        RequestCode.VIEW_MESSAGE_BY_ID: query.ViewMessageHeader,
+        RequestCode.QUERY_CONSUMER_OFFSET: offsets.QueryConsumerOffsetHeader,
+        RequestCode.UPDATE_CONSUMER_OFFSET: offsets.UpdateConsumerOffsetHeader,
+        RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: offsets.SearchOffsetHeader,
+        RequestCode.GET_MAX_OFFSET: offsets.GetMaxOffsetHeader,
+        RequestCode.GET_MIN_OFFSET: offsets.GetMinOffsetHeader,
+        RequestCode.GET_EARLIEST_MSG_STORETIME: offsets.EarliestStoreTimeHeader,
+        RequestCode.RESET_CONSUMER_CLIENT_OFFSET: offsets.ResetOffsetHeader,
+        RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT: offsets.GetConsumerStatusHeader,
+        RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: offsets.ResetOffsetHeader,
+        RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: offsets.GetConsumerStatusHeader,
+        RequestCode.CLONE_GROUP_OFFSET: offsets.CloneGroupOffsetHeader,
+        RequestCode.QUERY_CORRECTION_OFFSET: offsets.QueryCorrectionOffsetHeader,
+        RequestCode.UNREGISTER_CLIENT: clients.UnregisterClientHeader,
+        RequestCode.GET_CONSUMER_LIST_BY_GROUP: clients.GetConsumerListHeader,
+        RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: clients.NotifyConsumerIdsChangedHeader,
+        RequestCode.GET_CONSUMER_CONNECTION_LIST: clients.GetConsumerConnectionsHeader,
+        RequestCode.GET_PRODUCER_CONNECTION_LIST: clients.GetProducerConnectionsHeader,
+        RequestCode.GET_CONSUMER_RUNNING_INFO: clients.GetConsumerRunningInfoHeader,
+        RequestCode.CONSUME_MESSAGE_DIRECTLY: clients.ConsumeMessageDirectlyHeader,
+        RequestCode.UPDATE_AND_CREATE_TOPIC: topics.CreateTopicHeader,
+        RequestCode.DELETE_TOPIC_IN_BROKER: topics.DeleteTopicHeader,
+        RequestCode.DELETE_SUBSCRIPTIONGROUP: topics.DeleteSubscriptionGroupHeader,
+        RequestCode.GET_TOPIC_STATS_INFO: topics.GetTopicStatsHeader,
+        RequestCode.GET_CONSUME_STATS: topics.GetConsumeStatsHeader,
+        RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: topics.QueryTopicConsumersHeader,
+        RequestCode.QUERY_CONSUME_TIME_SPAN: topics.QueryConsumeTimeSpanHeader,
+        RequestCode.QUERY_CONSUME_QUEUE: topics.QueryConsumeQueueHeader,
+        RequestCode.PUT_KV_CONFIG: nameserver.PutKvConfigHeader,
+        RequestCode.GET_KV_CONFIG: nameserver.GetKvConfigHeader,
+        RequestCode.DELETE_KV_CONFIG: nameserver.DeleteKvConfigHeader,
+        RequestCode.GET_KVLIST_BY_NAMESPACE: nameserver.GetKvListHeader,
+        RequestCode.REGISTER_BROKER: nameserver.RegisterBrokerHeader,
+        RequestCode.UNREGISTER_BROKER: nameserver.UnregisterBrokerHeader,
+        RequestCode.QUERY_DATA_VERSION: nameserver.QueryDataVersionHeader,
+        RequestCode.GET_ROUTEINFO_BY_TOPIC: nameserver.GetRouteHeader,
+        RequestCode.WIPE_WRITE_PERM_OF_BROKER: nameserver.WipeWritePermHeader,
+        RequestCode.ADD_WRITE_PERM_OF_BROKER: nameserver.AddWritePermHeader,
+        RequestCode.DELETE_TOPIC_IN_NAMESRV: nameserver.DeleteTopicInNamesrvHeader,
+        RequestCode.GET_TOPICS_BY_CLUSTER: nameserver.GetTopicsByClusterHeader,
+        RequestCode.END_TRANSACTION: transaction.EndTransactionHeader,
+        RequestCode.CHECK_TRANSACTION_STATE: transaction.CheckTransactionStateHeader,
+        RequestCode.RESUME_CHECK_HALF_MESSAGE: transaction.ResumeCheckHalfMessageHeader,
+        RequestCode.VIEW_BROKER_STATS_DATA: admin.ViewBrokerStatsHeader,
+        RequestCode.GET_BROKER_CONSUME_STATS: admin.GetBrokerConsumeStatsHeader,
+        RequestCode.UPDATE_AND_CREATE_ACL_CONFIG: admin.UpdateAclConfigHeader,
+        RequestCode.DELETE_ACL_CONFIG: admin.DeleteAclConfigHeader,
+        RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG: admin.UpdateGlobalWhiteAddressesHeader,
+        RequestCode.SWITCH_LEADER: admin.SwitchLeaderHeader,
+    }
+)
+
+# By the code of the request they answer.
+REPLY_HEADERS: Mapping[int, type[Header]] = MappingProxyType(
+    {
+        RequestCode.SEND_MESSAGE: send.SendMessageReplyHeader,
+        RequestCode.SEND_MESSAGE_V2: send.SendMessageReplyHeader,
+        RequestCode.SEND_BATCH_MESSAGE: send.SendMessageReplyHeader,
+        RequestCode.SEND_REPLY_MESSAGE: send.SendMessageReplyHeader,
+        RequestCode.SEND_REPLY_MESSAGE_V2: send.SendMessageReplyHeader,
+        RequestCode.GET_PRODUCER_SEQUENCE: send.GetProducerSequenceReplyHeader,
+        RequestCode.PULL_MESSAGE: pull.PullMessageReplyHeader,
+        RequestCode.QUERY_MESSAGE: query.QueryMessageReplyHeader,
+        RequestCode.QUERY_CONSUMER_OFFSET: offsets.OffsetReplyHeader,
+        RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: offsets.OffsetReplyHeader,
+        RequestCode.GET_MAX_OFFSET: offsets.OffsetReplyHeader,
+        RequestCode.GET_MIN_OFFSET: offsets.OffsetReplyHeader,
+        RequestCode.GET_EARLIEST_MSG_STORETIME: offsets.EarliestStoreTimeReplyHeader,
+        RequestCode.GET_BROKER_CONFIG: admin.GetBrokerConfigReplyHeader,
+        RequestCode.GET_BROKER_CLUSTER_ACL_INFO: admin.AclVersionReplyHeader,
+        RequestCode.GET_KV_CONFIG: nameserver.GetKvConfigReplyHeader,
+        RequestCode.REGISTER_BROKER: nameserver.RegisterBrokerReplyHeader,
+        RequestCode.QUERY_DATA_VERSION: nameserver.QueryDataVersionReplyHeader,
+        RequestCode.WIPE_WRITE_PERM_OF_BROKER: nameserver.WipeWritePermReplyHeader,
+        RequestCode.ADD_WRITE_PERM_OF_BROKER: nameserver.AddWritePermReplyHeader,
+    }
+)
