@@ -370,6 +370,60 @@ def test_hooks_middlewares_and_codecs_that_are_none_are_refused(options: Any, te
             App(**options)
 
 
+@pytest.mark.parametrize("wrong", [3, (OSError,), rocketeer.RetryPolicy], ids=str)
+def test_what_is_no_retry_policy_is_refused(wrong: Any) -> None:
+    text = r"retry of the listener of topic 'T' is .*: it must be a RetryPolicy\(\.\.\.\)"
+    app = App(group="g")
+    with pytest.raises(ConfigError, match=text):
+        PushConsumer("g").subscribe("T", print, retry=wrong)
+    with pytest.raises(ConfigError, match=text):
+        app.listener("T", retry=wrong)(print)
+    with pytest.raises(ConfigError, match=text):
+        app.dead_letters("T", retry=wrong)(print)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"backoff": each} for each in (5, "1,2", [], [-1], ["1"], [float("nan")])], ids=str
+)
+def test_pauses_that_are_none_are_refused(wrong: Any) -> None:
+    with pytest.raises(ConfigError, match=r"backoff of a RetryPolicy is .*: seconds in a list"):
+        rocketeer.RetryPolicy(**wrong)
+    with pytest.raises(ConfigError, match="tries_max of a RetryPolicy is '3'"):
+        rocketeer.RetryPolicy(tries_max="3")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("wrong", ["AVG", rocketeer.Averagely], ids=str)
+def test_what_is_no_strategy_is_refused(wrong: Any) -> None:
+    for make in (PushConsumer, LitePullConsumer, rocketeer.PushConsumer):
+        with pytest.raises(ConfigError, match=r"strategy is .*, as in Averagely\(\)"):
+            make("g", strategy=wrong)
+    with pytest.raises(ConfigError, match=r"strategy is .*, as in Averagely\(\)"):
+        App(group="g").listener("T", strategy=wrong)(print)
+
+
+async def test_places_that_are_in_no_queue_are_refused(cluster: Cluster, topic: str) -> None:
+    (queue,) = make_topic(cluster, topic, queues=1)
+    async with (
+        PullConsumer(f"G-{topic}", **options(cluster)) as puller,
+        LitePullConsumer(f"L-{topic}", **options(cluster)) as lite,
+    ):
+        await lite.assign([queue])
+        for offset in (-1, "0", 1.5, None, True):
+            for asked in (puller.pull, puller.commit, lite.seek):
+                with pytest.raises(ConfigError, match=r"offset .* is not a place in a queue"):
+                    await asked(queue, offset)  # type: ignore[operator]
+        for asked in (puller.pull, puller.commit, lite.seek):
+            with pytest.raises(ConfigError, match="queue is 0: it must be a MessageQueue"):
+                await asked(0, 0)  # type: ignore[operator]
+        with pytest.raises(ConfigError, match="max_count is 0"):
+            await puller.pull(queue, 0, max_count=0)
+        with pytest.raises(ConfigError, match="max_count is 0"):
+            await lite.poll(1, max_count=0)
+        with pytest.raises(ClientError, match="a ReceivedMessage can be sent back, not Message"):
+            await puller.send_back(Message(topic, b"x"))  # type: ignore[arg-type]
+        assert not await puller.committed(queue)
+
+
 def test_a_reply_is_to_a_message_that_was_received() -> None:
     with (
         stage() as broker,

@@ -39,7 +39,7 @@ from rocketeer.client.apps.declared import (
 )
 from rocketeer.client.apps.publishing import as_listener, publishes, publishing_to
 from rocketeer.client.apps.settings import AppSettings, parse_settings
-from rocketeer.client.core.allocate import AVERAGELY, Strategy
+from rocketeer.client.core.allocate import AVERAGELY, Strategy, checked_strategy
 from rocketeer.client.core.codecs import JSON, Codec, checked_codec
 from rocketeer.client.core.config import (
     ClientConfig,
@@ -50,7 +50,7 @@ from rocketeer.client.core.config import (
 )
 from rocketeer.client.core.middleware import Middleware
 from rocketeer.client.core.option_types import known_options, listed
-from rocketeer.client.core.retry_policy import DEFAULT_RETRY, RetryPolicy
+from rocketeer.client.core.retry_policy import DEFAULT_RETRY, RetryPolicy, checked_retry
 from rocketeer.client.lifetime import StartedAsync, start_unless, stop_signals
 from rocketeer.client.sync.producer import Producer
 from rocketeer.errors import ClientError, ConfigError
@@ -148,8 +148,15 @@ class App(StartedAsync):
                 called = self.publish(publish)(function)
             if publishes(called):
                 called = as_listener(called)
-            declared = Declared(topic, called, retry, listed("middlewares", middlewares), tags, sql)
-            add_listener(self._groups, group or APP_GROUP, Group(orderly, strategy, dict(options)), declared)
+            declared = Declared(
+                topic, called, checked_retry(topic, retry), listed("middlewares", middlewares), tags, sql
+            )
+            add_listener(
+                self._groups,
+                group or APP_GROUP,
+                Group(orderly, checked_strategy(strategy), dict(options)),
+                declared,
+            )
             return function
 
         return declare
@@ -185,7 +192,12 @@ class App(StartedAsync):
         def declare(function: F) -> F:
             self._check_declaring(topic, function)
             self._dead_letters.append(
-                DeadLetters(Declared(topic, function, retry, listed("middlewares", middlewares)), group)
+                DeadLetters(
+                    Declared(
+                        topic, function, checked_retry(topic, retry), listed("middlewares", middlewares)
+                    ),
+                    group,
+                )
             )
             return function
 

@@ -108,7 +108,7 @@ def there_and_back(value: Any, kind: Any, codec: Codec) -> Any:
         ([1, 2], Sequence[int]),
         ([1, 2], list),
         (bytearray(b"x"), bytearray),
-        (memoryview(b"x"), memoryview),
+        (b"x", memoryview),
     ],
     ids=lambda each: str(each)[:40],
 )

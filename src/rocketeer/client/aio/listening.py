@@ -23,7 +23,7 @@ from rocketeer.client.core.depends import (
 )
 from rocketeer.client.core.middleware import Context, Middleware, consuming, run_through, run_through_async
 from rocketeer.client.core.received import ReceivedMessage
-from rocketeer.client.core.retry_policy import RetryPolicy
+from rocketeer.client.core.retry_policy import RetryPolicy, checked_retry
 from rocketeer.errors import ConfigError, UndecodableBody
 
 log = logging.getLogger(__name__)
@@ -65,6 +65,7 @@ def listening(
 ) -> Listener:
     """The function, ready to be called with a message or a list of them; raises ConfigError."""
     check_listener(topic, function, overrides)
+    checked_retry(topic, retry)
     is_async = is_coroutine_function(function)
     decode = decoder_of(topic, function, codec, batches=config.consume_batch > 1)
     if decode is not None and config.consume_batch > 1:

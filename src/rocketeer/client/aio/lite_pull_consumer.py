@@ -16,13 +16,14 @@ from typing import Final, Self, Unpack
 from rocketeer.client.aio.instance import ClientInstance, Membership
 from rocketeer.client.aio.lite_work import LiteWork
 from rocketeer.client.aio.subscriptions import Subscriptions
-from rocketeer.client.core.allocate import AVERAGELY, Strategy
+from rocketeer.client.core.allocate import AVERAGELY, Strategy, checked_strategy
 from rocketeer.client.core.config import ConsumerConfig, ConsumerOptions
 from rocketeer.client.core.consumer_rules import checked
 from rocketeer.client.core.option_types import known_options
 from rocketeer.client.core.received import ReceivedMessage
+from rocketeer.client.plans.reading import check_place
 from rocketeer.clock import Clock, SystemClock
-from rocketeer.errors import ClientClosed, ClientError
+from rocketeer.errors import ClientClosed, ClientError, ConfigError
 from rocketeer.model.queue import MessageQueue
 from rocketeer.model.subscription import SUB_ALL, ConsumeType, MessageModel
 from rocketeer.protocol.bodies.heartbeat import ConsumerData
@@ -51,7 +52,7 @@ class LitePullConsumer:
     ) -> None:
         self.config = checked(ConsumerConfig(group, **known_options(ConsumerConfig, options)))
         self._auto_commit = auto_commit
-        self._strategy = strategy
+        self._strategy = checked_strategy(strategy)
         self._offset_folder = offset_folder
         self._clock = clock or SystemClock()
         self._subscriptions = Subscriptions(self.config, self._clock, with_retries=False)
@@ -151,6 +152,8 @@ class LitePullConsumer:
 
     async def poll(self, timeout_s: float = POLL_S, *, max_count: int | None = None) -> list[ReceivedMessage]:
         """The next messages, at most `max_count` (32); none when none came in time."""
+        if max_count is not None and max_count < 1:
+            raise ConfigError(f"max_count is {max_count}: it must be 1 or more")
         return await self.working.poll(timeout_s, max_count or self.config.pull_batch)
 
     def __aiter__(self) -> AsyncIterator[ReceivedMessage]:
@@ -177,6 +180,7 @@ class LitePullConsumer:
 
     async def seek(self, queue: MessageQueue, offset: int) -> None:
         """Go on at this offset; raises ClientError for a queue that is not assigned to us."""
+        check_place(queue, offset)
         if not await self.working.seek(self._full(queue), offset):
             raise ClientError(f"{queue} is not among the queues assigned to this consumer: {self.assignment}")
 

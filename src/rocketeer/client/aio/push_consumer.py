@@ -19,7 +19,7 @@ from rocketeer.client.aio.instance import ClientInstance, Membership
 from rocketeer.client.aio.listening import NO_OVERRIDES, listening
 from rocketeer.client.aio.push_work import PushWork
 from rocketeer.client.aio.subscriptions import Subscriptions
-from rocketeer.client.core.allocate import AVERAGELY, Strategy
+from rocketeer.client.core.allocate import AVERAGELY, Strategy, checked_strategy
 from rocketeer.client.core.codecs import JSON, Codec, checked_codec
 from rocketeer.client.core.config import ConsumerConfig, ConsumerOptions
 from rocketeer.client.core.consumer_rules import checked
@@ -79,7 +79,7 @@ class PushConsumer(StartedAsync):
         self.config = checked(ConsumerConfig(group, **known_options(ConsumerConfig, options)))
         self.orderly = orderly
         self.auto_commit = auto_commit
-        self._strategy = strategy
+        self._strategy = checked_strategy(strategy)
         self._offset_folder = offset_folder
         self._clock = clock or SystemClock()
         self._subscriptions = Subscriptions(self.config, self._clock, with_retries=True)

@@ -26,6 +26,19 @@ class Strategy(Protocol):
     def __call__(self, me: str, queues: Queues, clients: Sequence[str]) -> list[MessageQueue]: ...
 
 
+def checked_strategy(strategy: Strategy) -> Strategy:
+    """Raise ConfigError for a strategy's name or class."""
+    if (
+        isinstance(strategy, type)
+        or not callable(strategy)
+        or not isinstance(getattr(strategy, "name", None), str)
+    ):
+        raise ConfigError(
+            f"strategy is {strategy!r:.80}: it must be one of the strategies, as in Averagely()"
+        )
+    return strategy
+
+
 def _share(items: Sequence[T], at: int, of: int) -> Sequence[T]:
     """The at-th of `of` neighbouring pieces; the first pieces are one longer when it does not divide."""
     base, longer = divmod(len(items), of)

@@ -54,12 +54,14 @@ class RetryPolicy:
                 isinstance(each, type) and issubclass(each, BaseException) for each in kinds
             ):
                 raise ConfigError(f"{name} of a RetryPolicy is {kinds!r}: it is a tuple of exception classes")
-        if self.tries_max is not None and self.tries_max < 1:
+        if self.tries_max is not None and (not isinstance(self.tries_max, int) or self.tries_max < 1):
             raise ConfigError(
-                f"tries_max of a RetryPolicy is {self.tries_max}: the first try counts, 1 or more"
+                f"tries_max of a RetryPolicy is {self.tries_max!r}: the first try counts, 1 or more"
             )
-        if isinstance(self.backoff, Sequence) and (not self.backoff or min(self.backoff) < 0):
-            raise ConfigError(f"backoff of a RetryPolicy is {self.backoff!r}: seconds, none of them negative")
+        if self.backoff is not None and not callable(self.backoff) and not _are_pauses(self.backoff):
+            raise ConfigError(
+                f"backoff of a RetryPolicy is {self.backoff!r}: seconds in a list, none negative, or a function"
+            )
 
     def outcome(self, error: BaseException, tries: int) -> Outcome:
         """What the error means after so many tries, this one included."""
@@ -90,6 +92,24 @@ class RetryPolicy:
             log.exception("backoff failed, the broker's steps count backoff=%r tries=%d", self.backoff, tries)
             return None
         return pause_s
+
+
+def checked_retry(topic: str, retry: RetryPolicy) -> RetryPolicy:
+    """Raise ConfigError for anything else, such as the errors that a policy would name."""
+    if not isinstance(retry, RetryPolicy):
+        raise ConfigError(
+            f"retry of the listener of topic {topic!r} is {retry!r:.80}: it must be a RetryPolicy(...)"
+        )
+    return retry
+
+
+def _are_pauses(given: object) -> bool:
+    return (
+        isinstance(given, Sequence)
+        and not isinstance(given, str)
+        and bool(given)
+        and all(isinstance(each, int | float) and 0 <= each < float("inf") for each in given)
+    )
 
 
 DEFAULT_RETRY: Final = RetryPolicy()

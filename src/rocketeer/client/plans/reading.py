@@ -10,13 +10,21 @@ from rocketeer.client.plans.brokers import Cluster
 from rocketeer.client.plans.effects import Plan
 from rocketeer.client.plans.pull import ANSWER_S, PullResult, PullSettings, pull
 from rocketeer.client.plans.routes import find_route
-from rocketeer.errors import ConfigError
+from rocketeer.errors import ClientError, ConfigError
 from rocketeer.filter.subscribing import subscription_of
 from rocketeer.model.queue import MessageQueue
 from rocketeer.model.subscription import SUB_ALL
 from rocketeer.model.topic import without_namespace
 
 RETRIES_MAX = 16
+
+
+def check_place(queue: MessageQueue, offset: int) -> None:
+    """Raise ConfigError for what is no queue, or no offset in one."""
+    if not isinstance(queue, MessageQueue):
+        raise ConfigError(f"queue is {queue!r:.80}: it must be a MessageQueue, as queues(topic) has them")
+    if type(offset) is not int or offset < 0:
+        raise ConfigError(f"offset {offset!r:.80} is not a place in a queue: 0 is the first")
 
 
 class Reading:
@@ -60,8 +68,9 @@ class Reading:
         hold_s: float = 0.0,
         broker_id: int = 0,
     ) -> Plan[PullResult]:
-        if offset < 0:
-            raise ConfigError(f"offset {offset} is not a place in a queue: 0 is the first")
+        check_place(queue, offset)
+        if max_count is not None and max_count < 1:
+            raise ConfigError(f"max_count is {max_count}: it must be 1 or more")
         inside = self.inner(queue)
         settings = PullSettings(
             self._group, max_count or self._config.pull_batch, hold_s, self._config.namespace
@@ -84,6 +93,7 @@ class Reading:
         return offsets.committed_offset(self._cluster, self._group, self.inner(queue))
 
     def commit(self, queue: MessageQueue, offset: int) -> Plan[None]:
+        check_place(queue, offset)
         return offsets.commit_offset(self._cluster, self._group, self.inner(queue), offset)
 
     def min_offset(self, queue: MessageQueue) -> Plan[int]:
@@ -99,6 +109,8 @@ class Reading:
         return offsets.earliest_ms(self._cluster, self.inner(queue))
 
     def send_back(self, message: ReceivedMessage, delay_level: int) -> Plan[None]:
+        if not isinstance(message, ReceivedMessage):
+            raise ClientError(f"a ReceivedMessage can be sent back, not {type(message).__name__}")
         retries = self._config.retries if self._config.retries >= 0 else RETRIES_MAX
         return groups.send_back(
             self._cluster, self._group, message, delay_level=delay_level, retries_max=retries
