@@ -595,3 +595,25 @@ def test_a_library_that_is_missing_is_named_with_its_extra(monkeypatch: pytest.M
         monkeypatch.setitem(sys.modules, library, None)
         with pytest.raises(ModuleNotFoundError, match=rf"pip install 'rocketeer\[{extra}\]'"):
             make()
+
+
+async def test_what_a_send_returns_is_a_result_whatever_its_middlewares_return(
+    cluster: Cluster, topic: str
+) -> None:
+    make_topic(cluster, topic)
+
+    class Wrong(Middleware):
+        def publish(self, context: PublishContext) -> Any:
+            yield
+            return "sent"
+
+    text = "a middleware's publish returned 'sent': it returns a SendResult, or nothing"
+    async with Producer("P", nameserver=cluster.namesrv, middlewares=[Wrong()]) as producer:
+        with pytest.raises(ClientError, match=text):
+            await producer.send(Message(topic, b"x"))
+        await producer.send_oneway(Message(topic, b"x"))
+    with rocketeer.Producer("P", nameserver=cluster.namesrv, middlewares=[Wrong()]) as threads:
+        with pytest.raises(ClientError, match=text):
+            threads.send(Message(topic, b"x"))
+        with pytest.raises(ClientError, match=text):
+            threads.send_async(Message(topic, b"x")).result(20)

@@ -5,6 +5,8 @@ from typing import TypeAlias, TypeVar
 
 from rocketeer.client.core.hooks import SendMode
 from rocketeer.client.core.middleware import Around, PublishContext, run_through, run_through_async
+from rocketeer.client.core.received import ReceivedMessage
+from rocketeer.client.core.send_result import SendResult
 from rocketeer.errors import ClientError
 from rocketeer.model.message import Message
 
@@ -50,8 +52,10 @@ def _ready(context: PublishContext, first: Sent) -> Sent:
 
 
 def _checked(result: R, mode: SendMode) -> R:
-    if result is None and mode is not SendMode.ONEWAY:
+    if mode is SendMode.ONEWAY or isinstance(result, SendResult | ReceivedMessage):
+        return result
+    if result is None:
         raise ClientError(
             "a middleware neither sent the message nor raised: its publish must yield, raise, or return a SendResult"
         )
-    return result
+    raise ClientError(f"a middleware's publish returned {result!r:.80}: it returns a SendResult, or nothing")
