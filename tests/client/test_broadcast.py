@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from rocketeer.client.aio.push_consumer import PushConsumer
 from rocketeer.client.core.outcome import RETRY, Retry
 from rocketeer.client.core.received import ReceivedMessage
@@ -10,7 +12,7 @@ from support.cluster import Cluster
 from support.consuming import make_topic, names, options, send, until
 
 
-def member(cluster: Cluster, topic: str, folder: Path, name: str, got: list[str]) -> PushConsumer:
+def member(cluster: Cluster, topic: str, folder: Path | str, name: str, got: list[str]) -> PushConsumer:
     consumer = PushConsumer(
         f"G-{topic}",
         message_model=MessageModel.BROADCASTING,
@@ -32,11 +34,15 @@ async def test_every_member_gets_every_message(cluster: Cluster, topic: str, tmp
     assert sorted(one) == sorted(two) == sorted(names(20))
 
 
-async def test_each_goes_on_where_its_own_file_says(cluster: Cluster, topic: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", [Path, str])
+async def test_each_goes_on_where_its_own_file_says(
+    cluster: Cluster, topic: str, tmp_path: Path, kind: type
+) -> None:
+    folder = kind(tmp_path)
     make_topic(cluster, topic)
     got: list[str] = []
     await send(cluster, topic, names(8))
-    async with member(cluster, topic, tmp_path, "one", got) as consumer:
+    async with member(cluster, topic, folder, "one", got) as consumer:
         await until(lambda: len(got) == 8)
         client_id = consumer.client_id
     assert client_id.endswith("@one")
@@ -44,7 +50,7 @@ async def test_each_goes_on_where_its_own_file_says(cluster: Cluster, topic: str
     assert f'"topic":"{topic}"' in file.read_text().replace('\\\\"', '"')
 
     await send(cluster, topic, names(8, "new"))
-    async with member(cluster, topic, tmp_path, "one", got):
+    async with member(cluster, topic, folder, "one", got):
         await until(lambda: len(got) == 16)
     assert sorted(got) == sorted(names(8) + names(8, "new"))
 

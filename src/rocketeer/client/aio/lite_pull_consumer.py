@@ -46,14 +46,14 @@ class LitePullConsumer:
         *,
         auto_commit: bool = True,
         strategy: Strategy = AVERAGELY,
-        offset_folder: Path | None = None,
+        offset_folder: Path | str | None = None,
         clock: Clock | None = None,
         **options: Unpack[ConsumerOptions],
     ) -> None:
         self.config = checked(ConsumerConfig(group, **known_options(ConsumerConfig, options)))
         self._auto_commit = auto_commit
         self._strategy = checked_strategy(strategy)
-        self._offset_folder = offset_folder
+        self._offset_folder = None if offset_folder is None else Path(offset_folder)
         self._clock = clock or SystemClock()
         self._subscriptions = Subscriptions(self.config, self._clock, with_retries=False)
         self._assigned: tuple[MessageQueue, ...] | None = None

@@ -64,7 +64,7 @@ class PushConsumer(StartedAsync):
         orderly: bool = False,
         auto_commit: bool = True,
         strategy: Strategy = AVERAGELY,
-        offset_folder: Path | None = None,
+        offset_folder: Path | str | None = None,
         hooks: Sequence[ConsumeHook] = (),
         middlewares: Sequence[Middleware] = (),
         dependency_overrides: Overrides = NO_OVERRIDES,
@@ -80,7 +80,7 @@ class PushConsumer(StartedAsync):
         self.orderly = orderly
         self.auto_commit = auto_commit
         self._strategy = checked_strategy(strategy)
-        self._offset_folder = offset_folder
+        self._offset_folder = None if offset_folder is None else Path(offset_folder)
         self._clock = clock or SystemClock()
         self._subscriptions = Subscriptions(self.config, self._clock, with_retries=True)
         self._listeners: dict[str, Listener] = {}

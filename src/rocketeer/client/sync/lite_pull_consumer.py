@@ -38,7 +38,7 @@ class LitePullConsumer(LitePullConsumerBase):
         *,
         auto_commit: bool = True,
         strategy: Strategy = AVERAGELY,
-        offset_folder: Path | None = None,
+        offset_folder: Path | str | None = None,
         clock: Clock | None = None,
         **options: Unpack[ConsumerOptions],
     ) -> None:

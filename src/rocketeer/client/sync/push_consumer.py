@@ -54,7 +54,7 @@ class PushConsumer(PushConsumerBase):
         orderly: bool = False,
         auto_commit: bool = True,
         strategy: Strategy = AVERAGELY,
-        offset_folder: Path | None = None,
+        offset_folder: Path | str | None = None,
         hooks: Sequence[ConsumeHook] = (),
         middlewares: Sequence[Middleware] = (),
         dependency_overrides: Overrides = NO_OVERRIDES,
