@@ -19,7 +19,8 @@ from rocketeer.errors import RequestRefused
 from rocketeer.model.offsets import LogOffset
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command
-from rocketeer.protocol.headers import QueryConsumerOffsetHeader, decode_header
+from rocketeer.protocol.headers.base import decode_header
+from rocketeer.protocol.headers.offsets import QueryConsumerOffsetHeader
 from rocketeer.remoting.server import Connection, Handler
 from rocketeer.replication.log_sender import SentLog
 from rocketeer.replication.master import Master

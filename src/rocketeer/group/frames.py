@@ -24,8 +24,8 @@ import msgspec
 
 from rocketeer.config.group import MEMBERS_MAX
 from rocketeer.errors import ReplicationError
-from rocketeer.model.offsets import LogOffset
 from rocketeer.group.epochs import EPOCHS_MAX
+from rocketeer.model.offsets import LogOffset
 
 PURPOSE: Final = "group"
 """Of a sign-in to the members' port (`security.peer`)."""
