@@ -45,12 +45,10 @@ help:
 
 setup: $(READY_DEV)
 
-$(READY): requirements.lock pyproject.toml setup.py $(COMPILED) tools/make_venv.sh
+$(READY): requirements.lock pyproject.toml setup.py $(COMPILED) tools/make_venv.sh tools/install.sh
 	@sh tools/make_venv.sh $(VENV)
-	@echo "installing the locked dependencies into $(VENV)"
-	@$(PIP) install --quiet --require-hashes -r requirements.lock
-	@# setuptools came with the lock, so building the checkout fetches nothing.
-	@$(PIP) install --quiet --no-deps --no-build-isolation --editable .
+	@echo "installing the locked dependencies into $(VENV), and compiling"
+	@sh tools/install.sh $(VENV)
 	@touch $@
 
 $(READY_DEV): $(READY) requirements-dev.lock

@@ -11,6 +11,8 @@ from setuptools._distutils.sysconfig import customize_compiler
 from setuptools.command.build_ext import build_ext
 
 CORES = os.cpu_count() or 1
+# What Cython brings along for functions and memoryviews, compiled once: it was a third of all there was to compile.
+SHARED = "rocketeer._cyutility"
 # No debug information: a third less time to build. -O2 saves as much again, but a send costs 5 to 10% more then.
 # `make sanitize` wants others.
 COMPILE_ARGS = os.environ.get("ROCKETEER_COMPILE_ARGS", "-O3 -g0").split()
@@ -66,7 +68,16 @@ def extensions() -> list[Extension]:
         )
         for path in sorted(source.rglob("*.pyx"))
     ]
-    return list(cythonize(modules, build_dir="build", include_path=["src"], nthreads=CORES))
+    shared = Extension(SHARED, [f"src/{SHARED.replace('.', '/')}.c"], extra_compile_args=COMPILE_ARGS)
+    return list(
+        cythonize(
+            [shared, *modules],
+            build_dir="build/cython",
+            include_path=["src"],
+            nthreads=CORES,
+            shared_utility_qualified_name=SHARED,
+        )
+    )
 
 
 setup(ext_modules=extensions(), cmdclass={"build_ext": ParallelBuild})
