@@ -24,7 +24,7 @@ from rocketeer.protocol.bodies.consume_stats import (
     decode_topic_stats,
     encode_broker_consume_stats,
     encode_consume_stats,
-    encode_topic_stats,
+    encoding_topic_stats,
 )
 from rocketeer.protocol.bodies.data_version import decode_data_version, encode_data_version
 from rocketeer.protocol.bodies.groups import (
@@ -75,13 +75,14 @@ from rocketeer.protocol.bodies.running_info import (
     encode_direct_result,
     encode_running_info,
 )
-from rocketeer.protocol.bodies.time_spans import decode_time_spans, encode_time_spans
+from rocketeer.protocol.bodies.time_spans import decode_time_spans, encoding_time_spans
 from rocketeer.protocol.bodies.topics import (
     decode_topic_list,
     decode_topic_table,
     encode_topic_list,
     encode_topic_table,
 )
+from rocketeer.steps import finish
 
 DATA = Path(__file__).parent / "data"
 FILES = sorted(
@@ -109,7 +110,7 @@ REPLIES: dict[int, Recode] = {
     103: lambda body: encode_kv_table(decode_kv_table(body)),
     106: lambda body: encode_cluster_info(*decode_cluster_info(body)),
     201: lambda body: encode_group_table(*decode_group_table(body)),
-    202: lambda body: encode_topic_stats(decode_topic_stats(body)),
+    202: lambda body: finish(encoding_topic_stats(decode_topic_stats(body).items())),
     203: lambda body: encode_group_connections(decode_group_connections(body)),
     204: lambda body: encode_producer_connections(decode_producer_connections(body)),
     206: lambda body: encode_topic_list(*decode_topic_list(body)),
@@ -119,7 +120,7 @@ REPLIES: dict[int, Recode] = {
     223: lambda body: encode_members_status(decode_members_status(body)),
     224: lambda body: encode_topic_list(*decode_topic_list(body)),
     300: lambda body: encode_group_list(decode_group_list(body)),
-    303: lambda body: encode_time_spans(decode_time_spans(body)),
+    303: lambda body: finish(encoding_time_spans(decode_time_spans(body))),
     304: lambda body: encode_topic_list(*decode_topic_list(body)),
     305: lambda body: encode_topic_list(*decode_topic_list(body)),
     307: lambda body: encode_running_info(decode_running_info(body)),

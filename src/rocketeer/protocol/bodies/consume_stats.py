@@ -88,13 +88,8 @@ _group_decoder = decoder(_ConsumeStatsWire)
 _broker_decoder = decoder(_BrokerConsumeStatsWire)
 
 
-def encode_topic_stats(queues: Mapping[MessageQueue, QueueRange]) -> bytes:
-    """The answer to 202."""
-    return finish(encoding_topic_stats(queues.items()))
-
-
 def encoding_topic_stats(queues: Iterable[tuple[MessageQueue, QueueRange]]) -> Steps[bytes]:
-    """The same in steps."""
+    """The answer to 202, in steps."""
     body = LongBody()
     body.write(b'{"offsetTable":')
     yield from writing_queue_keyed(

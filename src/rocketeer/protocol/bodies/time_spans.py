@@ -8,7 +8,7 @@ from rocketeer.protocol.bodies.locks import QueueWire
 from rocketeer.protocol.bodies.long_body import LongBody
 from rocketeer.protocol.bodies.wire import Wire, decoder, encode, load_as
 from rocketeer.protocol.java_types import I64
-from rocketeer.steps import Steps, finish
+from rocketeer.steps import Steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +46,8 @@ class _SpansWire(Wire):
 _decoder = decoder(_SpansWire)
 
 
-def encode_time_spans(spans: Iterable[ConsumeTimeSpan]) -> bytes:
-    return finish(encoding_time_spans(spans))
-
-
 def encoding_time_spans(spans: Iterable[ConsumeTimeSpan]) -> Steps[bytes]:
-    """The same in steps: a topic may have very many queues."""
+    """The answer to 303, in steps: a topic may have very many queues."""
     body = LongBody()
     body.write(b'{"consumeTimeSpanSet":[')
     comma = b""
