@@ -34,10 +34,10 @@ class GroupAccount:
         self._view: View | None = None
         self._read_s = 0.0
         self.leadership: Leadership | None = None
-        """While this member leads."""
+        """Set while this member leads its group."""
 
     def seen(self, view: View) -> None:
-        """etcd was read just now."""
+        """Remember what was read of etcd just now."""
         self._view, self._read_s = view, self._clock()
 
     def describe(self) -> ReplicaGroup:

@@ -13,7 +13,7 @@ from rocketeer.model.queue import MessageQueue
 
 LOCK_LIFE_MS = 60_000
 STEP_QUEUES = 256
-"""Looked at in one step."""
+"""How many queues are looked at in one step."""
 
 
 @dataclass(slots=True)

@@ -26,14 +26,14 @@ class OffsetText:
         """What is to be made anew: key -> numbers of parts."""
 
     def changed(self, key: str, queue_id: int) -> None:
-        """One queue has another offset."""
+        """The offset of one queue changed: its part of the text is made anew."""
         stale = self._stale.get(key)
         if stale is None:
             stale = self._stale[key] = set()
         stale.add(queue_id // PART_QUEUES)
 
     def replaced(self, key: str) -> None:
-        """All queues may be others."""
+        """All offsets of a key may have changed: all of its text is made anew."""
         self._parts.pop(key, None)
         self._stale[key] = set()
 

@@ -43,7 +43,7 @@ INTERVAL_MS_MIN, INTERVAL_MS_MAX = 10_000, 60_000
 RETRY_S = 5.0
 UNREGISTER_TIMEOUT_S = 3.0
 PART_TOPICS = 2_000
-"""So many are told in one request."""
+"""How many topics one registration request carries at most."""
 CREATED_PAUSE_S = 0.1
 """Topics created within this time of the last announcement share the next one."""
 

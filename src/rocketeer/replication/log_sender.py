@@ -62,7 +62,7 @@ class Outgoing:
             self.log_bytes += len(data)
 
     def took(self, count: int) -> None:
-        """So many bytes of the front are gone."""
+        """Drop `count` bytes from the front: the socket has taken them."""
         gone = 0
         for part, is_log in zip(self.parts, self._are_log, strict=True):
             taken = min(count, len(part))

@@ -77,7 +77,7 @@ class Cleaner:
         self._follow_s = 0.0
 
     def set_rules(self, config: StoreConfig) -> None:
-        """When files go, from now on."""
+        """Replace the rules of retention at run time."""
         self._plan.rules = RetentionRules.of(config)
         self._follow_pause_s = config.delete_queue_interval_ms / 1000
 

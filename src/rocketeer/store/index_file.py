@@ -357,7 +357,7 @@ class IndexFile:
             view, at = view[done:], at + done
 
     def _clear_entries(self, first: int, end: int) -> None:
-        """Zeros instead of entries."""
+        """Overwrite the entries from `first` to `end` with zeros."""
         zeros = bytes(min(end - first, _REPAIR_ENTRIES) * ENTRY.itemsize)
         while first < end:
             count = min(end - first, _REPAIR_ENTRIES)

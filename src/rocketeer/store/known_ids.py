@@ -34,7 +34,7 @@ class KnownIds(IdTable):
                 yield bytes(self._hashes[start:stop]), bytes(self._offsets[start:stop])
 
     def dump(self) -> tuple[bytes, bytes]:
-        """All at once."""
+        """All hashes and all offsets, as `dump_slices` gives them in parts."""
         slices = list(self.dump_slices())
         return b"".join([hashes for hashes, _ in slices]), b"".join([offsets for _, offsets in slices])
 

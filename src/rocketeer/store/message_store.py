@@ -465,7 +465,7 @@ class MessageStore:
         return QueueOffset(0) if queue is None else queue.min_offset
 
     def max_queue_offset(self, topic: str, queue_id: int) -> QueueOffset:
-        """Of what may be read."""
+        """The end of a queue as readers see it: in a group they see no further than what is confirmed."""
         queue = self.queue_table.get(topic, queue_id)
         if queue is None:
             return QueueOffset(0)

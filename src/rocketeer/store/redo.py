@@ -75,7 +75,7 @@ class Redo:
             self._see(entry)
 
     def take(self, buf: Buffer, at: int, base: int, stop: int) -> int:
-        """A run of plain messages."""
+        """Dispatch a run of plain messages at `at`; where it ends in `buf`."""
         assert self._check is not None
         assert stop == NO_STOP, "this walk goes to the end"
         if self._lost or self._check.lost or self._gaps.is_waiting:

@@ -98,7 +98,7 @@ class FlowControl:
         self._turned_away = 0
 
     def set_limits(self, limits: WaitLimits, page_cache_busy_ms: int) -> None:
-        """These hold from now on."""
+        """Replace the limits at run time."""
         self._limits_ms = limits.by_code()
         self._least_ms = min(self._limits_ms.values())
         self.page_cache_busy_ms = page_cache_busy_ms

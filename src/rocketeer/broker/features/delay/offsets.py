@@ -39,7 +39,7 @@ class DelayOffsets:
         self._save_s = 0.0
         self.delivered: dict[int, int] = {}
         self.log_offset: LogOffset | None = None
-        """What the file said."""
+        """Where the log ended when the loaded file was written; None if it did not say."""
         self._on_disk: dict[int, int] = {}
         self._unflushed: deque[tuple[LogOffset, int, QueueOffset]] = deque()
         self._saved_at = 0

@@ -67,7 +67,7 @@ class LeaderPart:
         return self._leadership is None or self._leadership.is_valid
 
     def end(self) -> None:
-        """Nothing more is taken."""
+        """The store refuses every append from now on: this member leads no longer."""
         self._store.refuse(
             "group", StoreRefused(StoreRefused.NOT_WRITABLE, "this member leads its group no longer")
         )

@@ -120,7 +120,7 @@ class Sequences:
             ]
 
     def dump(self) -> list[SavedSequence]:
-        """All at once."""
+        """All sequences, as `dump_slices` gives them in parts."""
         return [known for some in self.dump_slices() for known in some]
 
     def load(self, saved: Iterable[SavedSequence]) -> None:

@@ -118,5 +118,5 @@ class LagReader:
 
 
 def _earlier(one: int, other: int) -> int:
-    """0 is no time."""
+    """The earlier of two times; 0 stands for none."""
     return min(one, other) if one and other else one or other

@@ -51,7 +51,7 @@ FIRST_RETRY_LEVEL = 3
 DLQ_QUEUES = 1
 READ_WRITE = Perm.READ | Perm.WRITE
 FAILURE_CHARS_MAX: Final = 2048
-"""Of each text about a failure."""
+"""How much is kept of each text about a failure."""
 NO_SEPARATORS: Final = {1: " ", 2: " "}
 """What stands between properties, and between name and value."""
 NO_FAILURE: Final[Mapping[str, str]] = MappingProxyType({})
