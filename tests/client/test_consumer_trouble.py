@@ -190,6 +190,7 @@ import asyncio, logging, sys
 import rocketeer, rocketeer.aio
 
 logging.basicConfig(format="%(message)s", stream=sys.stdout)
+logging.getLogger("asyncio").setLevel(logging.ERROR)  # a busy machine has slow steps
 options = dict(nameserver=sys.argv[2], start_timeout_s=600)
 if sys.argv[1] == "app":
     app = rocketeer.App(group="g", **options)

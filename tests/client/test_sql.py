@@ -35,7 +35,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 async def _send_priced(cluster: Cluster, topic: str, count: int) -> None:
     """Messages m0, m1 ... whose price is their number and whose colours take turns."""
-    async with Producer("senders", nameserver=cluster.namesrv) as producer:
+    async with Producer("senders", nameserver=cluster.namesrv, send_timeout_s=60) as producer:
         for number in range(count):
             properties = {"price": str(number), "color": COLORS[number % 3]}
             await producer.send(Message(topic, f"m{number}".encode(), tags="T", properties=properties))

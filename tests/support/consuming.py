@@ -38,7 +38,7 @@ async def send(
     cluster: Cluster, topic: str, bodies: Iterable[str], *, queue_id: int | None = None, **fields: Any
 ) -> None:
     """One message per body, in turn over the queues or all to one."""
-    async with Producer("senders", nameserver=cluster.namesrv) as producer:
+    async with Producer("senders", nameserver=cluster.namesrv, send_timeout_s=60) as producer:
         for body in bodies:
             queue = None if queue_id is None else MessageQueue(topic, "broker-a", queue_id)
             await producer.send(Message(topic, body.encode(), **fields), queue=queue)
