@@ -4,13 +4,14 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from rocketeer.errors import ConfigError, NoRoute
-from rocketeer.spark import SparkFailed, clear_errors, read, read_stream, reason
+from rocketeer.spark import SparkFailed, clear_errors, read, read_stream, reason, register
 from rocketeer.spark.java import ensure_java
 
 from .conftest import Broker, numbers
@@ -58,6 +59,27 @@ def test_reading_with_a_call_takes_only_the_columns_named(
     assert numbers(read(spark, [topic], columns=["body"], failOnDataLoss=True)) == list(range(10))
     assert "properties" in read(spark, subscribePattern=topic).columns
     assert read_stream(spark, topic, columns=["body"], maxOffsetsPerTrigger=5).isStreaming
+
+
+def test_a_thread_of_ones_own_writes_once_it_has_registered(spark: SparkSession, broker: Broker) -> None:
+    topic = broker.topic()
+    rows = spark.sql("select 'x' body")
+
+    def write() -> None:
+        with clear_errors():
+            rows.write.format("rocketmq").options(nameserver=broker.nameserver, topic=topic).mode(
+                "append"
+            ).save()
+
+    def register_and_write() -> None:
+        register(spark)
+        write()
+
+    for target, sentence in ((write, "call rocketeer.spark.register"), (register_and_write, None)):
+        with ThreadPoolExecutor(1) as pool:
+            error = pool.submit(target).exception()
+        assert (error is None) if sentence is None else (sentence in str(error))
+    assert read(spark, topic, nameserver=broker.nameserver).count() == 1
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,10 @@ _CAUSES: Final = re.compile(r"^(?:Caused by)?: [\w.$]+: (.+)$", re.MULTILINE)
 _CONDITION: Final = re.compile(r"^\[[A-Z0-9_.]+\]\s*")
 _STATE: Final = re.compile(r"\s*SQLSTATE: \w+|; line 1 pos 0;?$")
 _LINE_CHARS_MAX: Final = 1000
+_NOT_FOUND: Final = "ClassNotFoundException: rocketmq.DefaultSource"
+NOT_IN_THIS_THREAD: Final = (
+    "Spark does not find the format rocketmq in this thread: call rocketeer.spark.register(spark) in it"
+)
 RUN_AGAIN: Final = "Run it again to read what exists now"
 BY_OPTION: Final = "Say --option failOnDataLoss=false to go on with what exists"
 
@@ -37,6 +41,8 @@ def explain(error: BaseException, over_loss: str = GO_ON) -> str | None:
     if ours is not None:
         return ours.replace(GO_ON, over_loss)
     text = str(error)
+    if _NOT_FOUND in text:
+        return NOT_IN_THIS_THREAD
     if "failed to connect back" in text:
         return "Spark's Python workers did not come up in time: the machine has too much to do; run it again"
     if text.startswith(

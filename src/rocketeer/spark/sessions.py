@@ -24,6 +24,7 @@ _LOCAL: Final = {
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
 }
+_JAVA_SESSION: Final = "org.apache.spark.sql.classic.SparkSession"
 
 
 def session(
@@ -52,9 +53,16 @@ def session(
 
 
 def register(spark: "SparkSession") -> "SparkSession":
-    """Add the format `rocketmq` to a session, also one of Spark Connect. WrongPython if its workers cannot run it."""
+    """Add the format `rocketmq` to a session, also one of Spark Connect. WrongPython if its workers cannot run it.
+
+    The session becomes the active one of the calling thread: that is where Spark looks for a format to write to, and
+    threads that Python starts have none.
+    """
     fit_python(spark)
     spark.dataSource.register(RocketmqDataSource)
+    java = getattr(spark, "_jvm", None)  # Spark Connect has none here
+    if java is not None:
+        getattr(java, _JAVA_SESSION).setActiveSession(spark._jsparkSession)
     return spark
 
 

@@ -35,6 +35,7 @@ log = logging.getLogger(__name__)
 _SUCCESS: Final = int(ResponseCode.SUCCESS)
 _ILLEGAL: Final = int(ResponseCode.MESSAGE_ILLEGAL)
 _WAIT: Final = "WAIT\x01true"
+SAID_EVERY_S: Final = 1.0
 
 
 class WriteFailed(ClientError):
@@ -67,6 +68,7 @@ class SinkSender:
         self._failure: BaseException | None = None
         self._turns: dict[MessageQueue, asyncio.Lock] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._said_s: dict[str | None, float] = {}
         self.counts = Counts()
 
     # --- the task's thread -------------------------------------------------------------------
@@ -150,20 +152,30 @@ class SinkSender:
                     raise self._named(request, error) from error
                 failed_broker = queue.broker_name if queue is not None else None
                 self.counts.retried += 1
-                log.warning(
-                    "send waits for broker=%s topic=%s tries=%d waited_s=%.1f of_s=%g next_s=%.1f error=%s",
-                    failed_broker,
-                    request.topic,
-                    outage.tries,
-                    outage.seconds,
-                    self._options.delivery_timeout_s,
-                    pause_s,
-                    error,
-                )
+                self._say_waiting(failed_broker, request.topic, outage, pause_s, error)
             await asyncio.sleep(pause_s)
             await self._refresh(request.topic)
         for half in request.halves():
             await self._store(half)
+
+    def _say_waiting(
+        self, broker: str | None, topic: str, outage: Outage, pause_s: float, error: Exception
+    ) -> None:
+        """Once a second for all requests that wait for a broker: there may be hundreds."""
+        now_s = asyncio.get_running_loop().time()
+        if now_s - self._said_s.get(broker, float("-inf")) < SAID_EVERY_S:
+            return
+        self._said_s[broker] = now_s
+        log.warning(
+            "send waits for broker=%s topic=%s tries=%d waited_s=%.1f of_s=%g next_s=%.1f error=%s",
+            broker,
+            topic,
+            outage.tries,
+            outage.seconds,
+            self._options.delivery_timeout_s,
+            pause_s,
+            error,
+        )
 
     async def _any_queue(self, topic: str, failed_broker: str | None) -> MessageQueue:
         known = await self._client.route(topic)
