@@ -27,6 +27,8 @@ class ServerLimits:
     """Of one connection: those whose answer takes a while."""
     bytes_under_way: int = _limit("limitBytesUnderWay", 256 << 20, least=16 << 20)
     """Of all connections: the bodies of requests whose answer takes a while."""
+    tls_handshakes: int = _limit("limitTlsHandshakes", 64)
+    """Under way at a time; others wait."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,14 +1,18 @@
 """Serves pages to Prometheus: a thread speaks HTTP, the loop makes the pages, in slices.
 
 Whoever scrapes while a page is being made gets that one: a hundred scrapers cost as much as one.
+What strangers can cost is bounded: so many connections, a request of so many bytes within so much time, and a pause
+behind each, for the threads that read them share the interpreter with the loop.
 """
 
 import asyncio
 import gzip
+import io
 import logging
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as TookTooLong
@@ -26,6 +30,11 @@ PAGE_S: Final = 30.0
 REQUEST_S: Final = 10.0
 CONNECTIONS_MAX: Final = 32
 """At a time; further ones are closed: each costs a thread."""
+HEAD_BYTES_MAX: Final = 16 << 10
+"""Of a request: its line and its fields."""
+REQUEST_PAUSE_S: Final = 0.05
+"""After each request of a connection."""
+ACCEPT_PAUSE_S: Final = 0.003
 
 TLS_HELLO: Final = 0x16
 
@@ -115,6 +124,7 @@ class _Server(ThreadingHTTPServer):
         super().__init__(address, handler)
 
     def process_request(self, request: Any, client_address: Any) -> None:
+        time.sleep(ACCEPT_PAUSE_S)  # a thread for each: nobody begins more than some hundred in a second
         if self._slots.acquire(blocking=False):
             super().process_request(request, client_address)
         else:
@@ -145,8 +155,43 @@ class _Server(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     metrics: MetricsServer
+    _behind = b""
+    """What came behind the request that is served."""
     protocol_version = "HTTP/1.1"
     timeout = REQUEST_S
+
+    def handle_one_request(self) -> None:
+        """As the library's, for a head that is small and comes in time."""
+        head = self._head()
+        if head is None:
+            self.close_connection = True
+            return
+        self.rfile = io.BufferedReader(io.BytesIO(head))
+        try:
+            super().handle_one_request()
+            time.sleep(REQUEST_PAUSE_S)
+        finally:
+            self.rfile.close()
+
+    def _head(self) -> bytes | None:
+        """Up to the empty line; None if it does not come, or is too long."""
+        ends_s = time.monotonic() + REQUEST_S
+        data = self._behind
+        while (end := data.find(b"\r\n\r\n")) < 0:
+            left_s = ends_s - time.monotonic()
+            if len(data) > HEAD_BYTES_MAX or left_s <= 0:
+                return None
+            try:
+                self.connection.settimeout(left_s)
+                more = self.connection.recv(4096)
+            except OSError:
+                return None
+            if not more:
+                return None
+            data += more
+        self.connection.settimeout(REQUEST_S)
+        self._behind = data[end + 4 :]
+        return data[: end + 4] if end <= HEAD_BYTES_MAX else None
 
     def do_GET(self) -> None:
         path = self.path.split("?")[0].rstrip("/") or "/metrics"

@@ -7,6 +7,7 @@ all that are ready; asyncio's way costs some calls in Python for each of them.
 
 import os
 
+from rocketeer.remoting import turns as rule
 from rocketeer.remoting.turns import turns
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -60,13 +61,14 @@ cdef extern from "Python.h":
 cdef enum:
     EVENTS_MAX = 256
     READ_BYTES = 256 << 10
-    MUCH_BYTES = 32 << 10
     PARTS_MAX = 64
-    KNOWN_READS = 8  # after so many we know what to expect of a peer
+
+cdef Py_ssize_t MUCH_BYTES = rule.MUCH_BYTES
+cdef Py_ssize_t KNOWN_READS = rule.KNOWN_READS
 
 cdef double DEAR_S = 0.0015  # a read that takes so long to serve was too large
-cdef double CHEAP_S = 0.001  # who takes no longer need not wait behind others
-cdef double READS_S = 0.002  # so long all sockets together are served; then those that may be dear wait for a turn
+cdef double CHEAP_S = rule.CHEAP_S
+cdef double READS_S = rule.READS_S
 
 
 cdef double clock_s(clockid_t clock) noexcept:
@@ -131,6 +133,14 @@ cdef class SocketPoller:
             self._after.append(callback)
         else:
             self._loop.call_soon(callback)
+
+    def together(self, callback):
+        """Call what brings requests as one of the reads: what was put off until they are done is done, too."""
+        self._reading = True
+        try:
+            callback()
+        finally:
+            self._end_reads()
 
     def read(self):
         cdef epoll_event events[EVENTS_MAX]
@@ -345,7 +355,7 @@ cdef class Stream:
         self._was_dear = took_s > DEAR_S
         if self._was_dear:
             if was_dear:  # once may be the turn of somebody else's messages as well, which wait in the send buffer
-                self._read_bytes = max(self._read_bytes // 2, <Py_ssize_t> MUCH_BYTES)
+                self._read_bytes = max(self._read_bytes // 2, MUCH_BYTES)
         elif took_s < DEAR_S / 4:
             self._read_bytes = min(self._read_bytes * 2, <Py_ssize_t> READ_BYTES)
         return 0

@@ -9,7 +9,9 @@ the frame that holds it, with all the bytes that were read, until the next colle
 """
 
 import asyncio
+import contextlib
 import logging
+import socket
 import time
 from collections.abc import Callable
 from functools import partial
@@ -24,7 +26,7 @@ from rocketeer.remoting.connection_state import NEXT, WAITING, Event, State
 from rocketeer.remoting.failed_calls import fail_calls
 from rocketeer.remoting.held_bytes import NOTED_BYTES, UNREAD_NOTED_BYTES, UnfinishedFrames, UnreadReplies
 from rocketeer.remoting.slices import run_sliced
-from rocketeer.remoting.turns import TURN_S, turns
+from rocketeer.remoting.turns import KNOWN_READS, TURN_S, LoopReads, ReadCost, turns
 
 if TYPE_CHECKING:
     from rocketeer.remoting.streams import Stream
@@ -63,22 +65,35 @@ ServeFront = Callable[[bytes, "Connection"], int]
 
 HUGE_HEADER_BYTES = 256 << 10
 
+NEW_WINDOW_BYTES = 64 << 10
+"""So much a peer that is new can have sent with TLS before it is read: all that is there is decrypted at once."""
+KNOWN_WINDOW_BYTES = 16 << 20
+
+
+def _call(callback: Callable[[], None]) -> None:
+    callback()
+
 
 class Connection(asyncio.Protocol):
     """A peer. Handlers answer through `send`. `connection_state.py` has the table of its states."""
 
     __slots__ = (
         "_calls",
+        "_came",
+        "_cost",
+        "_has_window",
         "_last_read_s",
         "_on_close",
         "_on_open",
         "_postponed",
         "_process",
+        "_reads",
         "_run_replies",
         "_serve_front",
         "_splitter",
         "_state",
         "_stream",
+        "_together",
         "_transport",
         "_unfinished",
         "_unread",
@@ -101,13 +116,23 @@ class Connection(asyncio.Protocol):
         on_close: Callable[["Connection"], None],
         unfinished: UnfinishedFrames,
         unread: UnreadReplies,
+        reads: LoopReads,
+        together: Callable[[Callable[[], None]], None] = _call,
     ) -> None:
+        """`reads` and `together` are for transports of asyncio; ours have both themselves."""
         self._process = process
         self._serve_front = serve_front
         self._on_open = on_open
         self._on_close = on_close
         self._unfinished = unfinished
         self._unread = unread
+        self._reads = reads
+        self._together = together
+        self._cost = ReadCost()
+        self._has_window = False
+        """Whether the peer may send ahead as much as the system allows."""
+        self._came: list[bytes] = []
+        """Bytes that wait for a turn, in OUT_OF_TURN and UNREAD."""
         self._splitter = FrameSplitter()
         self._state = State.NEW
         self._transport: asyncio.Transport | None = None
@@ -179,6 +204,30 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes, served: int = -1) -> None:
         """`served`: how much of it `ServeFront` has served already; -1 if it was not asked."""
+        if self._stream is not None:
+            self._received(data, served)
+            return
+        may_be_dear = self._cost.may_be_dear(len(data)) or bool(self._splitter.pending_bytes)
+        if self._came or (
+            (self._reads.is_over() or turns()) and may_be_dear and self._state is State.READING
+        ):
+            self._came.append(data)
+            self._happened(Event.TURN_OVER)
+        elif may_be_dear:
+            self._together(partial(self._serve_read, data))
+        else:
+            self._serve_read(data)
+
+    def _serve_read(self, data: bytes) -> None:
+        began_s = time.monotonic()
+        self._received(data, -1)
+        self._cost.reckon(len(data), time.monotonic() - began_s)
+        is_known = self._cost.reads >= KNOWN_READS and not self._splitter.pending_bytes
+        if is_known and not self._has_window and self._transport is not None:
+            self._has_window = True
+            set_window(self._transport.get_extra_info("socket"), KNOWN_WINDOW_BYTES)
+
+    def _received(self, data: bytes, served: int) -> None:
         now_s = self._last_read_s = asyncio.get_running_loop().time()
         read_bytes = len(data)
         try:
@@ -271,7 +320,12 @@ class Connection(asyncio.Protocol):
         """The peer has read, or the others had their turn: serve what waited, then read on."""
         self.turn_ends_s = ends_s
         try:
-            self._serve_postponed()
+            if self._came and not self._postponed:
+                data = b"".join(self._came)
+                self._came.clear()
+                self._together(partial(self._serve_read, data))
+            else:
+                self._serve_postponed()
         except BaseException:
             self.shut(abort=True)  # a bug of ours, as an error in `data_received` would end it
             raise
@@ -279,7 +333,7 @@ class Connection(asyncio.Protocol):
             self._tell_stream(self._stream)
         if self._state is not State.OUT_OF_TURN or self.closed:
             return
-        if self._postponed:
+        if self._postponed or self._came:
             turns().ask(self)
         elif self._splitter.error is not None:
             self.close(str(self._splitter.error))
@@ -308,6 +362,7 @@ class Connection(asyncio.Protocol):
             fail_calls(self._calls.values(), partial(ConnectionLost, self.remote))
             self._calls = {}
         self._postponed.clear()
+        self._came.clear()
         self._unfinished.note(self, 0)
         self.drop_unfinished()
         self._unread.forget(self)
@@ -445,6 +500,14 @@ def _has_huge_header(data: bytes) -> bool:
 
 def _drop(data: bytes) -> None:
     """For a peer that is not there (any more)."""
+
+
+def set_window(sock: Any, size: int) -> None:
+    """How much a peer may send ahead, at most; it is a wish where the system does not know it."""
+    option = getattr(socket, "TCP_WINDOW_CLAMP", None)
+    if option is not None:
+        with contextlib.suppress(OSError, AttributeError):
+            sock.setsockopt(socket.IPPROTO_TCP, option, size)
 
 
 def address_text(name: tuple[Any, ...]) -> str:

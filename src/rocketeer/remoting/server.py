@@ -20,17 +20,26 @@ from rocketeer.errors import PortInUse, ProtocolError, RequestRefused, Rocketeer
 from rocketeer.protocol.codes import ResponseCode
 from rocketeer.protocol.command import Command, decode_frame, reply
 from rocketeer.protocol.frame import Frame
-from rocketeer.remoting.connection import Connection, Process, ServeFront, address_text
+from rocketeer.remoting.connection import (
+    NEW_WINDOW_BYTES,
+    Connection,
+    Process,
+    ServeFront,
+    address_text,
+    set_window,
+)
+from rocketeer.remoting.handshakes import HELLO_BYTES_MAX, RECORD_HEADER_BYTES, Handshakes, hello_bytes
 from rocketeer.remoting.held_bytes import UnfinishedFrames, UnreadReplies
 from rocketeer.remoting.limits import RequestLimits, busy_limit, command_of_huge_header, over_limit
 from rocketeer.remoting.streams import SocketPoller, Stream, new_poller
+from rocketeer.remoting.turns import LoopReads, turns
 
 __all__ = ["Connection", "Handler", "RemotingServer", "Router", "SocketSizes"]
 
 log = logging.getLogger(__name__)
 
 Handler = Callable[[Command, Connection], Command | Awaitable[Command | None] | None]
-TLS_HELLO = 0x16
+TLS_HELLO = b"\x16"
 SWEEP_S = 5.0
 CLOSE_S = 2.0
 """How long a peer may take to read its last replies when the server stops."""
@@ -38,6 +47,9 @@ CONNECTIONS_MAX = 100_000
 ACCEPT_PAUSE_S = 0.5
 """How long nobody is let in when the system has no descriptor or memory left for a connection."""
 
+
+SIGNED_AT_ONCE_BYTES = 1 << 20
+"""A body of this size is looked through in a millisecond."""
 
 HANDSHAKE_S = 10.0
 """How long a TLS handshake may take."""
@@ -120,6 +132,8 @@ class Router:
         try:
             if self.brake is not None:
                 self.brake(command, connection)
+            if len(command.body) > SIGNED_AT_ONCE_BYTES:
+                self._limits.check_body(command)  # before a guard looks through all of it
             for guard in () if admitted else self._guards:
                 guard(command, connection)
             handler = self._handlers.get(command.code)
@@ -228,10 +242,16 @@ class RemotingServer:
         self._listeners: list[socket.socket] = []
         self._greeting: dict[socket.socket, float] = {}
         self._opening: set[asyncio.Task[None]] = set()
+        self._handshakes = Handshakes(limits.tls_handshakes, self._adopt)
+        self._reads = LoopReads()
         self._sweeper: asyncio.Task[None] | None = None
         self._poller = poller
         self._all_closed = asyncio.Event()
         self.connections: set[Connection] = set()
+
+    @property
+    def _peers(self) -> int:
+        return len(self.connections) + len(self._greeting) + len(self._opening) + len(self._handshakes)
 
     @property
     def ports(self) -> list[int]:
@@ -265,6 +285,7 @@ class RemotingServer:
         for sock in list(self._greeting):
             self._forget_greeting(sock)
             sock.close()
+        self._handshakes.close()
         if self._sweeper is not None:
             self._sweeper.cancel()
         self._all_closed.clear()
@@ -292,7 +313,7 @@ class RemotingServer:
                 log.warning("accept failed error=%s: tried again in %g s", error, ACCEPT_PAUSE_S)
                 self._pause_accepting(listener)
                 return
-            if len(self.connections) + len(self._greeting) + len(self._opening) >= self._connections_max:
+            if self._peers >= self._connections_max:
                 if not self._crowded:
                     log.warning("connections refused limit=%d", self._connections_max)
                 self._crowded = True
@@ -317,9 +338,27 @@ class RemotingServer:
         loop.call_later(ACCEPT_PAUSE_S, resume)
 
     def _greet(self, sock: socket.socket) -> None:
-        """The first byte has come: TLS or plain."""
+        """The first byte has come; who comes with many others waits for a turn."""
+        if self._reads.is_over() or turns():
+            asyncio.get_running_loop().remove_reader(sock.fileno())
+            turns().ask(_Newcomer(self, sock))
+        else:
+            self._lead_in(sock)
+
+    def greet_in_turn(self, sock: socket.socket) -> None:
+        if sock in self._greeting:
+            asyncio.get_running_loop().add_reader(sock.fileno(), self._greet, sock)
+            self._lead_in(sock)
+
+    def _lead_in(self, sock: socket.socket) -> None:
+        """TLS or plain, by the first byte."""
+        tls: ssl.SSLContext | None = None
         try:
-            first = sock.recv(1, socket.MSG_PEEK)
+            first = sock.recv(RECORD_HEADER_BYTES, socket.MSG_PEEK)
+            if first[:1] == TLS_HELLO:
+                tls = self._tls()
+                if tls is not None and not _has_come(sock, hello_bytes(first)):
+                    return
         except BlockingIOError:
             return
         except OSError:
@@ -328,19 +367,19 @@ class RemotingServer:
         if not first:
             sock.close()
             return
-        tls: ssl.SSLContext | None = None
-        if first[0] == TLS_HELLO:
-            tls = self._tls()
+        if first[:1] == TLS_HELLO:
             if tls is None:
                 self._turn_away(sock, "TLS hello, but no certificate is configured")
-                return
+            else:
+                self._handshakes.ask(sock, tls)
+            return
         elif not self._plain:
             self._turn_away(sock, "no TLS, but tls.server.mode is enforcing")
             return
         elif self._poller is not None:
             self._adopt_plain(sock, self._poller)
             return
-        task = asyncio.ensure_future(self._adopt(sock, tls))
+        task = asyncio.ensure_future(self._adopt(sock, None))
         self._opening.add(task)
         task.add_done_callback(self._opening.discard)
 
@@ -357,6 +396,8 @@ class RemotingServer:
             sock.close()
 
     async def _adopt(self, sock: socket.socket, tls: ssl.SSLContext | None) -> None:
+        if tls is not None:
+            set_window(sock, NEW_WINDOW_BYTES)
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
                 self._new_connection,
@@ -367,6 +408,9 @@ class RemotingServer:
         except (OSError, ssl.SSLError) as error:
             log.warning("connection closed reason=handshake failed error=%s", error)
             sock.close()
+        except asyncio.CancelledError:  # others wait for its place
+            sock.close()
+            raise
 
     def _new_connection(self) -> Connection:
         return Connection(
@@ -376,6 +420,8 @@ class RemotingServer:
             on_close=self._closed,
             unfinished=self._unfinished,
             unread=self._unread,
+            reads=self._reads,
+            together=_call if self._poller is None else self._poller.together,
         )
 
     def _closed(self, connection: Connection) -> None:
@@ -412,6 +458,36 @@ class RemotingServer:
                 connection.close(f"idle for {self._idle_s:g} s", abort=connection.unread_bytes > 0)
             elif connection.frame_began_s and now_s - connection.frame_began_s > self._frame_s:
                 connection.close(f"one frame took longer than {self._frame_s:g} s", abort=True)
+
+
+class _Newcomer:
+    """Waits for the turn in which its first byte is looked at."""
+
+    __slots__ = ("_server", "_sock")
+
+    def __init__(self, server: RemotingServer, sock: socket.socket) -> None:
+        self._server = server
+        self._sock = sock
+
+    def take_turn(self, ends_s: float) -> None:
+        self._server.greet_in_turn(self._sock)
+
+
+def _has_come(sock: socket.socket, size: int) -> bool:
+    """Whether so many bytes are there; else the loop is woken when they are. OSError if they will not come."""
+    if size > HELLO_BYTES_MAX:
+        raise OSError("no TLS hello is so large")
+    if len(sock.recv(size, socket.MSG_PEEK)) < size:
+        if sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT) == size:
+            raise OSError("the peer has ended it")
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, size)
+        return False
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
+    return True
+
+
+def _call(callback: Callable[[], None]) -> None:
+    callback()
 
 
 def default_connections_max() -> int:

@@ -2,7 +2,9 @@
 
 A peer that sends more than can be served in one turn has to wait for its next one. However many such peers there
 are, all of them together keep the loop for no longer than one turn at a time; between two turns it serves sockets,
-timers and those who ask for little.
+timers and those who ask for little. Peers that are new, that bring much or whose reads took long before wait for a
+turn as soon as all sockets together have taken READS_S of one, and while others wait (`ReadCost`, `LoopReads`; compiled
+transports have the same rule in `_stream.pyx`).
 """
 
 import asyncio
@@ -12,6 +14,13 @@ from weakref import WeakKeyDictionary
 
 TURN_S = 0.002
 """How long the loop is kept at a time."""
+READS_S = 0.002
+"""So long all sockets together are served; then those that may be dear wait for a turn."""
+CHEAP_S = 0.001
+"""Who takes no longer need not wait behind others."""
+KNOWN_READS = 8
+"""After so many we know what to expect of a peer."""
+MUCH_BYTES = 32 << 10
 
 
 class Waiting(Protocol):
@@ -20,6 +29,49 @@ class Waiting(Protocol):
     def take_turn(self, ends_s: float) -> None:
         """Go on until `ends_s` (`time.monotonic`); whoever has more to do then asks for another turn."""
         ...
+
+
+class ReadCost:
+    """What the reads of one peer take to serve, about."""
+
+    __slots__ = ("_brought_much", "_cost_s", "reads")
+
+    def __init__(self) -> None:
+        self.reads = 0
+        self._cost_s = 0.0
+        self._brought_much = False
+
+    def may_be_dear(self, read_bytes: int) -> bool:
+        """Whether what it brings may take long: all but small reads of peers whose reads are cheap."""
+        much = self._brought_much or read_bytes >= MUCH_BYTES
+        return much or self.reads < KNOWN_READS or self._cost_s > CHEAP_S
+
+    def reckon(self, read_bytes: int, took_s: float) -> None:
+        """One read that took long is no sign: the machine may have had something else to do meanwhile."""
+        self.reads += 1
+        self._brought_much = read_bytes >= MUCH_BYTES
+        if took_s < self._cost_s:
+            self._cost_s = took_s
+        else:
+            self._cost_s += (min(took_s, 2 * CHEAP_S) - self._cost_s) / 8
+
+
+class LoopReads:
+    """How long the reads of all sockets have kept the loop in this turn of it."""
+
+    def __init__(self) -> None:
+        self._began_s = 0.0
+
+    def is_over(self) -> bool:
+        """Whether they have taken READS_S; the first of a turn begins to count."""
+        now_s = time.monotonic()
+        if not self._began_s:
+            self._began_s = now_s
+            asyncio.get_running_loop().call_soon(self._next_turn)
+        return now_s - self._began_s > READS_S
+
+    def _next_turn(self) -> None:
+        self._began_s = 0.0
 
 
 class Turns:

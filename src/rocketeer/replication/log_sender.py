@@ -1,8 +1,8 @@
 """Sends the log to one other server: a slave, or a member of a group.
 
 The bytes go from the log's mapping to the socket, in turns so short that nobody notices, which all such peers share
-(`remoting/turns.py`); nothing is buffered here, so a peer that does not read costs nothing. What lies far back in the log may have to come from the
-disk, and is sent from a thread; `pacing.py` says how fast.
+(`remoting/turns.py`); nothing is buffered here, so a peer that does not read costs nothing. What lies far back in the
+log may have to come from the disk, and is sent from a thread; `pacing.py` says how fast.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
 """A port on which servers of one installation reach each other: slaves their master, members their leader.
 
 Who may come says `security.peer_socket`. What a stranger can cost is bounded: so many connections, so much time
-to sign in. When all places are taken, whoever has not signed in yet, or has not said what it wants, gives its place to
-the next one, the oldest first: strangers who say nothing do not keep peers out.
+to sign in. When all places are taken, whoever has not signed in yet, or has not said what it wants, gives its place
+to the next one, the oldest first: strangers who say nothing do not keep peers out.
 """
 
 import asyncio
@@ -27,8 +27,8 @@ ACCEPT_PAUSE_S: Final = 1.0
 class PeerPort:
     """Calls `on_peer` with every peer that was let in. Belongs to the loop thread.
 
-    `has_room` is asked when somebody connects. If there is none, and nobody is signing in who could go, `make_room` is
-    to send somebody away; if it does not, the one who came is closed at once.
+    `has_room` is asked when somebody connects. If there is none, and nobody is signing in who could go, `make_room`
+    is to send somebody away; if it does not, the one who came is closed at once.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """Reads what another server sends on a stream: both ends of both streams, the HA port's and the members'.
 
-The listening end does not know who calls. There whoever brings more than a few words waits for its turn (`turns.py`), and
-is given a piece at a time: however much all of them bring, the loop is kept for one turn.
+The listening end does not know who calls. There whoever brings more than a few words waits for its turn (`turns.py`),
+and is served a piece at a time: however much all of them bring, the loop is kept for one turn.
 """
 
 import asyncio

@@ -79,7 +79,9 @@ class SlaveLink:
         while reports and self._sender.next_offset < 0:
             self._reported(reports.pop(0))
         if reports:
-            self._reported(max(reports))  # it has what the furthest says, and may not say more than it was sent
+            self._reported(
+                max(reports)
+            )  # it has what the furthest says, and may not say more than it was sent
 
     def _reported(self, report: LogOffset) -> None:
         if self._sender.next_offset < 0:

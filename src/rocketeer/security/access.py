@@ -20,7 +20,7 @@ from rocketeer.security.signature import (
     SIGNATURE,
     SIGNED_AT,
     is_signed,
-    signed_content,
+    signed_fields,
 )
 from rocketeer.security.throttle import FailureThrottle
 
@@ -168,10 +168,10 @@ class AccessControl:
             raise _refused(f"No acl config for {key[:64]}")
         if account.is_white(address):
             return None
-        content = signed_content(command.ext, command.body)
+        content = signed_fields(command.ext)
         signature = command.ext.get(SIGNATURE, "")
         tried = [
-            is_signed(content, secret, signature) for secret in account.secrets
+            is_signed(content, secret, signature, command.body) for secret in account.secrets
         ]  # all: time says nothing
         if not any(tried):
             raise _refused(f"Check signature failed for accessKey={key}")

@@ -27,16 +27,30 @@ _UNSIGNED: Final = frozenset(
 
 def signed_content(fields: Mapping[str, str], body: bytes) -> bytes:
     """The bytes that are signed."""
-    return "".join([fields[name] for name in sorted(fields) if name not in _UNSIGNED]).encode() + body
+    return signed_fields(fields) + body
+
+
+def signed_fields(fields: Mapping[str, str]) -> bytes:
+    """Those before the body."""
+    return "".join([fields[name] for name in sorted(fields) if name not in _UNSIGNED]).encode()
 
 
 def sign(content: bytes, secret: str) -> str:
     return base64.b64encode(hmac.digest(secret.encode(), content, "sha1")).decode()
 
 
-def is_signed(content: bytes, secret: str, signature: str) -> bool:
-    """Compares in constant time: how long it takes says nothing about how much of it is right."""
-    return hmac.compare_digest(sign(content, secret).encode(), signature.encode())
+def is_signed(content: bytes, secret: str, signature: str, body: bytes = b"") -> bool:
+    """Whether the content, and a body behind it, are signed.
+
+    Compares in constant time: how long it takes says nothing about how much of it is right.
+    """
+    if body:
+        made = hmac.new(secret.encode(), content, "sha1")
+        made.update(body)  # not put together first: it may be large
+        own = base64.b64encode(made.digest())
+    else:
+        own = sign(content, secret).encode()
+    return hmac.compare_digest(own, signature.encode())
 
 
 class Signer:

@@ -39,9 +39,7 @@ def plain_scene(folder: Path) -> Iterator[Scene]:
         broker = cluster.broker_process
         yield {
             "broker": Target(cluster.broker, cluster.broker, broker),
-            "name server": Target(
-                cluster.namesrv, cluster.namesrv, cluster.namesrv_process, is_broker=False
-            ),
+            "name server": Target(cluster.namesrv, cluster.namesrv, cluster.namesrv_process, is_broker=False),
             "HA port": Target(f"127.0.0.1:{cluster.broker_port + 1}", cluster.broker, broker),
             "metrics port": Target(f"127.0.0.1:{metrics_port}", cluster.broker, broker),
         }

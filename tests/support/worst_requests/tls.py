@@ -80,7 +80,9 @@ def crowd(make: Callable[[], Command], size: int) -> Attack:
         data = encode(make())
         with contextlib.ExitStack() as stack:
             lines = [stack.enter_context(_encrypted(address)) for _ in range(size)]
-            senders = [threading.Thread(target=line.sendall, args=(data[:-1],), daemon=True) for line in lines]
+            senders = [
+                threading.Thread(target=line.sendall, args=(data[:-1],), daemon=True) for line in lines
+            ]
             for sender in senders:
                 sender.start()
             for sender in senders:

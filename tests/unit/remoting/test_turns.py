@@ -3,7 +3,7 @@
 import asyncio
 import time
 
-from rocketeer.remoting.turns import TURN_S, turns
+from rocketeer.remoting.turns import KNOWN_READS, MUCH_BYTES, READS_S, TURN_S, LoopReads, ReadCost, turns
 
 
 class Peer:
@@ -71,3 +71,33 @@ async def test_who_needs_no_turn_any_more_gets_none_and_an_error_keeps_nobody_fr
     assert stays.had == 1
     assert gone.had == 0
     assert [str(error) for error in told] == ["a bug"]
+
+
+def test_newcomers_and_those_who_bring_much_or_took_long_may_be_dear() -> None:
+    cost = ReadCost()
+    for _ in range(KNOWN_READS):
+        assert cost.may_be_dear(10), "nobody knows it yet"
+        cost.reckon(10, 0.0001)
+    assert not cost.may_be_dear(10)
+    assert cost.may_be_dear(MUCH_BYTES)
+    cost.reckon(MUCH_BYTES, 0.0001)
+    assert cost.may_be_dear(10), "there is more where this came from"
+    cost.reckon(10, 1.0)
+    assert not cost.may_be_dear(10), "one that took long is no sign"
+    for _ in range(20):
+        cost.reckon(10, 1.0)
+    assert cost.may_be_dear(10)
+    cost.reckon(10, 0.0001)
+    assert not cost.may_be_dear(10)
+
+
+async def test_the_time_of_reads_begins_anew_in_every_turn_of_the_loop() -> None:
+    reads = LoopReads()
+    assert not reads.is_over()
+    ends_s = time.monotonic() + 2 * READS_S
+    while time.monotonic() < ends_s:
+        pass
+    assert reads.is_over()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert not reads.is_over()

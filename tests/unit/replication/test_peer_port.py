@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import socket
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,10 @@ from support.pairs import ha_address, same_logs, slave_at, until
 def at_port(address: str) -> socket.socket:
     host, _, port = address.rpartition(":")
     return socket.create_connection((host, int(port)), 10)
+
+
+def _are_equal(one: bytearray, other: bytearray) -> bool:
+    return one == other
 
 
 @pytest.mark.parametrize("said", [b"", b"\0", REPORT.pack(HELLO)])
@@ -75,7 +80,7 @@ async def test_a_few_bytes_are_served_at_once_and_much_in_order() -> None:
         for size in (FEW_BYTES, 10 * PIECE_BYTES + 7, 1, FEW_BYTES + 1):
             sent += bytes(len(sent) % 251 for _ in range(size))
             theirs.sendall(sent[-size:])
-            await until(lambda: len(came) == len(sent), seconds=5)
+            await until(partial(_are_equal, came, sent), seconds=5)
         assert came == sent
         reader.close()
 

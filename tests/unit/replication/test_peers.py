@@ -189,7 +189,9 @@ async def test_half_sign_ins_are_closed_and_give_their_place_to_whoever_comes(
         await asyncio.sleep(0.1)
         last, last_writer = await asyncio.open_connection(host, int(port))
         last_writer.write(MAGIC)
-        assert await asyncio.wait_for(half[0][0].read(), 0.8) == b"", "there are three already: the oldest goes"
+        assert await asyncio.wait_for(half[0][0].read(), 0.8) == b"", (
+            "there are three already: the oldest goes"
+        )
         for reader in (half[1][0], half[2][0], last):
             assert await asyncio.wait_for(reader.read(), 20) == b""
         known = secret(tmp_path, SECRET)
