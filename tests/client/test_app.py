@@ -46,7 +46,7 @@ async def test_listeners_of_several_groups_work_together(cluster: Cluster, topic
 
 
 MODULE = """
-import os, signal
+import os, signal, time
 from rocketeer.client.app import App
 from rocketeer.model.message import Message
 app = App()
@@ -58,6 +58,8 @@ def send():
 @app.listener(topic={topic!r}, group="G-" + {topic!r})
 def take(message):
     print("took", message.text, flush=True)
+    while not app.ready:  # the message may come while others are still starting
+        time.sleep(0.01)
     os.kill(os.getpid(), signal.SIGINT)
 """
 

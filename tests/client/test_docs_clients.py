@@ -8,7 +8,7 @@ import pytest
 
 import rocketeer
 from rocketeer import ConsumeFromWhere, MessageQueue
-from support.cluster import Cluster
+from support.cluster import Cluster, chosen_make
 from support.consuming import make_topic, until_sync
 
 pytestmark = pytest.mark.own_cluster
@@ -24,6 +24,7 @@ class Database:
         raise AssertionError(f"the broker was told of {message_id}, and asks nobody")
 
 
+@pytest.mark.skipif(chosen_make() == "apache", reason="4.9.8 has no idempotent producers and no timers")
 def test_every_block_runs(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NAMESRV_ADDR", cluster.namesrv)
     for topic in ("orders", "reminders"):
