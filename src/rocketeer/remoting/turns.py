@@ -3,8 +3,8 @@
 A peer that sends more than can be served in one turn has to wait for its next one. However many such peers there
 are, all of them together keep the loop for no longer than one turn at a time; between two turns it serves sockets,
 timers and those who ask for little. Peers that are new, that bring much or whose reads took long before wait for a
-turn as soon as all sockets together have taken READS_S of one, and while others wait (`ReadCost`, `LoopReads`; compiled
-transports have the same rule in `_stream.pyx`).
+turn as soon as all sockets together have taken READS_S of one, and while others wait (`ReadCost`, `LoopReads`;
+compiled transports have the same rule in `_stream.pyx`).
 """
 
 import asyncio
