@@ -1,16 +1,22 @@
 """What an attacker tries: other sites' forms, stolen and fixed sessions, guessed passwords, roles, headers, names."""
 
 import json
+import socket
 import ssl
 import sys
+import threading
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import uvicorn
 import yaml
+from starlette.responses import Response
 from starlette.testclient import TestClient
 from typer.testing import CliRunner
 
@@ -18,6 +24,7 @@ from rocketeer import Admin
 from rocketeer.bench.processes import ServerProcess
 from rocketeer.cli.main import app as cli
 from rocketeer.config.ports import free_ports
+from rocketeer.console import sessions, slow_peers
 from rocketeer.console.app import make_app
 from rocketeer.console.config import ClusterConfig, ConsoleConfig
 from rocketeer.console.pages import all_pages
@@ -289,3 +296,51 @@ def test_a_certificate_that_cannot_be_used_is_named(tmp_path: Path) -> None:
     assert "--key" in str(half.exception or half.output)
     bad = CliRunner().invoke(cli, [*arguments, "--key", str(tmp_path / "x.pem")])
     assert "cannot be used" in str(bad.exception or bad.output)
+
+
+def test_strangers_have_no_large_form_read(client: TestClient) -> None:
+    assert client.post("/sign-in", content=b"a=b&" * 10_000).status_code == 413
+    form = {"content-type": "application/x-www-form-urlencoded"}
+    path = next(action.path for action in all_pages().actions if "{" not in action.path)
+    began_s = time.process_time()
+    refused = client.post(f"/c/shop{path}", content=b"a=b&" * 1_000_000, headers=form)
+    assert refused.status_code in (303, 401), "who has not signed in is told so"
+    assert time.process_time() - began_s < 0.5, "and nobody has taken a million fields apart before"
+
+
+def test_sessions_have_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "SESSIONS_MAX", 3)
+    kept = sessions.Sessions(is_secure=False)
+    begun = [kept.begin(Response(), f"user{number}") for number in range(5)]
+    assert [each.id in kept._ends_s for each in begun] == [False, False, True, True, True]
+
+
+def test_a_peer_that_sends_its_request_byte_by_byte_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slow_peers, "REQUEST_S", 0.5)
+
+    async def answer(scope: Any, receive: Any, send: Any) -> None:
+        while (await receive()).get("more_body"):
+            pass
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+        await send({"type": "http.response.body", "body": b"ok"})
+
+    _, port = free_ports()
+    server = uvicorn.Server(
+        uvicorn.Config(
+            answer, port=port, http=slow_peers.PromptHttp, ws="none", lifespan="off", log_level="error"
+        )
+    )
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    wait_for(lambda: server.started, what="the server")
+    try:
+        for start in (b"", b"GET / HTT", b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\n"):
+            with socket.create_connection(("127.0.0.1", port), 10) as slow:
+                slow.sendall(start)
+                assert slow.recv(100) == b"", start
+        with socket.create_connection(("127.0.0.1", port), 10) as prompt:
+            prompt.sendall(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+            assert b"ok" in prompt.recv(1000)
+    finally:
+        server.should_exit = True
+        thread.join(20)

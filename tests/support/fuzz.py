@@ -30,6 +30,7 @@ from typing import NamedTuple
 from rocketeer.bench.control import Control
 from rocketeer.protocol.codes import ResponseCode
 from rocketeer.remoting.address import split_address
+from rocketeer.security.peer import MAGIC
 from support.cluster import Cluster, running_cluster
 from support.hold import HONEST_TOPIC, HonestClient, own_memory_mb
 from support.mutations import mutated, recorded_requests
@@ -60,7 +61,8 @@ class Session(NamedTuple):
     """What one connection sends, and how it ends."""
 
     number: int
-    to_namesrv: bool
+    to: str
+    """"broker", "namesrv" or "ha": the port for slaves."""
     pieces: list[bytes]
     frames: int
     ending: str
@@ -73,13 +75,16 @@ class Failure(Exception):
 
 def session_of(seed: str, number: int) -> Session:
     dice = random.Random(f"{seed} {number}")
-    to_namesrv = dice.random() < 0.25
-    requests = [each for each in recorded_requests() if each.to_namesrv is to_namesrv]
-    wild = dice.random() < 0.25
-    frames = [
-        mutated(dice.choice(requests), dice.randrange(1 << 30), dice, wild=wild)
-        for _ in range(dice.choice((1, 3, 10, 30, 100)))
-    ]
+    to = dice.choices(("broker", "namesrv", "ha"), (70, 25, 5))[0]
+    count = dice.choice((1, 3, 10, 30, 100))
+    if to == "ha":
+        frames = [_report(dice) for _ in range(count)]
+    else:
+        requests = [each for each in recorded_requests() if each.to_namesrv is (to == "namesrv")]
+        wild = dice.random() < 0.25
+        frames = [
+            mutated(dice.choice(requests), dice.randrange(1 << 30), dice, wild=wild) for _ in range(count)
+        ]
     data = b"".join(frames)
     if dice.random() < 0.1 and data:
         data = data[: dice.randrange(len(data))]
@@ -87,14 +92,24 @@ def session_of(seed: str, number: int) -> Session:
     pieces = [
         data[start:end] for start, end in zip([0, *cuts], [*cuts, len(data)], strict=True) if end > start
     ]
-    return Session(
-        number, to_namesrv, pieces, len(frames), dice.choice(("ask", "ask", "ask", "reset", "leave"))
+    return Session(number, to, pieces, len(frames), dice.choice(("ask", "ask", "ask", "reset", "leave")))
+
+
+def _report(dice: random.Random) -> bytes:
+    """What a slave says, or something like it: a hello, an offset, nonsense, the start of a sign-in."""
+    offset = dice.choice(
+        (-1, -1, 0, 0, 1, 4096, dice.randrange(1 << 24), dice.randrange(-(1 << 63), 1 << 63))
     )
+    return dice.choice((struct.pack(">q", offset),) * 6 + (MAGIC, dice.randbytes(dice.randrange(1, 64))))
 
 
 def play(session: Session, cluster: Cluster) -> None:
     """Send it; Failure when the server neither answers nor ends the connection."""
-    address = cluster.namesrv if session.to_namesrv else cluster.broker
+    address = {
+        "broker": cluster.broker,
+        "namesrv": cluster.namesrv,
+        "ha": f"127.0.0.1:{cluster.broker_port + 1}",
+    }[session.to]
     with contextlib.closing(socket.create_connection(split_address(address), ANSWER_S)) as peer:
         peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:

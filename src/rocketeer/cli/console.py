@@ -50,6 +50,7 @@ def console(
 
         from rocketeer.console.app import make_app
         from rocketeer.console.config import ClusterConfig, ConsoleConfig, read_clusters
+        from rocketeer.console.slow_peers import CONNECTIONS_MAX, PromptHttp
     except ImportError:
         raise ConfigError(NEEDS) from None
     if clusters is not None and report is not None:
@@ -67,7 +68,10 @@ def console(
         audit_log=audit_log,
     )
     app = make_app(config)
-    settings = uvicorn.Config(app, host=config.host, port=port, log_level="warning", server_header=False)
+    settings = uvicorn.Config(
+        app, host=config.host, port=port, log_level="warning", server_header=False,
+        http=PromptHttp, ws="none", limit_concurrency=CONNECTIONS_MAX,
+    )  # fmt: skip
     _use_tls(config, settings)
     typer.echo(f"console  {'https' if config.is_secure else 'http'}://{join_address(host, port)}/")
     if not config.is_loopback and not config.is_secure:

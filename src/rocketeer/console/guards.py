@@ -22,6 +22,9 @@ HEADERS: Final = {
     "cache-control": "no-store",
 }
 FORM_BYTES_MAX: Final = 8 << 20
+STRANGERS_BYTES_MAX: Final = 16 << 10
+OPEN_FORMS: Final = ("/sign-in", "/sign-out")
+"""Whose fields are read before it is known who sends them."""
 
 Next = Callable[[Request], Awaitable[Response]]
 
@@ -61,8 +64,9 @@ class Guards:
         length = request.headers.get("content-length", "")
         if not (length.isascii() and length.isdigit()):
             return _refusal(411, "the request does not say how long it is")
-        if int(length) > FORM_BYTES_MAX:
-            return _refusal(413, f"a form has at most {FORM_BYTES_MAX} bytes")
+        most = STRANGERS_BYTES_MAX if request.url.path in OPEN_FORMS else FORM_BYTES_MAX
+        if int(length) > most:
+            return _refusal(413, f"a form has at most {most} bytes")
         return None
 
 

@@ -87,6 +87,7 @@ class Serving:
 
     def form(self, action: Action) -> Endpoint:
         async def submit(request: Request) -> Response:
+            self._gate.user(request, Role.VIEWER)  # before a stranger's form is read
             form: dict[str, str] = {}
             for name, value in (await request.form()).multi_items():
                 form[name] = f"{form[name]},{value}" if name in form else str(value)

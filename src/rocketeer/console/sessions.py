@@ -16,6 +16,8 @@ from rocketeer.console.i18n import Text
 SESSION_COOKIE: Final = "rocketeer_session"
 FLASH_COOKIE: Final = "rocketeer_flash"
 SESSION_S: Final = 12 * 3600
+SESSIONS_MAX: Final = 5_000
+"""Beyond it the oldest ends."""
 FLASH_CHARS_MAX: Final = 1500
 TOKEN_FIELD: Final = "csrf_token"
 TOKEN_HEADER: Final = "x-csrf-token"
@@ -59,6 +61,8 @@ class Sessions:
         if name:
             now_s = time.monotonic()
             self._ends_s = {each: end_s for each, end_s in self._ends_s.items() if end_s > now_s}
+            while len(self._ends_s) >= SESSIONS_MAX:
+                del self._ends_s[next(iter(self._ends_s))]
             self._ends_s[session.id] = now_s + SESSION_S
         self._set(response, self._cookie, self._cookies.dumps([name, session.id]), SESSION_S)
         return session

@@ -26,7 +26,7 @@ from rocketeer.remoting.connection_state import NEXT, WAITING, Event, State
 from rocketeer.remoting.failed_calls import fail_calls
 from rocketeer.remoting.held_bytes import NOTED_BYTES, UNREAD_NOTED_BYTES, UnfinishedFrames, UnreadReplies
 from rocketeer.remoting.slices import run_sliced
-from rocketeer.remoting.turns import KNOWN_READS, TURN_S, LoopReads, ReadCost, turns
+from rocketeer.remoting.turns import KNOWN_READS, MUCH_BYTES, TURN_S, LoopReads, ReadCost, turns
 
 if TYPE_CHECKING:
     from rocketeer.remoting.streams import Stream
@@ -207,10 +207,13 @@ class Connection(asyncio.Protocol):
         if self._stream is not None:
             self._received(data, served)
             return
-        may_be_dear = self._cost.may_be_dear(len(data)) or bool(self._splitter.pending_bytes)
-        if self._came or (
-            (self._reads.is_over() or turns()) and may_be_dear and self._state is State.READING
-        ):
+        pending_bytes = self._splitter.pending_bytes
+        may_be_dear = self._cost.may_be_dear(len(data)) or pending_bytes > 0
+        # What ends a large frame is served in a turn always: one in front of the turn and one in it would be two.
+        has_to_wait = pending_bytes >= MUCH_BYTES or (
+            may_be_dear and (self._reads.is_over() or len(turns()) > 0)
+        )
+        if self._came or (has_to_wait and self._state is State.READING):
             self._came.append(data)
             self._happened(Event.TURN_OVER)
         elif may_be_dear:

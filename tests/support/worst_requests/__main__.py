@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 from support.worst_requests import CATALOGUES, SCENES, Worst, measure
+from support.worst_requests.catalogue import BEYOND
 from support.worst_requests.reads import EACH_WIDE
 
 
@@ -13,7 +14,7 @@ def main(wanted: str = "") -> None:
     """Print what every entry costs now."""
 
     def entries(place: str) -> list[Worst]:
-        more = EACH_WIDE if wanted and place == "broker" else []
+        more = {"broker": EACH_WIDE if wanted else [], "broker with TLS": BEYOND}.get(place, [])
         return [worst for worst in CATALOGUES[place] + more if wanted in f"{place} {worst.name}"]
 
     for scene, places in SCENES.items():
