@@ -5,6 +5,7 @@ Everything is in one temporary folder: at the end the lake and the report stay t
 
 import json
 import shutil
+import sys
 import tempfile
 import threading
 import time
@@ -92,8 +93,11 @@ def command(
     show_delta(lake, steps)
     steps.say("done; the cluster is gone, this is left to look at:")
     print(f"  report  {report}\n  lake    {lake}", flush=True)
+    command = (
+        "rocketeer" if shutil.which("rocketeer") else sys.argv[0]
+    )  # of an environment that is not active
     print(
-        f"  try     rocketeer spark query --lake {lake} -e 'SELECT tags, count(*) FROM {ORDERS} GROUP BY tags'"  # noqa: S608
+        f"  try     {command} spark query --lake {lake} -e 'SELECT tags, count(*) FROM {ORDERS} GROUP BY tags'"  # noqa: S608
     )
 
 
