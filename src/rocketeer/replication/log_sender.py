@@ -220,11 +220,11 @@ class LogSender:
 
     def _sent_in_thread(self, sending: "asyncio.Future[int]") -> None:
         self._busy = self._in_thread = False
+        error = sending.exception()  # looked at also when nobody needs it: asyncio would log a trace
         if self._closed:
             self._unsent.clear()
             self._sock.close()
             return
-        error = sending.exception()
         if error is not None:
             assert isinstance(error, Exception)
             self._failed(error)
