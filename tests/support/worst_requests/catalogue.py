@@ -22,8 +22,9 @@ MEMBERS_PORT: list[Worst] = []
 METRICS_PORT: list[Worst] = []
 TLS: list[Worst] = []
 ACCOUNTS: list[Worst] = []
-BEYOND: list[Worst] = []
-"""Of a broker with TLS: what still costs others more than it may, now and then. Measured by the command only."""
+TLS_BEYOND: list[Worst] = []
+ACCOUNTS_BEYOND: list[Worst] = []
+"""Of these two: what still costs others more than it may, now and then. Measured by the command only."""
 CATALOGUES: dict[str, list[Worst]] = {
     "broker": BROKER,
     "name server": NAMESERVER,
