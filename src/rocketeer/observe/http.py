@@ -11,6 +11,7 @@ import io
 import logging
 import socket
 import ssl
+import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -139,6 +140,14 @@ class _Server(ThreadingHTTPServer):
                 super().process_request_thread(encrypted, client_address)
         finally:
             self._slots.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Whoever goes before it has its answer is worth no trace."""
+        error = sys.exception()
+        if isinstance(error, OSError):
+            log.debug("scraper gone by=%s error=%s", client_address[0], error)
+        else:
+            log.error("scrape failed by=%s", client_address[0], exc_info=error)
 
     def _greeted(self, request: socket.socket) -> socket.socket | None:
         """The connection with TLS if it begins with that; None if it may not go on as it begins."""
