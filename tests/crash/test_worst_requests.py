@@ -33,7 +33,7 @@ ENTRIES = [
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize(("scene", "place", "worst"), ENTRIES, indirect=["scene"])
+@pytest.mark.parametrize(("scene", "place", "worst"), ENTRIES, indirect=["scene"], scope="module")
 def test_nobody_else_waits_for_it(scene: Scene, place: str, worst: Worst) -> None:
     target = scene[place]
     costs = []
