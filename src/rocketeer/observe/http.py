@@ -67,7 +67,9 @@ class MetricsServer:
         self._pages = pages
         self._server: ThreadingHTTPServer | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._being_made: dict[str, asyncio.Task[str]] = {}
+        self._being_made: dict[str, asyncio.Task[bytes]] = {}
+        self.answering = threading.Lock()
+        """Who has it makes an answer: of many threads that want to at once the loop would have to wait for each."""
 
     @property
     def port(self) -> int:
@@ -96,18 +98,21 @@ class MetricsServer:
             self._server.server_close()
             self._server = None
 
-    def page(self, path: str) -> "Future[str] | None":
+    def page(self, path: str) -> "Future[bytes] | None":
         """Called in the server's threads; None for a path there is nothing at."""
         if path not in self._pages or self._loop is None:
             return None
         return asyncio.run_coroutine_threadsafe(self._shared(path), self._loop)
 
-    async def _shared(self, path: str) -> str:
+    async def _shared(self, path: str) -> bytes:
         task = self._being_made.get(path)
         if task is None:
-            task = self._being_made[path] = asyncio.ensure_future(self._pages[path]())
+            task = self._being_made[path] = asyncio.ensure_future(self._make(path))
             task.add_done_callback(lambda done: self._being_made.pop(path, None))
         return await asyncio.shield(task)
+
+    async def _make(self, path: str) -> bytes:
+        return (await self._pages[path]()).encode()
 
 
 class _Server(ThreadingHTTPServer):
@@ -166,6 +171,8 @@ class _Handler(BaseHTTPRequestHandler):
     metrics: MetricsServer
     _behind = b""
     """What came behind the request that is served."""
+    _headers_buffer: list[bytes]
+    """The library's: the lines of the answer's head that are not sent yet."""
     protocol_version = "HTTP/1.1"
     timeout = REQUEST_S
 
@@ -209,7 +216,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(HTTPStatus.NOT_FOUND, b"metrics are at /metrics and /metrics/exporter\n")
             return
         try:
-            body = future.result(PAGE_S).encode()
+            body = future.result(PAGE_S)
         except TookTooLong:
             future.cancel()
             self._answer(HTTPStatus.SERVICE_UNAVAILABLE, b"the server is too busy\n")
@@ -220,6 +227,13 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(HTTPStatus.OK, body)
 
     def _answer(self, status: HTTPStatus, body: bytes) -> None:
+        with self.metrics.answering:
+            head, body = self._made(status, body)
+        self.wfile.write(head)
+        self.wfile.write(body)
+
+    def _made(self, status: HTTPStatus, body: bytes) -> tuple[bytes, bytes]:
+        """Head and body as they are to be sent: not here, for the reader may be slow."""
         self.send_response(status)
         self.send_header("Content-Type", CONTENT_TYPE)
         # Packing costs more than the way to a scraper on the same machine.
@@ -228,8 +242,8 @@ class _Handler(BaseHTTPRequestHandler):
             body = gzip.compress(body, compresslevel=1)
             self.send_header("Content-Encoding", "gzip")
         self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
+        head, self._headers_buffer = b"".join(self._headers_buffer), []
+        return head + b"\r\n", body
 
     def log_message(self, format: str, *args: object) -> None:
         log.debug("scraped by=%s %s", self.client_address[0], format % args)

@@ -19,7 +19,7 @@ def _talk(address: str, data: bytes, *, times: int = 1) -> None:
             with contextlib.suppress(OSError):
                 sock.sendall(data)
                 sock.shutdown(socket.SHUT_WR)
-            reader.join(20)
+            reader.join(6)
 
 
 def _drain(sock: socket.socket) -> None:
@@ -47,9 +47,9 @@ def _(address: str) -> None:
     _all(address, head + b"\r\n", connections=32)
 
 
-@listed(METRICS_PORT, "32 connections with 300 requests each at once")
+@listed(METRICS_PORT, "32 connections with 100 requests each at once")
 def _(address: str) -> None:
-    _all(address, b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n" * 300, connections=32)
+    _all(address, b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n" * 100, connections=32)
 
 
 @listed(METRICS_PORT, "32 connections with 3,000 requests for nothing each at once")
@@ -67,10 +67,10 @@ def _(address: str) -> None:
     _talk(address, b"GET /" + b"x" * (60 * MB))
 
 
-@listed(METRICS_PORT, "300 connections that say nothing")
+@listed(METRICS_PORT, "100 connections that say nothing")
 def _(address: str) -> None:
     with contextlib.ExitStack() as stack:
-        for _ in range(300):
+        for _ in range(100):
             with contextlib.suppress(OSError):
                 stack.enter_context(socket.create_connection(split_address(address), 5))
         time.sleep(1)

@@ -78,12 +78,12 @@ def _(address: str) -> None:
 
 
 def _come_and_go(address: str, data: bytes) -> None:
-    for _ in range(500):
+    for _ in range(200):
         with contextlib.suppress(OSError), _connected(address) as sock:
             sock.sendall(data)
 
 
-@listed(HA_PORT, "500 connections that come with nonsense and go")
+@listed(HA_PORT, "200 connections that come with nonsense and go")
 def _(address: str) -> None:
     _come_and_go(address, b"\x7f" * 64)
 
@@ -140,7 +140,7 @@ def _(address: str) -> None:
         _together(socks, frame(Kind.ACK, epoch, 0) * 100_000)
 
 
-@listed(MEMBERS_PORT, "500 connections that come with nonsense and go")
+@listed(MEMBERS_PORT, "200 connections that come with nonsense and go")
 def _(address: str) -> None:
     _come_and_go(address, b"\x7f" * 64)
 

@@ -31,18 +31,25 @@ Scene = dict[str, Target]
 
 @contextlib.contextmanager
 def plain_scene(folder: Path) -> Iterator[Scene]:
-    """A name server and a broker that let everybody in, and serve metrics."""
-    _, metrics_port = free_ports()
-    metrics = {"metricsExporterType": "PROM", "metricsPromExporterPort": metrics_port}
-    with running_cluster(folder, conf=metrics) as cluster:
+    """A name server and a broker that let everybody in."""
+    with running_cluster(folder) as cluster:
         prepare(cluster)
         broker = cluster.broker_process
         yield {
             "broker": Target(cluster.broker, cluster.broker, broker),
             "name server": Target(cluster.namesrv, cluster.namesrv, cluster.namesrv_process, is_broker=False),
             "HA port": Target(f"127.0.0.1:{cluster.broker_port + 1}", cluster.broker, broker),
-            "metrics port": Target(f"127.0.0.1:{metrics_port}", cluster.broker, broker),
         }
+
+
+@contextlib.contextmanager
+def measured_scene(folder: Path) -> Iterator[Scene]:
+    """A broker that serves metrics, with the topics and groups of a usual one."""
+    _, metrics_port = free_ports()
+    metrics = {"metricsExporterType": "PROM", "metricsPromExporterPort": metrics_port}
+    with running_cluster(folder, conf=metrics) as cluster:
+        prepare(cluster)
+        yield {"metrics port": Target(f"127.0.0.1:{metrics_port}", cluster.broker, cluster.broker_process)}
 
 
 @contextlib.contextmanager
@@ -71,7 +78,8 @@ def group_scene(folder: Path) -> Iterator[Scene]:
 
 
 SCENES = {
-    plain_scene: ("broker", "name server", "HA port", "metrics port"),
+    plain_scene: ("broker", "name server", "HA port"),
+    measured_scene: ("metrics port",),
     secured_scene: ("broker with TLS", "broker with accounts"),
     group_scene: ("members' port",),
 }
