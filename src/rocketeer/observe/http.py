@@ -242,6 +242,8 @@ class _Handler(BaseHTTPRequestHandler):
             body = gzip.compress(body, compresslevel=1)
             self.send_header("Content-Encoding", "gzip")
         self.send_header("Content-Length", str(len(body)))
+        if self.request_version == "HTTP/0.9":  # knows no heads
+            return b"", body
         head, self._headers_buffer = b"".join(self._headers_buffer), []
         return head + b"\r\n", body
 

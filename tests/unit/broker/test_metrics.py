@@ -228,6 +228,27 @@ async def test_a_port_that_is_taken_stops_the_start_and_leaves_nothing(tmp_path:
         assert (await broker.send("Sales", b"x")).code == ResponseCode.SUCCESS
 
 
+async def test_several_requests_on_a_connection_and_one_without_a_version_are_answered(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with measured_broker(tmp_path) as (_, port):
+
+        def ask(request: bytes) -> bytes:
+            with socket.create_connection(("127.0.0.1", port), 30) as sock:
+                sock.sendall(request)
+                return b"".join(iter(lambda: sock.recv(1 << 16), b""))
+
+        get_one, last = (
+            b"GET /metrics HTTP/1.1\r\n\r\n",
+            b"GET /nothing HTTP/1.1\r\nConnection: close\r\n\r\n",
+        )
+        answer = await asyncio.to_thread(ask, get_one + get_one + last)
+        assert answer.count(b"HTTP/1.1 200 OK\r\n") == answer.count(b"\n# TYPE rocketmq_topic_number ") == 2
+        assert answer.count(b"HTTP/1.1 404 Not Found\r\n") == 1
+        assert (await asyncio.to_thread(ask, b"GET /metrics\r\n\r\n")).startswith(b"# HELP ")
+    assert "scrape failed" not in caplog.text
+
+
 async def test_many_scrapers_at_once_share_one_page(tmp_path: Path) -> None:
     async with measured_broker(tmp_path) as (broker, port):
         await send_ten(broker)
