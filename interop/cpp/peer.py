@@ -22,12 +22,15 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 from rocketmq.client import Message, Producer, PullConsumer, PushConsumer, RecvMessage
+from rocketmq.exceptions import RocketMQException
 from rocketmq.ffi import dll
 
 CONSUME_SUCCESS, RECONSUME_LATER = 0, 1
+ROUTE_S = 20.0
 _lock = threading.Lock()
 
 
@@ -88,9 +91,22 @@ def send(options: argparse.Namespace) -> None:
         sent = sender.send_batch([build(options, number) for number in range(options.count)])
         event("sent", status=sent.status.name, id=sent.msg_id, offset=sent.offset)
     for number in () if options.batch else range(options.count):
-        sent = sender.send_sync(build(options, number))
+        message = build(options, number)
+        sent = _patiently(sender.send_sync, message)
         event("sent", status=sent.status.name, id=sent.msg_id, offset=sent.offset)
     event("done")
+
+
+def _patiently(send: Callable[[Message], Any], message: Message) -> Any:
+    """The library asks once where a topic is, and takes a busy name server's silence for a topic without a route."""
+    give_up_s = time.monotonic() + ROUTE_S
+    while True:
+        try:
+            return send(message)
+        except RocketMQException as error:
+            if "No route info" not in str(error) or time.monotonic() > give_up_s:
+                raise
+        time.sleep(0.2)
 
 
 def _by_argument(_queues: int, _message: RecvMessage, argument: int) -> int:
