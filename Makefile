@@ -9,6 +9,9 @@ READY_DEV := $(VENV)/.ready-dev
 # What is compiled when the checkout is installed: a change in it installs again.
 COMPILED := $(wildcard src/rocketeer/*/*.pyx src/rocketeer/*/*/*.pyx src/rocketeer/*/*.pxd src/rocketeer/*/*.pxi src/rocketeer/*/*.h)
 
+# Bytecode is kept, whatever the environment says: tests start hundreds of servers, and each would compile all it imports.
+export PYTHONDONTWRITEBYTECODE :=
+
 .DEFAULT_GOAL := help
 .PHONY: browser help setup up demo test test-spark check sync reference keys format interop interop-smoke apache fuzz worst-requests memory crash-states sanitize bench wheel audit-deps lock clean
 
