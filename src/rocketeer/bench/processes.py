@@ -7,6 +7,7 @@ import os
 import resource
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from rocketeer.errors import RocketeerError
+from rocketeer.parent import end_with_parent
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _POLL_S = 0.02
@@ -39,7 +41,10 @@ def _termination_waits() -> Iterator[Callable[[], object] | None]:
 
 
 class ServerProcess:
-    """One started process; its output goes to `log`, which is appended to across restarts."""
+    """One started process; its output goes to `log`, which is appended to across restarts.
+
+    It does not outlive the process that started it, unless a thread did that may end before.
+    """
 
     def __init__(
         self,
@@ -56,13 +61,15 @@ class ServerProcess:
         def limit() -> None:  # runs in the child, before it becomes the server
             if unblock is not None:
                 unblock()
+            if by_main_thread:
+                end_with_parent(signal.SIGKILL)
             if cores is not None:
                 os.sched_setaffinity(0, cores)
             if files_max is not None:
                 resource.setrlimit(resource.RLIMIT_NOFILE, (files_max, files_max))
 
+        by_main_thread = threading.current_thread() is threading.main_thread()
         with log.open("ab") as out, _termination_waits() as unblock:
-            is_limited = unblock is not None or cores is not None or files_max is not None
             self._process = subprocess.Popen(
                 self.command,
                 stdin=subprocess.DEVNULL,
@@ -70,7 +77,7 @@ class ServerProcess:
                 stderr=subprocess.STDOUT,
                 env={**os.environ, **(env or {})},
                 start_new_session=True,  # a Ctrl-C in the terminal is ours to handle
-                preexec_fn=limit if is_limited else None,
+                preexec_fn=limit,
             )
 
     @property

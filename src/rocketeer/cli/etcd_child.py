@@ -2,9 +2,9 @@
 
 import asyncio
 import contextlib
-import ctypes
 import signal
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from rocketeer.cli.child_process import ChildProcess
@@ -12,9 +12,9 @@ from rocketeer.cli.plan import EtcdPlan
 from rocketeer.errors import GroupError
 from rocketeer.group.etcd import Etcd
 from rocketeer.group.etcd_program import etcd_command, find_etcd, is_for_trying_only
+from rocketeer.parent import end_with_parent
 
 READY_S: Final = 30.0
-_PR_SET_PDEATHSIG: Final = 1
 
 
 class EtcdChild(ChildProcess):
@@ -43,7 +43,7 @@ class EtcdChild(ChildProcess):
                 stdout=log,
                 stderr=log,
                 start_new_session=True,  # Ctrl-C is ours to handle: members want to say goodbye first
-                preexec_fn=_end_with_parent,
+                preexec_fn=partial(end_with_parent, signal.SIGTERM),
             )
         await self._wait_until_ready(self._process)
         self._watch = asyncio.create_task(self._report_crash(self._process))
@@ -75,8 +75,3 @@ class EtcdChild(ChildProcess):
 
     async def _report_crash(self, process: asyncio.subprocess.Process) -> None:
         self._on_crash(f"etcd ended ({await process.wait()}); the groups go on as long as nothing else fails")
-
-
-def _end_with_parent() -> None:
-    """Runs in the child: however we die, it ends."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
