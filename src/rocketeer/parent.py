@@ -8,6 +8,6 @@ _PR_SET_PDEATHSIG: Final = 1
 
 
 def end_with_parent(number: int) -> None:
-    """Runs in the child, before it becomes another program: that signal comes when the thread that started it ends."""
+    """Runs in the child, before it becomes another program: the signal comes when the thread that started it ends."""
     with contextlib.suppress(OSError, AttributeError):  # not on Linux
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number)

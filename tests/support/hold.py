@@ -7,6 +7,7 @@ a core: then it may have waited for the interpreter's lock. So a busy machine do
 that nobody was kept waiting by.
 """
 
+import contextlib
 import json
 import os
 import select
@@ -15,7 +16,7 @@ import sys
 import time
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import ClassVar, NamedTuple, Self
 
 from rocketeer.bench.control import Control
 from rocketeer.protocol.codes import ResponseCode
@@ -86,36 +87,54 @@ def own_memory_mb(pid: int) -> float:
 class HonestClient:
     """Sends a message to a broker (or asks a name server for a route) every few milliseconds until the block ends.
 
-    In a process of its own: what the attacker's program does must not keep it from reading its replies.
+    In a process of its own: what the attacker's program does must not keep it from reading its replies. It is kept for
+    the next one who needs an honest client, which is a new client of its server all the same.
     """
 
+    _idle: ClassVar[list[subprocess.Popen[str]]] = []
+
     def __init__(self, address: str, pid: int, *, is_broker: bool) -> None:
-        kind = "broker" if is_broker else "namesrv"
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "support.hold", address, str(pid), kind],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
-            text=True,
-        )
+        self._order = f"{address} {pid} {'broker' if is_broker else 'namesrv'}"
+        self._process = self._idle.pop() if self._idle else _start_asking()
         self.cost = Cost(0, 0, 0)
 
     def __enter__(self) -> Self:
-        assert self._process.stdout is not None
-        assert self._process.stdout.readline() == "ready\n", "the honest client did not start"
+        assert self._say(self._order) == "ready", "the honest client did not start"
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        told, _ = self._process.communicate(timeout=120)  # the end of its input is the end of its work
+        told = self._say("end")
+        if told:
+            self._idle.append(self._process)
+        else:
+            self._process.communicate(timeout=120)
         if error is None:
-            assert self._process.returncode == 0, told
+            assert told, f"the honest client ended with {self._process.returncode}"
             self.cost = Cost(*json.loads(told))
 
+    def _say(self, line: str) -> str:
+        """What it answers; nothing if it has ended, which it does when its server does not answer."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        with contextlib.suppress(BrokenPipeError):
+            print(line, file=self._process.stdin, flush=True)
+        return self._process.stdout.readline().rstrip()
 
-def ask_forever(address: str, pid: int, *, is_broker: bool) -> None:
-    """What the honest client does, until its input ends."""
+
+def _start_asking() -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "support.hold"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
+        text=True,
+    )
+
+
+def ask_until_told(address: str, pid: int, *, is_broker: bool) -> Cost:
+    """What the honest client does, until a line comes."""
     hold_s, asked = 0.0, 0
     least_mb = most_mb = own_memory_mb(pid)
     with Control(address, timeout_s=60) as control:
@@ -137,8 +156,11 @@ def ask_forever(address: str, pid: int, *, is_broker: bool) -> None:
             hold_s = max(hold_s, held_s(wall_s, threads, threads_of(pid)))
             asked += 1
             most_mb = max(most_mb, own_memory_mb(pid))
-    print(json.dumps([hold_s * 1000, most_mb - least_mb, asked]))
+    return Cost(hold_s * 1000, most_mb - least_mb, asked)
 
 
 if __name__ == "__main__":
-    ask_forever(sys.argv[1], int(sys.argv[2]), is_broker=sys.argv[3] == "broker")
+    while order := sys.stdin.readline().split():
+        cost = ask_until_told(order[0], int(order[1]), is_broker=order[2] == "broker")
+        sys.stdin.readline()
+        print(json.dumps(cost), flush=True)
