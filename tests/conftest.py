@@ -1,6 +1,6 @@
 """What every test may rely on: `async def test_...` runs on a fresh event loop, and a busy machine is no failure.
 
-How several processes share the tests: support/scheduling.py.
+How several processes share the tests: support/scheduling.py. How long each may take: support/hard_limit.py.
 """
 
 import asyncio
@@ -22,6 +22,8 @@ settings.register_profile(
     derandomize=bool(os.environ.get("CI")),
 )
 settings.load_profile("rocketeer")
+
+pytest_plugins = ["support.hard_limit"]
 
 
 def pytest_configure() -> None:
