@@ -58,10 +58,11 @@ async def test_however_much_peers_bring_the_loop_is_kept_for_one_turn() -> None:
                 PeerReader(ours, 1 << 16, peer="peer", take=take, ended=lambda error: None, paced=True)
             )
         most = 0
-        while len(pieces) < 20 * 8:
-            before = len(pieces)
-            await asyncio.sleep(0)
-            most = max(most, len(pieces) - before)
+        async with asyncio.timeout(60):
+            while len(pieces) < 20 * 8:
+                before = len(pieces)
+                await asyncio.sleep(0)
+                most = max(most, len(pieces) - before)
         for reader in readers:
             reader.close()
     assert max(pieces) == PIECE_BYTES

@@ -33,10 +33,11 @@ async def test_snapshots_of_a_slave_end_with_a_whole_record(tmp_path: Path, byte
     timers.since()
     timers.finish()
     noting = asyncio.create_task(timers.snapshot())
-    while not noting.done():  # it waits for the disk
-        clock.advance(ms=100)
-        slave.tick()
-        await asyncio.sleep(0.001)
+    async with asyncio.timeout(60):
+        while not noting.done():  # it waits for the disk
+            clock.advance(ms=100)
+            slave.tick()
+            await asyncio.sleep(0.001)
     assert read_snapshot(tmp_path / "pending").log_offset == whole
 
     path = tmp_path / "producers.bin"
