@@ -13,6 +13,9 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from rocketeer.bench.processes import ServerProcess
+from support import forked_servers
+
 # How long an example takes says nothing about it on a machine that does other things as well. Where a change is
 # judged (.ci/run) the examples are the same every time; everywhere else they are new ones, which find more.
 settings.register_profile(
@@ -24,6 +27,8 @@ settings.register_profile(
 settings.load_profile("rocketeer")
 
 pytest_plugins = ["support.hard_limit"]
+
+ServerProcess.launch = staticmethod(forked_servers.launch)
 
 
 def pytest_configure() -> None:

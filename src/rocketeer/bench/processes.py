@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import ClassVar, Protocol
 
 from rocketeer.errors import RocketeerError
 from rocketeer.parent import end_with_parent
@@ -40,11 +41,24 @@ def _termination_waits() -> Iterator[Callable[[], object] | None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
+class Running(Protocol):
+    """A process that was started, as `subprocess.Popen` tells of it."""
+
+    @property
+    def pid(self) -> int: ...
+    def poll(self) -> int | None: ...
+    def wait(self, timeout: float | None = None) -> int: ...
+    def terminate(self) -> None: ...
+
+
 class ServerProcess:
     """One started process; its output goes to `log`, which is appended to across restarts.
 
     It does not outlive the process that started it, unless a thread did that may end before.
     """
+
+    launch: ClassVar[Callable[[Sequence[str], Mapping[str, str], Path], Running | None] | None] = None
+    """Another way to start one, from command, environment and log: tests start hundreds (support/forked_servers.py)."""
 
     def __init__(
         self,
@@ -58,6 +72,17 @@ class ServerProcess:
         self.command = tuple(command)
         self.log = log
 
+        launch = type(self).launch
+        env = {**os.environ, **(env or {})}
+        started: Running | None = None
+        if launch is not None and cores is None and files_max is None:
+            log.touch()
+            started = launch(self.command, env, log)
+        self._process = started or self._start(env, cores, files_max)
+
+    def _start(
+        self, env: Mapping[str, str], cores: frozenset[int] | None, files_max: int | None
+    ) -> "subprocess.Popen[bytes]":
         def limit() -> None:  # runs in the child, before it becomes the server
             if unblock is not None:
                 unblock()
@@ -69,13 +94,13 @@ class ServerProcess:
                 resource.setrlimit(resource.RLIMIT_NOFILE, (files_max, files_max))
 
         by_main_thread = threading.current_thread() is threading.main_thread()
-        with log.open("ab") as out, _termination_waits() as unblock:
-            self._process = subprocess.Popen(
+        with self.log.open("ab") as out, _termination_waits() as unblock:
+            return subprocess.Popen(
                 self.command,
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, **(env or {})},
+                env=env,
                 start_new_session=True,  # a Ctrl-C in the terminal is ours to handle
                 preexec_fn=limit,
             )
