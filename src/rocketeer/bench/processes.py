@@ -58,7 +58,7 @@ class ServerProcess:
     """
 
     launch: ClassVar[Callable[[Sequence[str], Mapping[str, str], Path], Running | None] | None] = None
-    """Another way to start one, from command, environment and log: tests start hundreds (support/forked_servers.py)."""
+    """Another way to start one, from command, environment and log: of tests (tests/support/forked_servers.py)."""
 
     def __init__(
         self,
