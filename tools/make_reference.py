@@ -18,7 +18,8 @@ from typing import Any
 import rocketeer
 import rocketeer.aio
 import rocketeer.middlewares
-from rocketeer.admin.calling import Blocking
+from rocketeer.admin.base import AdminBase
+from rocketeer.admin.calling import PlanMethod
 from rocketeer.client.core import config
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -146,8 +147,8 @@ def app_methods() -> Iterator[str]:
 
 def admin_tasks() -> Iterator[str]:
     """Its methods are plans: the same for threads and, awaited, for asyncio."""
-    for name, task in vars(rocketeer.Admin).items():
-        if isinstance(task, Blocking):
+    for name, task in vars(AdminBase).items():
+        if isinstance(task, PlanMethod):
             yield f"**`{signature(name, task)}`** *await*"
             yield inspect.getdoc(task) or ""
 

@@ -8,7 +8,8 @@ import pytest
 
 import rocketeer
 from rocketeer import Admin, Message, Producer
-from rocketeer.admin.calling import Awaited, Blocking
+from rocketeer.admin.base import AdminBase
+from rocketeer.admin.calling import PlanMethod
 from rocketeer.admin.results import Broker
 from rocketeer.aio import Admin as AsyncAdmin
 from rocketeer.errors import BrokerRefused, ClientClosed, ConfigError, NoNameServer, NoRoute
@@ -17,11 +18,15 @@ from rocketeer.model.topic import TopicConfig
 from support.two_brokers import TwoBrokers
 
 
-def test_both_admins_have_the_same_methods() -> None:
-    blocking = {name: each.plan for name, each in vars(Admin).items() if isinstance(each, Blocking)}
-    awaited = {name: each.plan for name, each in vars(AsyncAdmin).items() if isinstance(each, Awaited)}
-    assert blocking == awaited
-    assert all(plan.__doc__ for plan in blocking.values())
+def test_every_method_says_what_it_does_and_both_admins_have_it() -> None:
+    methods = {name: each for name, each in vars(AdminBase).items() if isinstance(each, PlanMethod)}
+    assert all(method.plan.__doc__ for method in methods.values())
+    assert not {*methods} & {*vars(Admin), *vars(AsyncAdmin)}
+
+
+async def test_a_method_is_awaited_where_the_admin_is_for_asyncio() -> None:
+    assert inspect.iscoroutinefunction(AsyncAdmin("127.0.0.1:9").topics)
+    assert not inspect.iscoroutinefunction(Admin("127.0.0.1:9").topics)
 
 
 def test_a_method_shows_its_options(admin: Admin) -> None:

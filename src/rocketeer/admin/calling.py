@@ -1,7 +1,7 @@
-"""How a plan becomes a method: `Blocking` runs it in the calling thread, `Awaited` gives something to await.
+"""How a plan becomes a method: `PlanMethod` runs it as its owner runs plans, in the calling thread or to await.
 
-    class Admin:
-        topics = Blocking(plans.topics)          # admin.topics(cluster="DefaultCluster") -> tuple[str, ...]
+    class AdminBase:
+        topics = PlanMethod(plans.topics)        # admin.topics(cluster="DefaultCluster") -> tuple[str, ...]
 
 The plan's own signature, without its first argument, is the method's; so is its text. Type checkers see both.
 """
@@ -19,7 +19,7 @@ X = TypeVar("X")
 
 
 class BlockingHost(Protocol):
-    """What holds Blocking methods."""
+    """An owner whose methods return their results."""
 
     def context(self) -> AdminContext: ...
 
@@ -27,14 +27,16 @@ class BlockingHost(Protocol):
 
 
 class AwaitedHost(Protocol):
-    """What holds Awaited methods."""
+    """An owner whose methods are awaited."""
 
     def context(self) -> AdminContext: ...
 
     async def run(self, plan: Plan[X]) -> X: ...
 
 
-class _Method(Generic[P, T]):
+class PlanMethod(Generic[P, T]):
+    """A plan as a method of both kinds of owners."""
+
     def __init__(self, plan: Callable[Concatenate[AdminContext, P], Plan[T]]) -> None:
         self.plan = plan
         self.__doc__ = plan.__doc__
@@ -45,49 +47,27 @@ class _Method(Generic[P, T]):
         parameters = list(whole.parameters.values())[1:]
         self.__signature__ = whole.replace(parameters=parameters, return_annotation=brings)
 
-    def _with_plan_text(self, call: Callable[P, X]) -> Callable[P, X]:
-        """With the plan's text and, for help(), its options."""
-        call.__doc__ = self.__doc__
-        call.__name__ = self.__name__
-        call.__signature__ = self.__signature__  # type: ignore[attr-defined]
-        return call
-
-
-class Blocking(_Method[P, T]):
-    """A plan as a method that returns its result."""
-
-    def __call__(self, host: BlockingHost, *args: P.args, **kwargs: P.kwargs) -> T:
-        return host.run(self.plan(host.context(), *args, **kwargs))
+    def __call__(self, host: Any, *args: P.args, **kwargs: P.kwargs) -> Any:
+        return self.__get__(host, type(host))(*args, **kwargs)
 
     @overload
-    def __get__(self, host: None, owner: Any) -> "Blocking[P, T]": ...
+    def __get__(self, host: None, owner: Any) -> "PlanMethod[P, T]": ...
     @overload
     def __get__(self, host: BlockingHost, owner: Any) -> Callable[P, T]: ...
-    def __get__(self, host: BlockingHost | None, owner: Any) -> "Blocking[P, T] | Callable[P, T]":
-        if host is None:
-            return self
-
-        def call(*args: P.args, **kwargs: P.kwargs) -> T:
-            return self(host, *args, **kwargs)
-
-        return self._with_plan_text(call)
-
-
-class Awaited(_Method[P, T]):
-    """A plan as a method to await."""
-
-    async def __call__(self, host: AwaitedHost, *args: P.args, **kwargs: P.kwargs) -> T:
-        return await host.run(self.plan(host.context(), *args, **kwargs))
-
-    @overload
-    def __get__(self, host: None, owner: Any) -> "Awaited[P, T]": ...
     @overload
     def __get__(self, host: AwaitedHost, owner: Any) -> Callable[P, Awaitable[T]]: ...
-    def __get__(self, host: AwaitedHost | None, owner: Any) -> "Awaited[P, T] | Callable[P, Awaitable[T]]":
+    def __get__(self, host: Any, owner: Any) -> Any:
         if host is None:
             return self
 
-        async def call(*args: P.args, **kwargs: P.kwargs) -> T:
-            return await self(host, *args, **kwargs)
+        def call(*args: P.args, **kwargs: P.kwargs) -> Any:
+            return host.run(self.plan(host.context(), *args, **kwargs))
 
-        return self._with_plan_text(call)
+        async def call_async(*args: P.args, **kwargs: P.kwargs) -> Any:
+            return await host.run(self.plan(host.context(), *args, **kwargs))
+
+        method: Any = call_async if inspect.iscoroutinefunction(host.run) else call
+        method.__doc__ = self.__doc__
+        method.__name__ = self.__name__
+        method.__signature__ = self.__signature__
+        return method
