@@ -15,11 +15,11 @@ from rocketeer.model.route import BrokerData, QueueData, Route
 from rocketeer.protocol.bodies.clients import encode_consumer_list
 from rocketeer.protocol.bodies.heartbeat import decode_heartbeat
 from rocketeer.protocol.bodies.locks import encode_locked_queues, open_lock_request
-from rocketeer.protocol.bodies.route import encode_route
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, reply
 from rocketeer.record.hosts import encode_host
 from rocketeer.record.layout import PendingMessage, encode_pending
+from support.bodies import encode_route
 from support.consuming import until_sync
 from support.stage import Play, Stage, stage
 

@@ -14,6 +14,7 @@ from rocketeer.model.queue import MessageQueue
 from rocketeer.model.route import BrokerData, QueueData, Route
 from rocketeer.model.subscription import ConsumeFromWhere, ConsumeType, MessageModel, Subscription
 from rocketeer.model.topic import TopicConfig
+from rocketeer.protocol import fastjson
 from rocketeer.protocol.bodies.groups import decode_group_table, encode_group_table
 from rocketeer.protocol.bodies.heartbeat import (
     ConsumerData,
@@ -25,17 +26,12 @@ from rocketeer.protocol.bodies.locks import LockRequest, decode_lock_request, en
 from rocketeer.protocol.bodies.offsets import (
     decode_consumer_offsets,
     decode_queue_offsets,
-    encode_consumer_offsets,
     encode_queue_offsets,
 )
-from rocketeer.protocol.bodies.register import decode_registration, encode_registration
-from rocketeer.protocol.bodies.route import (
-    decode_cluster_info,
-    decode_route,
-    encode_cluster_info,
-    encode_route,
-)
+from rocketeer.protocol.bodies.register import encode_registration
+from rocketeer.protocol.bodies.route import decode_cluster_info, decode_route
 from rocketeer.protocol.fastjson import dumps, dumps_bare, loads, to_strict
+from support.bodies import decode_registration, encode_cluster_info, encode_route
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 names = st.from_regex(r"[%a-zA-Z0-9_-]{1,12}", fullmatch=True)
@@ -179,5 +175,5 @@ def test_a_lock_request_survives(request: LockRequest) -> None:
 def test_offset_tables_survive(
     consumers: dict[str, dict[int, int]], by_queue: dict[MessageQueue, int]
 ) -> None:
-    assert decode_consumer_offsets(encode_consumer_offsets(consumers)) == consumers
+    assert decode_consumer_offsets(fastjson.dumps_bare({"offsetTable": consumers})) == consumers
     assert decode_queue_offsets(encode_queue_offsets(by_queue)) == by_queue

@@ -9,12 +9,12 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 
 from rocketeer.model.route import BrokerData, QueueData, Route
-from rocketeer.protocol.bodies.route import encode_route
 from rocketeer.protocol.codes import RequestCode
 from rocketeer.protocol.command import Command, reply
 from rocketeer.remoting.connection import Connection
 from rocketeer.remoting.limits import RequestLimits
 from rocketeer.remoting.server import RemotingServer, Router
+from support.bodies import encode_route
 
 Play = Callable[[Command], Command | None]
 

@@ -19,13 +19,12 @@ from rocketeer.model.route import BrokerData
 from rocketeer.model.topic import TopicConfig
 from rocketeer.nameserver.server import NameServer
 from rocketeer.protocol.bodies.data_version import encode_data_version
-from rocketeer.protocol.bodies.register import decode_registration
-from rocketeer.protocol.bodies.route import encode_cluster_info
 from rocketeer.protocol.codes import RequestCode
 from rocketeer.protocol.command import Command
 from rocketeer.protocol.fastjson import loads
 from rocketeer.remoting.client import RemotingClient
 from rocketeer.steps import finish
+from support.bodies import decode_registration, encode_cluster_info
 from support.name_servers import Listener
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "data" / "wire"

@@ -6,9 +6,9 @@ from rocketeer.client.plans.effects import Call
 from rocketeer.client.plans.routes import fetch_route, find_route, find_route_or_default, refresh_route
 from rocketeer.errors import BrokerRefused, ConnectFailed, NoNameServer, NoRoute
 from rocketeer.model.route import BrokerData, QueueData, Route
-from rocketeer.protocol.bodies.route import encode_route
 from rocketeer.protocol.codes import ResponseCode
 from rocketeer.protocol.command import Command
+from support.bodies import encode_route
 from support.plans import Answer, Script
 
 ROUTE = Route((QueueData("a", 8, 8, 6),), (BrokerData("c", "a", {0: "10.0.0.1:10911"}),))

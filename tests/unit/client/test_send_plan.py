@@ -30,13 +30,13 @@ from rocketeer.errors import (
 from rocketeer.model.message import InvalidMessage, Message
 from rocketeer.model.queue import MessageQueue
 from rocketeer.model.route import BrokerData, QueueData, Route
-from rocketeer.protocol.bodies.route import encode_route
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command
 from rocketeer.protocol.headers.base import decode_header, encode_header
 from rocketeer.protocol.headers.send import SendMessageV2Header
 from rocketeer.protocol.recall_handle import RecallHandle
 from rocketeer.record.ids import UniqKeys
+from support.bodies import encode_route
 from support.plans import Answer, Script
 
 NAMES = ("a", "b", "c")
@@ -315,8 +315,6 @@ def test_a_topic_without_a_writable_queue_is_refused() -> None:
     bench = Bench()
     read_only = Route((QueueData("a", 2, 2, 4),), (BrokerData("c", "a", {0: "a:10911"}),))
     bench.routes.put("T", read_only)
-    from rocketeer.protocol.bodies.route import encode_route
-
     answer = Command(code=0, body=encode_route(read_only, strict=True))
     with pytest.raises(NoBroker, match="written to"):
         Script([answer]).run(bench.sender.send(bench.outgoing()))

@@ -17,9 +17,10 @@ from rocketeer.protocol.bodies.heartbeat import ConsumerData, Heartbeat, decode_
 from rocketeer.protocol.bodies.kv import decode_kv_table
 from rocketeer.protocol.bodies.locks import decode_lock_request
 from rocketeer.protocol.bodies.offsets import decode_queue_offsets, encode_queue_offsets
-from rocketeer.protocol.bodies.register import decode_registration, encode_registration
-from rocketeer.protocol.bodies.route import decode_route, encode_cluster_info, encode_route
+from rocketeer.protocol.bodies.register import encode_registration
+from rocketeer.protocol.bodies.route import decode_route
 from rocketeer.protocol.bodies.topics import decode_topic_list, decode_topic_table
+from support.bodies import decode_registration, encode_cluster_info, encode_route
 
 ROUTE = Route(
     queues=(QueueData("b", 4, 8, 6, 0),),

@@ -8,9 +8,9 @@ from rocketeer.errors import BadBody
 from rocketeer.protocol.bodies.groups import decode_group
 from rocketeer.protocol.bodies.heartbeat import decode_client_check, decode_heartbeat
 from rocketeer.protocol.bodies.locks import decode_lock_request
-from rocketeer.protocol.bodies.register import decode_registration
 from rocketeer.protocol.bodies.topics import decode_topic_table
 from rocketeer.protocol.fastjson import loads
+from support.bodies import decode_registration
 
 DECODERS = [
     decode_heartbeat,

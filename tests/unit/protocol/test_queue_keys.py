@@ -16,11 +16,10 @@ from rocketeer.protocol.bodies.consume_stats import (
     QueueProgress,
     decode_broker_consume_stats,
     decode_consume_stats,
-    encode_broker_consume_stats,
-    encode_consume_stats,
     merge,
 )
 from rocketeer.protocol.bodies.queue_keys import encode_queue_keyed, load_queue_keyed, queue_of
+from support.bodies import encode_broker_consume_stats, encode_consume_stats
 
 QUEUES = st.builds(MessageQueue, st.text(max_size=20), st.text(max_size=20), st.integers(-1, 2**31 - 1))
 ANY = msgspec.json.Decoder(dict[str, str])

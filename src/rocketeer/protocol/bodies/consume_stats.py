@@ -10,7 +10,7 @@ from rocketeer.protocol.bodies.long_body import LongBody
 from rocketeer.protocol.bodies.queue_keys import load_queue_keyed, queue_of, writing_queue_keyed
 from rocketeer.protocol.bodies.wire import Wire, decoder, encode
 from rocketeer.protocol.java_types import I64
-from rocketeer.steps import Steps, finish
+from rocketeer.steps import Steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,17 +115,10 @@ def decode_topic_stats(data: bytes) -> dict[MessageQueue, QueueRange]:
     }
 
 
-def encode_consume_stats(stats: ConsumeStats) -> bytes:
-    """The answer to 208."""
-    body = LongBody()
-    finish(writing_consume_stats(body, stats.tps, stats.queues.items()))
-    return body.whole()
-
-
 def writing_consume_stats(
     body: LongBody, tps: float, queues: Iterable[tuple[MessageQueue, QueueProgress]]
 ) -> Steps[None]:
-    """The same as a part of a body, in steps."""
+    """The answer to 208, also as a part of a body, in steps."""
     body.write(b'{"consumeTps":%b,"offsetTable":' % encode(float(tps)))
     yield from writing_queue_keyed(
         body,
@@ -143,15 +136,6 @@ def writing_consume_stats(
 
 def decode_consume_stats(data: bytes) -> ConsumeStats:
     return _stats(load_queue_keyed(_group_decoder, data))
-
-
-def encode_broker_consume_stats(stats: BrokerConsumeStats) -> bytes:
-    """The answer to 317."""
-    groups = (
-        (group, [(each.tps, each.queues.items()) for each in topics])
-        for group, topics in stats.groups.items()
-    )
-    return finish(encoding_broker_consume_stats(stats.broker_address, lambda: stats.total_lag, groups))
 
 
 def encoding_broker_consume_stats(

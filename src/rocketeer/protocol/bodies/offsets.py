@@ -48,12 +48,8 @@ _status_decoder = decoder(_StatusWire)
 _corrections_decoder = decoder(_CorrectionsWire)
 
 
-def encode_consumer_offsets(table: Mapping[str, Mapping[int, int]]) -> bytes:
-    """`topic@group` -> queue id -> offset."""
-    return fastjson.dumps_bare({"offsetTable": table})
-
-
 def decode_consumer_offsets(data: bytes) -> dict[str, dict[int, int]]:
+    """`topic@group` -> queue id -> offset."""
     return load_as(_consumers_decoder, data).offset_table or {}
 
 

@@ -36,7 +36,7 @@ from rocketeer.protocol.bodies.topics import (
 )
 from rocketeer.protocol.bodies.wire import REWRITE_BYTES_MAX, Wire, decoder, encode, load_request
 from rocketeer.protocol.java_types import I32
-from rocketeer.steps import Steps, finish
+from rocketeer.steps import Steps
 
 # A quarter of a million topics; a stream that grows further is an attack.
 OPENED_BYTES_MAX: Final = 16 * 1024 * 1024
@@ -110,13 +110,8 @@ def _put(pieces: list[bytes], piece: bytes) -> None:
     pieces += (INT.pack(len(piece)), piece)
 
 
-def decode_registration(body: bytes, *, compressed: bool = False) -> Registration:
-    """Raises BadBody."""
-    return finish(reading_registration(body, compressed=compressed))
-
-
 def reading_registration(body: bytes, *, compressed: bool = False) -> Steps[Registration]:
-    """As `decode_registration`, a topic a step: there may be very many."""
+    """A topic a step: there may be very many. Raises BadBody."""
     if compressed:
         opened = yield from _opening(body)
         return (yield from _reading_opened(opened))

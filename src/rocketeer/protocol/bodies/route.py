@@ -7,7 +7,7 @@ from rocketeer.model.route import BrokerData, QueueData, Route
 from rocketeer.protocol import fastjson
 from rocketeer.protocol.bodies.wire import Wire, decoder, load_as
 from rocketeer.protocol.java_types import I32, I64
-from rocketeer.steps import Steps, finish
+from rocketeer.steps import Steps
 
 
 class ClusterInfo(NamedTuple):
@@ -73,13 +73,11 @@ def _queue(queue: QueueData) -> dict[str, Any]:
     }
 
 
-def encode_route(route: Route, *, strict: bool) -> bytes:
-    """`strict` for clients of version V4_9_4 and later or that ask for it; others know bare broker ids."""
-    return finish(encoding_route(route, strict=strict))
-
-
 def encoding_route(route: Route, *, strict: bool) -> Steps[bytes]:
-    """As `encode_route`, a broker a step: there may be very many."""
+    """A broker a step: there may be very many.
+
+    `strict` for clients of version V4_9_4 and later or that ask for it; others know bare broker ids.
+    """
     write = fastjson.dumps if strict else fastjson.dumps_bare
     brokers, queues = [], []
     for broker in route.brokers:
@@ -106,16 +104,10 @@ def decode_route(data: bytes) -> Route:
     )
 
 
-def encode_cluster_info(
-    brokers: Mapping[str, BrokerData], clusters: Mapping[str, list[str]], *, strict: bool = False
-) -> bytes:
-    return finish(encoding_cluster_info(brokers.items(), clusters, strict=strict))
-
-
 def encoding_cluster_info(
     brokers: Iterable[tuple[str, BrokerData]], clusters: Mapping[str, list[str]], *, strict: bool = False
 ) -> Steps[bytes]:
-    """As `encode_cluster_info`, a broker a step: there may be very many."""
+    """A broker a step: there may be very many."""
     write = fastjson.dumps if strict else fastjson.dumps_bare
     entries = []
     for name, broker in sorted(brokers) if strict else brokers:

@@ -41,7 +41,6 @@ class DeltaLake:
     """One lake; every call looks at the log anew."""
 
     kind = "delta"
-    compacts = True
 
     def __init__(self, place: LakePlace) -> None:
         self.place = place

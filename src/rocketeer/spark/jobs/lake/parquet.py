@@ -33,7 +33,6 @@ class ParquetLake:
     """One lake; every call looks at the folder anew."""
 
     kind = "parquet"
-    compacts = False
 
     def __init__(self, place: LakePlace) -> None:
         if not place.is_local:
