@@ -3,32 +3,28 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from msgspec import field as wire_field
-
 from rocketeer.model.queue import MessageQueue
 from rocketeer.protocol.bodies.long_body import LongBody
 from rocketeer.protocol.bodies.queue_keys import load_queue_keyed, queue_of, writing_queue_keyed
-from rocketeer.protocol.bodies.wire import Wire, decoder, encode
+from rocketeer.protocol.bodies.wire import Wire, WireValue, decoder, encode, java
 from rocketeer.protocol.java_types import I64
 from rocketeer.steps import Steps
 
 
-@dataclass(frozen=True, slots=True)
-class QueueRange:
+class QueueRange(WireValue):
     """What a queue holds; `last_ms` is when its newest message was stored, 0 for an empty queue."""
 
-    min_offset: int
-    max_offset: int
-    last_ms: int
+    min_offset: I64 = 0
+    max_offset: I64 = 0
+    last_ms: I64 = java("lastUpdateTimestamp", 0)
 
 
-@dataclass(frozen=True, slots=True)
-class QueueProgress:
+class QueueProgress(WireValue):
     """How far a group is in a queue; `last_ms` is when the message before its place was stored, 0 if unknown."""
 
-    broker_offset: int
-    consumer_offset: int
-    last_ms: int
+    broker_offset: I64 = 0
+    consumer_offset: I64 = 0
+    last_ms: I64 = java("lastTimestamp", 0)
 
     @property
     def lag(self) -> int:
@@ -56,29 +52,17 @@ class BrokerConsumeStats:
     groups: Mapping[str, Sequence[ConsumeStats]]
 
 
-class _RangeWire(Wire):
-    last_update_timestamp: I64 = 0
-    max_offset: I64 = 0
-    min_offset: I64 = 0
-
-
 class _TopicStatsWire(Wire):
-    offset_table: dict[str, _RangeWire] | None = None
-
-
-class _ProgressWire(Wire):
-    broker_offset: I64 = 0
-    consumer_offset: I64 = 0
-    last_timestamp: I64 = 0
+    offset_table: dict[str, QueueRange] | None = None
 
 
 class _ConsumeStatsWire(Wire):
     consume_tps: float = 0.0
-    offset_table: dict[str, _ProgressWire] | None = None
+    offset_table: dict[str, QueueProgress] | None = None
 
 
 class _BrokerConsumeStatsWire(Wire):
-    broker_address: str | None = wire_field(default=None, name="brokerAddr")
+    broker_address: str | None = java("brokerAddr", None)
     consume_stats_list: list[dict[str, list[_ConsumeStatsWire]]] | None = None
     total_diff: I64 = 0
 
@@ -92,27 +76,14 @@ def encoding_topic_stats(queues: Iterable[tuple[MessageQueue, QueueRange]]) -> S
     """The answer to 202, in steps."""
     body = LongBody()
     body.write(b'{"offsetTable":')
-    yield from writing_queue_keyed(
-        body,
-        (
-            (
-                queue,
-                b'{"lastUpdateTimestamp":%d,"maxOffset":%d,"minOffset":%d}'
-                % (each.last_ms, each.max_offset, each.min_offset),
-            )
-            for queue, each in queues
-        ),
-    )
+    yield from writing_queue_keyed(body, ((queue, encode(each)) for queue, each in queues))
     body.write(b"}")
     return (yield from body.joining())
 
 
 def decode_topic_stats(data: bytes) -> dict[MessageQueue, QueueRange]:
     table = load_queue_keyed(_topic_decoder, data).offset_table or {}
-    return {
-        queue_of(key): QueueRange(wire.min_offset, wire.max_offset, wire.last_update_timestamp)
-        for key, wire in table.items()
-    }
+    return {queue_of(key): each for key, each in table.items()}
 
 
 def writing_consume_stats(
@@ -120,17 +91,7 @@ def writing_consume_stats(
 ) -> Steps[None]:
     """The answer to 208, also as a part of a body, in steps."""
     body.write(b'{"consumeTps":%b,"offsetTable":' % encode(float(tps)))
-    yield from writing_queue_keyed(
-        body,
-        (
-            (
-                queue,
-                b'{"brokerOffset":%d,"consumerOffset":%d,"lastTimestamp":%d}'
-                % (each.broker_offset, each.consumer_offset, each.last_ms),
-            )
-            for queue, each in queues
-        ),
-    )
+    yield from writing_queue_keyed(body, ((queue, encode(each)) for queue, each in queues))
     body.write(b"}")
 
 
@@ -181,10 +142,5 @@ def merge(parts: Iterable[ConsumeStats]) -> ConsumeStats:
 
 
 def _stats(wire: _ConsumeStatsWire) -> ConsumeStats:
-    return ConsumeStats(
-        wire.consume_tps,
-        {
-            queue_of(key): QueueProgress(each.broker_offset, each.consumer_offset, each.last_timestamp)
-            for key, each in (wire.offset_table or {}).items()
-        },
-    )
+    table = wire.offset_table or {}
+    return ConsumeStats(wire.consume_tps, {queue_of(key): each for key, each in table.items()})

@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeVar
 
-from msgspec import field
-
 from rocketeer.errors import BadBody
 from rocketeer.model.subscription import ConsumeFromWhere, ConsumeType, MessageModel, Subscription
 from rocketeer.protocol.bodies.subscription import (
@@ -14,7 +12,7 @@ from rocketeer.protocol.bodies.subscription import (
     subscription_from_wire,
     subscription_to_wire,
 )
-from rocketeer.protocol.bodies.wire import Wire, decoder, encode, load_request
+from rocketeer.protocol.bodies.wire import Wire, decoder, encode, java, load_request
 
 E = TypeVar("E", bound=StrEnum)
 
@@ -63,7 +61,7 @@ class _ProducerWire(Wire):
 
 
 class _HeartbeatWire(Wire):
-    client_id: str = field(name="clientID")
+    client_id: str = java("clientID")
     producer_data_set: list[_ProducerWire] | None = None
     consumer_data_set: list[_ConsumerWire] | None = None
 

@@ -3,10 +3,8 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from msgspec import field
-
 from rocketeer.model.queue import MessageQueue
-from rocketeer.protocol.bodies.wire import Wire, decoder, encode, load_as, load_request
+from rocketeer.protocol.bodies.wire import Wire, decoder, encode, java, load_as, load_request
 from rocketeer.protocol.java_types import I32
 
 
@@ -34,7 +32,7 @@ class _LockRequestWire(Wire):
 
 
 class _LockReplyWire(Wire):
-    locked: list[QueueWire] | None = field(default=None, name="lockOKMQSet")
+    locked: list[QueueWire] | None = java("lockOKMQSet", None)
 
 
 _request_decoder = decoder(_LockRequestWire)

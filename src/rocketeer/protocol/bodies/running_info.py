@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-import msgspec
-
 from rocketeer.model.queue import MessageQueue
 from rocketeer.model.subscription import Subscription
 from rocketeer.protocol.bodies.queue_keys import encode_queue_keyed, load_queue_keyed, queue_of
@@ -13,40 +11,38 @@ from rocketeer.protocol.bodies.subscription import (
     subscription_from_wire,
     subscription_to_wire,
 )
-from rocketeer.protocol.bodies.wire import Wire, decoder, encode, load_as
+from rocketeer.protocol.bodies.wire import Wire, WireValue, decoder, encode, java, load_as
 from rocketeer.protocol.java_types import I32, I64
 
 
-@dataclass(frozen=True, slots=True)
-class HeldQueue:
+class HeldQueue(WireValue):
     """A queue in a consumer's hands."""
 
-    commit_offset: int
-    cached_min_offset: int = 0
-    cached_max_offset: int = 0
-    cached_count: int = 0
-    cached_mib: int = 0
-    in_transaction_min_offset: int = 0
-    in_transaction_max_offset: int = 0
-    in_transaction_count: int = 0
+    commit_offset: I64 = 0
+    cached_min_offset: I64 = java("cachedMsgMinOffset", 0)
+    cached_max_offset: I64 = java("cachedMsgMaxOffset", 0)
+    cached_count: I32 = java("cachedMsgCount", 0)
+    cached_mib: I32 = java("cachedMsgSizeInMiB", 0)
+    in_transaction_min_offset: I64 = java("transactionMsgMinOffset", 0)
+    in_transaction_max_offset: I64 = java("transactionMsgMaxOffset", 0)
+    in_transaction_count: I32 = java("transactionMsgCount", 0)
     locked: bool = False
-    unlock_tries: int = 0
-    last_lock_ms: int = 0
-    dropped: bool = False
-    last_pull_ms: int = 0
-    last_consume_ms: int = 0
+    unlock_tries: I64 = java("tryUnlockTimes", 0)
+    last_lock_ms: I64 = java("lastLockTimestamp", 0)
+    dropped: bool = java("droped", False)
+    last_pull_ms: I64 = java("lastPullTimestamp", 0)
+    last_consume_ms: I64 = java("lastConsumeTimestamp", 0)
 
 
-@dataclass(frozen=True, slots=True)
-class TopicConsumption:
+class TopicConsumption(WireValue):
     """How fast a consumer is with a topic: times in milliseconds, rates a second."""
 
-    pull_ms: float = 0.0
-    pull_tps: float = 0.0
-    consume_ms: float = 0.0
-    consume_ok_tps: float = 0.0
-    consume_failed_tps: float = 0.0
-    consume_failed_count: int = 0
+    pull_ms: float = java("pullRT", 0.0)
+    pull_tps: float = java("pullTPS", 0.0)
+    consume_ms: float = java("consumeRT", 0.0)
+    consume_ok_tps: float = java("consumeOKTPS", 0.0)
+    consume_failed_tps: float = java("consumeFailedTPS", 0.0)
+    consume_failed_count: I64 = java("consumeFailedMsgs", 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,36 +67,10 @@ class ConsumeDirectResult:
     spent_ms: int = 0
 
 
-class _HeldWire(Wire):
-    cached_msg_count: I32 = 0
-    cached_msg_max_offset: I64 = 0
-    cached_msg_min_offset: I64 = 0
-    cached_msg_size_in_mi_b: I32 = msgspec.field(default=0, name="cachedMsgSizeInMiB")
-    commit_offset: I64 = 0
-    droped: bool = False
-    last_consume_timestamp: I64 = 0
-    last_lock_timestamp: I64 = 0
-    last_pull_timestamp: I64 = 0
-    locked: bool = False
-    transaction_msg_count: I32 = 0
-    transaction_msg_max_offset: I64 = 0
-    transaction_msg_min_offset: I64 = 0
-    try_unlock_times: I64 = 0
-
-
-class _TopicWire(Wire):
-    consume_failed_msgs: I64 = 0
-    consume_failed_tps: float = msgspec.field(default=0.0, name="consumeFailedTPS")
-    consume_ok_tps: float = msgspec.field(default=0.0, name="consumeOKTPS")
-    consume_rt: float = msgspec.field(default=0.0, name="consumeRT")
-    pull_rt: float = msgspec.field(default=0.0, name="pullRT")
-    pull_tps: float = msgspec.field(default=0.0, name="pullTPS")
-
-
 class _InfoWire(Wire):
-    mq_table: dict[str, _HeldWire] | None = None
+    mq_table: dict[str, HeldQueue] | None = None
     properties: dict[str, str | None] | None = None
-    status_table: dict[str, _TopicWire] | None = None
+    status_table: dict[str, TopicConsumption] | None = None
     subscription_set: list[SubscriptionWire] | None = None
     jstack: str | None = None
 
@@ -119,12 +89,10 @@ _direct_decoder = decoder(_DirectWire)
 
 def encode_running_info(info: RunningInfo) -> bytes:
     """The queues stand as keys, which only fastjson reads."""
-    topics = {topic: _topic_to_wire(each) for topic, each in info.topics.items()}
     parts = [
-        b'"mqTable":'
-        + encode_queue_keyed((queue, encode(_held_to_wire(each))) for queue, each in info.queues.items()),
+        b'"mqTable":' + encode_queue_keyed((queue, encode(each)) for queue, each in info.queues.items()),
         b'"properties":' + encode(dict(info.properties)),
-        b'"statusTable":' + encode(topics),
+        b'"statusTable":' + encode(dict(info.topics)),
         b'"subscriptionSet":' + encode([subscription_to_wire(each) for each in info.subscriptions]),
     ]
     if info.stacks is not None:
@@ -137,8 +105,8 @@ def decode_running_info(data: bytes) -> RunningInfo:
     return RunningInfo(
         {name: value for name, value in (wire.properties or {}).items() if value is not None},
         tuple(subscription_from_wire(each) for each in wire.subscription_set or ()),
-        {queue_of(key): _held_from_wire(each) for key, each in (wire.mq_table or {}).items()},
-        {topic: _topic_from_wire(each) for topic, each in (wire.status_table or {}).items()},
+        {queue_of(key): each for key, each in (wire.mq_table or {}).items()},
+        wire.status_table or {},
         wire.jstack,
     )
 
@@ -159,64 +127,4 @@ def decode_direct_result(data: bytes) -> ConsumeDirectResult:
     wire = load_as(_direct_decoder, data)
     return ConsumeDirectResult(
         wire.consume_result or "", wire.order, wire.auto_commit, wire.remark, wire.spent_time_mills
-    )
-
-
-def _held_to_wire(held: HeldQueue) -> _HeldWire:
-    return _HeldWire(
-        held.cached_count,
-        held.cached_max_offset,
-        held.cached_min_offset,
-        held.cached_mib,
-        held.commit_offset,
-        held.dropped,
-        held.last_consume_ms,
-        held.last_lock_ms,
-        held.last_pull_ms,
-        held.locked,
-        held.in_transaction_count,
-        held.in_transaction_max_offset,
-        held.in_transaction_min_offset,
-        held.unlock_tries,
-    )
-
-
-def _held_from_wire(wire: _HeldWire) -> HeldQueue:
-    return HeldQueue(
-        wire.commit_offset,
-        wire.cached_msg_min_offset,
-        wire.cached_msg_max_offset,
-        wire.cached_msg_count,
-        wire.cached_msg_size_in_mi_b,
-        wire.transaction_msg_min_offset,
-        wire.transaction_msg_max_offset,
-        wire.transaction_msg_count,
-        wire.locked,
-        wire.try_unlock_times,
-        wire.last_lock_timestamp,
-        wire.droped,
-        wire.last_pull_timestamp,
-        wire.last_consume_timestamp,
-    )
-
-
-def _topic_to_wire(each: TopicConsumption) -> _TopicWire:
-    return _TopicWire(
-        each.consume_failed_count,
-        each.consume_failed_tps,
-        each.consume_ok_tps,
-        each.consume_ms,
-        each.pull_ms,
-        each.pull_tps,
-    )
-
-
-def _topic_from_wire(wire: _TopicWire) -> TopicConsumption:
-    return TopicConsumption(
-        wire.pull_rt,
-        wire.pull_tps,
-        wire.consume_rt,
-        wire.consume_ok_tps,
-        wire.consume_failed_tps,
-        wire.consume_failed_msgs,
     )

@@ -1,9 +1,7 @@
 """A subscription as JSON: in heartbeats (34), filter checks (46), connection lists (203)."""
 
-from msgspec import field
-
 from rocketeer.model.subscription import Subscription
-from rocketeer.protocol.bodies.wire import Wire
+from rocketeer.protocol.bodies.wire import Wire, java
 from rocketeer.protocol.java_types import I32, I64
 
 
@@ -16,7 +14,7 @@ class SubscriptionWire(Wire):
     tags_set: list[str] | None = None
     code_set: list[I32] | None = None
     sub_version: I64 = 0
-    class_filter: bool = field(default=False, name="classFilterMode")
+    class_filter: bool = java("classFilterMode", False)
 
 
 def subscription_to_wire(subscription: Subscription) -> SubscriptionWire:

@@ -3,13 +3,11 @@
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from msgspec import field
-
 from rocketeer.errors import BadBody
 from rocketeer.model.data_version import DataVersion
 from rocketeer.model.topic import TopicConfig
 from rocketeer.protocol.bodies.data_version import VersionWire, version_from_wire, version_to_wire
-from rocketeer.protocol.bodies.wire import Wire, decoder, encode, load_as, load_request
+from rocketeer.protocol.bodies.wire import Wire, decoder, encode, java, load_as, load_request
 from rocketeer.protocol.java_types import I32
 
 
@@ -48,7 +46,7 @@ class TopicTableWire(Wire):
 
 class _TopicListWire(Wire, omit_defaults=True):
     topic_list: list[str] | None = None
-    broker_address: str | None = field(default=None, name="brokerAddr")
+    broker_address: str | None = java("brokerAddr", None)
 
 
 _table_decoder = decoder(TopicTableWire)
