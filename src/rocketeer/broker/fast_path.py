@@ -13,12 +13,12 @@ from rocketeer.broker.feature import Guard
 from rocketeer.broker.handlers.pull import PullHandler
 from rocketeer.broker.plain_sends import PlainSends
 from rocketeer.errors import RequestRefused
+from rocketeer.model.java_types import I32
 from rocketeer.protocol.codes import RequestCode
 from rocketeer.protocol.command import FLAG_RESPONSE, Command
 from rocketeer.protocol.frame import JSON, Frame
 from rocketeer.protocol.headers.base import raw_decoder
 from rocketeer.protocol.headers.pull import PullMessageHeader
-from rocketeer.protocol.java_types import I32
 from rocketeer.protocol.json_header import NOT_THE_JSON
 from rocketeer.remoting.server import Connection, Router
 

@@ -6,9 +6,10 @@ through the methods here, so that the data version grows, the file is written an
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from enum import Enum
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from rocketeer.clock import Clock
 from rocketeer.config import BrokerConfig

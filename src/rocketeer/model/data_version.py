@@ -1,14 +1,13 @@
 """The version of a table (topics, groups ...): name servers and slaves fetch it when theirs differs."""
 
-from dataclasses import dataclass
+from rocketeer.model.java_types import I64, JavaValue
 
 
-@dataclass(frozen=True, slots=True)
-class DataVersion:
+class DataVersion(JavaValue):
     """Two versions are the same table when both numbers are."""
 
-    timestamp: int = 0
-    counter: int = 0
+    timestamp: I64 = 0
+    counter: I64 = 0
 
     def next(self, now_ms: int) -> "DataVersion":
         return DataVersion(now_ms, self.counter + 1)

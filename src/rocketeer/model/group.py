@@ -1,24 +1,24 @@
 """Consumer groups as the broker keeps them, and which names are its own."""
 
-from dataclasses import dataclass
 from typing import Final
+
+from rocketeer.model.java_types import I32, I64, JavaValue, java
 
 SYSTEM_GROUP_PREFIX: Final = "CID_RMQ_SYS_"
 GROUP_BYTES_MAX: Final = 255
 
 
-@dataclass(frozen=True, slots=True)
-class SubscriptionGroup:
+class SubscriptionGroup(JavaValue):
     """What a broker knows of a consumer group; the defaults are those of a group made on first use."""
 
-    name: str
+    name: str = java("groupName", "")
     consume_enable: bool = True
     consume_from_min_enable: bool = True
     consume_broadcast_enable: bool = True
-    retry_queues: int = 1
-    retry_max: int = 16
-    broker_id: int = 0
-    which_broker_when_consume_slowly: int = 1
+    retry_queues: I32 = java("retryQueueNums", 1)
+    retry_max: I32 = java("retryMaxTimes", 16)
+    broker_id: I64 = 0
+    which_broker_when_consume_slowly: I64 = 1
     notify_consumer_ids_changed_enable: bool = True
 
 

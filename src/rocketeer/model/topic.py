@@ -1,13 +1,13 @@
 """Topics: their configuration, their names' rules, the system's own ones, and namespaces in names."""
 
 import re
-from dataclasses import dataclass
 from enum import IntFlag
 from functools import lru_cache
 from typing import Final
 
 from rocketeer.errors import InvalidTopic
 from rocketeer.model.group import is_system_group
+from rocketeer.model.java_types import I32, JavaValue, java
 
 
 class Perm(IntFlag):
@@ -19,16 +19,15 @@ class Perm(IntFlag):
     INHERIT = 1
 
 
-@dataclass(frozen=True, slots=True)
-class TopicConfig:
+class TopicConfig(JavaValue):
     """A topic as the broker keeps it and the name server learns it."""
 
-    name: str
-    read_queues: int = 16
-    write_queues: int = 16
-    perm: int = Perm.READ | Perm.WRITE
-    filter_type: str = "SINGLE_TAG"
-    sys_flag: int = 0
+    name: str = java("topicName", "")
+    read_queues: I32 = java("readQueueNums", 16)
+    write_queues: I32 = java("writeQueueNums", 16)
+    perm: I32 = Perm.READ | Perm.WRITE
+    filter_type: str = java("topicFilterType", "SINGLE_TAG")
+    sys_flag: I32 = java("topicSysFlag", 0)
     order: bool = False
 
     def __str__(self) -> str:

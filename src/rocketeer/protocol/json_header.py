@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from rocketeer.errors import BadHeader
-from rocketeer.protocol.java_types import I32
+from rocketeer.model.java_types import I32
 
 
 class Outer(msgspec.Struct, gc=False):

@@ -12,7 +12,7 @@ from rocketeer.admin.results import Broker, Done, PerBroker
 from rocketeer.client.plans.effects import Plan
 from rocketeer.errors import BadBody, ConfigError
 from rocketeer.model.data_version import DataVersion
-from rocketeer.protocol.bodies.data_version import VersionWire, decode_data_version, version_from_wire
+from rocketeer.protocol.bodies.data_version import decode_data_version
 from rocketeer.protocol.codes import RequestCode
 from rocketeer.protocol.headers.admin import (
     AclVersionReplyHeader,
@@ -22,7 +22,7 @@ from rocketeer.protocol.headers.admin import (
 )
 from rocketeer.protocol.headers.base import decode_header
 
-_files_decoder = msgspec.json.Decoder(dict[str, VersionWire])
+_files_decoder = msgspec.json.Decoder(dict[str, DataVersion])
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +98,9 @@ def _files(text: str | None) -> dict[str, DataVersion]:
     if not text:
         return {}
     try:
-        wires = _files_decoder.decode(text)
+        return _files_decoder.decode(text)
     except msgspec.DecodeError as why:
         raise BadBody(f"versions of ACL files that cannot be read: {why}") from None
-    return {path: version_from_wire(wire) for path, wire in wires.items()}
 
 
 def _where(context: AdminContext, broker: str | None, cluster: str | None) -> Plan[tuple[Broker, ...]]:

@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from rocketeer.protocol.bodies.wire import WireValue, decoder, encode, java, load_as
-from rocketeer.protocol.java_types import I64
+from rocketeer.model.java_types import I64, JavaValue, java
+from rocketeer.protocol.bodies.wire import decoder, encode, load_as
 
 # The names 4.9.8 counts under; the key is a topic, `topic@group` or `queueId@topic@group`.
 TOPIC_PUT_NUMS: Final = "TOPIC_PUT_NUMS"
@@ -18,7 +18,7 @@ BROKER_PUT_NUMS: Final = "BROKER_PUT_NUMS"
 BROKER_GET_NUMS: Final = "BROKER_GET_NUMS"
 
 
-class StatsFigure(WireValue):
+class StatsFigure(JavaValue):
     """A count over a span of time: its sum, its rate a second, its mean for each event."""
 
     sum: I64 = 0
@@ -26,7 +26,7 @@ class StatsFigure(WireValue):
     average: float = java("avgpt", 0.0)
 
 
-class BrokerStats(WireValue):
+class BrokerStats(JavaValue):
     """One name and key."""
 
     minute: StatsFigure = java("statsMinute", StatsFigure())

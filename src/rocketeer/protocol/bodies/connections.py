@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from rocketeer.model.java_types import I32
 from rocketeer.model.subscription import Subscription
 from rocketeer.protocol.bodies.subscription import (
     SubscriptionWire,
@@ -10,7 +11,6 @@ from rocketeer.protocol.bodies.subscription import (
     subscription_to_wire,
 )
 from rocketeer.protocol.bodies.wire import Wire, decoder, encode, load_as
-from rocketeer.protocol.java_types import I32
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,17 +2,17 @@
 
 from dataclasses import dataclass
 
+from rocketeer.model.java_types import I32, I64, JavaValue, java
 from rocketeer.model.subscription import Subscription
 from rocketeer.protocol.bodies.subscription import (
     SubscriptionWire,
     subscription_from_wire,
     subscription_to_wire,
 )
-from rocketeer.protocol.bodies.wire import Wire, WireValue, decoder, encode, java, load_as
-from rocketeer.protocol.java_types import I32, I64
+from rocketeer.protocol.bodies.wire import Wire, decoder, encode, load_as
 
 
-class QueueEntry(WireValue, omit_defaults=True):
+class QueueEntry(JavaValue, omit_defaults=True):
     """One entry; `matches` is what the asked group's filter says of it."""
 
     log_offset: I64 = java("physicOffset")

@@ -3,15 +3,15 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from rocketeer.model.java_types import I64, JavaValue, java
 from rocketeer.model.queue import MessageQueue
 from rocketeer.protocol.bodies.long_body import LongBody
 from rocketeer.protocol.bodies.queue_keys import load_queue_keyed, queue_of, writing_queue_keyed
-from rocketeer.protocol.bodies.wire import Wire, WireValue, decoder, encode, java
-from rocketeer.protocol.java_types import I64
+from rocketeer.protocol.bodies.wire import Wire, decoder, encode
 from rocketeer.steps import Steps
 
 
-class QueueRange(WireValue):
+class QueueRange(JavaValue):
     """What a queue holds; `last_ms` is when its newest message was stored, 0 for an empty queue."""
 
     min_offset: I64 = 0
@@ -19,7 +19,7 @@ class QueueRange(WireValue):
     last_ms: I64 = java("lastUpdateTimestamp", 0)
 
 
-class QueueProgress(WireValue):
+class QueueProgress(JavaValue):
     """How far a group is in a queue; `last_ms` is when the message before its place was stored, 0 if unknown."""
 
     broker_offset: I64 = 0

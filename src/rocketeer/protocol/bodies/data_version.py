@@ -1,31 +1,15 @@
-"""The version of a table as JSON: body of 322, part of every table's body, header field of 26."""
+"""The version of a table as JSON: body of 322, header field of 26."""
 
 from rocketeer.model.data_version import DataVersion
-from rocketeer.protocol.bodies.wire import Wire, decoder, encode, load_request
-from rocketeer.protocol.java_types import I64
+from rocketeer.protocol.bodies.wire import decoder, encode, load_request
 
-
-class VersionWire(Wire):
-    """`{"counter":0,"timestamp":1794730295487}`."""
-
-    counter: I64 = 0
-    timestamp: I64 = 0
-
-
-_decoder = decoder(VersionWire)
-
-
-def version_to_wire(version: DataVersion) -> VersionWire:
-    return VersionWire(version.counter, version.timestamp)
-
-
-def version_from_wire(wire: VersionWire | None) -> DataVersion:
-    return DataVersion(wire.timestamp, wire.counter) if wire is not None else DataVersion(0, 0)
+_decoder = decoder(DataVersion)
 
 
 def encode_data_version(version: DataVersion) -> bytes:
-    return encode(version_to_wire(version))
+    """`{"timestamp":1794730295487,"counter":0}`."""
+    return encode(version)
 
 
 def decode_data_version(data: bytes) -> DataVersion:
-    return version_from_wire(load_request(_decoder, data))
+    return load_request(_decoder, data)

@@ -6,13 +6,14 @@ from enum import StrEnum
 from typing import TypeVar
 
 from rocketeer.errors import BadBody
+from rocketeer.model.java_types import java
 from rocketeer.model.subscription import ConsumeFromWhere, ConsumeType, MessageModel, Subscription
 from rocketeer.protocol.bodies.subscription import (
     SubscriptionWire,
     subscription_from_wire,
     subscription_to_wire,
 )
-from rocketeer.protocol.bodies.wire import Wire, decoder, encode, java, load_request
+from rocketeer.protocol.bodies.wire import Wire, decoder, encode, load_request
 
 E = TypeVar("E", bound=StrEnum)
 

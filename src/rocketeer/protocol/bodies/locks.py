@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from rocketeer.model.java_types import I32, java
 from rocketeer.model.queue import MessageQueue
-from rocketeer.protocol.bodies.wire import Wire, decoder, encode, java, load_as, load_request
-from rocketeer.protocol.java_types import I32
+from rocketeer.protocol.bodies.wire import Wire, decoder, encode, load_as, load_request
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from rocketeer.model.java_types import I32, I64
 from rocketeer.model.offsets import LogOffset
 from rocketeer.model.queue import MessageQueue
 from rocketeer.protocol import fastjson
@@ -15,7 +16,6 @@ from rocketeer.protocol.bodies.queue_keys import (
     writing_queue_keyed,
 )
 from rocketeer.protocol.bodies.wire import Wire, decoder, encode, load_as
-from rocketeer.protocol.java_types import I32, I64
 from rocketeer.steps import Steps, finish
 
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from msgspec import field
 
+from rocketeer.model.java_types import I32, I64
 from rocketeer.protocol.bodies.wire import Wire, decoder, encode, load_as
-from rocketeer.protocol.java_types import I32, I64
 
 
 @dataclass(frozen=True, slots=True)

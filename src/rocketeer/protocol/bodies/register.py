@@ -19,23 +19,11 @@ from isal import isal_zlib
 
 from rocketeer.errors import BadBody
 from rocketeer.model.data_version import DataVersion
+from rocketeer.model.java_types import I32
 from rocketeer.model.topic import TopicConfig
-from rocketeer.protocol.bodies.data_version import (
-    VersionWire,
-    decode_data_version,
-    encode_data_version,
-    version_from_wire,
-)
-from rocketeer.protocol.bodies.topics import (
-    TopicTableWire,
-    TopicWire,
-    join_topic_table,
-    table_from_wire,
-    table_to_wire,
-    topic_from_wire,
-)
+from rocketeer.protocol.bodies.data_version import decode_data_version, encode_data_version
+from rocketeer.protocol.bodies.topics import TopicTableWire, join_topic_table, named, table_from_wire
 from rocketeer.protocol.bodies.wire import REWRITE_BYTES_MAX, Wire, decoder, encode, load_request
-from rocketeer.protocol.java_types import I32
 from rocketeer.steps import Steps
 
 # A quarter of a million topics; a stream that grows further is an attack.
@@ -60,7 +48,7 @@ class _RegistrationWire(Wire):
 
 class _RawTableWire(Wire):
     topic_config_table: dict[str, msgspec.Raw] | None = None
-    data_version: VersionWire | None = None
+    data_version: DataVersion | None = None
 
 
 class _RawRegistrationWire(Wire):
@@ -72,7 +60,7 @@ class _RawRegistrationWire(Wire):
 
 _decoder = decoder(_RegistrationWire)
 _raw_decoder = decoder(_RawRegistrationWire)
-_topic_decoder = decoder(TopicWire)
+_topic_decoder = decoder(TopicConfig)
 _names_decoder = decoder(list[str])
 
 
@@ -90,7 +78,7 @@ def encode_registration(
     compressed: bool = False,
 ) -> bytes:
     if not compressed:
-        return encode(_RegistrationWire(table_to_wire(configs, version), list(filter_servers)))
+        return encode(_RegistrationWire(TopicTableWire(configs, version), list(filter_servers)))
     pieces: list[bytes] = []
     _put(pieces, encode_data_version(version))
     pieces.append(INT.pack(len(configs)))
@@ -125,9 +113,9 @@ def reading_registration(body: bytes, *, compressed: bool = False) -> Steps[Regi
     configs: dict[str, TopicConfig] = {}
     for name, entry in (raw.topic_config_table or {}).items():
         if entry != b"null":
-            configs[name] = topic_from_wire(load_request(_topic_decoder, bytes(entry)), name)
+            configs[name] = named(load_request(_topic_decoder, bytes(entry)), name)
         yield
-    return Registration(configs, version_from_wire(raw.data_version), outer.filter_server_list or [])
+    return Registration(configs, raw.data_version or DataVersion(), outer.filter_server_list or [])
 
 
 def _opening(body: bytes) -> Steps[bytes]:

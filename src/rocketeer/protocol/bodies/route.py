@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from rocketeer.model.java_types import I32, I64
 from rocketeer.model.route import BrokerData, QueueData, Route
 from rocketeer.protocol import fastjson
 from rocketeer.protocol.bodies.wire import Wire, decoder, load_as
-from rocketeer.protocol.java_types import I32, I64
 from rocketeer.steps import Steps
 
 

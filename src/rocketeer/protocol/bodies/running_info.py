@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from rocketeer.model.java_types import I32, I64, JavaValue, java
 from rocketeer.model.queue import MessageQueue
 from rocketeer.model.subscription import Subscription
 from rocketeer.protocol.bodies.queue_keys import encode_queue_keyed, load_queue_keyed, queue_of
@@ -11,11 +12,10 @@ from rocketeer.protocol.bodies.subscription import (
     subscription_from_wire,
     subscription_to_wire,
 )
-from rocketeer.protocol.bodies.wire import Wire, WireValue, decoder, encode, java, load_as
-from rocketeer.protocol.java_types import I32, I64
+from rocketeer.protocol.bodies.wire import Wire, decoder, encode, load_as
 
 
-class HeldQueue(WireValue):
+class HeldQueue(JavaValue):
     """A queue in a consumer's hands."""
 
     commit_offset: I64 = 0
@@ -34,7 +34,7 @@ class HeldQueue(WireValue):
     last_consume_ms: I64 = java("lastConsumeTimestamp", 0)
 
 
-class TopicConsumption(WireValue):
+class TopicConsumption(JavaValue):
     """How fast a consumer is with a topic: times in milliseconds, rates a second."""
 
     pull_ms: float = java("pullRT", 0.0)

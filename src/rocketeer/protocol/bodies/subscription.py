@@ -1,8 +1,8 @@
 """A subscription as JSON: in heartbeats (34), filter checks (46), connection lists (203)."""
 
+from rocketeer.model.java_types import I32, I64, java
 from rocketeer.model.subscription import Subscription
-from rocketeer.protocol.bodies.wire import Wire, java
-from rocketeer.protocol.java_types import I32, I64
+from rocketeer.protocol.bodies.wire import Wire
 
 
 class SubscriptionWire(Wire):

@@ -3,11 +3,11 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from rocketeer.model.java_types import I64
 from rocketeer.model.queue import MessageQueue
 from rocketeer.protocol.bodies.locks import QueueWire
 from rocketeer.protocol.bodies.long_body import LongBody
 from rocketeer.protocol.bodies.wire import Wire, decoder, encode, load_as
-from rocketeer.protocol.java_types import I64
 from rocketeer.steps import Steps
 
 

@@ -1,6 +1,6 @@
 """What the bodies share: how a struct under Java's names is declared, read and written."""
 
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -13,15 +13,6 @@ REWRITE_BYTES_MAX: Final = 64 * 1024
 
 class Wire(msgspec.Struct, rename="camel", omit_defaults=False):
     """A JSON object under Java's names; fields left out by the sender take Java's defaults."""
-
-
-class WireValue(Wire, frozen=True):
-    """An object that is used as it is sent: its fields have our names, and Java's where `java` says them."""
-
-
-def java(name: str, default: Any = ...) -> Any:
-    """A field that Java calls so."""
-    return msgspec.field(name=name) if default is ... else msgspec.field(name=name, default=default)
 
 
 def decoder(kind: type[T]) -> msgspec.json.Decoder[T]:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from rocketeer.errors import BadHeader
-from rocketeer.protocol.java_types import I32, I64
+from rocketeer.model.java_types import I32, I64
 from rocketeer.protocol.json_header import decode_ext
 
 __all__ = ["I32", "I64", "Header", "decode_header", "decode_raw", "encode_header", "raw_decoder"]

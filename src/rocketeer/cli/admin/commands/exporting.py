@@ -8,19 +8,17 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final
 
+from msgspec import to_builtins
+
 from rocketeer.admin.blocking import Admin
 from rocketeer.admin.plans.clusters import choose_brokers
 from rocketeer.admin.results import Broker, BrokerRuntime, Failure
-from rocketeer.cli.admin.commands.groups import group_values
 from rocketeer.cli.admin.declare import Option, Subject, command
 from rocketeer.cli.admin.options import BrokerAddress, ClusterName
 from rocketeer.cli.admin.output import Output, said
 from rocketeer.errors import BrokerRefused, ConfigError, RocketeerError
-from rocketeer.model.topic import SCHEDULE_TOPIC, TRANS_HALF_TOPIC, TopicConfig
-from rocketeer.protocol.bodies.broker_stats import (
-    TOPIC_PUT_NUMS,
-    BrokerStats,
-)
+from rocketeer.model.topic import SCHEDULE_TOPIC, TRANS_HALF_TOPIC
+from rocketeer.protocol.bodies.broker_stats import TOPIC_PUT_NUMS, BrokerStats
 from rocketeer.protocol.versions import version_name
 
 FOLDER: Final = Path(tempfile.gettempdir()) / "rocketmq" / "export"
@@ -94,21 +92,8 @@ def _topics(admin: Admin, where: Mapping[str, str | None], special: bool) -> dic
                 topics[name]["readQueueNums"] += config.read_queues
                 topics[name]["writeQueueNums"] += config.write_queues
             else:
-                topics[name] = topic_values(config)
+                topics[name] = dict(sorted(to_builtins(config).items()))
     return dict(topics)
-
-
-def topic_values(config: TopicConfig) -> dict[str, Any]:
-    """A topic's configuration under RocketMQ's names."""
-    return {
-        "order": config.order,
-        "perm": int(config.perm),
-        "readQueueNums": config.read_queues,
-        "topicFilterType": config.filter_type,
-        "topicName": config.name,
-        "topicSysFlag": config.sys_flag,
-        "writeQueueNums": config.write_queues,
-    }
 
 
 _SYSTEM_GROUPS: Final = frozenset(
@@ -124,7 +109,7 @@ def _groups(admin: Admin, where: Mapping[str, str | None]) -> dict[str, object]:
     found = admin.group_configs(**where)
     _whole_or_not(found.failures)
     return {
-        name: dict(sorted(group_values(group).items()))
+        name: dict(sorted(to_builtins(group).items()))
         for _, table in found
         for name, group in sorted(table.items())
         if name not in _SYSTEM_GROUPS and not name.startswith("CID_RMQ_SYS_")

@@ -1,7 +1,9 @@
 """Commands about consumer groups: how far they are, what they are set to, make, change, delete."""
 
 from collections.abc import Iterator
-from typing import Annotated, Final
+from typing import Annotated
+
+from msgspec import to_builtins
 
 from rocketeer.admin.blocking import Admin
 from rocketeer.admin.results import GroupProgress, GroupSummary
@@ -115,23 +117,6 @@ def _owners(admin: Admin, progress: GroupProgress) -> dict[MessageQueue, Cell]:
 
 # --- configuration ------------------------------------------------------------------------------
 
-FIELDS: Final = (
-    ("groupName", "name"),
-    ("consumeEnable", "consume_enable"),
-    ("consumeFromMinEnable", "consume_from_min_enable"),
-    ("consumeBroadcastEnable", "consume_broadcast_enable"),
-    ("retryQueueNums", "retry_queues"),
-    ("retryMaxTimes", "retry_max"),
-    ("brokerId", "broker_id"),
-    ("whichBrokerWhenConsumeSlowly", "which_broker_when_consume_slowly"),
-    ("notifyConsumerIdsChangedEnable", "notify_consumer_ids_changed_enable"),
-)
-
-
-def group_values(group: SubscriptionGroup) -> dict[str, object]:
-    """A group's configuration under RocketMQ's names."""
-    return {java: getattr(group, ours) for java, ours in FIELDS}
-
 
 @command("getConsumerConfig", Subject.GROUPS, "A group's configuration on every broker")
 def get_consumer_config(admin: Admin, group: Group) -> Output:
@@ -144,10 +129,10 @@ def get_consumer_config(admin: Admin, group: Group) -> Output:
         for broker, config in having.items():
             rule = "=" * 29
             yield Text([f"{rule}{broker.cluster}:{broker.name}{rule}"])
-            rows = list(group_values(config).items())
+            rows = list(to_builtins(config).items())
             yield Table("%-40s=  %s", columns("name", "name", "value", "value"), rows, heading=False)
 
-    data = {broker.name: group_values(config) for broker, config in having.items()}
+    data = {broker.name: to_builtins(config) for broker, config in having.items()}
     return Output(parts(), data, found.failures)
 
 
@@ -184,8 +169,8 @@ def update_sub_group(
     )
     done = admin.update_group(config, broker=broker, cluster=None if broker else cluster)
     lines = [f"create subscription group to {each.address} success." for each in done.brokers]
-    shown = ", ".join(f"{name}={text_of(value)}" for name, value in group_values(config).items())
-    data = {**group_values(config), "brokers": [each.address for each in done.brokers]}
+    shown = ", ".join(f"{name}={text_of(value)}" for name, value in to_builtins(config).items())
+    data = {**to_builtins(config), "brokers": [each.address for each in done.brokers]}
     return said(*lines, f"SubscriptionGroupConfig [{shown}]", data=data, failures=done.failures)
 
 
