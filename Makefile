@@ -30,7 +30,7 @@ help:
 	@echo "make check   ruff, mypy --strict, import-linter, imports of compiled sources"
 	@echo "make interop clients of other languages against our broker; needs Java and Node"
 	@echo "make apache  our clients against Apache's own broker; needs Java"
-	@echo "make fuzz    mutated requests of every code against a broker and a name server   (SEED=1 MINUTES=5 REPLAY=file)"
+	@echo "make fuzz    mutated requests of every code against real servers, at every port   (SEED=1 MINUTES=5 FRAMES=n REPLAY=file)"
 	@echo "make faults  dead processes, cut links, bad disks and clocks against a group of three: what is left of its promises   (SEED=1 MINUTES=2)"
 	@echo "make memory  a million messages through one consumer: its memory stays flat"
 	@echo "make fan-out 200,000 sends given to one asyncio.gather: all are stored, in bounded time and memory"
@@ -150,7 +150,7 @@ apache: $(READY_DEV)
 
 # Says its seed; a failure says how to play it again. Mutated requests of every recorded code, from honest to hopeless.
 fuzz: $(READY_DEV)
-	@PYTHONPATH=tests $(BIN)/python -m support.fuzz $(if $(SEED),--seed $(SEED)) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(REPLAY),--replay $(REPLAY)) $(ARGS)
+	@PYTHONPATH=tests $(BIN)/python -m support.fuzz $(if $(SEED),--seed $(SEED)) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(FRAMES),--frames $(FRAMES)) $(if $(REPLAY),--replay $(REPLAY)) $(ARGS)
 
 # What every entry of the catalogue of worst requests costs other clients, one line each.
 worst-requests: $(READY_DEV)

@@ -4,12 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from support.fuzz import fuzz, session_of
+from support.fuzz import fuzz
+from support.fuzz_sessions import SHARES, session_of
 
 
 def test_a_session_follows_from_seed_and_number_alone() -> None:
-    assert session_of("s", 3) == session_of("s", 3)
-    assert session_of("s", 3) != session_of("s", 4)
+    ports = tuple(SHARES)
+    sessions = [session_of("s", number, ports) for number in range(200)]
+    assert sessions == [session_of("s", number, ports) for number in range(200)]
+    assert sessions[3] != sessions[4]
+    assert {session.to for session in sessions} == set(ports)
 
 
 @pytest.mark.timeout(240)

@@ -1,9 +1,9 @@
-"""Fuzzing of a real broker and a real name server: `make fuzz SEED=1 MINUTES=10 ARGS="--passes 3"`, `make fuzz REPLAY=file`.
+"""Fuzzing of real servers: `make fuzz SEED=1 MINUTES=10`, `make fuzz SEED=1 FRAMES=1000000`, `make fuzz REPLAY=file`.
 
-A session is one connection with some mutated frames, in pieces of any size, which ends in good order, in the middle of a
-frame or without reading its replies. Sessions follow from the seed and their number alone. Meanwhile an honest client
-sends messages. What must hold: both servers live and answer, no error of ours is in their logs, nobody waits longer than
-`HOLD_MS_MAX` because of a request, memory and descriptors stay bounded, the honest client's messages are all there.
+A broker and a name server at all their ports, a console, and where etcd is installed a group of one member. Sessions
+(`fuzz_sessions.py`) follow from the seed and their number alone; a few are played at a time. Meanwhile honest clients send
+messages. What must hold: all servers live and answer, no error of ours is in their logs, nobody waits longer than
+`HOLD_MS_MAX` because of a request, memory and descriptors stay bounded, the honest clients' messages are all there.
 
 Topics, groups and offsets that sessions make stay and take memory. The same sessions once more make (almost) none that
 are not there yet: with `--passes` all are played several times, and whatever the last pass adds is a leak.
@@ -14,26 +14,20 @@ import contextlib
 import json
 import os
 import random
-import select
-import socket
-import struct
 import sys
 import tempfile
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
-from typing import NamedTuple
 
 from rocketeer.bench.control import Control
 from rocketeer.protocol.codes import ResponseCode
-from rocketeer.remoting.address import split_address
-from rocketeer.security.peer import MAGIC
-from support.cluster import Cluster, running_cluster
-from support.hold import HONEST_TOPIC, HonestClient, own_memory_mb
-from support.mutations import mutated, recorded_requests
+from support.fuzz_scene import LEDGER_TOPIC, Scene, fuzzed_servers
+from support.fuzz_sessions import Failure, Session, play, session_of
+from support.hold import HonestClient, own_memory_mb
 from support.senders import read_queue, send_header
 
 HOLD_MS_MAX = 100
@@ -41,128 +35,40 @@ MEMORY_MB_MAX = 400
 """How much a server may grow by: topics, groups and offsets that sessions make stay, within their limits."""
 PASS_MEMORY_MB_MAX = 16
 """And by how much in the last of several passes, which makes nothing new: what allocators add by chance."""
-SEGMENT_S = 20.0
-KEPT_SESSIONS = 400
-LEDGER_TOPIC = "HonestLedger"
-BROKER_NAME = "honest-broker"
-ANSWER_S = 20.0
+SEGMENT_S = 60.0
+PLAYERS = 4
+"""Sessions at a time: while one waits for answers the next is made."""
+KEPT_SESSIONS = 2_000
 
 
 def open_sockets(pid: int) -> int:
     """How many connections and ports a process has; files of the store come and go with what is in it."""
-    count = 0
+    found = 0
     for entry in Path(f"/proc/{pid}/fd").iterdir():
         with contextlib.suppress(FileNotFoundError):
-            count += os.readlink(entry).startswith("socket:")
-    return count
-
-
-class Session(NamedTuple):
-    """What one connection sends, and how it ends."""
-
-    number: int
-    to: str
-    """"broker", "namesrv" or "ha": the port for slaves."""
-    pieces: list[bytes]
-    frames: int
-    ending: str
-    """"ask" for one more question, whose answer says that all was served; "reset" and "leave" without reading."""
-
-
-class Failure(Exception):
-    """A law does not hold."""
-
-
-def session_of(seed: str, number: int) -> Session:
-    dice = random.Random(f"{seed} {number}")
-    to = dice.choices(("broker", "namesrv", "ha"), (70, 25, 5))[0]
-    count = dice.choice((1, 3, 10, 30, 100))
-    if to == "ha":
-        frames = [_report(dice) for _ in range(count)]
-    else:
-        requests = [each for each in recorded_requests() if each.to_namesrv is (to == "namesrv")]
-        wild = dice.random() < 0.25
-        frames = [
-            mutated(dice.choice(requests), dice.randrange(1 << 30), dice, wild=wild) for _ in range(count)
-        ]
-    data = b"".join(frames)
-    if dice.random() < 0.1 and data:
-        data = data[: dice.randrange(len(data))]
-    cuts = sorted(dice.randrange(len(data) + 1) for _ in range(dice.choice((0, 0, 1, 4, 20))))
-    pieces = [
-        data[start:end] for start, end in zip([0, *cuts], [*cuts, len(data)], strict=True) if end > start
-    ]
-    return Session(number, to, pieces, len(frames), dice.choice(("ask", "ask", "ask", "reset", "leave")))
-
-
-def _report(dice: random.Random) -> bytes:
-    """What a slave says, or something like it: a hello, an offset, nonsense, the start of a sign-in."""
-    offset = dice.choice(
-        (-1, -1, 0, 0, 1, 4096, dice.randrange(1 << 24), dice.randrange(-(1 << 63), 1 << 63))
-    )
-    return dice.choice((struct.pack(">q", offset),) * 6 + (MAGIC, dice.randbytes(dice.randrange(1, 64))))
-
-
-def play(session: Session, cluster: Cluster) -> None:
-    """Send it; Failure when the server neither answers nor ends the connection."""
-    address = {
-        "broker": cluster.broker,
-        "namesrv": cluster.namesrv,
-        "ha": f"127.0.0.1:{cluster.broker_port + 1}",
-    }[session.to]
-    with contextlib.closing(socket.create_connection(split_address(address), ANSWER_S)) as peer:
-        peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        try:
-            for piece in session.pieces:
-                peer.sendall(piece)
-                if session.ending == "ask":
-                    _drop_replies(peer)
-            if session.ending == "reset":
-                peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            elif session.ending == "ask":
-                peer.shutdown(
-                    socket.SHUT_WR
-                )  # what is incomplete stays so; what is whole is served, then it ends
-                _read_to_end(peer, session)
-        except TimeoutError:
-            raise Failure(f"session {session.number}: the server takes nothing") from None
-        except OSError:
-            pass  # the server closed it: so be it
-
-
-def _drop_replies(peer: socket.socket) -> None:
-    while select.select([peer], [], [], 0)[0] and peer.recv(1 << 18):
-        pass
-
-
-def _read_to_end(peer: socket.socket, session: Session) -> None:
-    try:
-        while peer.recv(1 << 18):
-            pass
-    except TimeoutError:
-        raise Failure(f"session {session.number}: neither answered nor ended within {ANSWER_S:g} s") from None
+            found += os.readlink(entry).startswith("socket:")
+    return found
 
 
 class Ledger(threading.Thread):
-    """The honest client's messages: sent with care, read back at the end."""
+    """An honest client's messages: sent with care, read back at the end."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, address: str) -> None:
         super().__init__(name="ledger", daemon=True)
-        self._cluster = cluster
+        self._address = address
         self._ending = threading.Event()
         self._stored: list[bytes] = []
         self._failure: BaseException | None = None
 
     def run(self) -> None:
         try:
-            with Control(self._cluster.broker, timeout_s=60) as broker:
-                while not self._ending.is_set():
+            with Control(self._address, timeout_s=60) as broker:
+                while not self._ending.wait(0.01):
                     body = b"honest %d" % len(self._stored)
                     sent = broker.call(310, send_header(LEDGER_TOPIC, 0, ""), body)
                     if sent.code != ResponseCode.SUCCESS or int(sent.ext["queueOffset"]) != len(self._stored):
                         raise Failure(f"the honest client's message {len(self._stored)}: {sent}")
                     self._stored.append(body)
-                    time.sleep(0.01)
         except BaseException as failure:
             self._failure = failure
 
@@ -171,7 +77,7 @@ class Ledger(threading.Thread):
         self.join(90)
         if self._failure is not None:
             raise Failure(f"the honest client: {self._failure!r}")
-        with Control(self._cluster.broker, timeout_s=60) as broker:
+        with Control(self._address, timeout_s=60) as broker:
             found = [message.body for message in read_queue(broker, LEDGER_TOPIC, 0)]
         if found != self._stored:
             raise Failure(f"the honest client sent {len(self._stored)} messages and finds {len(found)}")
@@ -179,20 +85,23 @@ class Ledger(threading.Thread):
 
 
 class Run:
-    """Sessions against one cluster."""
+    """Sessions against one scene."""
 
-    def __init__(self, cluster: Cluster, seed: str) -> None:
-        self._cluster = cluster
+    def __init__(self, scene: Scene, seed: str) -> None:
+        self._scene = scene
         self._seed = seed
-        self._processes = (cluster.broker_process, cluster.namesrv_process)
+        self._servers = scene.servers
         self._kept: deque[Session] = deque(maxlen=KEPT_SESSIONS)
-        self._memory_mb = [own_memory_mb(process.pid) for process in self._processes]
-        self._sockets = [open_sockets(process.pid) for process in self._processes]
+        self._memory_mb = [own_memory_mb(server.process.pid) for server in self._servers]
+        self._sockets = [open_sockets(server.process.pid) for server in self._servers]
+        self._lock = threading.Lock()
+        self._played_s = 0.0
         self.frames = 0
         self.sessions = 0
+        self.frames_to = dict.fromkeys(scene.ports, 0)
         self.hold_ms = 0.0
         self.pass_memory_mb: list[list[float]] = []
-        """What each pass added, of the broker and of the name server."""
+        """What each pass added, of each server."""
 
     def go(
         self, sessions: Callable[[], Iterator[Session]], *, pass_s: float, pass_frames: int, passes: int = 1
@@ -201,25 +110,34 @@ class Run:
 
         A failure is written down with its frames.
         """
-        ledger = Ledger(self._cluster)
-        with Control(self._cluster.broker) as broker:
-            broker.create_topic(HONEST_TOPIC, queues=1)
-            broker.create_topic(LEDGER_TOPIC, queues=1)
-        ledger.start()
+        ledgers = [
+            Ledger(server.address)
+            for server in self._servers
+            if server.is_broker and server.address is not None
+        ]
+        for ledger in ledgers:
+            ledger.start()
         try:
             self._pass(sessions(), time.monotonic() + pass_s, pass_frames)
             played = self.sessions
             for _ in range(passes - 1):
                 self._pass(islice(sessions(), played), float("inf"), 1 << 60)
-            messages = ledger.check()
+            messages = sum(ledger.check() for ledger in ledgers)
             self._check_rest()
             self._check_passes()
         except Failure as failure:
             raise Failure(f"{failure}\n{self._written()}") from None
+        self._report(messages)
+
+    def _report(self, messages: int) -> None:
         memory = ", then ".join(f"+{max(grown):.0f}" for grown in self.pass_memory_mb)
+        sockets = [open_sockets(server.process.pid) for server in self._servers]
+        more = max(now - before for now, before in zip(sockets, self._sockets, strict=True))
+        shares = ", ".join(f"{port} {frames:,}" for port, frames in self.frames_to.items())
         print(
-            f"fuzz: seed {self._seed}: {self.frames:,} frames in {self.sessions:,} sessions, longest hold "
-            f"{self.hold_ms:.1f} ms, memory {memory} MB, {messages:,} honest messages intact"
+            f"fuzz: seed {self._seed}: {self.frames:,} frames in {self.sessions:,} sessions ({shares}), "
+            f"{self.frames / self._played_s:,.0f} frames/s, longest hold {self.hold_ms:.1f} ms, memory {memory} MB, "
+            f"{more:+d} sockets, {messages:,} honest messages intact"
         )
 
     def _pass(self, sessions: Iterator[Session], until_s: float, frames_max: int) -> None:
@@ -236,44 +154,77 @@ class Run:
     def _check_passes(self) -> None:
         if len(self.pass_memory_mb) > 1 and max(self.pass_memory_mb[-1]) > PASS_MEMORY_MB_MAX:
             raise Failure(
-                f"the same requests once more take more memory: broker and name server grew by {self.pass_memory_mb} MB"
+                f"the same requests once more take more memory: the servers grew by {self.pass_memory_mb} MB"
             )
 
     def _segment(self, sessions: Iterator[Session], until_s: float, frames_max: int) -> bool:
-        broker, namesrv = self._processes
-        with (
-            HonestClient(self._cluster.broker, broker.pid, is_broker=True) as one,
-            HonestClient(self._cluster.namesrv, namesrv.pid, is_broker=False) as other,
-        ):
-            more = False
-            for session in sessions:
-                self._kept.append(session)
-                play(session, self._cluster)
-                self.sessions += 1
-                self.frames += session.frames
-                more = True
-                if time.monotonic() >= until_s or self.frames >= frames_max:
-                    break
-        for honest, name in ((one, "broker"), (other, "name server")):
-            self.hold_ms = max(self.hold_ms, honest.cost.hold_ms)
-            if honest.cost.hold_ms > HOLD_MS_MAX:
-                raise Failure(f"the {name} kept others waiting for {honest.cost.hold_ms:.0f} ms")
+        """False when there are no more sessions."""
+        asked = [server for server in self._servers if server.address is not None]
+        with contextlib.ExitStack() as clients:
+            honest = [
+                clients.enter_context(
+                    HonestClient(server.address or "", server.process.pid, is_broker=server.is_broker)
+                )
+                for server in asked
+            ]
+            began_s = time.monotonic()
+            more = self._play(sessions, until_s, frames_max)
+            self._played_s += time.monotonic() - began_s
+        for client, server in zip(honest, asked, strict=True):
+            self.hold_ms = max(self.hold_ms, client.cost.hold_ms)
+            if client.cost.hold_ms > HOLD_MS_MAX:
+                raise Failure(f"the {server.name} kept others waiting for {client.cost.hold_ms:.0f} ms")
         return more
+
+    def _play(self, sessions: Iterator[Session], until_s: float, frames_max: int) -> bool:
+        failures: list[BaseException] = []
+        ended = threading.Event()
+
+        def player() -> None:
+            try:
+                while time.monotonic() < until_s and not ended.is_set():
+                    with self._lock:
+                        session = next(sessions, None) if self.frames < frames_max else None
+                        if session is None:
+                            if self.frames < frames_max:
+                                exhausted.set()
+                            return
+                        self._kept.append(session)
+                        self.sessions += 1
+                        self.frames += session.frames
+                        self.frames_to[session.to] += session.frames
+                    play(session, self._scene.ports, self._scene.group_id)
+            except BaseException as failure:
+                failures.append(failure)
+                ended.set()
+
+        exhausted = threading.Event()
+        players = [threading.Thread(target=player, daemon=True) for _ in range(PLAYERS)]
+        for each in players:
+            each.start()
+        for each in players:
+            each.join()
+        if failures:
+            self._check_servers()  # one that ended says why
+            raise failures[0]
+        return not exhausted.is_set()
 
     def _growth_mb(self) -> list[float]:
         return [
-            own_memory_mb(process.pid) - before
-            for process, before in zip(self._processes, self._memory_mb, strict=True)
+            own_memory_mb(server.process.pid) - before
+            for server, before in zip(self._servers, self._memory_mb, strict=True)
         ]
 
     def _check_servers(self) -> None:
-        for process in self._processes:
+        for _, process, _, _ in self._servers:
             if not process.running:
                 raise Failure(f"a server ended with {process.exit_code}\n{process.last_lines()}")
             log = process.log.read_text(errors="replace")
             for sign in ("Traceback", "request failed", "Fatal error", "Exception in callback"):
                 if sign in log:
-                    raise Failure(f"{sign!r} in {process.log}:\n{log[log.index(sign) - 500 :][:3000]}")
+                    raise Failure(
+                        f"{sign!r} in {process.log}:\n{log[max(0, log.index(sign) - 500) :][:3000]}"
+                    )
         if max(self._growth_mb()) > MEMORY_MB_MAX:
             raise Failure(f"memory grew by {self._growth_mb()} MB")
 
@@ -281,38 +232,36 @@ class Run:
         """When all peers are gone their connections are, too."""
         give_up_s = time.monotonic() + 30
         while any(
-            open_sockets(process.pid) > before + 2
-            for process, before in zip(self._processes, self._sockets, strict=True)
+            open_sockets(server.process.pid) > before + 2
+            for server, before in zip(self._servers, self._sockets, strict=True)
         ):
             if time.monotonic() > give_up_s:
-                raise Failure(f"connections are left: {[open_sockets(each.pid) for each in self._processes]}")
+                left = [open_sockets(server.process.pid) for server in self._servers]
+                raise Failure(f"connections are left: {left}, {self._sockets} before")
             time.sleep(0.1)
-        for address in (self._cluster.broker, self._cluster.namesrv):
-            with Control(address, timeout_s=30) as control:
-                if control.call(9999).code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
-                    raise Failure(f"{address} gives strange answers")
+        for server in self._servers:
+            if server.address is not None:
+                with Control(server.address, timeout_s=30) as control:
+                    if control.call(9999).code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                        raise Failure(f"the {server.name} gives strange answers")
 
     def _written(self) -> str:
         """The last sessions' bytes in a file that `--replay` takes."""
         path = Path(tempfile.gettempdir()) / f"fuzz-{self._seed}-{self.sessions}.jsonl"
         with path.open("w") as out:
             for session in self._kept:
-                row = {**session._asdict(), "pieces": [piece.hex() for piece in session.pieces]}
-                out.write(json.dumps(row) + "\n")
+                out.write(json.dumps({**session._asdict(), "data": session.data.hex()}) + "\n")
         return f"seed {self._seed}, session {self.sessions}; again: make fuzz SEED={self._seed}, or make fuzz REPLAY={path}"
 
 
-def sessions_from(seed: str) -> Iterator[Session]:
-    number = 0
-    while True:
-        yield session_of(seed, number)
-        number += 1
+def sessions_from(seed: str, ports: tuple[str, ...]) -> Iterator[Session]:
+    return (session_of(seed, number, ports) for number in count())
 
 
 def sessions_in(path: Path) -> Iterator[Session]:
     for line in path.open():
         row = json.loads(line)
-        yield Session(**{**row, "pieces": [bytes.fromhex(piece) for piece in row["pieces"]]})
+        yield Session(**{**row, "data": bytes.fromhex(row["data"])})
 
 
 def fuzz(
@@ -322,13 +271,14 @@ def fuzz(
     seconds: float,
     frames_max: int = 1 << 60,
     passes: int = 1,
+    wide: bool = False,
     replay: Path | None = None,
 ) -> Run:
-    """Seconds and frames are of all passes together."""
-    with running_cluster(folder, conf={"brokerName": BROKER_NAME}) as cluster:
-        run = Run(cluster, seed)
+    """Seconds and frames are of all passes together; `wide` as of `fuzzed_servers`."""
+    with fuzzed_servers(folder, wide=wide) as scene:
+        run = Run(scene, seed)
         run.go(
-            lambda: sessions_from(seed) if replay is None else sessions_in(replay),
+            lambda: sessions_from(seed, tuple(scene.ports)) if replay is None else sessions_in(replay),
             pass_s=seconds / passes,
             pass_frames=max(1, frames_max // passes),
             passes=passes,
@@ -339,20 +289,22 @@ def fuzz(
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--seed", default=str(random.SystemRandom().randrange(1 << 32)))
-    options.add_argument("--minutes", type=float, default=5)
-    options.add_argument("--frames", type=int, default=1 << 60)
+    options.add_argument("--minutes", type=float, help="5, or as long as --frames take")
+    options.add_argument("--frames", type=int, help="stop when so many were sent")
     options.add_argument("--passes", type=int, default=1, help="play all sessions so many times")
     options.add_argument("--replay", type=Path)
     chosen = options.parse_args()
     print(f"fuzz: seed {chosen.seed}", flush=True)
+    minutes = chosen.minutes or (5 if chosen.frames is None else float("inf"))
     with tempfile.TemporaryDirectory() as folder:
         try:
             fuzz(
                 Path(folder),
                 chosen.seed,
-                seconds=chosen.minutes * 60,
-                frames_max=chosen.frames,
+                seconds=minutes * 60,
+                frames_max=chosen.frames or 1 << 60,
                 passes=chosen.passes,
+                wide=True,
                 replay=chosen.replay,
             )
         except Failure as failure:

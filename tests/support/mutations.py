@@ -22,6 +22,8 @@ NUMBERS = ["0", "-1", "1", "7", "32", "65535", "65536", "2147483647", "214748364
 TEXTS = ["", " ", "*", "null", "a", "a||b", "%RETRY%", "%DLQ%g", "../..", "a/b", "a@b", "TBW102", "SCHEDULE_TOPIC_XXXX",
          "\x00", "\x01", "\x02", "\x01\x02" * 50, "é世界\U0001f600", "'", "a = 1", "a = 1 AND (", "x" * 127, "x" * 128,
          "x" * 255, "x" * 256, "x" * 40_000, "TopicTest", "broker-a", "CG", "DELAY\x013\x02", "KEYS\x01k\x02TAGS\x01t\x02"]  # fmt: skip
+_SHORT_TEXTS = [text for text in TEXTS if len(text) < 1_000]
+_FIELD_NAMES = [f"f{number}" for number in range(300)]
 VALUES: list[Any] = [
     None,
     True,
@@ -82,11 +84,12 @@ def frame_of(header: dict[str, Any], body: bytes, dice: random.Random, *, wild: 
         return pack(
             json.dumps(header, ensure_ascii=dice.random() < 0.5).encode("utf-8", "surrogatepass"), body
         )
-    fields = b""
+    parts = []
     for name, value in (header.get("extFields") or {}).items():
         key, text = str(name).encode("utf-8", "replace"), str(value).encode("utf-8", "replace")
-        fields += struct.pack(">h", len(key) & 0x7FFF) + key[: len(key) & 0x7FFF]
-        fields += struct.pack(">i", _lie(len(text), dice, wild)) + text
+        parts += struct.pack(">h", len(key) & 0x7FFF), key[: len(key) & 0x7FFF]
+        parts += struct.pack(">i", _lie(len(text), dice, wild)), text
+    fields = b"".join(parts)
     number = lambda name: _bits(header.get(name), 32)  # noqa: E731
     fixed = struct.pack(">hBhiii", _bits(header.get("code"), 16), dice.randrange(14), 409, number("opaque"), number("flag"), 0)  # fmt: skip
     return pack(fixed + struct.pack(">i", _lie(len(fields), dice, wild)) + fields, body, kind=1)
@@ -142,15 +145,22 @@ def _field_gone(header: dict[str, Any], dice: random.Random) -> None:
 
 
 def _field_more(header: dict[str, Any], dice: random.Random) -> None:
-    for number in range(dice.choice((1, 5, 300))):
-        header["extFields"][f"f{number}"] = dice.choice(TEXTS)
+    count = dice.choice((1, 5, 300))
+    # Of many fields few are long: a header beyond its limit is refused unread, and one in hundreds shows that.
+    texts = TEXTS if count < 300 or dice.random() < 0.02 else _SHORT_TEXTS
+    header["extFields"].update(zip(_FIELD_NAMES, dice.choices(texts, k=count), strict=False))
 
 
 def _code(header: dict[str, Any], dice: random.Random) -> None:
-    codes = [each.header["code"] for each in recorded_requests()]
-    header["code"] = dice.choice((*codes, *codes, 0, -1, 9999, 2**31 - 1))
+    header["code"] = dice.choice(_codes())
     if header["code"] in NEVER:
         header["code"] = 9999
+
+
+@cache
+def _codes() -> tuple[int, ...]:
+    codes = [each.header["code"] for each in recorded_requests()]
+    return (*codes, *codes, 0, -1, 9999, 2**31 - 1)
 
 
 def _flag(header: dict[str, Any], dice: random.Random) -> None:
