@@ -1,5 +1,6 @@
 """What an attacker tries: other sites' forms, stolen and fixed sessions, guessed passwords, roles, headers, names."""
 
+import contextlib
 import json
 import socket
 import ssl
@@ -315,15 +316,9 @@ def test_sessions_have_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [each.id in kept._ends_s for each in begun] == [False, False, True, True, True]
 
 
-def test_a_peer_that_sends_its_request_byte_by_byte_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slow_peers, "REQUEST_S", 0.5)
-
-    async def answer(scope: Any, receive: Any, send: Any) -> None:
-        while (await receive()).get("more_body"):
-            pass
-        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
-        await send({"type": "http.response.body", "body": b"ok"})
-
+@contextlib.contextmanager
+def served(answer: Any) -> Iterator[int]:
+    """An application behind the console's HTTP; its port."""
     _, port = free_ports()
     server = uvicorn.Server(
         uvicorn.Config(
@@ -334,6 +329,26 @@ def test_a_peer_that_sends_its_request_byte_by_byte_is_ended(monkeypatch: pytest
     thread.start()
     wait_for(lambda: server.started, what="the server")
     try:
+        yield port
+    finally:
+        server.should_exit = True
+        thread.join(20)
+
+
+async def ok(send: Any) -> None:
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+    await send({"type": "http.response.body", "body": b"ok"})
+
+
+def test_a_peer_that_sends_its_request_byte_by_byte_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slow_peers, "REQUEST_S", 0.5)
+
+    async def answer(scope: Any, receive: Any, send: Any) -> None:
+        while (await receive()).get("more_body"):
+            pass
+        await ok(send)
+
+    with served(answer) as port:
         for start in (b"", b"GET / HTT", b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\n"):
             with socket.create_connection(("127.0.0.1", port), 10) as slow:
                 slow.sendall(start)
@@ -341,6 +356,17 @@ def test_a_peer_that_sends_its_request_byte_by_byte_is_ended(monkeypatch: pytest
         with socket.create_connection(("127.0.0.1", port), 10) as prompt:
             prompt.sendall(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
             assert b"ok" in prompt.recv(1000)
-    finally:
-        server.should_exit = True
-        thread.join(20)
+
+
+def test_a_body_that_is_none_ends_the_request_and_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
+    async def answer(scope: Any, receive: Any, send: Any) -> None:
+        await ok(send)  # whatever is wrong with the body
+
+    with served(answer) as port:
+        with socket.create_connection(("127.0.0.1", port), 10) as peer:
+            peer.sendall(b"POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\nno chunk\r\n\r\n")
+            assert peer.recv(1000).startswith(b"HTTP/1.1 400")
+        with socket.create_connection(("127.0.0.1", port), 10) as peer:
+            peer.sendall(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+            assert b"ok" in peer.recv(1000)
+    assert "Traceback" not in caplog.text

@@ -30,6 +30,15 @@ class PromptHttp(H11Protocol):
             self._look.cancel()
         super().connection_lost(exc)
 
+    def send_400_response(self, msg: str) -> None:
+        """Also for what stands behind a request that is being answered: its answer has nowhere to go any more."""
+        if self.cycle is not None:
+            self.cycle.disconnected = True
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            super().send_400_response(msg)
+        else:
+            self.transport.close()
+
     def _look_again(self) -> None:
         """What a program of ours is busy with is not the peer's fault."""
         is_sending = self.conn.their_state in (h11.IDLE, h11.SEND_BODY)
