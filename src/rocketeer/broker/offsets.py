@@ -4,8 +4,10 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 
 from rocketeer.broker.offset_text import OffsetText
+from rocketeer.errors import RequestRefused
 from rocketeer.model.offsets import QueueOffset
 from rocketeer.protocol.bodies.offsets import decode_consumer_offsets
+from rocketeer.protocol.codes import ResponseCode
 from rocketeer.remoting.limits import busy_limit
 from rocketeer.steps import Steps
 
@@ -13,6 +15,8 @@ log = logging.getLogger(__name__)
 
 SEPARATOR = "@"
 KEYS_AT_ONCE = 1024
+KEY_CHARS_MAX = 1024
+"""Of a topic and a group: twice as many as those have that a broker knows."""
 
 WentBack = Callable[[str, str, int, int, int], None]
 """Told (group, topic, queue id, offset before, offset now) when a group is to consume something again."""
@@ -41,10 +45,15 @@ class ConsumerOffsets:
         if before is None:
             if self._count >= self._entries_max:
                 raise busy_limit("offsets of consumers", "limitConsumerOffsets", self._entries_max)
+            if queues is None:
+                if len(key) > KEY_CHARS_MAX:
+                    raise RequestRefused(
+                        ResponseCode.SYSTEM_ERROR,
+                        f"the names of topic and group have {len(key)} characters, at most {KEY_CHARS_MAX} are kept",
+                    )
+                queues = self._table[key] = {}
             self._count += 1
             before = offset
-            if queues is None:
-                queues = self._table[key] = {}
         assert queues is not None
         queues[queue_id] = offset
         self._text.changed(key, queue_id)

@@ -15,6 +15,7 @@ from rocketeer.config import BrokerConfig, BrokerLimits
 from rocketeer.errors import RequestRefused
 from rocketeer.model.data_version import DataVersion
 from rocketeer.model.group import SubscriptionGroup
+from rocketeer.model.offsets import QueueOffset
 from rocketeer.model.topic import TopicConfig
 from rocketeer.protocol.bodies.groups import encode_group_table
 from rocketeer.protocol.bodies.register import encode_registration, join_registration
@@ -177,3 +178,12 @@ async def test_a_subscription_has_as_many_tags_as_the_configuration_allows(tmp_p
         refused = await broker.pull("T", subscription="TagA || b || c || d")
         assert refused.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
         assert "limitSubscriptionTags" in (refused.remark or "")
+
+
+def test_offsets_for_names_that_nobody_has_are_not_kept() -> None:
+    offsets = ConsumerOffsets()
+    offsets.commit("g" * 255, "t" * 255, 0, QueueOffset(1))
+    with pytest.raises(RequestRefused, match="1024") as refused:
+        offsets.commit("g" * 100_000, "t", 0, QueueOffset(1))
+    assert refused.value.code == ResponseCode.SYSTEM_ERROR
+    assert len(offsets.table) == 1
