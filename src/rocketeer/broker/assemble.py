@@ -35,6 +35,7 @@ from rocketeer.observe.recorder import TICK_S
 from rocketeer.protocol.codes import RequestCode
 from rocketeer.remoting.limits import RequestLimits
 from rocketeer.remoting.server import Connection, Handler, RemotingServer, Router, SocketSizes
+from rocketeer.remoting.slices import run_sliced
 from rocketeer.remoting.streams import new_poller
 from rocketeer.security.rules import BROKER_RULES, check_complete
 from rocketeer.store.message_store import RECONFIGURABLE
@@ -247,7 +248,7 @@ def _assemble(
                 Periodic("store", STORE_TICK_S, state.store.tick, Rest(state.store.is_idle, STORE_REST_S)),
                 Periodic("tables", broker.flush_consumer_offset_ms / 1000, state.tables.save_changed),
                 Periodic("watchdog", CHECK_S, watchdog.beat),
-                Periodic("figures", TICK_S, state.recorder.tick),
+                Periodic("figures", TICK_S, lambda: run_sliced(state.recorder.tick())),
                 *_certificate_watch(state),
                 *(service for feature in features for service in feature.services),
             ]

@@ -14,6 +14,7 @@ from rocketeer.record.layout import PendingMessage
 from rocketeer.record.skip import Wanted
 from rocketeer.remoting.server import Connection, Handler
 from rocketeer.security.access import AccessControl
+from rocketeer.steps import Steps
 from rocketeer.store.dispatch import Dispatcher as Dispatcher
 
 Guard = Callable[[Command, Connection], None]
@@ -154,7 +155,7 @@ class Feature:
     changes: Sequence[ConfigChange] = ()
     runtime_info: Sequence[Callable[[], Mapping[str, str]]] = ()
     """Figures for whoever asks how the broker is (28), under RocketMQ's names."""
-    gauges: Sequence[Callable[[Page], None]] = ()
+    gauges: Sequence[Callable[[Page], Steps[None]]] = ()
     """Adds series of its own to the metrics; a few milliseconds at most."""
     closers: Sequence[Callable[[], None]] = ()
     """Called at a clean stop, in a thread, when nothing is written any more and the whole log is on disk."""

@@ -6,12 +6,12 @@ from rocketeer.config import MetricsExporter, NamesrvConfig
 from rocketeer.nameserver.route_table import RouteTable
 from rocketeer.observe import families as f
 from rocketeer.observe.counters import Counters
-from rocketeer.observe.exposition import Page
+from rocketeer.observe.exposition import Body, Page
 from rocketeer.observe.http import MetricsServer
 from rocketeer.observe.process import process_figures
 from rocketeer.observe.rpc import add_rpc
 from rocketeer.remoting.server import Router
-from rocketeer.remoting.slices import in_slices
+from rocketeer.remoting.slices import Steps, in_slices
 from rocketeer.security.tls import ReloadingContext
 
 
@@ -26,19 +26,20 @@ def metrics_server(
     process = process_figures()
     labels = {"node_type": "nameserver", "node_id": f"{socket.gethostname()}:{config.server.listen_port}"}
 
-    async def page_text() -> str:
+    def steps() -> Steps[Body]:
         page = Page(labels)
         page.declare(f.NAMESERVER_FAMILIES)
         for cluster, count in routes.address_counts().items():
             page.add(f.NAMESERVER_BROKERS, count, page.labels(cluster=cluster))
-        page.add(f.TOPIC_NUMBER, len(await in_slices(routes.topics())))
-        add_rpc(page, counters)
-        return page.text() + process()
+        page.add(f.TOPIC_NUMBER, len((yield from routes.topics())))
+        yield from add_rpc(page, counters)
+        page.add_behind(process())
+        return (yield from page.body())
 
     return MetricsServer(
         config.metrics_host,
         config.metrics_port,
-        {"/metrics": page_text},
+        {"/metrics": lambda: in_slices(steps())},
         tls=tls.context,
         plain=tls.takes_plain,
     )

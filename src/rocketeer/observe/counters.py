@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 from rocketeer.protocol.codes import RequestCode
+from rocketeer.steps import Steps
 
 GROUPS_MAX: Final = 50_000
 """Pairs of topic and group that are told apart; what further ones consume counts for the broker only."""
@@ -189,14 +190,18 @@ class Counters:
                 self.finish_ms[topic] = Histogram(FINISH_BUCKETS_MS)
             self.finish_ms[topic].add(open_ms)
 
-    def forget(self, is_gone: Callable[[str, str], bool]) -> None:
+    def forget(self, is_gone: Callable[[str, str], bool]) -> Steps[None]:
         """Drop what was counted for topics and groups that are gone: `is_gone(topic, group)`; group "" is none."""
         for pairs in (self.gets, self.sent_back, self.dead):
-            for topic, group in [pair for pair in pairs if is_gone(*pair)]:
-                del pairs[topic, group]
+            for pair in list(pairs):
+                if is_gone(*pair):
+                    pairs.pop(pair, None)
+                yield
         for topics in (self.commits, self.rollbacks, self.finish_ms):
-            for topic in [topic for topic in topics if is_gone(topic, "")]:
-                del topics[topic]
+            for topic in list(topics):
+                if is_gone(topic, ""):
+                    topics.pop(topic, None)
+                yield
 
     def _new_gets(self, pair: tuple[str, str]) -> GroupGets:
         if len(self.gets) >= GROUPS_MAX:

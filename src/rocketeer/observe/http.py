@@ -6,7 +6,6 @@ behind each, for the threads that read them share the interpreter with the loop.
 """
 
 import asyncio
-import gzip
 import io
 import logging
 import socket
@@ -14,7 +13,7 @@ import ssl
 import sys
 import threading
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as TookTooLong
 from http import HTTPStatus
@@ -22,13 +21,15 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
 
 from rocketeer.errors import PortInUse
-from rocketeer.observe.exposition import CONTENT_TYPE
+from rocketeer.observe.exposition import CONTENT_TYPE, Body
 
 log = logging.getLogger(__name__)
 
 PAGE_S: Final = 30.0
 """So long a page may take: the loop is busy with better things."""
 REQUEST_S: Final = 10.0
+ANSWER_S: Final = 60.0
+"""So long a scraper may read one page, which stays in memory until then."""
 CONNECTIONS_MAX: Final = 32
 """At a time; further ones are closed: each costs a thread."""
 HEAD_BYTES_MAX: Final = 16 << 10
@@ -39,7 +40,7 @@ ACCEPT_PAUSE_S: Final = 0.003
 
 TLS_HELLO: Final = 0x16
 
-MakePage = Callable[[], Awaitable[str]]
+MakePage = Callable[[], Awaitable[Body]]
 TlsContext = Callable[[], ssl.SSLContext | None]
 
 
@@ -67,7 +68,7 @@ class MetricsServer:
         self._pages = pages
         self._server: ThreadingHTTPServer | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._being_made: dict[str, asyncio.Task[bytes]] = {}
+        self._being_made: dict[str, asyncio.Task[Body]] = {}
         self.answering = threading.Lock()
         """Who has it makes an answer: of many threads that want to at once the loop would have to wait for each."""
 
@@ -98,21 +99,21 @@ class MetricsServer:
             self._server.server_close()
             self._server = None
 
-    def page(self, path: str) -> "Future[bytes] | None":
+    def page(self, path: str) -> "Future[Body] | None":
         """Called in the server's threads; None for a path there is nothing at."""
         if path not in self._pages or self._loop is None:
             return None
         return asyncio.run_coroutine_threadsafe(self._shared(path), self._loop)
 
-    async def _shared(self, path: str) -> bytes:
+    async def _shared(self, path: str) -> Body:
         task = self._being_made.get(path)
         if task is None:
             task = self._being_made[path] = asyncio.ensure_future(self._make(path))
             task.add_done_callback(lambda done: self._being_made.pop(path, None))
         return await asyncio.shield(task)
 
-    async def _make(self, path: str) -> bytes:
-        return (await self._pages[path]()).encode()
+    async def _make(self, path: str) -> Body:
+        return await self._pages[path]()
 
 
 class _Server(ThreadingHTTPServer):
@@ -213,39 +214,47 @@ class _Handler(BaseHTTPRequestHandler):
         path = self.path.split("?")[0].rstrip("/") or "/metrics"
         future = self.metrics.page(path)
         if future is None:
-            self._answer(HTTPStatus.NOT_FOUND, b"metrics are at /metrics and /metrics/exporter\n")
+            self._answer(HTTPStatus.NOT_FOUND, Body.of(b"metrics are at /metrics and /metrics/exporter\n"))
             return
         try:
             body = future.result(PAGE_S)
         except TookTooLong:
             future.cancel()
-            self._answer(HTTPStatus.SERVICE_UNAVAILABLE, b"the server is too busy\n")
+            self._answer(HTTPStatus.SERVICE_UNAVAILABLE, Body.of(b"the server is too busy\n"))
         except Exception:
             log.exception("metrics page failed path=%s", path)
-            self._answer(HTTPStatus.INTERNAL_SERVER_ERROR, b"see the server's log\n")
+            self._answer(HTTPStatus.INTERNAL_SERVER_ERROR, Body.of(b"see the server's log\n"))
         else:
             self._answer(HTTPStatus.OK, body)
 
-    def _answer(self, status: HTTPStatus, body: bytes) -> None:
+    def _answer(self, status: HTTPStatus, body: Body) -> None:
         with self.metrics.answering:
-            head, body = self._made(status, body)
+            head, pieces = self._made(status, body)
+        ends_s = time.monotonic() + ANSWER_S
         self.wfile.write(head)
-        self.wfile.write(body)
+        for piece in pieces:
+            # What is left of its time, or an error.
+            self.connection.settimeout(max(0.001, min(REQUEST_S, ends_s - time.monotonic())))
+            self.wfile.write(piece)
 
-    def _made(self, status: HTTPStatus, body: bytes) -> tuple[bytes, bytes]:
+    def _made(self, status: HTTPStatus, body: Body) -> tuple[bytes, Iterable[bytes]]:
         """Head and body as they are to be sent: not here, for the reader may be slow."""
         self.send_response(status)
         self.send_header("Content-Type", CONTENT_TYPE)
         # Packing costs more than the way to a scraper on the same machine.
         is_near = str(self.client_address[0]).startswith("127.")
         if not is_near and "gzip" in self.headers.get("Accept-Encoding", ""):
-            body = gzip.compress(body, compresslevel=1)
+            packed = body.packed()
+            pieces: Iterable[bytes] = packed
+            size = sum(map(len, packed))
             self.send_header("Content-Encoding", "gzip")
-        self.send_header("Content-Length", str(len(body)))
+        else:
+            pieces, size = body.plain(), body.size
+        self.send_header("Content-Length", str(size))
         if self.request_version == "HTTP/0.9":  # knows no heads
-            return b"", body
+            return b"", pieces
         head, self._headers_buffer = b"".join(self._headers_buffer), []
-        return head + b"\r\n", body
+        return head + b"\r\n", pieces
 
     def log_message(self, format: str, *args: object) -> None:
         log.debug("scraped by=%s %s", self.client_address[0], format % args)

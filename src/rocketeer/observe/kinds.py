@@ -2,10 +2,13 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 from rocketeer.observe.counters import Counters, GroupGets
 from rocketeer.observe.stored import StoredTopics
+from rocketeer.steps import Steps
+
+V = TypeVar("V")
 
 PULLS: Final = "pulls"
 QUEUE_PULLS: Final = "pulls of a queue"
@@ -19,7 +22,7 @@ ASKED_MAX: Final = 1_000
 class Kind:
     """Counts since the start, by key: a topic, `topic@group`, or the cluster."""
 
-    counts: Callable[[], Mapping[str, int]]
+    counts: Callable[[], Steps[Mapping[str, int]]]
     count: Callable[[str], int | None]
     """Of one key; None for what was never counted."""
     events: str | None = None
@@ -40,7 +43,7 @@ def kinds(counters: Counters, stored: StoredTopics, cluster: str) -> dict[str, K
         "GROUP_GET_LATENCY": _queue_gets(counters, 0, QUEUE_PULLS),
         QUEUE_PULLS: _queue_gets(counters, 1),
         "SNDBCK_PUT_NUMS": Kind(
-            lambda: {f"{topic}@{group}": count for (topic, group), count in counters.sent_back.items()},
+            lambda: _by_pair(counters.sent_back, lambda count: count),
             lambda key: counters.sent_back.get(_pair(key)),
         ),
         "BROKER_PUT_NUMS": _total(cluster, lambda: counters.puts),
@@ -48,16 +51,24 @@ def kinds(counters: Counters, stored: StoredTopics, cluster: str) -> dict[str, K
     }
 
 
-def _gets(counters: Counters, value: Callable[[GroupGets], int], events: str | None = None) -> Kind:
-    def counts() -> dict[str, int]:
-        table = {f"{topic}@{group}": value(gets) for (topic, group), gets in counters.gets.items()}
-        return {key: count for key, count in table.items() if count}
+def _by_pair(table: Mapping[tuple[str, str], V], value: Callable[[V], int]) -> Steps[dict[str, int]]:
+    """What is not 0."""
+    counts: dict[str, int] = {}
+    for pair in list(table):
+        entry = table.get(pair)
+        count = 0 if entry is None else value(entry)
+        if count:
+            counts[f"{pair[0]}@{pair[1]}"] = count
+        yield
+    return counts
 
+
+def _gets(counters: Counters, value: Callable[[GroupGets], int], events: str | None = None) -> Kind:
     def count(key: str) -> int | None:
         gets = counters.gets.get(_pair(key))
         return None if gets is None else value(gets) or None
 
-    return Kind(counts, count, events)
+    return Kind(lambda: _by_pair(counters.gets, value), count, events)
 
 
 def _queue_gets(counters: Counters, place: int, events: str | None = None) -> Kind:
@@ -78,14 +89,19 @@ def _queue_gets(counters: Counters, place: int, events: str | None = None) -> Ki
             asked[key] = None
         return found
 
-    def counts() -> dict[str, int]:
+    def counts() -> Steps[dict[str, int]]:
+        yield
         return {key: found for key in asked if (found := value(key)) is not None}
 
     return Kind(counts, count, events, from_first_question=True)
 
 
 def _total(cluster: str, value: Callable[[], int]) -> Kind:
-    return Kind(lambda: {cluster: value()}, lambda key: value() if key == cluster else None)
+    def counts() -> Steps[dict[str, int]]:
+        yield
+        return {cluster: value()}
+
+    return Kind(counts, lambda key: value() if key == cluster else None)
 
 
 def _pair(key: str) -> tuple[str, str]:

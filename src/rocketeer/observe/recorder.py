@@ -1,10 +1,9 @@
-"""Turns what is counted into figures over time: every second a step, too small for anybody to notice.
+"""Turns what is counted into figures over time: every second some steps, too small for anybody to notice.
 
 Counters and queues' ends --> Rates (totals, 10/60/600 s) and one History a kind of figure (minute, hour, day)
 """
 
 import time
-from collections.abc import Generator
 from typing import Final, NamedTuple
 
 from rocketeer.clock import Clock
@@ -13,6 +12,7 @@ from rocketeer.observe.history import SAMPLE_S, Figure, Figures, History
 from rocketeer.observe.kinds import EVENTS, kinds
 from rocketeer.observe.rates import Rates
 from rocketeer.observe.stored import StoredTopics
+from rocketeer.steps import Steps, finish
 
 TICK_S: Final = 1.0
 CATCH_UP_S: Final = 0.002
@@ -74,7 +74,7 @@ class Recorder:
 
     # --- every second ------------------------------------------------------------------------
 
-    def tick(self) -> None:
+    def tick(self) -> Steps[None]:
         now_s = self._clock.monotonic_s()
         counters = self.counters
         put = counters.puts
@@ -87,8 +87,15 @@ class Recorder:
         # One kind of figure a step: the one that waited longest, if its time has come.
         name = min(self._sampled_s, key=self._sampled_s.__getitem__)
         if now_s - self._sampled_s[name] >= SAMPLE_S - TICK_S / 2:
-            self._histories[name].sample(self._kinds[name].counts(), now_s)
             self._sampled_s[name] = now_s
+            yield from self._sample(name, now_s)
+
+    def _sample(self, name: str, now_s: float) -> Steps[None]:
+        kind, history = self._kinds[name], self._histories[name]
+        if kind.from_first_question:  # few, and not to be interrupted by a question
+            finish(history.sample(finish(kind.counts()), now_s))
+        else:
+            yield from history.sample((yield from kind.counts()), now_s)
 
     def _look_at_sizes(self, put: int, now_s: float) -> None:
         """A slice; without new messages only now and then (a slave's come by another way)."""
@@ -98,7 +105,7 @@ class Recorder:
         if self.stored.catch_up(lambda: time.perf_counter() > until_s):
             self._put_before, self._looked_s = put, now_s
 
-    def catch_up(self) -> Generator[None, None, None]:
+    def catch_up(self) -> Steps[None]:
         """Look at the sizes of all messages that came since the last time, in steps."""
         while not self.stored.catch_up(lambda: True):
             yield
@@ -157,7 +164,11 @@ class Recorder:
     def minute_tps(self, name: str, key: str) -> float:
         """How fast a count grew in the last minute, a second; 0.0 for what was never counted."""
         count = self._kinds[name].count(key)
-        return 0.0 if count is None else self._figures(name, key, count).minute.tps
+        return 0.0 if count is None else self.tps_of(name, key, count)
+
+    def tps_of(self, name: str, key: str, count: int) -> float:
+        """The same of a count that is known."""
+        return self._histories[name].minute(key, count, self._clock.monotonic_s()).tps if count else 0.0
 
     def _figures(self, name: str, key: str, count: int) -> Figures:
         history = self._histories[name]

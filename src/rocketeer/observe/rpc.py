@@ -4,9 +4,10 @@ from rocketeer.observe.counters import RPC_BUCKETS_MS, UNKNOWN_CODE, Counters
 from rocketeer.observe.exposition import Page
 from rocketeer.observe.families import RPC_LATENCY
 from rocketeer.protocol.codes import RequestCode, ResponseCode
+from rocketeer.steps import Steps
 
 
-def add_rpc(page: Page, counters: Counters) -> None:
+def add_rpc(page: Page, counters: Counters) -> Steps[None]:
     for (request, response, held), times in list(counters.rpc.items()):
         labels = page.labels(
             protocol_type="remoting",
@@ -16,6 +17,7 @@ def add_rpc(page: Page, counters: Counters) -> None:
             result="success",
         )
         page.histogram(RPC_LATENCY, RPC_BUCKETS_MS, times.counts, round(times.sum, 3), labels)
+        yield
 
 
 def _name(codes: type[RequestCode] | type[ResponseCode], code: int) -> str:

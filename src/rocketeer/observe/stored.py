@@ -4,17 +4,20 @@ Storing counts nothing: a queue's end says how many messages it got, and its ent
 added up behind the writers, in slices from `catch_up`.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, Protocol
 
 import numpy as np
 
 from rocketeer.model.offsets import QueueOffset
+from rocketeer.steps import Steps
 
 ENTRY: Final = np.dtype([("log_offset", ">i8"), ("size", ">i4"), ("tag_code", ">i8")])
 assert ENTRY.itemsize == 20, "an entry of a consume queue"
 READ_ENTRIES: Final = 8_192
 """Looked at in one step: some 50 us."""
+QUEUES_AT_ONCE: Final = 256
+"""Passed by in one step, of those that have nothing new."""
 SIZE_BUCKETS: Final = (1 << 10, 4 << 10, 512 << 10, 1 << 20, 2 << 20, 4 << 20)
 
 Key = tuple[str, int]
@@ -34,6 +37,22 @@ class Queue(Protocol):
         ...
 
 
+class Queues(Protocol):
+    """What is asked of the store's table of queues: a dict, of which new keys stand last."""
+
+    def __len__(self) -> int: ...
+
+    def __iter__(self) -> Iterator[Key]: ...
+
+    def __reversed__(self) -> Iterator[Key]: ...
+
+    def __contains__(self, key: object, /) -> bool: ...
+
+    def __getitem__(self, key: Key, /) -> Queue: ...
+
+    def get(self, key: Key, /) -> Queue | None: ...
+
+
 class _Seen:
     """One queue since it was first seen."""
 
@@ -50,41 +69,46 @@ class _Seen:
 class StoredTopics:
     """Belongs to the loop thread, as the queues do."""
 
-    def __init__(self, queues: Mapping[Key, Queue]) -> None:
+    def __init__(self, queues: Queues) -> None:
         """`queues` are those of the store, by topic and id; made anew after a topic was deleted."""
         self._queues = queues
         self._seen: dict[Key, _Seen] = {}
         self._round: Iterator[tuple[Key, _Seen]] | None = None
         self._at: _Seen | None = None
         """The queue that the round is at."""
-        self._indexed = -1
-        self._by_topic: dict[str, list[Key]] = {}
-        """Of so many queues; made anew when there are more or fewer."""
+        self._by_topic: dict[str, dict[Key, None]] = {}
+        self._indexed = 0
+        """So many keys are in it, some of them of queues that are gone."""
+        self._last: tuple[Key, Queue] | None = None
+        """The newest of them: those behind it in `queues` are not in it yet."""
         self.sizes = [0] * (len(SIZE_BUCKETS) + 1)
         """Messages by size: up to each of SIZE_BUCKETS, and larger ones."""
         self.sizes_sum = 0
 
     def start(self) -> None:
         """What the queues hold now was there before."""
-        self._seen = {key: _Seen(queue, queue.max_offset) for key, queue in self._queues.items()}
+        self._seen = {
+            key: _Seen(queue, queue.max_offset) for key in self._queues for queue in (self._queues[key],)
+        }
 
     # --- asking ------------------------------------------------------------------------------
 
-    def messages(self) -> dict[str, int]:
+    def messages(self) -> Steps[dict[str, int]]:
         """Messages since the start, by topic; topics that got none are left out."""
         counts: dict[str, int] = {}
-        for (topic, _), seen in self._all():
-            count = seen.queue.max_offset - seen.start
+        for topic, count, _ in self.each():
             if count:
                 counts[topic] = counts.get(topic, 0) + count
+            yield
         return counts
 
-    def bytes(self) -> dict[str, int]:
+    def bytes(self) -> Steps[dict[str, int]]:
         """Bytes of the records that were looked at since the start, by topic."""
         sizes: dict[str, int] = {}
-        for (topic, _), seen in self._all():
-            if seen.bytes:
-                sizes[topic] = sizes.get(topic, 0) + seen.bytes
+        for topic, _, size in self.each():
+            if size:
+                sizes[topic] = sizes.get(topic, 0) + size
+            yield
         return sizes
 
     def of(self, topic: str) -> tuple[int, int]:
@@ -111,6 +135,7 @@ class StoredTopics:
         """
         if self._round is None:
             self._round = self._all()
+        passed = 0
         while True:
             if self._at is None:
                 entry = next(self._round, None)
@@ -120,6 +145,9 @@ class StoredTopics:
                 self._at = entry[1]
             if self._at.seen >= self._at.queue.max_offset:
                 self._at = None
+                passed += 1
+                if passed % QUEUES_AT_ONCE == 0 and is_over():
+                    return False
                 continue
             self._step(self._at)
             if is_over():
@@ -167,10 +195,24 @@ class StoredTopics:
             seen = self._seen[key] = _Seen(queue, queue.min_offset)
         return seen
 
-    def _keys_of(self, topic: str) -> "Sequence[Key]":
-        if self._indexed != len(self._queues):
-            self._indexed = len(self._queues)
-            self._by_topic = {}
-            for key in self._queues:
-                self._by_topic.setdefault(key[0], []).append(key)
+    def _keys_of(self, topic: str) -> "Iterable[Key]":
+        self._index()
         return self._by_topic.get(topic, ())
+
+    def _index(self) -> None:
+        """Take in the queues that are new: they stand behind those that were there."""
+        queues = self._queues
+        if self._indexed > 2 * len(queues):
+            self._by_topic, self._indexed, self._last = {}, 0, None
+        new = []
+        for key in reversed(queues):
+            if self._last is not None and key == self._last[0] and queues[key] is self._last[1]:
+                break
+            new.append(key)
+        else:
+            self._by_topic, self._indexed = {}, 0  # the last one is gone: begin anew
+        if new:
+            self._last = new[0], queues[new[0]]
+            self._indexed += len(new)
+            for key in reversed(new):
+                self._by_topic.setdefault(key[0], {})[key] = None

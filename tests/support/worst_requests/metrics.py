@@ -6,8 +6,12 @@ import threading
 import time
 
 from rocketeer.remoting.address import split_address
-from support.worst_requests.catalogue import METRICS_PORT, listed
+from support.worst_requests.catalogue import CATALOGUES, METRICS_PORT, Worst, listed
 from support.worst_requests.pieces import MB
+
+CROWDED: list[Worst] = []
+"""Of a broker to which strangers have committed offsets for as many names as they liked."""
+CATALOGUES["metrics port of a crowded broker"] = CROWDED
 
 
 def _talk(address: str, data: bytes, *, times: int = 1) -> None:
@@ -74,3 +78,9 @@ def _(address: str) -> None:
             with contextlib.suppress(OSError):
                 stack.enter_context(socket.create_connection(split_address(address), 5))
         time.sleep(1)
+
+
+@listed(CROWDED, "32 scrapers of each page at once, of tens of MB")
+def _(address: str) -> None:
+    for page in (b"/metrics", b"/metrics/exporter"):
+        _all(address, b"GET %s HTTP/1.0\r\n\r\n" % page, connections=32)

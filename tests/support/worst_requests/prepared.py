@@ -17,7 +17,11 @@ from support.worst_requests.pieces import (
     WIDE,
     colliding_keys,
     flood,
+    names,
 )
+
+CROWD_TOPICS = 200
+CROWD_PAIRS = 50_000
 
 
 def prepare(cluster: Cluster) -> None:
@@ -44,3 +48,17 @@ def prepare(cluster: Cluster) -> None:
             cluster.broker,
             [request(15, wide | {"queueId": str(queue)}, oneway=True) for queue in range(65_535)],
         )
+
+
+def crowd(broker: str) -> None:
+    """As many series on a page of metrics as strangers can make in a second or two: offsets are taken for any name."""
+    flood(broker, [request(310, send_header(topic, 0, ""), b"x") for topic in names("Topic", CROWD_TOPICS)])
+    offset = {"queueId": "0", "commitOffset": "0"}
+    pairs = ((f"Topic{number % CROWD_TOPICS}", f"Group{number}") for number in range(CROWD_PAIRS))
+    flood(
+        broker,
+        [
+            request(15, {"topic": topic, "consumerGroup": group} | offset, oneway=True)
+            for topic, group in pairs
+        ],
+    )

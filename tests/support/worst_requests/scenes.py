@@ -14,7 +14,7 @@ from rocketeer.config.ports import free_ports
 from support.cluster import TEST_CONF, running_cluster
 from support.grouped import GROUP_CONF
 from support.hold import HONEST_TOPIC
-from support.worst_requests.prepared import prepare
+from support.worst_requests.prepared import crowd, prepare
 
 
 class Target(NamedTuple):
@@ -53,6 +53,19 @@ def measured_scene(folder: Path) -> Iterator[Scene]:
 
 
 @contextlib.contextmanager
+def crowded_scene(folder: Path) -> Iterator[Scene]:
+    """A broker that serves metrics, after strangers made topics and committed offsets for groups that nobody knows."""
+    _, metrics_port = free_ports()
+    metrics = {"metricsExporterType": "PROM", "metricsPromExporterPort": metrics_port}
+    with running_cluster(folder, conf=metrics) as cluster:
+        with Control(cluster.broker, timeout_s=60) as control:
+            control.create_topic(HONEST_TOPIC, queues=1)
+        crowd(cluster.broker)
+        target = Target(f"127.0.0.1:{metrics_port}", cluster.broker, cluster.broker_process)
+        yield {"metrics port of a crowded broker": target}
+
+
+@contextlib.contextmanager
 def secured_scene(folder: Path) -> Iterator[Scene]:
     """A broker that asks for accounts, and speaks TLS with those who begin with it, as the honest client does."""
     with (
@@ -80,6 +93,7 @@ def group_scene(folder: Path) -> Iterator[Scene]:
 SCENES = {
     plain_scene: ("broker", "name server", "HA port"),
     measured_scene: ("metrics port",),
+    crowded_scene: ("metrics port of a crowded broker",),
     secured_scene: ("broker with TLS", "broker with accounts"),
     group_scene: ("members' port",),
 }

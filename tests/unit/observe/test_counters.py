@@ -2,6 +2,7 @@
 
 from rocketeer.observe import counters
 from rocketeer.observe.counters import Counters
+from rocketeer.steps import finish
 
 
 def test_beyond_the_bound_pairs_count_for_the_broker_only() -> None:
@@ -14,7 +15,7 @@ def test_beyond_the_bound_pairs_count_for_the_broker_only() -> None:
         counted.went_back(*pair, dead=True)
     assert len(counted.gets) == len(counted.dead) == counters.GROUPS_MAX
     assert counted.messages_out == 2 * (counters.GROUPS_MAX + 10), "nothing is lost of the whole"
-    counted.forget(lambda topic, group: group == "group1")
+    finish(counted.forget(lambda topic, group: group == "group1"))
     counted.pull_answered(
         ("topic", "later"), 0, 1, messages=2, size=100, from_disk=False, code=0, took_ms=0.1, held=False
     )

@@ -2,12 +2,13 @@
 
 from rocketeer.observe.history import SAMPLE_S, Figure, History
 from rocketeer.observe.rates import Rates
+from rocketeer.steps import finish
 
 
 def grown(history: History[str], key: str, per_s: int, until_s: int, start_s: int = 0) -> int:
     """Sample a count that grows evenly; what it is at the end."""
     for now_s in range(start_s, until_s + 1, int(SAMPLE_S)):
-        history.sample({key: per_s * now_s}, float(now_s))
+        finish(history.sample({key: per_s * now_s}, float(now_s)))
     return per_s * until_s
 
 
@@ -29,7 +30,7 @@ def test_an_even_count_has_its_rate_over_every_span() -> None:
 def test_what_is_older_than_the_span_does_not_count() -> None:
     history = History[str](0.0)
     for step in range(20):
-        history.sample({"a": 100}, step * SAMPLE_S)
+        finish(history.sample({"a": 100}, step * SAMPLE_S))
     assert history.figures("a", 103, 19 * SAMPLE_S + 5).minute.sum == 3
     assert history.figures("a", 103, 19 * SAMPLE_S + 5).hour.sum == 103
 
@@ -37,10 +38,10 @@ def test_what_is_older_than_the_span_does_not_count() -> None:
 def test_a_count_that_is_gone_leaves_no_past_to_its_successor() -> None:
     history = History[str](0.0)
     for step in range(10):
-        history.sample({"a": 1000, "b": 1}, step * SAMPLE_S)
-    history.sample({"b": 1}, 10 * SAMPLE_S)
+        finish(history.sample({"a": 1000, "b": 1}, step * SAMPLE_S))
+    finish(history.sample({"b": 1}, 10 * SAMPLE_S))
     assert len(history) == 1
-    history.sample({"b": 1, "c": 7}, 11 * SAMPLE_S)
+    finish(history.sample({"b": 1, "c": 7}, 11 * SAMPLE_S))
     assert history.figures("c", 7, 11 * SAMPLE_S).minute.sum == 7
     assert history.figures("b", 1, 11 * SAMPLE_S).minute.sum == 0
 
@@ -48,7 +49,7 @@ def test_a_count_that_is_gone_leaves_no_past_to_its_successor() -> None:
 def test_thousands_of_counts_keep_apart() -> None:
     history = History[int](0.0)
     for step in range(8):
-        history.sample({key: key * step for key in range(5_000)}, step * SAMPLE_S)
+        finish(history.sample({key: key * step for key in range(5_000)}, step * SAMPLE_S))
     for key in (0, 1, 63, 64, 65, 4_999):
         assert history.figures(key, key * 7, 70.0).minute.sum == key * 6
 
@@ -75,10 +76,10 @@ def test_a_rate_that_cannot_be_known_yet_is_not_told() -> None:
 def test_what_is_kept_from_the_first_question_on_counts_from_then_on() -> None:
     history = History[str](0.0)
     for step in range(100):
-        history.sample({"other": 1} if step else {}, step * SAMPLE_S)
+        finish(history.sample({"other": 1} if step else {}, step * SAMPLE_S))
     now_s = 99 * SAMPLE_S + 1
     history.watch("a", 500)
     assert history.figures("a", 500, now_s).minute == Figure(0, 0.0), "how it came to be 500 is not known"
     assert history.figures("a", 500, now_s).day.sum == 500, "but all of it today"
-    history.sample({"a": 500, "other": 1}, now_s + SAMPLE_S)
+    finish(history.sample({"a": 500, "other": 1}, now_s + SAMPLE_S))
     assert history.figures("a", 530, now_s + 2 * SAMPLE_S).minute.sum == 30

@@ -5,8 +5,10 @@ from pathlib import Path
 import pytest
 
 from rocketeer.clock import ManualClock
+from rocketeer.model.offsets import QueueOffset
 from rocketeer.observe import stored as observed
 from rocketeer.observe.stored import SIZE_BUCKETS, StoredTopics
+from rocketeer.steps import finish
 from support.stores import make_store, message
 
 
@@ -26,9 +28,9 @@ def test_messages_and_bytes_since_the_start_by_topic(tmp_path: Path) -> None:
     stored.start()
     sizes = [store.append(message(b"x" * n, topic="T", queue_id=n % 3)).size for n in range(100)]
     other = store.append(message(b"y" * 2_000, topic="U", queue_id=0)).size
-    assert stored.messages() == {"T": 100, "U": 1}
+    assert finish(stored.messages()) == {"T": 100, "U": 1}
     assert stored.catch_up(never)
-    assert stored.bytes() == {"T": sum(sizes), "U": other}
+    assert finish(stored.bytes()) == {"T": sum(sizes), "U": other}
     assert stored.sizes_sum == sum(sizes) + other
     assert stored.sizes[0] == 100
     assert stored.sizes[1] == 1, f"between {SIZE_BUCKETS[0]} and {SIZE_BUCKETS[1]} bytes"
@@ -46,7 +48,7 @@ def test_slices_add_up_to_the_whole(tmp_path: Path) -> None:
     while not stored.catch_up(at_once):
         steps += 1
     assert steps >= 7
-    assert sum(stored.bytes().values()) == total
+    assert sum(finish(stored.bytes()).values()) == total
     assert stored.catch_up(never)
     assert stored.sizes_sum == total, "nothing is counted twice"
     store.close()
@@ -61,10 +63,10 @@ def test_a_topic_that_was_deleted_and_made_anew_begins_anew(tmp_path: Path) -> N
         store.append(message(b"x", topic="T", queue_id=0))
     stored.catch_up(never)
     store.delete_topic("T")
-    assert stored.messages() == {}
+    assert finish(stored.messages()) == {}
     size = store.append(message(b"x", topic="T", queue_id=0)).size
     stored.catch_up(never)
-    assert (stored.messages(), stored.bytes()) == ({"T": 1}, {"T": size})
+    assert (finish(stored.messages()), finish(stored.bytes())) == ({"T": 1}, {"T": size})
     store.close()
 
 
@@ -82,3 +84,50 @@ def test_a_queue_with_more_than_a_step_is_looked_at_to_its_end(
     assert stored.sizes_sum == total
     assert sum(stored.sizes) == 100
     store.close()
+
+
+def test_queues_without_news_are_passed_by_in_steps(tmp_path: Path) -> None:
+    store = make_store(tmp_path, ManualClock())
+    store.open()
+    for number in range(2 * observed.QUEUES_AT_ONCE):
+        store.append(message(b"x", topic="T", queue_id=number))
+    stored = StoredTopics(store.queue_table.by_key)
+    stored.start()
+    assert not stored.catch_up(at_once), "nobody waits for a walk over all queues"
+    while not stored.catch_up(at_once):
+        pass
+    store.close()
+
+
+def test_one_topic_is_asked_after_whatever_queues_came_and_went() -> None:
+    queues = {("T", number): FakeEnd(number) for number in range(3)}
+    stored = StoredTopics(queues)
+    assert stored.of("T") == (0 + 1 + 2, 0)
+    queues["U", 0] = FakeEnd(7)
+    queues["T", 3] = FakeEnd(3)
+    assert (stored.of("T"), stored.of("U")) == ((6, 0), (7, 0))
+    del queues["T", 3]
+    queues["V", 0] = FakeEnd(9)
+    queues["T", 3] = FakeEnd(30)
+    assert (stored.of("T"), stored.of("V")) == ((33, 0), (9, 0)), "the last one was made anew"
+    for number in range(100):
+        queues["W", number] = FakeEnd(1)
+        assert stored.of("W") == (number + 1, 0)
+        del queues["W", number]
+        queues["W", number] = FakeEnd(1)
+        assert stored.of("W") == (number + 1, 0), "none is counted twice"
+    for number in range(100):
+        del queues["W", number]
+    assert (stored.of("W"), stored.of("T")) == ((0, 0), (33, 0))
+
+
+class FakeEnd:
+    """A queue with so many entries, which nobody reads."""
+
+    min_offset = QueueOffset(0)
+
+    def __init__(self, entries: int) -> None:
+        self.max_offset = QueueOffset(entries)
+
+    def read(self, offset: QueueOffset, count: int) -> bytes:
+        raise AssertionError

@@ -5,6 +5,7 @@ What that one asks of the clients themselves (`rocketmq_client_*`) is not here: 
 
 import os
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from rocketeer.broker.clients import ClientTable
 from rocketeer.broker.features.metrics.lag import Lag, LagReader
@@ -12,7 +13,7 @@ from rocketeer.broker.topics import TopicTable
 from rocketeer.clock import Clock
 from rocketeer.model.topic import DLQ_PREFIX, RETRY_PREFIX, dlq_topic
 from rocketeer.observe import families as f
-from rocketeer.observe.exposition import Page
+from rocketeer.observe.exposition import Body, Page
 from rocketeer.observe.recorder import Recorder
 from rocketeer.remoting.server import Connection
 from rocketeer.remoting.slices import Steps
@@ -50,17 +51,15 @@ class ClassicPage:
         self._runtime = runtime
         self._clock = clock
 
-    def steps(self) -> Steps[str]:
+    def steps(self) -> Steps[Body]:
         page = Page({})
         page.declare(f.EXPORTER_FAMILIES)
         self._broker(page)
         yield
         yield from self._topic_figures(page)
-        for lag in self._lags.read():
-            self._group(page, lag)
-            yield
-        self._clients_here(page)
-        return page.text()
+        yield from self._lags.read(partial(self._group, page))
+        yield from self._clients_here(page)
+        return (yield from page.body())
 
     def _broker(self, page: Page) -> None:
         recorder = self._recorder
@@ -144,11 +143,13 @@ class ClassicPage:
         behind_ms = max(0, self._clock.now_ms() - lag.unconsumed_ms) if lag.unconsumed_ms else 0
         page.add(f.X_GROUP_LATENCY, behind_ms, labels)
 
-    def _clients_here(self, page: Page) -> None:
-        for group, members in self._clients.producers.items():
+    def _clients_here(self, page: Page) -> Steps[None]:
+        for group, members in list(self._clients.producers.items()):
             labels = page.labels(cluster=self._cluster, broker=self._broker_name, group=group)
             page.add(f.X_PRODUCER_COUNT, len(members), labels)
-        for consumers in self._clients.consumers.values():
+            yield
+        for consumers in list(self._clients.consumers.values()):
             addresses = ",".join(sorted(member.connection.remote for member in consumers.members.values()))
             labels = page.labels(caddr=addresses, localaddr=self._address, group=consumers.name)
             page.add(f.X_GROUP_COUNT, len(consumers.client_ids()), labels)
+            yield

@@ -12,12 +12,12 @@ from rocketeer.broker.offsets import ConsumerOffsets
 from rocketeer.broker.topics import TopicTable
 from rocketeer.clock import Clock
 from rocketeer.config import BrokerConfig, MetricsExporter
-from rocketeer.observe.exposition import Page
+from rocketeer.observe.exposition import Body, Page
 from rocketeer.observe.http import MetricsServer
 from rocketeer.observe.process import process_figures
 from rocketeer.observe.recorder import Recorder
 from rocketeer.remoting.server import Connection
-from rocketeer.remoting.slices import Steps, in_slices
+from rocketeer.remoting.slices import Steps, in_slices, run_sliced
 from rocketeer.security.tls import ReloadingContext
 from rocketeer.store.message_store import MessageStore
 
@@ -40,23 +40,31 @@ def metrics_feature(
     runtime: Callable[[], Mapping[str, str]],
     clock: Clock,
     address: str,
-    others: Iterable[Callable[[Page], None]],
+    others: Iterable[Callable[[Page], Steps[None]]],
     tls: ReloadingContext,
 ) -> Feature:
     """`runtime` tells the broker's runtime info (28); `others` are what features add to the page."""
 
-    def forget_what_is_gone() -> None:
+    def forget_what_is_gone() -> Steps[None]:
         """Series of deleted topics and groups go with them."""
-        recorder.counters.forget(
+        return recorder.counters.forget(
             lambda topic, group: topics.get(topic) is None or bool(group and groups.get(group) is None)
         )
 
     def lag_reader() -> LagReader:
         return LagReader(offsets, topics, store.queue_table.by_key, store.store_ms_at, recorder.counters)
 
-    forgetting = Periodic("forget figures of what is gone", FORGET_S, forget_what_is_gone)
+    forgetting = Periodic(
+        "forget figures of what is gone", FORGET_S, lambda: run_sliced(forget_what_is_gone())
+    )
     if config.metrics_exporter is not MetricsExporter.PROM:
         return Feature("metrics", services=(forgetting,))
+    process = process_figures()
+
+    def add_process(page: Page) -> Steps[None]:
+        page.add_behind(process())
+        yield
+
     modern = ModernPage(
         labels={"cluster": config.cluster_name, "node_type": "broker", "node_id": config.broker_name},
         recorder=recorder,
@@ -69,7 +77,7 @@ def metrics_feature(
         permission=permission,
         clock=clock,
         lag_per_queue=config.metrics_lag_per_queue,
-        others=tuple(others),
+        others=(*others, add_process),
     )
     classic = ClassicPage(
         cluster=config.cluster_name,
@@ -84,20 +92,16 @@ def metrics_feature(
         runtime=runtime,
         clock=clock,
     )
-    process = process_figures()
 
-    def made_by(steps: Callable[[], Steps[str]]) -> Callable[[], Awaitable[str]]:
-        async def make() -> str:
-            forget_what_is_gone()
+    def made_by(steps: Callable[[], Steps[Body]]) -> Callable[[], Awaitable[Body]]:
+        async def make() -> Body:
+            await in_slices(forget_what_is_gone())
             await in_slices(recorder.catch_up())
             return await in_slices(steps())
 
         return make
 
-    async def with_process() -> str:
-        return await made_by(modern.steps)() + process()
-
-    pages = {PAGE: with_process, EXPORTER_PAGE: made_by(classic.steps)}
+    pages = {PAGE: made_by(modern.steps), EXPORTER_PAGE: made_by(classic.steps)}
     return Feature(
         "metrics",
         runners=(

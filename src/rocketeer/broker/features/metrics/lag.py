@@ -2,11 +2,18 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
 from rocketeer.broker.topics import TopicTable
 from rocketeer.model.offsets import QueueOffset
 from rocketeer.observe.counters import Counters
+from rocketeer.steps import Steps
+
+PAIRS_MAX: Final = 100_000
+"""On a page, those that committed first: anybody may commit offsets for any name."""
+QUEUES_AT_ONCE: Final = 256
+TIMES_MAX: Final = 1 << 14
+"""That are remembered."""
 
 
 class Queue(Protocol):
@@ -70,20 +77,27 @@ class LagReader:
         self._times: dict[tuple[str, int, int], int] = {}
         self._times_before: dict[tuple[str, int, int], int] = {}
 
-    def read(self) -> Iterator[Lag]:
-        """One by one; a pair whose topic is gone is left out."""
+    def read(self, each: Callable[[Lag], None]) -> Steps[None]:
+        """Tell one after the other; a pair whose topic is gone is left out."""
         self._times_before, self._times = self._times, {}
+        told = 0
         for topic, group, offsets in self._offsets.pairs():
             config = self._topics.get(topic)
             if config is not None:
-                yield self._lag(topic, group, config.read_queues, offsets)
+                each((yield from self._lag(topic, group, config.read_queues, offsets)))
+                told += 1
+                if told == PAIRS_MAX:
+                    break
+            yield
 
-    def _lag(self, topic: str, group: str, read_queues: int, offsets: Mapping[int, int]) -> Lag:
+    def _lag(self, topic: str, group: str, read_queues: int, offsets: Mapping[int, int]) -> Steps[Lag]:
         lag = Lag(topic, group)
         gets = self._counters.gets.get((topic, group))
         pulled_to = gets.pulled_to if gets is not None else {}
         queues = self._queues
         for queue_id in range(read_queues):
+            if queue_id % QUEUES_AT_ONCE == QUEUES_AT_ONCE - 1:
+                yield
             queue = queues.get((topic, queue_id))
             if queue is None:
                 continue
@@ -113,7 +127,8 @@ class LagReader:
             known = self._times_before.get(key)
             if known is None:
                 known = max(0, self._store_ms_at(topic, queue_id, offset))
-            self._times[key] = known
+            if len(self._times) < TIMES_MAX:
+                self._times[key] = known
         return known
 
 

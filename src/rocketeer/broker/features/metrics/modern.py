@@ -3,9 +3,10 @@
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
-from rocketeer.broker.clients import ClientTable
+from rocketeer.broker.clients import ClientIdentity, ClientTable
 from rocketeer.broker.features.metrics.lag import Lag, LagReader
 from rocketeer.broker.groups import GroupTable
 from rocketeer.broker.topics import TopicTable
@@ -14,7 +15,7 @@ from rocketeer.model.group import is_system_group
 from rocketeer.model.topic import RETRY_PREFIX
 from rocketeer.observe import families as f
 from rocketeer.observe.counters import CREATE_BUCKETS_MS, FINISH_BUCKETS_MS
-from rocketeer.observe.exposition import Page
+from rocketeer.observe.exposition import Body, Page
 from rocketeer.observe.recorder import Recorder
 from rocketeer.observe.rpc import add_rpc
 from rocketeer.observe.stored import SIZE_BUCKETS
@@ -25,6 +26,8 @@ from rocketeer.store.message_store import MessageStore
 
 PROCESSORS: Final = ("pull", "query_message", "client_manager", "heartbeat", "transaction", "admin", "reply")
 """Whose requests never wait here: they are served in the turn of the loop they are read in."""
+TEXTS_MAX: Final = 1 << 14
+"""Labels that are kept from one page to the next."""
 
 
 class ModernPage:
@@ -44,7 +47,7 @@ class ModernPage:
         permission: Callable[[], int],
         clock: Clock,
         lag_per_queue: bool,
-        others: Sequence[Callable[[Page], None]],
+        others: Sequence[Callable[[Page], Steps[None]]],
     ) -> None:
         """`others` add what features tell of themselves."""
         self._labels = labels
@@ -63,7 +66,7 @@ class ModernPage:
         self._texts_before: dict[tuple[str, str], str] = {}
         """Labels of pairs of topic and group on the page before: most are on the next one, too."""
 
-    def steps(self) -> Steps[str]:
+    def steps(self) -> Steps[Body]:
         page = Page(self._labels)
         self._texts_before, self._texts = self._texts, {}
         page.declare(f.BROKER_FAMILIES)
@@ -73,16 +76,12 @@ class ModernPage:
         yield
         yield from self._topic_figures(page)
         yield from self._group_figures(page)
-        for lag in self._lags.read():
-            self._lag(page, lag)
-            yield
-        self._connections(page)
-        yield
-        add_rpc(page, self._recorder.counters)
+        yield from self._lags.read(partial(self._lag, page))
+        yield from self._connections(page)
+        yield from add_rpc(page, self._recorder.counters)
         for other in self._others:
-            other(page)
-            yield
-        return page.text()
+            yield from other(page)
+        return (yield from page.body())
 
     def _broker(self, page: Page) -> None:
         page.add(f.PROCESSOR_WATERMARK, self._store.waiting_for_disk, page.labels(processor="send"))
@@ -131,21 +130,26 @@ class ModernPage:
 
     def _group_figures(self, page: Page) -> Steps[None]:
         counters = self._recorder.counters
-        for (topic, group), gets in list(counters.gets.items()):
-            labels = self._pair(page, topic, group)
-            page.add(f.MESSAGES_OUT, gets.messages, labels)
-            page.add(f.THROUGHPUT_OUT, gets.bytes, labels)
+        for pair in list(counters.gets):
+            gets = counters.gets.get(pair)
+            if gets is not None:
+                labels = self._pair(page, *pair)
+                page.add(f.MESSAGES_OUT, gets.messages, labels)
+                page.add(f.THROUGHPUT_OUT, gets.bytes, labels)
             yield
-        for (topic, group), count in list(counters.dead.items()):
+        for topic, group in list(counters.dead):
+            count = counters.dead.get((topic, group), 0)
             page.add(f.SEND_TO_DLQ, count, page.labels(topic=topic, consumer_group=group))
             yield
         for family, table in ((f.COMMITS, counters.commits), (f.ROLLBACKS, counters.rollbacks)):
-            for topic, count in table.items():
-                page.add(family, count, page.labels(topic=topic))
-        for topic, times in counters.finish_ms.items():
+            for topic in list(table):
+                page.add(family, table.get(topic, 0), page.labels(topic=topic))
+                yield
+        for topic, times in list(counters.finish_ms.items()):
             page.histogram(
                 f.FINISH_LATENCY, FINISH_BUCKETS_MS, times.counts, times.sum, page.labels(topic=topic)
             )
+            yield
 
     def _lag(self, page: Page, lag: Lag) -> None:
         now_ms = self._clock.now_ms()
@@ -170,23 +174,24 @@ class ModernPage:
                 is_retry=_flag(topic.startswith(RETRY_PREFIX)),
                 is_system=_flag(is_system_group(group)),
             )
-            self._texts[key] = text
+            if len(self._texts) < TEXTS_MAX:
+                self._texts[key] = text
         return text
 
-    def _connections(self, page: Page) -> None:
-        producers = Counter(
-            (member.identity.language.lower(), version_name(member.identity.version).lower())
-            for members in self._clients.producers.values()
-            for member in members.values()
-        )
+    def _connections(self, page: Page) -> Steps[None]:
+        producers: Counter[tuple[str, str]] = Counter()
+        for members in list(self._clients.producers.values()):
+            for member in list(members.values()):
+                producers[_kind(member.identity)] += 1
+                yield
         for (language, version), count in producers.items():
             labels = page.labels(language=language, version=version, protocol_type="remoting")
             page.add(f.PRODUCER_CONNECTIONS, count, labels)
-        for group in self._clients.consumers.values():
-            kinds = Counter(
-                (member.identity.language.lower(), version_name(member.identity.version).lower())
-                for member in group.members.values()
-            )
+        for group in list(self._clients.consumers.values()):
+            kinds: Counter[tuple[str, str]] = Counter()
+            for consumer in list(group.members.values()):
+                kinds[_kind(consumer.identity)] += 1
+                yield
             for (language, version), count in kinds.items():
                 labels = page.labels(
                     consumer_group=group.name,
@@ -197,6 +202,11 @@ class ModernPage:
                     is_system=_flag(is_system_group(group.name)),
                 )
                 page.add(f.CONSUMER_CONNECTIONS, count, labels)
+
+
+def _kind(client: ClientIdentity) -> tuple[str, str]:
+    """Its language and version."""
+    return client.language.lower(), version_name(client.version).lower()
 
 
 def _flag(value: bool) -> str:

@@ -11,6 +11,7 @@ from rocketeer.observe.exposition import Page
 from rocketeer.protocol.codes import ResponseCode
 from rocketeer.replication.confirmations import Confirmations, Outcome
 from rocketeer.replication.master import Master
+from rocketeer.steps import Steps
 
 TICK_S: Final = 0.1
 
@@ -33,11 +34,12 @@ def master_feature(master: Master, role: BrokerRole) -> Feature:
     )
 
 
-def _add_slaves(page: Page, master: Master) -> None:
+def _add_slaves(page: Page, master: Master) -> Steps[None]:
     behind = master.behind()
     page.add(families.SLAVES, len(behind))
     for slave, size in behind.items():
         page.add(families.SLAVE_BEHIND, size, page.labels(slave=slave))
+        yield
 
 
 def slave_durability(confirmations: Confirmations) -> Durability:

@@ -27,6 +27,7 @@ from rocketeer.observe.exposition import Page
 from rocketeer.protocol.codes import RequestCode
 from rocketeer.record.entry import DispatchEntry
 from rocketeer.record.skip import Wanted
+from rocketeer.steps import Steps
 from rocketeer.store.message_store import MessageStore
 
 log = logging.getLogger(__name__)
@@ -138,7 +139,7 @@ def timer_feature(
         if topics.get(TIMER_TOPIC) is None:
             topics.create_in_send_back(TIMER_TOPIC, 1)
 
-    def gauges(page: Page) -> None:
+    def gauges(page: Page) -> Steps[None]:
         labels = page.labels(storage_type="local", storage_medium="disk", topic=TIMER_TOPIC)
         now_ms = clock.now_ms()
         late, since_ms = delivery.wheel.due(now_ms)
@@ -151,6 +152,7 @@ def timer_feature(
         page.add(f.TIMER_DEQUEUE_LATENCY, now_ms - since_ms if late else 0, labels)
         ahead = delivery.ahead_s
         page.histogram(f.DELAY_LATENCY, ahead.bounds, ahead.counts, ahead.sum, labels)
+        yield
 
     timer_topic = frozenset({TIMER_TOPIC})
     wheel = Dispatcher(delivery.stored, topics=timer_topic, pointing=True)

@@ -39,6 +39,7 @@ from rocketeer.record.layout import PendingMessage, StoredMessage
 from rocketeer.record.properties import find_property
 from rocketeer.record.skip import Wanted
 from rocketeer.remoting.server import Connection
+from rocketeer.steps import Steps
 from rocketeer.store.message_store import MessageStore
 
 log = logging.getLogger(__name__)
@@ -90,23 +91,30 @@ class HalfMessages:
         self._store = store
         self._topics: dict[int, str] = {}
 
-    def add_to(self, page: Page) -> None:
+    def add_to(self, page: Page) -> Steps[None]:
         self._table.catch_up()
-        before, self._topics = self._topics, {}
+        pending, known = self._table.pending, self._topics
+        for log_offset in list(known):
+            if log_offset not in pending:
+                del known[log_offset]
+            yield
         read = 0
-        for log_offset in self._table.pending:
-            topic = before.get(log_offset)
+        counts: Counter[str] = Counter()
+        for log_offset in list(pending):
+            topic = known.get(log_offset)
             if topic is None and read < HALVES_READ:
                 half = self._store.message_at(log_offset)
                 topic = None if half is None else messages.topic_of(half)
                 read += 1
             if topic is not None:
-                self._topics[log_offset] = topic
-        counts = Counter(self._topics.values())
-        if len(self._table.pending) > len(self._topics):  # so many at once: the next pages know more of them
-            counts["unknown"] = len(self._table.pending) - len(self._topics)
+                known[log_offset] = topic
+                counts[topic] += 1
+            yield
+        if len(pending) > len(known):  # so many at once: the next pages know more of them
+            counts["unknown"] = len(pending) - len(known)
         for topic, count in counts.items():
             page.add(HALF_MESSAGES, count, page.labels(topic=topic))
+            yield
 
 
 class Verdicts:
