@@ -2,13 +2,15 @@
 
 import contextlib
 import ipaddress
+import math
+import select
 import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Any
+from typing import Any, Final, TypeVar
 
 from rocketeer.errors import CallTimeout, ConnectFailed, ConnectionLost, ProtocolError
 from rocketeer.protocol.codes import ResponseCode
@@ -27,9 +29,17 @@ from rocketeer.remoting.address import HostPort, split_address
 
 CONNECT_TIMEOUT_S = 3.0
 CALL_TIMEOUT_S = 3.0
-READ_BYTES = 256 << 10
+READ_BYTES: Final = 16 << 10
+"""At a time. A larger block the C library may take from the system and give back for every read, at the price of all
+other steps of a call."""
+READ_BYTES_MUCH: Final = 256 << 10
+"""Behind a read that was filled: what comes is large."""
+SAME_TIME_S: Final = 0.001
+"""Sockets count time in these steps: less is no reason to tell the system of another time-out."""
 UNANSWERED_MAX = 64
 """Requests of `invoke_all` under way at a time."""
+
+T = TypeVar("T")
 
 
 class BlockingConnection:
@@ -58,50 +68,29 @@ class BlockingConnection:
         self._monotonic_s = monotonic_s
         self._lock = threading.Lock()
         self._socket: socket.socket | None = None
+        self._timeout_s = math.inf
+        """Of the socket; infinite: not known."""
+        self._incoming = select.poll()
+        self._read_bytes = READ_BYTES
         self._splitter = FrameSplitter()
 
     def invoke(self, command: Command, timeout_s: float = CALL_TIMEOUT_S) -> Command:
         """Send a request and wait for its answer; waiting for the calls of other threads counts too."""
         opaque = next_opaque()
         frame = encode_call(self._signed(command), opaque)
-        with self._turn(command.code, timeout_s) as deadline_s:
-            sock = self._ready_socket(deadline_s)
-            self._send(sock, frame, deadline_s)
-            while True:
-                for came in self._receive(sock, deadline_s):
-                    if not came.is_response:
-                        self._refuse(sock, came, deadline_s)
-                    elif came.opaque == opaque:
-                        return came
+        return self._in_turn(command.code, timeout_s, lambda end_s: self._exchange(frame, opaque, end_s))
 
     def invoke_all(self, commands: Sequence[Command], timeout_s: float = CALL_TIMEOUT_S) -> list[Command]:
         """Send all, then collect the answers, in the order of the requests; `timeout_s` is for all together."""
-        answers: dict[int, Command] = {}
-        opaques = [next_opaque() for _ in commands]
         code = commands[0].code if commands else 0
-        with self._turn(code, timeout_s) as deadline_s:
-            sock = self._ready_socket(deadline_s)
-            for sent, (command, opaque) in enumerate(zip(commands, opaques, strict=True)):
-                # A server may stop reading from a peer that does not take its answers.
-                if sent - len(answers) >= UNANSWERED_MAX:
-                    self._collect(sock, answers, deadline_s)
-                self._send(sock, encode_call(self._signed(command), opaque), deadline_s)
-            while not answers.keys() >= set(opaques):
-                self._collect(sock, answers, deadline_s)
-        return [answers[opaque] for opaque in opaques]
-
-    def _collect(self, sock: socket.socket, answers: dict[int, Command], deadline_s: float) -> None:
-        for came in self._receive(sock, deadline_s):
-            if came.is_response:
-                answers[came.opaque] = came
-            else:
-                self._refuse(sock, came, deadline_s)
+        return self._in_turn(code, timeout_s, lambda end_s: self._exchange_all(commands, end_s))
 
     def oneway(self, command: Command, timeout_s: float = CALL_TIMEOUT_S) -> None:
         """Send a request that gets no answer; returns when the operating system has it."""
         frame = encode_call(self._signed(command), next_opaque(), oneway=True)
-        with self._turn(command.code, timeout_s) as deadline_s:
-            self._send(self._ready_socket(deadline_s), frame, deadline_s)
+        self._in_turn(
+            command.code, timeout_s, lambda end_s: self._send(self._ready_socket(end_s), frame, end_s)
+        )
 
     def _signed(self, command: Command) -> Command:
         return command if self._sign is None else signed(command, self._sign)
@@ -132,14 +121,13 @@ class BlockingConnection:
 
     # --- below here only the thread whose turn it is -------------------------------------------
 
-    @contextlib.contextmanager
-    def _turn(self, code: int, timeout_s: float) -> Iterator[float]:
-        """Take the lock, give the deadline, and turn what sockets raise into our errors."""
+    def _in_turn(self, code: int, timeout_s: float, work: Callable[[float], T]) -> T:
+        """Take the lock, work with the deadline, and turn what sockets raise into our errors."""
         deadline_s = self._monotonic_s() + timeout_s
         if not self._lock.acquire(timeout=max(timeout_s, 0)):
             raise CallTimeout(self.address, code, timeout_s)
         try:
-            yield deadline_s
+            return work(deadline_s)
         except TimeoutError:
             raise CallTimeout(self.address, code, timeout_s) from None
         except (OSError, ProtocolError) as error:
@@ -148,17 +136,59 @@ class BlockingConnection:
         finally:
             self._lock.release()
 
+    def _exchange(self, frame: bytes, opaque: int, deadline_s: float) -> Command:
+        sock = self._ready_socket(deadline_s)
+        self._send(sock, frame, deadline_s)
+        while True:
+            for came in self._receive(sock, deadline_s):
+                if not came.is_response:
+                    self._refuse(sock, came, deadline_s)
+                elif came.opaque == opaque:
+                    return came
+
+    def _exchange_all(self, commands: Sequence[Command], deadline_s: float) -> list[Command]:
+        answers: dict[int, Command] = {}
+        opaques = [next_opaque() for _ in commands]
+        sock = self._ready_socket(deadline_s)
+        for sent, (command, opaque) in enumerate(zip(commands, opaques, strict=True)):
+            # A server may stop reading from a peer that does not take its answers.
+            if sent - len(answers) >= UNANSWERED_MAX:
+                self._collect(sock, answers, deadline_s)
+            self._send(sock, encode_call(self._signed(command), opaque), deadline_s)
+        while not answers.keys() >= set(opaques):
+            self._collect(sock, answers, deadline_s)
+        return [answers[opaque] for opaque in opaques]
+
+    def _collect(self, sock: socket.socket, answers: dict[int, Command], deadline_s: float) -> None:
+        for came in self._receive(sock, deadline_s):
+            if came.is_response:
+                answers[came.opaque] = came
+            else:
+                self._refuse(sock, came, deadline_s)
+
     def _ready_socket(self, deadline_s: float) -> socket.socket:
-        if self._socket is not None and closed_by_peer(self._socket):
-            self._drop()
+        if self._socket is not None and self._incoming.poll(0):  # mostly there is nothing
+            if closed_by_peer(self._socket):
+                self._drop()
+            self._timeout_s = math.inf
         if self._socket is None:
             end_s = min(self._monotonic_s() + self._connect_timeout_s, deadline_s)
             self._socket = connect(self.address, end_s, tls=self._tls, monotonic_s=self._monotonic_s)
+            self._timeout_s = math.inf
+            self._incoming = select.poll()
+            self._incoming.register(self._socket, select.POLLIN)
             self._splitter = FrameSplitter()
         return self._socket
 
+    def _limit(self, sock: socket.socket, deadline_s: float) -> None:
+        """Have the next step end in time."""
+        left_s = _left_s(deadline_s, self._monotonic_s)
+        if abs(left_s - self._timeout_s) > SAME_TIME_S:
+            sock.settimeout(left_s)
+            self._timeout_s = left_s
+
     def _send(self, sock: socket.socket, frame: bytes, deadline_s: float) -> None:
-        sock.settimeout(self._left_s(deadline_s))
+        self._limit(sock, deadline_s)
         try:
             sock.sendall(frame)
         except BaseException:
@@ -167,8 +197,9 @@ class BlockingConnection:
 
     def _receive(self, sock: socket.socket, deadline_s: float) -> list[Command]:
         """What one read brings."""
-        sock.settimeout(self._left_s(deadline_s))
-        data = sock.recv(READ_BYTES)
+        self._limit(sock, deadline_s)
+        data = sock.recv(self._read_bytes)
+        self._read_bytes = READ_BYTES if len(data) < READ_BYTES else READ_BYTES_MUCH
         if not data:
             self._drop()
             raise ConnectionLost(self.address)
@@ -183,9 +214,6 @@ class BlockingConnection:
             remark = f" request type {asked.code} not supported"
             refusal = reply(asked, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark)
             self._send(sock, encode(refusal), deadline_s)
-
-    def _left_s(self, deadline_s: float) -> float:
-        return _left_s(deadline_s, self._monotonic_s)
 
     def _drop(self) -> None:
         if self._socket is not None:
