@@ -17,6 +17,8 @@ from rocketeer.model.offsets import LogOffset
 from rocketeer.record.hosts import V4_BYTES, V6_BYTES
 
 _ID_BYTES: Final = (V4_BYTES + 8, V6_BYTES + 8)
+_HEX: Final = tuple(f"{byte:02X}" for byte in range(256))
+"""Half the time of formatting a number: one id is made for every send."""
 
 
 class HasNow(Protocol):
@@ -78,12 +80,13 @@ class UniqKeys:
 
     def next(self) -> str:
         """A new id, in well under a microsecond."""
-        return "%s%04X" % (self._until_now(), next(self._counter) & 0xFFFF)  # noqa: UP031 faster
+        number = next(self._counter)
+        return f"{self._until_now()}{_HEX[number >> 8 & 0xFF]}{_HEX[number & 0xFF]}"
 
     def take(self, count: int) -> list[str]:
         """So many new ids of one moment."""
         prefix, counters = self.take_parts(count)
-        return ["%s%04X" % (prefix, each & 0xFFFF) for each in counters]  # noqa: UP031 faster
+        return [f"{prefix}{_HEX[each >> 8 & 0xFF]}{_HEX[each & 0xFF]}" for each in counters]
 
     def take_parts(self, count: int) -> tuple[str, list[int]]:
         """`take` in parts: what the ids begin with, and the counters whose low 16 bits end them."""

@@ -9,6 +9,8 @@ from asyncio import CancelledError
 from contextvars import copy_context
 
 from cpython.bytes cimport PyBytes_GET_SIZE
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF
 
 from rocketeer.client.core._in_flight cimport InFlight
 
@@ -16,12 +18,20 @@ from rocketeer.client.core.hooks import SendMode
 from rocketeer.client.core.send_result import SendResult
 from rocketeer.errors import SendFailed
 from rocketeer.model.message import Message
-from rocketeer.model.property_names import DEDUP_ID
+from rocketeer.model.property_names import DEDUP_ID, START_DELIVER_TIME
 from rocketeer.model.topic import RETRY_PREFIX
 
 cdef enum:
     MESSAGES_MAX = 1024
     ITEM_BYTES = 200  # about what a message's properties take beside its body
+
+cdef extern from "Python.h":
+    ctypedef enum PySendResult:
+        PYGEN_RETURN, PYGEN_ERROR, PYGEN_NEXT
+    ctypedef struct PyAsyncMethods:
+        PySendResult (*am_send)(object, object, PyObject **) except? PYGEN_ERROR
+    ctypedef struct PyTypeObject:
+        PyAsyncMethods *tp_as_async
 
 cdef enum State:
     PENDING
@@ -41,14 +51,20 @@ cdef class JoinRule:
 
     def takes(self, message):
         cdef bytes body
+        cdef dict properties
         if type(message) is not Message:
             return False
         body = message.body
-        if not 0 < PyBytes_GET_SIZE(body) <= self._body_bytes_max or message.is_timed:
+        properties = message.properties
+        # `Message.is_timed`, without a call in Python for each send
+        if message.delay_level or message.deliver_at is not None or message.delay is not None:
             return False
-        if (<str> message.topic).startswith(RETRY_PREFIX):
+        if properties and (START_DELIVER_TIME in properties or self._idempotent and DEDUP_ID in properties):
             return False
-        return not (self._idempotent and DEDUP_ID in message.properties)
+        return (
+            0 < PyBytes_GET_SIZE(body) <= self._body_bytes_max
+            and not (<str> message.topic).startswith(RETRY_PREFIX)
+        )
 
 
 cdef class Batch:
@@ -155,6 +171,8 @@ cdef class SharedSend:
             return self
         raise StopIteration(self.result())
 
+    # `_send_into` below stands in for it wherever a coroutine awaits.
+
     def get_loop(self):
         return self._sends.loop
 
@@ -192,6 +210,23 @@ cdef class SharedSend:
             return 0
         self._wakeup = self._context = None
         return 1
+
+
+cdef PySendResult _send_into(object given, object value, PyObject **came) except? PYGEN_ERROR:
+    """What `__next__` does, without an exception to carry the result."""
+    cdef SharedSend sent = <SharedSend> given
+    cdef object result
+    if sent._state == PENDING:
+        sent._asyncio_future_blocking = True
+        result = sent
+    else:
+        result = sent.result()
+    Py_INCREF(result)
+    came[0] = <PyObject *> result
+    return PYGEN_NEXT if sent._state == PENDING else PYGEN_RETURN
+
+
+(<PyTypeObject *> SharedSend).tp_as_async.am_send = _send_into
 
 
 cdef class SharedSends:

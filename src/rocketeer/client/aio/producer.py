@@ -156,7 +156,8 @@ class Producer(StartedAsync):
         """
         if self._instance is None or asyncio.get_running_loop() is not self._loop:
             await self._ready()
-        message = as_message(message, value, self.codec)
+        if value is not NOTHING or type(message) is not Message:
+            message = as_message(message, value, self.codec)
         if self.around:
             return await self._publish(message, queue, selector, arg, timeout_s)
         batcher = self.batcher

@@ -83,7 +83,7 @@ cdef bint _put_item(_Room room, object message, object identity, object instance
     cdef bint first = True
     cdef char *at
     cdef int flag = message.flag
-    if message.is_timed:
+    if message.delay_level or message.deliver_at is not None or message.delay is not None:
         return False
     at = room.add(HEAD_BYTES + body_bytes + 2)
     put32(at + 4, 0)
@@ -96,11 +96,21 @@ cdef bint _put_item(_Room room, object message, object identity, object instance
         if not _put(room, name, value, first):
             return False
         first = False
-    for name, value in (("TAGS", message.tags), ("KEYS", message.keys), ("__SHARDINGKEY", message.sharding_key)):
-        if value is not None:
-            if not _put(room, name, value, first):
-                return False
-            first = False
+    value = message.tags
+    if value is not None:
+        if not _put(room, "TAGS", value, first):
+            return False
+        first = False
+    value = message.keys
+    if value is not None:
+        if not _put(room, "KEYS", value, first):
+            return False
+        first = False
+    value = message.sharding_key
+    if value is not None:
+        if not _put(room, "__SHARDINGKEY", value, first):
+            return False
+        first = False
     if whole:
         _put(room, "WAIT", "true" if message.wait_stored else "false", first)
         first = False

@@ -372,11 +372,15 @@ class Sender:
     def _attempts(
         self, topic: str, mode: SendMode, queue_is_chosen: bool, timeout_s: float, deadline_s: float
     ) -> Attempts:
-        retries = {
-            SendMode.SYNC: self.config.retries,
-            SendMode.ASYNC: self.config.async_retries,
-            SendMode.ONEWAY: 0,
-        }[mode]
+        # No table: the hash of an enum's member is a call in Python.
+        config = self.config
+        retries = (
+            config.retries
+            if mode is SendMode.SYNC
+            else config.async_retries
+            if mode is SendMode.ASYNC
+            else 0
+        )
         most = 1 if mode is SendMode.SYNC and queue_is_chosen else 1 + retries
         return Attempts(topic, most=most, patient=retries > 0, timeout_s=timeout_s, deadline_s=deadline_s)
 
