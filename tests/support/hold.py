@@ -14,6 +14,7 @@ import select
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import ClassVar, NamedTuple, Self
@@ -24,6 +25,7 @@ from support.senders import send_header
 
 HONEST_TOPIC = "Honest"
 PAUSE_S = 0.002
+SERVED_S = 30.0
 ASKED_BEFORE = 20
 """It has been a client for a while: a server knows what to expect of it. Newcomers wait with a crowd of newcomers."""
 
@@ -146,6 +148,7 @@ def ask_until_told(address: str, pid: int, *, is_broker: bool) -> Cost:
             else:
                 assert control.call(105, {"topic": HONEST_TOPIC}).opaque
 
+        _ask_until_served(ask)
         for _ in range(ASKED_BEFORE):
             ask()
         print("ready", flush=True)
@@ -157,6 +160,18 @@ def ask_until_told(address: str, pid: int, *, is_broker: bool) -> Cost:
             asked += 1
             most_mb = max(most_mb, own_memory_mb(pid))
     return Cost(hold_s * 1000, most_mb - least_mb, asked)
+
+
+def _ask_until_served(ask: Callable[[], None]) -> None:
+    """A member that was elected a moment ago refuses at first."""
+    give_up_s = time.monotonic() + SERVED_S
+    while True:
+        try:
+            return ask()
+        except AssertionError:
+            if time.monotonic() > give_up_s:
+                raise
+            time.sleep(0.02)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Calls a benchmark or a test makes beside the load: plans of the client, run in the calling thread."""
 
+import time
 from collections.abc import Iterator
 from types import TracebackType
 from typing import Self, TypeVar
@@ -15,9 +16,11 @@ from rocketeer.client.plans.topics import put_topic, topic_table
 from rocketeer.client.secure import connection_security
 from rocketeer.client.sync.driver import BlockingDriver
 from rocketeer.clock import SystemClock
+from rocketeer.errors import BrokerRefused
 from rocketeer.model.queue import MessageQueue
 from rocketeer.model.subscription import Subscription
 from rocketeer.model.topic import TopicConfig
+from rocketeer.protocol.codes import ResponseCode
 from rocketeer.protocol.command import Command, request
 
 T = TypeVar("T")
@@ -85,9 +88,16 @@ class Control:
         return bool(self.run(found))
 
     def create_topic(self, topic: str, *, queues: int) -> None:
-        """`queues` to write to, as many to read from."""
+        """`queues` to write to, as many to read from; a member that was elected just now is asked until it leads."""
         config = TopicConfig(topic, read_queues=queues, write_queues=queues)
-        self.run(put_topic(self.address, config, self._timeout_s))
+        give_up_s = time.monotonic() + self._timeout_s
+        while True:
+            try:
+                return self.run(put_topic(self.address, config, self._timeout_s))
+            except BrokerRefused as refused:
+                if refused.code != ResponseCode.SERVICE_NOT_AVAILABLE or time.monotonic() > give_up_s:
+                    raise
+            time.sleep(0.02)
 
     def topics(self) -> set[str]:
         """The topics the broker has."""
