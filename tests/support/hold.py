@@ -90,14 +90,17 @@ class HonestClient:
     """Sends a message to a broker (or asks a name server for a route) every few milliseconds until the block ends.
 
     In a process of its own: what the attacker's program does must not keep it from reading its replies. It is kept for
-    the next one who needs an honest client, which is a new client of its server all the same.
+    the next one who needs an honest client with the same account, which is a new client of its server all the same.
     """
 
-    _idle: ClassVar[list[subprocess.Popen[str]]] = []
+    _idle: ClassVar[dict[frozenset[tuple[str, str]], list[subprocess.Popen[str]]]] = {}
+    """By their environment, which names the account."""
 
     def __init__(self, address: str, pid: int, *, is_broker: bool) -> None:
         self._order = f"{address} {pid} {'broker' if is_broker else 'namesrv'}"
-        self._process = self._idle.pop() if self._idle else _start_asking()
+        environment = frozenset((name, value) for name, value in os.environ.items() if "PYTEST" not in name)
+        self._alike = self._idle.setdefault(environment, [])
+        self._process = self._alike.pop() if self._alike else _start_asking()
         self.cost = Cost(0, 0, 0)
 
     def __enter__(self) -> Self:
@@ -109,7 +112,7 @@ class HonestClient:
     ) -> None:
         told = self._say("end")
         if told:
-            self._idle.append(self._process)
+            self._alike.append(self._process)
         else:
             self._process.communicate(timeout=120)
         if error is None:
