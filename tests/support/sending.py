@@ -114,7 +114,7 @@ class Sending:
         )
         guards = []
         if access is not None:
-            guards.append(lambda command, connection: access.check(command, connection.remote))
+            guards.append(lambda command, connection: access.checking(command, connection.remote))
         self.router = Router(sends.handlers(), guards)
         self.plain_sends = None
         if COMPILED:

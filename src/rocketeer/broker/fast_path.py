@@ -9,7 +9,6 @@ from typing import Final
 
 import msgspec
 
-from rocketeer.broker.feature import Guard
 from rocketeer.broker.handlers.pull import PullHandler
 from rocketeer.broker.plain_sends import PlainSends
 from rocketeer.errors import RequestRefused
@@ -20,7 +19,7 @@ from rocketeer.protocol.frame import JSON, Frame
 from rocketeer.protocol.headers.base import raw_decoder
 from rocketeer.protocol.headers.pull import PullMessageHeader
 from rocketeer.protocol.json_header import NOT_THE_JSON
-from rocketeer.remoting.server import Connection, Router
+from rocketeer.remoting.server import Brake, Connection, Router
 
 _PULL: Final = int(RequestCode.PULL_MESSAGE)
 _PULL_START: Final = b'{"code":%d,' % _PULL
@@ -52,7 +51,7 @@ class FastPath:
             sends.enable(writable)
         self.serve_front = None if sends is None else sends.serve_front
 
-    def brake(self, guard: Guard | None) -> None:
+    def brake(self, guard: Brake | None) -> None:
         """While there is a brake every request takes the general path, where it is seen; None opens this one."""
         self._router.brake = guard
         self._guarded = guard is not None or self._router.guarded
@@ -75,14 +74,16 @@ class FastPath:
             self._sends.flush()
         for done, frame in enumerate(frames, 1):
             kind, header, _ = frame
-            if (
-                kind != JSON
-                or self._guarded
-                or len(header) > self._header_bytes_max
-                or not header.startswith(_PULL_START)
-                or not self._pull(header, connection)
-            ):
-                self._router.process([frame], connection)
+            is_served = (
+                kind == JSON
+                and not self._guarded
+                and len(header) <= self._header_bytes_max
+                and header.startswith(_PULL_START)
+                and self._pull(header, connection)
+            ) or self._router.serve(frame, connection)
+            if not is_served:
+                connection.postpone(frames[done - 1 :])
+                break
             if monotonic() >= connection.turn_ends_s:
                 connection.postpone(frames[done:])
                 break

@@ -8,17 +8,13 @@ from rocketeer.config import BrokerConfig, StoreConfig
 from rocketeer.engine.sends import StoredIds
 from rocketeer.model.offsets import LogOffset
 from rocketeer.observe.exposition import Page
-from rocketeer.protocol.command import Command
 from rocketeer.record.entry import DispatchEntry
 from rocketeer.record.layout import PendingMessage
 from rocketeer.record.skip import Wanted
-from rocketeer.remoting.server import Connection, Handler
+from rocketeer.remoting.server import Guard, Handler
 from rocketeer.security.access import AccessControl
 from rocketeer.steps import Steps
 from rocketeer.store.dispatch import Dispatcher as Dispatcher
-
-Guard = Callable[[Command, Connection], None]
-"""Admission, before any handler: returns to let pass, raises RequestRefused to refuse."""
 
 Rewrite = Callable[[PendingMessage], None]
 """Changes a message in place before it is appended (a delayed message moves to its level's queue)."""

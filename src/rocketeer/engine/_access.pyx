@@ -10,6 +10,8 @@ from libc.stdint cimport uint8_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcmp, memcpy
 
+from rocketeer.remoting import server
+
 from rocketeer.engine._request cimport Field, SendHeader, Text, unescape
 from rocketeer.record._bytes cimport is_name
 from rocketeer.security._signing cimport SIGNATURE_CHARS, SigningKey
@@ -19,6 +21,8 @@ cdef enum:
     KEYS_MAX = 4096  # of one address: strangers may name as many as they like
     TOPICS_MAX = 65536
     ADDRESS_BYTES = 4
+
+cdef Py_ssize_t CHECKED_AT_ONCE_BYTES = server.CHECKED_AT_ONCE_BYTES
 
 
 cdef class KeyAccess:
@@ -129,8 +133,8 @@ cdef class SendAccess:
             return False  # whoever failed before is counted on the general way, and forgiven there
         if not key.signs:
             return True
-        if header.signature.at == NULL:
-            return False
+        if header.signature.at == NULL or body_bytes > CHECKED_AT_ONCE_BYTES:
+            return False  # a large body is looked through in several turns, on the general way
         size = self._content(header)
         if size < 0 or not key.is_signed(self._scratch, size, body, body_bytes, &header.signature):
             return False

@@ -136,8 +136,8 @@ class NameServer:
             if self._state.now_ms() - began_ms < 3 * interval_ms:
                 self.scan()
 
-    def _let_in(self, command: Command, connection: Connection) -> None:
-        self._access.check(command, connection.remote)
+    def _let_in(self, command: Command, connection: Connection) -> Steps[None]:
+        return self._access.checking(command, connection.remote)
 
     async def _watch_files(self) -> None:
         """Accounts and certificates that change are in force without a restart."""

@@ -27,6 +27,7 @@ from rocketeer.remoting.failed_calls import fail_calls
 from rocketeer.remoting.held_bytes import NOTED_BYTES, UNREAD_NOTED_BYTES, UnfinishedFrames, UnreadReplies
 from rocketeer.remoting.slices import run_sliced
 from rocketeer.remoting.turns import KNOWN_READS, MUCH_BYTES, TURN_S, LoopReads, ReadCost, turns
+from rocketeer.steps import Steps
 
 if TYPE_CHECKING:
     from rocketeer.remoting.streams import Stream
@@ -99,6 +100,7 @@ class Connection(asyncio.Protocol):
         "_unread",
         "_written_bytes",
         "answer",
+        "check",
         "frame_began_s",
         "local",
         "remote",
@@ -147,6 +149,8 @@ class Connection(asyncio.Protocol):
         """When others are to have their turn (`time.monotonic`)."""
         self.under_way = 0
         """Requests whose answer takes a while."""
+        self.check: tuple[Command, Steps[None]] | None = None
+        """Of the first request that waits: it is so large that it takes more than a turn."""
         self._postponed: list[Frame] = []
         """Whole requests that wait, in OUT_OF_TURN and UNREAD."""
         self._written_bytes = 0
@@ -365,6 +369,7 @@ class Connection(asyncio.Protocol):
             fail_calls(self._calls.values(), partial(ConnectionLost, self.remote))
             self._calls = {}
         self._postponed.clear()
+        self.check = None
         self._came.clear()
         self._unfinished.note(self, 0)
         self.drop_unfinished()

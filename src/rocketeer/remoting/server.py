@@ -33,12 +33,17 @@ from rocketeer.remoting.held_bytes import UnfinishedFrames, UnreadReplies
 from rocketeer.remoting.limits import RequestLimits, busy_limit, command_of_huge_header, over_limit
 from rocketeer.remoting.streams import SocketPoller, Stream, new_poller
 from rocketeer.remoting.turns import LoopReads, turns
+from rocketeer.steps import Steps, finish
 
-__all__ = ["Connection", "Handler", "RemotingServer", "Router", "SocketSizes"]
+__all__ = ["Brake", "Connection", "Guard", "Handler", "RemotingServer", "Router", "SocketSizes"]
 
 log = logging.getLogger(__name__)
 
 Handler = Callable[[Command, Connection], Command | Awaitable[Command | None] | None]
+Guard = Callable[[Command, Connection], Steps[None]]
+"""Admission, before any handler: steps that end to let pass, and raise RequestRefused to refuse."""
+Brake = Callable[[Command, Connection], None]
+"""Raises RequestRefused to refuse."""
 TLS_HELLO = b"\x16"
 SWEEP_S = 5.0
 CLOSE_S = 2.0
@@ -48,7 +53,7 @@ ACCEPT_PAUSE_S = 0.5
 """How long nobody is let in when the system has no descriptor or memory left for a connection."""
 
 
-SIGNED_AT_ONCE_BYTES = 1 << 20
+CHECKED_AT_ONCE_BYTES = 1 << 20
 """A body of this size is looked through in a millisecond."""
 
 HANDSHAKE_S = 10.0
@@ -79,7 +84,7 @@ class Router:
     def __init__(
         self,
         handlers: Mapping[int, Handler],
-        guards: Iterable[Callable[[Command, Connection], None]] = (),
+        guards: Iterable[Guard] = (),
         limits: RequestLimits | None = None,
     ) -> None:
         self._handlers = dict(handlers)
@@ -87,8 +92,8 @@ class Router:
         self._limits = limits or RequestLimits()
         self.header_bytes_max = self._limits.server.header_bytes
         self._under_way_bytes = 0
-        self.brake: Callable[[Command, Connection], None] | None = None
-        """A guard that comes and goes: while there is one, it sees every request first."""
+        self.brake: Brake | None = None
+        """It comes and goes: while there is one, it sees every request first."""
         self._tasks: set[asyncio.Task[None]] = set()
         self.on_answered: Callable[[int, int, float], None] = lambda request, response, took_s: None
         """Told request code, response code and seconds of what a handler answered by its own return."""
@@ -103,14 +108,48 @@ class Router:
 
         `admitted`: the guards have let these pass before, and may not do so twice; all are served now.
         """
-        for done, (kind, header, body) in enumerate(frames, 1):
-            if len(header) > self.header_bytes_max:
-                self._refuse_header(kind, header, connection)
-            else:
-                self.handle(decode_frame(kind, header, body), connection, admitted=admitted)
+        for done, frame in enumerate(frames, 1):
+            if not self.serve(frame, connection, admitted=admitted):
+                connection.postpone(frames[done - 1 :])
+                return
             if not admitted and done < len(frames) and time.monotonic() >= connection.turn_ends_s:
                 connection.postpone(frames[done:])
                 return
+
+    def serve(self, frame: Frame, connection: Connection, *, admitted: bool = False) -> bool:
+        """False: it is so large that the guards need more than a turn to look through it; bring it again."""
+        kind, header, body = frame
+        if len(header) > self.header_bytes_max:
+            self._refuse_header(kind, header, connection)
+        elif len(body) > CHECKED_AT_ONCE_BYTES and self._guards and not admitted:
+            return self._check_in_turns(frame, connection)
+        else:
+            self.handle(decode_frame(kind, header, body), connection, admitted=admitted)
+        return True
+
+    def _check_in_turns(self, frame: Frame, connection: Connection) -> bool:
+        if connection.check is None:
+            command = decode_frame(*frame)
+            if command.is_response:
+                self.handle(command, connection)
+                return True
+            connection.check = command, self._check(command, connection)
+        command, steps = connection.check
+        try:
+            for _ in steps:
+                if time.monotonic() >= connection.turn_ends_s:
+                    return False
+        except Exception as error:
+            self._answer(connection, command, _refusal(command, connection, error), time.perf_counter())
+        else:
+            self.handle(command, connection, admitted=True)
+        connection.check = None
+        return True
+
+    def _check(self, command: Command, connection: Connection) -> Steps[None]:
+        self._limits.check_body(command)  # before a guard looks through all of it
+        for guard in self._guards:
+            yield from guard(command, connection)
 
     def _refuse_header(self, kind: int, header: bytes, connection: Connection) -> None:
         """Reading it would take too long; only what names the request is looked for."""
@@ -132,10 +171,8 @@ class Router:
         try:
             if self.brake is not None:
                 self.brake(command, connection)
-            if len(command.body) > SIGNED_AT_ONCE_BYTES:
-                self._limits.check_body(command)  # before a guard looks through all of it
-            for guard in () if admitted else self._guards:
-                guard(command, connection)
+            if self._guards and not admitted:
+                finish(self._check(command, connection))
             handler = self._handlers.get(command.code)
             if handler is None:
                 raise RequestRefused(

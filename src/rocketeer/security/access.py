@@ -19,10 +19,11 @@ from rocketeer.security.signature import (
     NONCE,
     SIGNATURE,
     SIGNED_AT,
-    is_signed,
+    checking_signature,
     signed_fields,
 )
 from rocketeer.security.throttle import FailureThrottle
+from rocketeer.steps import Steps
 
 log = logging.getLogger(__name__)
 
@@ -79,8 +80,8 @@ class AccessControl:
     def failures_total(self) -> int:
         return self._throttle.failures_total
 
-    def check(self, command: Command, remote: str) -> None:
-        """Raises RequestRefused, with RocketMQ's code and texts."""
+    def checking(self, command: Command, remote: str) -> Steps[None]:
+        """In steps, for its body may be large. Raises RequestRefused, with RocketMQ's code and texts."""
         rule = self._rules.get(command.code)
         if rule is None or rule is OPEN:
             return  # where there is no rule there is no answer either: the router says so
@@ -94,7 +95,7 @@ class AccessControl:
         if waits_ms:
             raise _refused(f"too many failures from this address; try again in {waits_ms} ms")
         try:
-            account = self._signed_in(command, address, now_ms)
+            account = yield from self._signed_in(command, address, now_ms)
         except RequestRefused as refused:
             count = self._throttle.failed(who, now_ms)
             if count & (count - 1) == 0:  # 1, 2, 4, 8 ...: a guesser fills no disk
@@ -158,7 +159,7 @@ class AccessControl:
             guard = self._replays[key] = ReplayGuard()
         return guard
 
-    def _signed_in(self, command: Command, address: str, now_ms: int) -> Account | None:
+    def _signed_in(self, command: Command, address: str, now_ms: int) -> Steps[Account | None]:
         """The account that signed; None if its address is enough."""
         key = command.ext.get(ACCESS_KEY)
         if not key:
@@ -170,9 +171,9 @@ class AccessControl:
             return None
         content = signed_fields(command.ext)
         signature = command.ext.get(SIGNATURE, "")
-        tried = [
-            is_signed(content, secret, signature, command.body) for secret in account.secrets
-        ]  # all: time says nothing
+        tried = []
+        for secret in account.secrets:  # all: time says nothing
+            tried.append((yield from checking_signature(content, secret, signature, command.body)))
         if not any(tried):
             raise _refused(f"Check signature failed for accessKey={key}")
         self._check_replay(command, key, now_ms)

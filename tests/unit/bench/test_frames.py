@@ -17,7 +17,8 @@ from rocketeer.protocol.frame import FrameSplitter
 from rocketeer.record.batch import iter_batch
 from rocketeer.record.properties import decode_properties
 from rocketeer.security.credentials import Credentials
-from rocketeer.security.signature import is_signed, signed_content
+from rocketeer.security.signature import checking_signature, signed_content
+from rocketeer.steps import finish
 
 TARGET = Target(("bench4_0000", "bench4_0001", "bench4_0002"), 4)
 
@@ -90,5 +91,5 @@ def test_signed_requests_are_signed_as_rocketmqs_clients_do_it() -> None:
         for frame in FrameSplitter().feed(requests.make(FIRST_NUMBER, [0] * 9)):
             command = decode_frame(*frame)
             content = signed_content(command.ext, command.body)
-            assert is_signed(content, account.secret_key, command.ext["Signature"])
+            assert finish(checking_signature(content, account.secret_key, command.ext["Signature"]))
             assert command.ext["AccessKey"] == account.access_key

@@ -12,11 +12,13 @@ import yaml
 
 from rocketeer.clock import SystemClock
 from rocketeer.protocol.codes import RequestCode, ResponseCode
-from rocketeer.protocol.command import Command, request
+from rocketeer.protocol.command import Command, encode, request
 from rocketeer.remoting.client import RemotingClient
 from rocketeer.security.rules import BROKER_RULES
 from rocketeer.security.signature import SIGNATURE, Signer, sign, signed_content
 from support.broker import BrokerUnderTest, broker_at
+from support.senders import send_header
+from support.wire import Line
 
 WIRE = Path(__file__).parents[2] / "golden" / "data" / "wire"
 ACCOUNTS: list[dict[str, Any]] = [
@@ -42,14 +44,16 @@ ACL = "AclException"
 
 
 @asynccontextmanager
-async def guarded_broker(folder: Path, **server: Any) -> AsyncIterator[BrokerUnderTest]:
+async def guarded_broker(
+    folder: Path, store: dict[str, Any] | None = None, **server: Any
+) -> AsyncIterator[BrokerUnderTest]:
     conf = folder / "conf"
     conf.mkdir()
     path = conf / "plain_acl.yml"
     path.write_text(yaml.safe_dump({"accounts": ACCOUNTS}))
     path.chmod(0o600)
     async with broker_at(
-        folder / "store", broker={"acl_enable": True}, server={"acl_conf_dir": conf, **server}
+        folder / "store", store=store, broker={"acl_enable": True}, server={"acl_conf_dir": conf, **server}
     ) as broker:
         yield broker
 
@@ -253,3 +257,28 @@ async def test_who_guesses_is_slowed_down_and_others_are_not(tmp_path: Path) -> 
 async def test_without_access_control_its_codes_say_so(tmp_path: Path, code: int) -> None:
     async with broker_at(tmp_path) as broker:
         assert "aclEnable is false" in ((await broker.ask(code, {"accessKey": "x"})).remark or "")
+
+
+async def test_a_large_request_is_looked_through_in_turns_and_those_behind_it_wait(tmp_path: Path) -> None:
+    """Good or bad, its answer comes before those of what its sender sent after it."""
+    async with guarded_broker(tmp_path, {"segment_bytes": 16 << 20}) as broker:
+        for secret, code in (("secret123", ResponseCode.SUCCESS), ("wrong-one", ResponseCode.SYSTEM_ERROR)):
+            asked = []
+            for who, body in ((by("admin1234", secret), bytes(3_900_000)), (by("admin1234"), b"small")):
+                command = request(RequestCode.SEND_MESSAGE_V2, send_header("TBW102", 0, ""), body)
+                command.ext = who.signed(command.ext, body)
+                asked.append(command)
+            with Line(broker.address) as line:
+                replies = await asyncio.to_thread(_ask_together, line, asked)
+            assert [reply.opaque for reply in replies] == [command.opaque for command in asked]
+            assert [reply.code for reply in replies] == [code, ResponseCode.SUCCESS]
+            if code == ResponseCode.SUCCESS:
+                first, second = (int(reply.ext["queueOffset"]) for reply in replies)
+                assert second == first + 1
+            else:
+                assert ACL in (replies[0].remark or "")
+
+
+def _ask_together(line: Line, commands: list[Command]) -> list[Command]:
+    line.send(b"".join(map(encode, commands)))
+    return [line.reply() for _ in commands]

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from rocketeer.broker.feature import Guard
 from rocketeer.broker.features.flow import FlowControl, WaitLimits
 from rocketeer.errors import RequestRefused
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import request
+from rocketeer.remoting.server import Brake
 from rocketeer.store.commit_log import CommitLog
 from support.broker import broker_at
 from support.stores import message, open_store
@@ -26,7 +26,7 @@ class Bench:
 
     def __init__(self, limits: WaitLimits = LIMITS) -> None:
         self.now_s = 0.0
-        self.guard: Guard | None = None
+        self.guard: Brake | None = None
         self.append_s = 0.0
         self.control = FlowControl(
             limits,
@@ -42,7 +42,7 @@ class Bench:
         taken_s, self.append_s = self.append_s, 0.0
         return taken_s
 
-    def _set(self, guard: Guard | None) -> None:
+    def _set(self, guard: Brake | None) -> None:
         self.guard = guard
 
     def beat(self, late_ms: int = 0) -> None:

@@ -12,7 +12,16 @@ from hypothesis import strategies as st
 
 from rocketeer.compiled import COMPILED
 from rocketeer.security.replay import NUMBERS, ReplayGuard
-from rocketeer.security.signature import NONCE, SIGNATURE, SIGNED_AT, Signer, is_signed, sign, signed_content
+from rocketeer.security.signature import (
+    NONCE,
+    SIGNATURE,
+    SIGNED_AT,
+    Signer,
+    checking_signature,
+    sign,
+    signed_content,
+)
+from rocketeer.steps import finish
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "data"
 SECRETS = {"RocketMQ": "12345678", "rocketmq2": "12345678"}
@@ -34,8 +43,12 @@ def test_every_recorded_request_of_java_is_signed_and_a_changed_one_is_not() -> 
             if frame["dir"] != "request" or SIGNATURE not in fields:
                 continue
             content = signed_content(fields, bytes.fromhex(frame["body_hex"]))
-            assert is_signed(content, SECRETS[fields["AccessKey"]], fields[SIGNATURE]), frame["header"]
-            assert not is_signed(content + b"x", SECRETS[fields["AccessKey"]], fields[SIGNATURE])
+            assert finish(checking_signature(content, SECRETS[fields["AccessKey"]], fields[SIGNATURE])), (
+                frame["header"]
+            )
+            assert not finish(
+                checking_signature(content + b"x", SECRETS[fields["AccessKey"]], fields[SIGNATURE])
+            )
             checked += 1
     assert checked > 30
 
@@ -45,9 +58,9 @@ def test_our_requests_carry_time_and_nonce_in_what_is_signed() -> None:
     first, second = signer.signed({"topic": "T"}, b"body"), signer.signed({"topic": "T"}, b"body")
     assert first[NONCE] != second[NONCE]
     for signed in (first, second):
-        assert is_signed(signed_content(signed, b"body"), "12345678", signed[SIGNATURE])
+        assert finish(checking_signature(signed_content(signed, b"body"), "12345678", signed[SIGNATURE]))
         moved = {**signed, SIGNED_AT: "1700000000001"}
-        assert not is_signed(signed_content(moved, b"body"), "12345678", signed[SIGNATURE])
+        assert not finish(checking_signature(signed_content(moved, b"body"), "12345678", signed[SIGNATURE]))
     assert "12345678" not in repr(signer)
 
 

@@ -80,7 +80,7 @@ class AccessFeature:
     def feature(self) -> Feature:
         return Feature(
             "access control",
-            guards=(lambda command, connection: self._control.check(command, connection.remote),),
+            guards=(lambda command, connection: self._control.checking(command, connection.remote),),
             send_access=self._control,
             handlers={
                 RequestCode.UPDATE_AND_CREATE_ACL_CONFIG: self._put_account,

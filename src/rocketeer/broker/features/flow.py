@@ -20,12 +20,12 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Final
 
-from rocketeer.broker.feature import ConfigChange, Feature, Guard, Periodic
+from rocketeer.broker.feature import ConfigChange, Feature, Periodic
 from rocketeer.config import BrokerConfig, StoreConfig
 from rocketeer.errors import RequestRefused
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command
-from rocketeer.remoting.server import Connection
+from rocketeer.remoting.server import Brake, Connection
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +68,7 @@ class WaitLimits:
         }
 
 
-SetBrake = Callable[[Guard | None], None]
+SetBrake = Callable[[Brake | None], None]
 """Has every request seen by the guard from now on; None: by nobody, and the fast path is open again."""
 
 
