@@ -9,9 +9,8 @@ the frame that holds it, with all the bytes that were read, until the next colle
 """
 
 import asyncio
-import contextlib
 import logging
-import socket
+import ssl
 import time
 from collections.abc import Callable
 from functools import partial
@@ -23,10 +22,11 @@ from rocketeer.protocol.frame import FILLED_BYTES, Frame, FrameSplitter, pack_pr
 from rocketeer.record.hosts import encode_host
 from rocketeer.remoting.address import join_address
 from rocketeer.remoting.connection_state import NEXT, WAITING, Event, State
+from rocketeer.remoting.encrypted import EncryptedTransport, TlsSession
 from rocketeer.remoting.failed_calls import fail_calls
 from rocketeer.remoting.held_bytes import NOTED_BYTES, UNREAD_NOTED_BYTES, UnfinishedFrames, UnreadReplies
 from rocketeer.remoting.slices import run_sliced
-from rocketeer.remoting.turns import KNOWN_READS, MUCH_BYTES, TURN_S, LoopReads, ReadCost, turns
+from rocketeer.remoting.turns import MUCH_BYTES, TURN_S, LoopReads, ReadCost, turns
 from rocketeer.steps import Steps
 
 if TYPE_CHECKING:
@@ -66,10 +66,6 @@ ServeFront = Callable[[bytes, "Connection"], int]
 
 HUGE_HEADER_BYTES = 256 << 10
 
-NEW_WINDOW_BYTES = 64 << 10
-"""So much a peer that is new can have sent with TLS before it is read: all that is there is decrypted at once."""
-KNOWN_WINDOW_BYTES = 16 << 20
-
 
 def _call(callback: Callable[[], None]) -> None:
     callback()
@@ -82,7 +78,6 @@ class Connection(asyncio.Protocol):
         "_calls",
         "_came",
         "_cost",
-        "_has_window",
         "_last_read_s",
         "_on_close",
         "_on_open",
@@ -94,6 +89,7 @@ class Connection(asyncio.Protocol):
         "_splitter",
         "_state",
         "_stream",
+        "_tls",
         "_together",
         "_transport",
         "_unfinished",
@@ -120,6 +116,7 @@ class Connection(asyncio.Protocol):
         unread: UnreadReplies,
         reads: LoopReads,
         together: Callable[[Callable[[], None]], None] = _call,
+        tls: TlsSession | None = None,
     ) -> None:
         """`reads` and `together` are for transports of asyncio; ours have both themselves."""
         self._process = process
@@ -130,14 +127,13 @@ class Connection(asyncio.Protocol):
         self._unread = unread
         self._reads = reads
         self._together = together
+        self._tls = tls
         self._cost = ReadCost()
-        self._has_window = False
-        """Whether the peer may send ahead as much as the system allows."""
         self._came: list[bytes] = []
         """Bytes that wait for a turn, in OUT_OF_TURN and UNREAD."""
         self._splitter = FrameSplitter()
         self._state = State.NEW
-        self._transport: asyncio.Transport | None = None
+        self._transport: asyncio.Transport | EncryptedTransport | None = None
         """There is one in every state but NEW and CLOSED."""
         self._stream: Stream | None = None
         """The transport, if it is one of ours."""
@@ -186,15 +182,16 @@ class Connection(asyncio.Protocol):
     def stream_made(self, stream: "Stream") -> None:
         """As `connection_made`, by a transport of ours."""
         self._stream = stream
-        self.answer = stream.write
         self.connection_made(cast(asyncio.Transport, stream))
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        transport = cast(asyncio.Transport, transport)  # uvloop's are of another class
-        self._transport = transport
+        below = cast(asyncio.Transport, transport)  # uvloop's are of another class
+        if self._tls is None:
+            self._transport = below
+        else:
+            self._transport = EncryptedTransport(below, self._tls, self.pause_writing, self.resume_writing)
         self._happened(Event.MADE)
-        if self._stream is None:
-            self.answer = self.write
+        self.answer = self.write if self._counts_written else below.write
         peer = transport.get_extra_info("peername")
         if peer is None:  # gone before we looked
             self.shut(abort=True)
@@ -202,9 +199,15 @@ class Connection(asyncio.Protocol):
         self.remote = address_text(peer)
         self.remote_host = encode_host(peer[0].partition("%")[0], peer[1])
         self.local = address_text(transport.get_extra_info("sockname"))
-        transport.set_write_buffer_limits(high=READ_PAUSE_BYTES)
+        self._transport.set_write_buffer_limits(high=READ_PAUSE_BYTES)
         self._last_read_s = asyncio.get_running_loop().time()
-        self._on_open(self)
+        if self._tls is None:
+            self._on_open(self)
+
+    @property
+    def _is_open(self) -> bool:
+        """Whether the server knows of it: not before its handshake is done."""
+        return self.remote != NOBODY and (self._tls is None or self._tls.is_established)
 
     def data_received(self, data: bytes, served: int = -1) -> None:
         """`served`: how much of it `ServeFront` has served already; -1 if it was not asked."""
@@ -229,14 +232,39 @@ class Connection(asyncio.Protocol):
         began_s = time.monotonic()
         self._received(data, -1)
         self._cost.reckon(len(data), time.monotonic() - began_s)
-        is_known = self._cost.reads >= KNOWN_READS and not self._splitter.pending_bytes
-        if is_known and not self._has_window and self._transport is not None:
-            self._has_window = True
-            set_window(self._transport.get_extra_info("socket"), KNOWN_WINDOW_BYTES)
 
     def _received(self, data: bytes, served: int) -> None:
-        now_s = self._last_read_s = asyncio.get_running_loop().time()
         read_bytes = len(data)
+        if self._tls is not None:
+            self._received_encrypted(data, self._tls)
+        else:
+            self._received_plain(data, served)
+        if self._stream is not None:
+            self._tell_stream(self._stream)
+        elif read_bytes >= TURN_BYTES and not self.closed:
+            # There is more where this came from; libuv would read on and on while others wait.
+            self._happened(Event.TURN_OVER)
+
+    def _received_encrypted(self, data: bytes, tls: TlsSession) -> None:
+        was_open, error = self._is_open, None
+        try:
+            data = tls.decrypt(data)
+        except ssl.SSLError as failed:
+            data, error = b"", str(failed)
+            tls.fail(failed.with_traceback(None))
+        if isinstance(self._transport, EncryptedTransport):
+            self._transport.say_own_words()
+        if self._is_open and not was_open:
+            self._on_open(self)
+        if data:
+            self._received_plain(data, -1)
+        if error is not None and was_open:
+            self.close(error)
+        elif error is not None or tls.has_ended:
+            self.shut()
+
+    def _received_plain(self, data: bytes, served: int) -> None:
+        now_s = self._last_read_s = asyncio.get_running_loop().time()
         try:
             frames: list[Frame] = []
             for piece in self._splitter.gather(data):
@@ -257,11 +285,6 @@ class Connection(asyncio.Protocol):
         unfinished_bytes = self._splitter.pending_bytes
         if unfinished_bytes >= NOTED_BYTES or self in self._unfinished.bytes_of:
             self._unfinished.note(self, unfinished_bytes)
-        if self._stream is not None:
-            self._tell_stream(self._stream)
-        elif read_bytes >= TURN_BYTES and not self.closed:
-            # There is more where this came from; libuv would read on and on while others wait.
-            self._happened(Event.TURN_OVER)
 
     def _take_piece(self, piece: bytes, served: int, frames: list[Frame]) -> None:
         """Serve its front, if nothing that came before waits, and put the frames behind it to the others."""
@@ -353,7 +376,7 @@ class Connection(asyncio.Protocol):
             self._happened(Event.REPLIES_PILE_UP)
 
     def resume_writing(self) -> None:
-        if self._state is State.UNREAD and not self.closed:
+        if self._state is State.UNREAD and not self.closed and self.unread_bytes <= READ_PAUSE_BYTES:
             self._last_read_s = asyncio.get_running_loop().time()  # it took what we wrote: it is alive
             self._happened(Event.REPLIES_TAKEN)
 
@@ -363,6 +386,8 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self._happened(Event.LOST)
+        if self._tls is not None:
+            self._tls.fail(ConnectionResetError("the peer has gone"))
         self._transport = self._stream = None
         self.answer = _drop
         if self._calls:
@@ -374,7 +399,7 @@ class Connection(asyncio.Protocol):
         self._unfinished.note(self, 0)
         self.drop_unfinished()
         self._unread.forget(self)
-        if self.remote != NOBODY:
+        if self._is_open:
             self._on_close(self)
 
     # --- ours --------------------------------------------------------------------------------
@@ -418,11 +443,15 @@ class Connection(asyncio.Protocol):
         if transport is None or transport.is_closing():
             return
         transport.write(data)
-        if self._stream is None:
+        if self._counts_written:
             self._count_written(len(data))
 
+    @property
+    def _counts_written(self) -> bool:
+        """Our own transports do it themselves, but do not know what waits to be encrypted."""
+        return self._stream is None or self._tls is not None
+
     def _count_written(self, size: int) -> None:
-        """What our own transports do by themselves."""
         self._written_bytes += size
         self.replies_unread(self.unread_bytes)
 
@@ -445,7 +474,7 @@ class Connection(asyncio.Protocol):
             transport = self._transport
             if transport is not None and not transport.is_closing():
                 transport.writelines(parts)
-                if self._stream is None:
+                if self._counts_written:
                     self._count_written(size)
 
     def write_parts(self, parts: list[bytes | memoryview]) -> None:
@@ -508,14 +537,6 @@ def _has_huge_header(data: bytes) -> bool:
 
 def _drop(data: bytes) -> None:
     """For a peer that is not there (any more)."""
-
-
-def set_window(sock: Any, size: int) -> None:
-    """How much a peer may send ahead, at most; it is a wish where the system does not know it."""
-    option = getattr(socket, "TCP_WINDOW_CLAMP", None)
-    if option is not None:
-        with contextlib.suppress(OSError, AttributeError):
-            sock.setsockopt(socket.IPPROTO_TCP, option, size)
 
 
 def address_text(name: tuple[Any, ...]) -> str:

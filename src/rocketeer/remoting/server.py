@@ -20,14 +20,8 @@ from rocketeer.errors import PortInUse, ProtocolError, RequestRefused, Rocketeer
 from rocketeer.protocol.codes import ResponseCode
 from rocketeer.protocol.command import Command, decode_frame, reply
 from rocketeer.protocol.frame import Frame
-from rocketeer.remoting.connection import (
-    NEW_WINDOW_BYTES,
-    Connection,
-    Process,
-    ServeFront,
-    address_text,
-    set_window,
-)
+from rocketeer.remoting.connection import Connection, Process, ServeFront, address_text
+from rocketeer.remoting.encrypted import TlsSession
 from rocketeer.remoting.handshakes import HELLO_BYTES_MAX, RECORD_HEADER_BYTES, Handshakes, hello_bytes
 from rocketeer.remoting.held_bytes import UnfinishedFrames, UnreadReplies
 from rocketeer.remoting.limits import RequestLimits, busy_limit, command_of_huge_header, over_limit
@@ -433,23 +427,35 @@ class RemotingServer:
             sock.close()
 
     async def _adopt(self, sock: socket.socket, tls: ssl.SSLContext | None) -> None:
-        if tls is not None:
-            set_window(sock, NEW_WINDOW_BYTES)
+        """By a transport of asyncio, or with TLS."""
+        session = None if tls is None else TlsSession(tls)
+        connection = self._new_connection(session)
         try:
-            await asyncio.get_running_loop().connect_accepted_socket(
-                self._new_connection,
-                sock,
-                ssl=tls,
-                ssl_handshake_timeout=HANDSHAKE_S if tls is not None else None,
-            )
-        except (OSError, ssl.SSLError) as error:
-            log.warning("connection closed reason=handshake failed error=%s", error)
-            sock.close()
+            await self._connect(sock, connection)
+            if session is not None:
+                async with asyncio.timeout(HANDSHAKE_S):
+                    await session.shaken
+        except (OSError, ssl.SSLError) as error:  # also when it takes too long
+            reason = str(error) or f"it took longer than {HANDSHAKE_S:g} s"
+            log.warning("connection closed reason=handshake failed error=%s", reason)
+            connection.shut(abort=not isinstance(error, ssl.SSLError))
         except asyncio.CancelledError:  # others wait for its place
+            connection.shut(abort=True)
+            raise
+        finally:
+            del session, connection  # a future holds its error, whose trace holds this frame
+
+    async def _connect(self, sock: socket.socket, connection: Connection) -> None:
+        try:
+            if self._poller is not None:
+                Stream(self._poller, sock, connection, None)
+            else:
+                await asyncio.get_running_loop().connect_accepted_socket(lambda: connection, sock)
+        except BaseException:
             sock.close()
             raise
 
-    def _new_connection(self) -> Connection:
+    def _new_connection(self, tls: TlsSession | None = None) -> Connection:
         return Connection(
             self._process,
             serve_front=self._serve_front,
@@ -459,6 +465,7 @@ class RemotingServer:
             unread=self._unread,
             reads=self._reads,
             together=_call if self._poller is None else self._poller.together,
+            tls=tls,
         )
 
     def _closed(self, connection: Connection) -> None:

@@ -4,7 +4,14 @@ import pytest
 
 from rocketeer.remoting import streams
 
-SERVERS = ("test_server", "test_backpressure", "test_client", "test_limits", "test_no_cycles")
+SERVERS = (
+    "test_server",
+    "test_backpressure",
+    "test_client",
+    "test_encrypted",
+    "test_limits",
+    "test_no_cycles",
+)
 
 
 @pytest.fixture(autouse=True)
