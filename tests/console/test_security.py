@@ -25,7 +25,7 @@ from rocketeer import Admin
 from rocketeer.bench.processes import ServerProcess
 from rocketeer.cli.main import app as cli
 from rocketeer.config.ports import free_ports
-from rocketeer.console import sessions, slow_peers
+from rocketeer.console import http_peers, sessions
 from rocketeer.console.app import make_app
 from rocketeer.console.config import ClusterConfig, ConsoleConfig
 from rocketeer.console.pages import all_pages
@@ -330,7 +330,7 @@ def served(answer: Any) -> Iterator[int]:
     _, port = free_ports()
     server = uvicorn.Server(
         uvicorn.Config(
-            answer, port=port, http=slow_peers.PromptHttp, ws="none", lifespan="off", log_level="error"
+            answer, port=port, http=http_peers.HttpPeer, ws="none", lifespan="off", log_level="error"
         )
     )
     thread = threading.Thread(target=server.run, daemon=True)
@@ -349,7 +349,7 @@ async def ok(send: Any) -> None:
 
 
 def test_a_peer_that_sends_its_request_byte_by_byte_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slow_peers, "REQUEST_S", 0.5)
+    monkeypatch.setattr(http_peers, "REQUEST_S", 0.5)
 
     async def answer(scope: Any, receive: Any, send: Any) -> None:
         while (await receive()).get("more_body"):
@@ -378,3 +378,8 @@ def test_a_body_that_is_none_ends_the_request_and_nothing_else(caplog: pytest.Lo
             peer.sendall(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
             assert b"ok" in peer.recv(1000)
     assert "Traceback" not in caplog.text
+
+
+def test_a_form_of_strangers_has_few_fields(client: TestClient) -> None:
+    form = {"content-type": "application/x-www-form-urlencoded"}
+    assert client.post("/sign-in", content=b"a&" * 5_000, headers=form).status_code == 400

@@ -1,5 +1,6 @@
 """`rocketeer console`: the cluster in a browser."""
 
+import gc
 import getpass
 import sys
 import threading
@@ -50,7 +51,7 @@ def console(
 
         from rocketeer.console.app import make_app
         from rocketeer.console.config import ClusterConfig, ConsoleConfig, read_clusters
-        from rocketeer.console.slow_peers import CONNECTIONS_MAX, PromptHttp
+        from rocketeer.console.http_peers import BACKLOG, CONNECTIONS_MAX, HEAD_BYTES_MAX, HttpPeer
     except ImportError:
         raise ConfigError(NEEDS) from None
     if clusters is not None and report is not None:
@@ -70,7 +71,8 @@ def console(
     app = make_app(config)
     settings = uvicorn.Config(
         app, host=config.host, port=port, log_level="warning", server_header=False,
-        http=PromptHttp, ws="none", limit_concurrency=CONNECTIONS_MAX,
+        http=HttpPeer, ws="none", limit_concurrency=CONNECTIONS_MAX, backlog=BACKLOG,
+        h11_max_incomplete_event_size=HEAD_BYTES_MAX,
     )  # fmt: skip
     _use_tls(config, settings)
     typer.echo(f"console  {'https' if config.is_secure else 'http'}://{join_address(host, port)}/")
@@ -79,6 +81,9 @@ def console(
             "passwords travel unencrypted: give --certificate and --key, or put a proxy with TLS in front"
         )
     server = uvicorn.Server(settings)
+    # What lives now lives until the end: no later collection, which keeps everybody waiting, needs to look at it.
+    gc.collect()
+    gc.freeze()
     if until_stdin_ends:
         threading.Thread(target=_stop_at_end_of_stdin, args=(server,), daemon=True).start()
     server.run()

@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.middleware.base import BaseHTTPMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
@@ -46,10 +45,9 @@ class Console:
         self._gate = Gate(users, self._sessions, self._answers, audit)
         self._signs_in = users is not None
         self._serving = Serving(self._clusters, self._gate, self._answers, self._sessions, audit)
-        guards = Guards(only_local=users is None, is_secure=config.is_secure)
         self.app = Starlette(
             routes=self._routes(),
-            middleware=[Middleware(BaseHTTPMiddleware, dispatch=guards)],
+            middleware=[Middleware(Guards, only_local=users is None, is_secure=config.is_secure)],
             exception_handlers={
                 HTTPException: self._answers.http_error,
                 RocketeerError: self._answers.failed,

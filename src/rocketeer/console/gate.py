@@ -5,6 +5,7 @@ import logging
 import math
 import time
 from typing import Final
+from urllib.parse import parse_qsl
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -12,6 +13,7 @@ from starlette.responses import RedirectResponse, Response
 from rocketeer.console.answers import Answers
 from rocketeer.console.audit_log import AuditLog
 from rocketeer.console.errors import Refused
+from rocketeer.console.http_peers import note_peer
 from rocketeer.console.i18n import text
 from rocketeer.console.sessions import TOKEN_FIELD, Session, Sessions
 from rocketeer.console.sign_in_limit import SignInLimit
@@ -19,12 +21,24 @@ from rocketeer.console.users import NOBODY_ASKED, Role, User, Users
 
 log = logging.getLogger(__name__)
 
+FIELDS_MAX: Final = 16
 HASHES_AT_ONCE: Final = 2
 """Each takes 64 MB and 50 ms: strangers must not have more of them done than this."""
 
 
 def address_of(request: Request) -> str:
     return request.client.host if request.client is not None else ""
+
+
+async def _small_form(request: Request) -> dict[str, str]:
+    """The fields of a form that strangers may send: few, and read at once."""
+    try:
+        pairs = parse_qsl(
+            (await request.body()).decode(errors="replace"), keep_blank_values=True, max_num_fields=FIELDS_MAX
+        )
+    except ValueError:
+        raise Refused(400, text("the form has too many fields")) from None
+    return dict(pairs)
 
 
 class Gate:
@@ -44,6 +58,7 @@ class Gate:
         if self._users is None:
             return NOBODY_ASKED, session or Session("", "local")
         user = self._users.find(session.name) if session is not None else None
+        note_peer(request, is_user=user is not None)
         if user is None or session is None:
             raise Refused(401, text("sign in first"))
         if user.role < role:
@@ -67,8 +82,8 @@ class Gate:
         problem = None
         status = 200
         if request.method == "POST" and self._users is not None:
-            form = await request.form()
-            name, password = str(form.get("name", ""))[:200], str(form.get("password", ""))[:1000]
+            form = await _small_form(request)
+            name, password = form.get("name", "")[:200], form.get("password", "")[:1000]
             wait_s = self._limit.wait_s(address_of(request), name, time.monotonic())
             if wait_s > 0:
                 await self._note("sign-in refused", name, request)
@@ -96,7 +111,7 @@ class Gate:
 
     async def sign_out(self, request: Request) -> Response:
         user, session = self.user(request, Role.VIEWER)
-        self.check_token(session, str((await request.form()).get(TOKEN_FIELD, "")))
+        self.check_token(session, (await _small_form(request)).get(TOKEN_FIELD, ""))
         response = RedirectResponse("/sign-in", 303)
         self._sessions.end(session, response)
         await self._note("signed out", user.name, request)

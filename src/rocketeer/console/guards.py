@@ -1,12 +1,13 @@
 """What every request passes before a page sees it, and the headers every answer gets."""
 
-from collections.abc import Awaitable, Callable
 from ipaddress import ip_address
 from typing import Final
 from urllib.parse import urlsplit
 
+from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 CSP: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -26,26 +27,35 @@ STRANGERS_BYTES_MAX: Final = 16 << 10
 OPEN_FORMS: Final = ("/sign-in", "/sign-out")
 """Whose fields are read before it is known who sends them."""
 
-Next = Callable[[Request], Awaitable[Response]]
-
 
 class Guards:
     """`only_local`: nobody signs in, so a page of another site must not reach us under its own name."""
 
-    def __init__(self, *, only_local: bool, is_secure: bool) -> None:
+    def __init__(self, app: ASGIApp, *, only_local: bool, is_secure: bool) -> None:
+        self._app = app
         self._only_local = only_local
         self._is_secure = is_secure
 
-    async def __call__(self, request: Request, call_next: Next) -> Response:
-        problem = self._problem(request)
-        response = await call_next(request) if problem is None else problem
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request = Request(scope)
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                self._set_headers(MutableHeaders(scope=message), request.url.path)
+            await send(message)
+
+        await (self._problem(request) or self._app)(scope, receive, send_with_headers)
+
+    def _set_headers(self, headers: MutableHeaders, path: str) -> None:
         for name, value in HEADERS.items():
-            response.headers.setdefault(name, value)
+            headers.setdefault(name, value)
         if self._is_secure:
-            response.headers["strict-transport-security"] = "max-age=31536000"
-        if request.url.path.startswith("/static/"):
-            response.headers["cache-control"] = "max-age=3600"
-        return response
+            headers["strict-transport-security"] = "max-age=31536000"
+        if path.startswith("/static/"):
+            headers["cache-control"] = "max-age=3600"
 
     def _problem(self, request: Request) -> Response | None:
         host = request.headers.get("host", "")

@@ -1,8 +1,9 @@
 """Views, downloads and actions of the registry as HTTP endpoints, for browsers and for programs."""
 
 import asyncio
+import contextlib
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, Final
 from urllib.parse import quote, unquote
 
@@ -87,11 +88,14 @@ class Serving:
 
     def form(self, action: Action) -> Endpoint:
         async def submit(request: Request) -> Response:
-            self._gate.user(request, Role.VIEWER)  # before a stranger's form is read
+            # Before the form of somebody who may not send it is read.
+            async with self._refusals_noted(request, action):
+                user, session = self._gate.user(request, action.role)
             form: dict[str, str] = {}
             for name, value in (await request.form()).multi_items():
                 form[name] = f"{form[name]},{value}" if name in form else str(value)
-            user = await self._admitted(request, action, form.pop(TOKEN_FIELD, ""))
+            async with self._refusals_noted(request, action):
+                self._gate.check_token(session, form.pop(TOKEN_FIELD, ""))
             back, confirmed = form.pop(BACK, ""), form.pop(CONFIRMED, "")
             visit = await self._visit(request, user, form)
             root = prefix_of(visit.cluster.name) + "/"
@@ -119,7 +123,9 @@ class Serving:
 
     def api_action(self, action: Action) -> Endpoint:
         async def submit(request: Request) -> Response:
-            user = await self._admitted(request, action, request.headers.get(TOKEN_HEADER, ""))
+            async with self._refusals_noted(request, action):
+                user, session = self._gate.user(request, action.role)
+                self._gate.check_token(session, request.headers.get(TOKEN_HEADER, ""))
             fields = await _json_fields(request)
             dry_run = fields.pop(DRY_RUN, "").lower() == "true"
             visit = await self._visit(request, user, fields)
@@ -133,11 +139,11 @@ class Serving:
 
         return submit
 
-    async def _admitted(self, request: Request, action: Action, token: str) -> User:
-        """Raises Refused; who was signed in and refused is noted."""
+    @contextlib.asynccontextmanager
+    async def _refusals_noted(self, request: Request, action: Action) -> AsyncIterator[None]:
+        """Who was signed in and is refused in the block is noted."""
         try:
-            user, session = self._gate.user(request, action.role)
-            self._gate.check_token(session, token)
+            yield
         except Refused as error:
             if error.status == 403:
                 session = self._sessions.of(request) or self._gate.user(request, Role.VIEWER)[1]
@@ -146,7 +152,6 @@ class Serving:
                     cluster=request.path_params["cluster"][:200], action=action.name, outcome=str(error),
                 )  # fmt: skip
             raise
-        return user
 
     async def _run(self, action: Action, visit: Visit, request: Request) -> Outcome:
         """Noted before it is done and after: what cannot be noted is not done."""
