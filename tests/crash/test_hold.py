@@ -71,7 +71,7 @@ def test_a_loop_that_is_kept_for_40_ms_in_one_go_is_seen(code: int, loops: int) 
     seen_ms = []
     with server() as (address, pid), busy_machine(loops):
         for _ in range(5):
-            with HonestClient(address, pid, is_broker=False) as honest, Line(address) as line:
+            with HonestClient(address, pid, "name server") as honest, Line(address) as line:
                 for _ in range(4):
                     line.ask(request(code))
             seen_ms.append(honest.cost.hold_ms)
@@ -85,7 +85,7 @@ def test_a_busy_machine_alone_is_no_hold() -> None:
     with server() as (address, pid), busy_machine(3):
         held_ms = []
         for _ in range(5):
-            with HonestClient(address, pid, is_broker=False) as honest, Line(address) as line:
+            with HonestClient(address, pid, "name server") as honest, Line(address) as line:
                 for _ in range(50):
                     line.ask(request(105))
             held_ms.append(honest.cost.hold_ms)

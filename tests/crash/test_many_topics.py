@@ -41,8 +41,8 @@ def test_100_000_topics_are_known_to_name_servers_whoever_restarts(tmp_path: Pat
         with Control(cluster.broker, timeout_s=30) as broker:
             broker.create_topic(HONEST_TOPIC, queues=1)
         with (
-            HonestClient(cluster.namesrv, pid, is_broker=False) as others,
-            HonestClient(cluster.broker, cluster.broker_process.pid, is_broker=True) as senders,
+            HonestClient(cluster.namesrv, pid, "name server") as others,
+            HonestClient(cluster.broker, cluster.broker_process.pid, "broker") as senders,
         ):
             wait_for(lambda: knows(cluster.namesrv, name(COUNT - 1)), what="all topics told again")
             with Control(cluster.namesrv) as control:

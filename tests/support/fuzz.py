@@ -163,7 +163,11 @@ class Run:
         with contextlib.ExitStack() as clients:
             honest = [
                 clients.enter_context(
-                    HonestClient(server.address or "", server.process.pid, is_broker=server.is_broker)
+                    HonestClient(
+                        server.address or "",
+                        server.process.pid,
+                        "broker" if server.is_broker else "name server",
+                    )
                 )
                 for server in asked
             ]

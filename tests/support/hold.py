@@ -8,24 +8,29 @@ that nobody was kept waiting by.
 """
 
 import contextlib
+import http.client
 import json
 import os
 import select
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import ClassVar, NamedTuple, Self
+from typing import ClassVar, Literal, NamedTuple, Self
 
 from rocketeer.bench.control import Control
 from rocketeer.protocol.codes import ResponseCode
 from support.senders import send_header
 
+Kind = Literal["broker", "name server", "console"]
+"""Of the server that is asked."""
 HONEST_TOPIC = "Honest"
 PAUSE_S = 0.002
 SERVED_S = 30.0
+COOKIE_VARIABLE = "ROCKETEER_CONSOLE_COOKIE"
+"""Of a user of the console who may only look."""
 ASKED_BEFORE = 20
 """It has been a client for a while: a server knows what to expect of it. Newcomers wait with a crowd of newcomers."""
 
@@ -87,7 +92,8 @@ def own_memory_mb(pid: int) -> float:
 
 
 class HonestClient:
-    """Sends a message to a broker (or asks a name server for a route) every few milliseconds until the block ends.
+    """Asks a server something every few milliseconds until the block ends: a broker to take a message, a name server
+    for a route, a console for the token of forms.
 
     In a process of its own: what the attacker's program does must not keep it from reading its replies. It is kept for
     the next one who needs an honest client with the same account, which is a new client of its server all the same.
@@ -96,8 +102,8 @@ class HonestClient:
     _idle: ClassVar[dict[frozenset[tuple[str, str]], list[subprocess.Popen[str]]]] = {}
     """By their environment, which names the account."""
 
-    def __init__(self, address: str, pid: int, *, is_broker: bool) -> None:
-        self._order = f"{address} {pid} {'broker' if is_broker else 'namesrv'}"
+    def __init__(self, address: str, pid: int, kind: Kind) -> None:
+        self._order = json.dumps([address, pid, kind])
         environment = frozenset((name, value) for name, value in os.environ.items() if "PYTEST" not in name)
         self._alike = self._idle.setdefault(environment, [])
         self._process = self._alike.pop() if self._alike else _start_asking()
@@ -138,19 +144,39 @@ def _start_asking() -> subprocess.Popen[str]:
     )
 
 
-def ask_until_told(address: str, pid: int, *, is_broker: bool) -> Cost:
-    """What the honest client does, until a line comes."""
-    hold_s, asked = 0.0, 0
-    least_mb = most_mb = own_memory_mb(pid)
+@contextlib.contextmanager
+def _honest(address: str, kind: str) -> Iterator[Callable[[], None]]:
+    """What the honest client asks, on one connection."""
+    if kind == "console":
+        page = http.client.HTTPConnection(address, timeout=60)
+        cookie = {"Cookie": os.environ[COOKIE_VARIABLE]}
+
+        def look() -> None:
+            page.request("GET", "/api/token", headers=cookie)
+            answer = page.getresponse()
+            assert answer.status == 200, answer.status
+            answer.read()
+
+        with contextlib.closing(page):
+            yield look
+        return
     with Control(address, timeout_s=60) as control:
 
         def ask() -> None:
-            if is_broker:
+            if kind == "broker":
                 sent = control.call(310, send_header(HONEST_TOPIC, 0, "", batch=False), b"honest")
                 assert sent.code == ResponseCode.SUCCESS, sent
             else:
                 assert control.call(105, {"topic": HONEST_TOPIC}).opaque
 
+        yield ask
+
+
+def ask_until_told(address: str, pid: int, kind: str) -> Cost:
+    """What the honest client does, until a line comes."""
+    hold_s, asked = 0.0, 0
+    least_mb = most_mb = own_memory_mb(pid)
+    with _honest(address, kind) as ask:
         _ask_until_served(ask)
         for _ in range(ASKED_BEFORE):
             ask()
@@ -178,7 +204,7 @@ def _ask_until_served(ask: Callable[[], None]) -> None:
 
 
 if __name__ == "__main__":
-    while order := sys.stdin.readline().split():
-        cost = ask_until_told(order[0], int(order[1]), is_broker=order[2] == "broker")
+    while order := sys.stdin.readline():
+        cost = ask_until_told(*json.loads(order))
         sys.stdin.readline()
         print(json.dumps(cost), flush=True)

@@ -7,6 +7,7 @@ An attack uses the server until everything it sent was answered or refused; what
 from support.worst_requests import (
     accounts,
     clients,
+    console,
     crowds,
     filters,
     frames,
@@ -29,6 +30,7 @@ __all__ = [
     "Worst",
     "accounts",
     "clients",
+    "console",
     "crowds",
     "filters",
     "frames",

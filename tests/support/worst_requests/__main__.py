@@ -6,7 +6,6 @@ import time
 from pathlib import Path
 
 from support.worst_requests import CATALOGUES, SCENES, Worst, measure
-from support.worst_requests.catalogue import ACCOUNTS_BEYOND, TLS_BEYOND
 from support.worst_requests.reads import EACH_WIDE
 
 
@@ -14,11 +13,7 @@ def main(wanted: str = "") -> None:
     """Print what every entry costs now."""
 
     def entries(place: str) -> list[Worst]:
-        more = {
-            "broker": EACH_WIDE if wanted else [],
-            "broker with TLS": TLS_BEYOND,
-            "broker with accounts": ACCOUNTS_BEYOND,
-        }.get(place, [])
+        more = EACH_WIDE if wanted and place == "broker" else []
         return [worst for worst in CATALOGUES[place] + more if wanted in f"{place} {worst.name}"]
 
     for scene, places in SCENES.items():

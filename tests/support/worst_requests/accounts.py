@@ -8,7 +8,7 @@ from rocketeer.security.credentials import ACCESS_KEY_VARIABLE, SECRET_KEY_VARIA
 from rocketeer.security.signature import ACCESS_KEY, NONCE, SIGNATURE, SIGNED_AT, sign, signed_content
 from support.hold import HONEST_TOPIC
 from support.senders import send_header
-from support.worst_requests.catalogue import ACCOUNTS, ACCOUNTS_BEYOND, listed
+from support.worst_requests.catalogue import ACCOUNTS, listed
 from support.worst_requests.crowds import crowd
 from support.worst_requests.pieces import MB, ask, flood
 
@@ -38,7 +38,7 @@ def _(address: str) -> None:
         ask(address, signed(code, send_header(HONEST_TOPIC, 0, ""), bytes(15 * MB)))
 
 
-@listed(ACCOUNTS_BEYOND, "8 connections with 15 MB and a wrong signature each", memory_mb=340)
+@listed(ACCOUNTS, "8 connections with 15 MB and a wrong signature each", memory_mb=340)
 def _(address: str) -> None:
     crowd(_with_key(310, bytes(15 * MB)), 8)(address)
 

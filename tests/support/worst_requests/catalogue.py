@@ -20,11 +20,9 @@ NAMESERVER: list[Worst] = []
 HA_PORT: list[Worst] = []
 MEMBERS_PORT: list[Worst] = []
 METRICS_PORT: list[Worst] = []
+CONSOLE: list[Worst] = []
 TLS: list[Worst] = []
 ACCOUNTS: list[Worst] = []
-TLS_BEYOND: list[Worst] = []
-ACCOUNTS_BEYOND: list[Worst] = []
-"""Of these two: what still costs others more than it may, now and then. Measured by the command only."""
 CATALOGUES: dict[str, list[Worst]] = {
     "broker": BROKER,
     "name server": NAMESERVER,
@@ -33,6 +31,7 @@ CATALOGUES: dict[str, list[Worst]] = {
     "broker with TLS": TLS,
     "broker with accounts": ACCOUNTS,
     "members' port": MEMBERS_PORT,
+    "console": CONSOLE,
 }
 
 

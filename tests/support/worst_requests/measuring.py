@@ -4,7 +4,7 @@ import time
 from typing import Protocol
 
 from rocketeer.bench.processes import ServerProcess
-from support.hold import Cost, HonestClient
+from support.hold import Cost, HonestClient, Kind
 from support.worst_requests.catalogue import Worst
 
 
@@ -18,12 +18,12 @@ class Attacked(Protocol):
     @property
     def process(self) -> ServerProcess: ...
     @property
-    def is_broker(self) -> bool: ...
+    def kind(self) -> Kind: ...
 
 
 def measure(target: Attacked, worst: Worst) -> Cost:
     """One try."""
-    with HonestClient(target.honest, target.process.pid, is_broker=target.is_broker) as honest:
+    with HonestClient(target.honest, target.process.pid, target.kind) as honest:
         worst.attack(target.attacked)
         time.sleep(0.1)  # what the end of the attack leaves to do
     return honest.cost

@@ -1,9 +1,15 @@
 """The servers that are attacked: for each place of the catalogue where to attack, and where honest clients go."""
 
 import contextlib
+import http.client
+import os
+import socket
+import sys
 from collections.abc import Iterator
+from http import HTTPStatus
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import urlencode
 
 from rocketeer.bench.control import Control
 from rocketeer.bench.groups import GroupCluster
@@ -11,9 +17,10 @@ from rocketeer.bench.processes import ServerProcess
 from rocketeer.bench.protection import protected
 from rocketeer.bench.servers import Cluster
 from rocketeer.config.ports import free_ports
+from rocketeer.console.users import Role, add_user
 from support.cluster import TEST_CONF, running_cluster
 from support.grouped import GROUP_CONF
-from support.hold import HONEST_TOPIC
+from support.hold import COOKIE_VARIABLE, HONEST_TOPIC, Kind
 from support.worst_requests.prepared import crowd, prepare
 
 
@@ -23,10 +30,11 @@ class Target(NamedTuple):
     attacked: str
     honest: str
     process: ServerProcess
-    is_broker: bool = True
+    kind: Kind = "broker"
 
 
 Scene = dict[str, Target]
+VIEWER = ("viewer", "looks-at-things")
 
 
 @contextlib.contextmanager
@@ -37,7 +45,9 @@ def plain_scene(folder: Path) -> Iterator[Scene]:
         broker = cluster.broker_process
         yield {
             "broker": Target(cluster.broker, cluster.broker, broker),
-            "name server": Target(cluster.namesrv, cluster.namesrv, cluster.namesrv_process, is_broker=False),
+            "name server": Target(
+                cluster.namesrv, cluster.namesrv, cluster.namesrv_process, kind="name server"
+            ),
             "HA port": Target(f"127.0.0.1:{cluster.broker_port + 1}", cluster.broker, broker),
         }
 
@@ -90,10 +100,47 @@ def group_scene(folder: Path) -> Iterator[Scene]:
         yield {"members' port": Target(seat.group_address, leader.address, leader.process)}
 
 
+@contextlib.contextmanager
+def console_scene(folder: Path) -> Iterator[Scene]:
+    """A console where users sign in; one of them may look at things, and no more."""
+    users = folder / "users"
+    add_user(users, *VIEWER, Role.VIEWER)
+    _, port = free_ports()
+    with running_cluster(folder / "cluster") as cluster:
+        command = [sys.executable, "-m", "rocketeer", "console", "-n", cluster.namesrv, f"--port={port}"]
+        process = ServerProcess([*command, f"--users={users}"], log=folder / "console.out")
+        try:
+            process.wait_until(lambda: _listens(port), timeout_s=60, what="the console")
+            address = f"127.0.0.1:{port}"
+            os.environ[COOKIE_VARIABLE] = _signed_in(address)
+            yield {"console": Target(address, address, process, "console")}
+        finally:
+            os.environ.pop(COOKIE_VARIABLE, None)
+            process.stop()
+
+
+def _signed_in(address: str) -> str:
+    """The viewer's cookie."""
+    name, password = VIEWER
+    with contextlib.closing(http.client.HTTPConnection(address, timeout=60)) as page:
+        kind = {"Content-Type": "application/x-www-form-urlencoded"}
+        page.request("POST", "/sign-in", urlencode({"name": name, "password": password}), kind)
+        answer = page.getresponse()
+        assert answer.status == HTTPStatus.SEE_OTHER, answer.status
+        return (answer.getheader("set-cookie") or "").partition(";")[0]
+
+
+def _listens(port: int) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+        return True
+    return False
+
+
 SCENES = {
     plain_scene: ("broker", "name server", "HA port"),
     measured_scene: ("metrics port",),
     crowded_scene: ("metrics port of a crowded broker",),
     secured_scene: ("broker with TLS", "broker with accounts"),
     group_scene: ("members' port",),
+    console_scene: ("console",),
 }

@@ -14,7 +14,7 @@ from rocketeer.remoting.address import split_address
 from support.hold import HONEST_TOPIC
 from support.senders import send_header
 from support.worst_requests.accounts import signed
-from support.worst_requests.catalogue import TLS, TLS_BEYOND, Attack, listed
+from support.worst_requests.catalogue import TLS, Attack, listed
 
 CROWD = 300
 
@@ -109,13 +109,13 @@ listed(TLS, f"{CROWD} connections with a batch of 1,000 messages each", memory_m
     crowd(lambda: _batch(1_000, b"KEYS\x01a b c\x02"), CROWD)
 )
 listed(
-    TLS_BEYOND,
+    TLS,
     "64 connections with a batch of 1,000 messages with keys that are not UTF-8 each",
     memory_mb=128,
 )(crowd(lambda: _batch(1_000, b"KEYS\x01\xff\x02"), 64))
 listed(TLS, "64 connections with a message of 15,000 keys each", memory_mb=128)(
     crowd(lambda: signed(310, send_header(HONEST_TOPIC, 0, "KEYS\x01" + "a " * 15_000), b"x"), 64)
 )
-listed(TLS_BEYOND, "64 connections with a message of 4 MB each", memory_mb=400)(
+listed(TLS, "64 connections with a message of 4 MB each", memory_mb=400)(
     crowd(lambda: signed(310, send_header(HONEST_TOPIC, 0, ""), bytes(4_000_000)), 64)
 )
