@@ -18,12 +18,13 @@ from rocketeer import COMMIT, ROLLBACK, Message, Producer, TransactionProducer
 from rocketeer.audit import queues as audit_queues
 from rocketeer.audit.store import audit_store, in_this_process
 from rocketeer.clock import ManualClock
+from rocketeer.model.queue import MessageQueue
 from rocketeer.spark.jobs.archive.command import ArchiveTerms, archive
 from rocketeer.spark.jobs.audit import agreement as audit_agreement
 from rocketeer.spark.jobs.audit import lake as audit_lake
 from rocketeer.spark.jobs.audit.command import audit
 from rocketeer.spark.jobs.lake.delta import DeltaLake
-from rocketeer.spark.jobs.lake.folder import Lake
+from rocketeer.spark.jobs.lake.folder import Lake, lake_offsets
 from rocketeer.spark.jobs.lake.places import LakePlace
 from rocketeer.spark.jobs.lake.state import Range
 from rocketeer.testing import Cluster, cluster
@@ -247,6 +248,25 @@ def test_faults_of_a_lake_are_found(
     plant(spoilt)
     report = audit(spark, lake=spoilt)
     assert kinds <= set(report.findings.counts), report.table()
+
+
+def test_what_an_archive_passed_over_is_a_hole_that_is_said_and_no_fault(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    write_store(tmp_path / "store", 300)
+    copy = Copy(tmp_path / "store")
+    path, at, record = copy.pick(lambda record: record.topic == "Topic1", skip=30)
+    copy.flip(path, at)  # its size: no record is where the queue says one is
+    terms = ArchiveTerms(topics=["Topic1"], store_path=str(copy.folder), fail_on_data_loss=False)
+    lake = tmp_path / "lake"
+    done = archive(spark, lake, terms)
+    assert done.lost == 1
+    before, after = lake_offsets(lake)[MessageQueue("Topic1", "broker-a", record.queue_id)]
+    assert (before.end, after.begin) == (record.queue_offset, record.queue_offset + 1)
+    report = audit(spark, lake=lake)
+    assert report.ok, report.table()
+    hole = f"Topic1/{record.queue_id} of broker-a: {record.queue_offset} to {record.queue_offset}"
+    assert report.notes == [f"1 message not archived between others: {hole}"]
 
 
 def test_a_store_at_rest_is_exact_and_a_changed_byte_of_any_column_differs_from_the_lake(

@@ -6,7 +6,7 @@ Spark tries again because it did not see it end finds its commit there.
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -18,7 +18,7 @@ from rocketeer.model.queue import MessageQueue
 from rocketeer.spark.jobs.lake.delta import KEEP_HOURS
 from rocketeer.spark.jobs.lake.folder import ARCHIVE, FORMATS
 from rocketeer.spark.jobs.lake.session import LakeSession, open_session
-from rocketeer.spark.jobs.lake.state import LakeState, Range
+from rocketeer.spark.jobs.lake.state import LakeState, Range, lost_between, ranges_of, with_ranges
 from rocketeer.spark.jobs.lake.writer import WriterTerms, files_of
 from rocketeer.spark.jobs.moments import parse_duration_ms
 from rocketeer.spark.jobs.progress import Progress
@@ -48,6 +48,8 @@ class Archived:
     files: int = 0
     compacted: int = 0
     """Files that were replaced by larger ones."""
+    lost: int = 0
+    """Messages that were gone before they could be archived: holes in `lake_offsets`."""
 
 
 @dataclass(frozen=True)
@@ -183,6 +185,8 @@ def _check_source(terms: ArchiveTerms) -> None:
 def _committer(
     session: LakeSession, done: Archived, compact: Callable[[], int]
 ) -> Callable[["DataFrame", int], None]:
+    reached = LakeState(ranges=session.ranges).ends()
+
     def commit(frame: "DataFrame", batch: int) -> None:
         # It lives with the checkpoint: who deletes that begins a new query, whose batches count from 0 again.
         writer = session.lake.query_id(ARCHIVE)
@@ -191,13 +195,11 @@ def _committer(
             return
         rows = frame.collect()
         files = [file for row in rows for file in files_of(row.files)]
-        ranges = [
-            (MessageQueue(r["topic"], r["broker"], r["queue"]), Range(r["begin"], r["end"]))
-            for row in rows
-            for r in json.loads(row.ranges)
-        ]
-        made = session.append(writer, batch, files, ranges)
+        asked, found = (_joined(row[name] for row in rows) for name in ("asked", "ranges"))
+        made = session.append(writer, batch, files, [(q, one) for q in found for one in found[q]])
         if made is not None:
+            done.lost += lost_between(reached, asked, found)
+            reached.update({queue: ranges[-1].end for queue, ranges in asked.items()})
             done.rows += sum(file.rows for file in files)
             done.commits += 1
             done.files += made
@@ -205,6 +207,12 @@ def _committer(
                 done.compacted += compact()
 
     return commit
+
+
+def _joined(texts: Iterable[str]) -> dict[MessageQueue, list[Range]]:
+    """The ranges that tasks spoke of."""
+    each = [ranges_of(json.loads(text)) for text in texts]
+    return with_ranges({}, [(queue, one) for ranges in each for queue in ranges for one in ranges[queue]])
 
 
 @job_command(goes_on=True, over_loss="Say --skip-lost to go on with what exists")
@@ -271,4 +279,5 @@ def command(
             f"archived {counted(done.rows, 'message')} into {lake}: {counted(done.commits, 'commit')}, "
             + counted(done.files, "file")
             + (f"; {done.compacted} small files were replaced by larger ones" if done.compacted else "")
+            + (f"; {counted(done.lost, 'message')} lost: gone before they were archived" if done.lost else "")
         )

@@ -12,8 +12,10 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StringType, StructField, StructType
 
+from rocketeer.model.queue import MessageQueue
 from rocketeer.spark.jobs.lake.places import LakePlace
-from rocketeer.spark.jobs.lake.writer import LakeWriter, WriterTerms, summary_json
+from rocketeer.spark.jobs.lake.state import Range, ranges_json, with_ranges
+from rocketeer.spark.jobs.lake.writer import LakeWriter, WriterTerms, queue_runs, summary_json
 from rocketeer.spark.source.columns import SCHEMA
 from rocketeer.spark.source.offsets import Places, from_json
 from rocketeer.spark.source.options import SourceOptions, parse_options
@@ -28,7 +30,8 @@ SUFFIX: Final = "lakesuffix"
 COMPRESSION: Final = "lakecompression"
 FILE_BYTES: Final = "lakefilebytes"
 ENDS: Final = "lakeends"
-SUMMARY: Final = StructType([StructField("files", StringType()), StructField("ranges", StringType())])
+SUMMARY: Final = StructType([StructField(name, StringType()) for name in ("files", "asked", "ranges")])
+"""Of a task: the files it wrote, the ranges it was to read, and those it found."""
 
 
 class ArchiveSource(DataSource):
@@ -70,18 +73,15 @@ class ArchiveReader(StreamReader):
         if not isinstance(partition, RangePartition):
             return
         writer = LakeWriter(self._place, self._terms)
+        found: list[tuple[MessageQueue, Range]] = []
         for batch in read_partition(self._options, SCHEMA, partition):
             writer.add(batch)
-        ranges = [
-            {
-                "topic": piece.queue.topic,
-                "broker": piece.queue.broker_name,
-                "queue": piece.queue.queue_id,
-                "begin": piece.begin,
-                "end": piece.end,
-            }
-            for piece, _ in partition.pieces
-        ]
+            found += queue_runs(batch.column("topic")[0].as_py(), batch)
+        asked = [(piece.queue, Range(piece.begin, piece.end)) for piece, _ in partition.pieces]
         yield pa.RecordBatch.from_pydict(
-            {"files": [summary_json(writer.finish())], "ranges": [json.dumps(ranges)]}
+            {
+                "files": [summary_json(writer.finish())],
+                "asked": [json.dumps(ranges_json(with_ranges({}, asked)))],
+                "ranges": [json.dumps(ranges_json(with_ranges({}, found)))],
+            }
         )

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from itertools import pairwise
+from typing import Final
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -15,7 +15,8 @@ from rocketeer.spark.jobs.lake.delta import DeltaLake
 from rocketeer.spark.jobs.lake.folder import Lake
 from rocketeer.spark.jobs.lake.places import LakePlace
 from rocketeer.spark.jobs.lake.state import DataFile, LakeState, QueuePart, Range
-from rocketeer.spark.jobs.lake.writer import joined, parts_of, queue_parts
+from rocketeer.spark.jobs.lake.writer import joined, parts_of, queue_parts, queue_runs
+from rocketeer.spark.jobs.texts import counted
 
 LOST_FILE: Final = "lake file is missing"
 DAMAGED_FILE: Final = "lake file is not as it was written"
@@ -23,6 +24,7 @@ WRONG_ROWS: Final = "lake file does not hold what its commit says"
 DOUBLED: Final = "messages are in the lake twice"
 LOST: Final = "archived messages are missing in the lake"
 UNKNOWN: Final = "messages in the lake that no commit speaks of"
+_SHOWN: Final = 5
 
 
 @dataclass(slots=True)
@@ -51,6 +53,7 @@ def audit_lake_files(run: Runner, lake: Lake, report: AuditReport) -> LakeState:
     if strangers:
         report.notes.append(f"{strangers} files do not say what they hold of which queue: others wrote them")
     _check_runs(lake, state, [one for result in results for one in result.runs], report)
+    _note_holes(state, report)
     _check_strays(lake, state, report)
     return state
 
@@ -100,21 +103,8 @@ def _read_parts(
             for part in queue_parts(batch):
                 where = (part.broker, part.queue)
                 parts[where] = joined(parts[where], part) if where in parts else part
-            result.runs += list(_runs(file.topic, batch))
+            result.runs += queue_runs(file.topic, batch)
         return parts, parts_of(opened.metadata)
-
-
-def _runs(topic: str, batch: Any) -> Iterable[tuple[MessageQueue, Range]]:
-    offsets = batch.column("queueOffset").to_numpy(zero_copy_only=False)
-    queues = batch.column("queueId").to_numpy(zero_copy_only=False)
-    names = batch.column("brokerName").to_pylist() if len(batch) else []
-    brokers = np.array(names, dtype=object)
-    for broker in sorted(set(names)):
-        for queue_id in np.unique(queues[brokers == broker]).tolist():
-            mine = np.sort(offsets[(brokers == broker) & (queues == queue_id)])
-            cuts = np.flatnonzero(np.diff(mine) != 1) + 1
-            for run in np.split(mine, cuts):
-                yield MessageQueue(topic, broker, queue_id), Range(int(run[0]), int(run[-1]) + 1)
 
 
 def _check_runs(
@@ -161,6 +151,22 @@ def _without(some: list[Range], others: list[Range]) -> Iterable[tuple[int, int]
             at = max(at, other.end)
         if at < one.end:
             yield at, one.end
+
+
+def _note_holes(state: LakeState, report: AuditReport) -> None:
+    """What `archive --skip-lost` passed over is no fault of the lake, but nobody should take it for whole."""
+    holes = [
+        (queue, one.end, other.begin)
+        for queue, ranges in state.archived().items()
+        for one, other in pairwise(ranges)
+    ]
+    if holes:
+        named = [
+            f"{q.topic}/{q.queue_id} of {q.broker_name}: {begin} to {end - 1}" for q, begin, end in holes
+        ]
+        more = f" and {len(holes) - _SHOWN} holes more" if len(holes) > _SHOWN else ""
+        lost = counted(sum(end - begin for _, begin, end in holes), "message")
+        report.notes.append(f"{lost} not archived between others: {', '.join(named[:_SHOWN])}{more}")
 
 
 def _check_strays(lake: Lake, state: LakeState, report: AuditReport) -> None:

@@ -1,6 +1,6 @@
 """What a lake says of itself, as values: files, and ranges of queues. Pure; `delta.py` and `parquet.py` do the IO."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote, unquote
@@ -86,6 +86,25 @@ def with_ranges(
     for queue, one in new:
         found.setdefault(queue, []).append(one)
     return {queue: merged(ranges) for queue, ranges in found.items()}
+
+
+def lost_between(
+    reached: Mapping[MessageQueue, int],
+    asked: Mapping[MessageQueue, Sequence[Range]],
+    found: Mapping[MessageQueue, Iterable[Range]],
+) -> int:
+    """How many messages a batch passed over, behind where the one before it ended: those nobody asked for any more
+    because they were gone, and those that were asked for and not found.
+
+    >>> queue = MessageQueue("T", "broker-a", 0)
+    >>> lost_between({queue: 10}, {queue: [Range(12, 20)]}, {queue: [Range(12, 15), Range(16, 20)]})
+    3
+    """
+    lost = 0
+    for queue, ranges in asked.items():
+        wanted = ranges[-1].end - reached.get(queue, ranges[0].begin)
+        lost += max(wanted - sum(one.end - one.begin for one in found.get(queue, ())), 0)
+    return lost
 
 
 def ranges_json(ranges: Mapping[MessageQueue, Iterable[Range]]) -> list[list[Any]]:

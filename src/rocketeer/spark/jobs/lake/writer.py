@@ -18,8 +18,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from isal.isal_zlib import crc32
 
+from rocketeer.model.queue import MessageQueue
 from rocketeer.spark.jobs.lake.places import LakePlace
-from rocketeer.spark.jobs.lake.state import DataFile, QueuePart, partition_folder
+from rocketeer.spark.jobs.lake.state import DataFile, QueuePart, Range, partition_folder
 
 Batch: TypeAlias = Any  # pyarrow has no types of its own for mypy
 
@@ -167,26 +168,44 @@ def parts_of(metadata: Any) -> list[QueuePart] | None:
 
 def queue_parts(rows: Batch) -> Iterator[QueuePart]:
     """What a batch has of each queue, with checksums; see `folder.CHECKSUM_SQL`."""
-    offsets = rows.column("queueOffset").to_numpy(zero_copy_only=False).astype(np.int64)
+    offsets = _offsets(rows)
     sums = body_crcs(rows.column("body")) * (offsets % _CHECKSUM_MODULUS + 1)
     sizes = _lengths(rows.column("body"))
-    brokers = rows.column("brokerName").dictionary_encode()
-    kinds = brokers.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-    queues = rows.column("queueId").to_numpy(zero_copy_only=False).astype(np.int64)
-    names = brokers.dictionary.to_pylist()
-    places = kinds * (1 << 32) + queues
-    for place in [int(places[0])] if not (places != places[0]).any() else np.unique(places).tolist():
-        at = places == place
+    for broker, queue, at in _by_queue(rows):
         mine = offsets[at]
         yield QueuePart(
-            names[place >> 32],
-            place & ((1 << 32) - 1),
+            broker,
+            queue,
             int(mine.min()),
             int(mine.max()) + 1,
             len(mine),
             int(sizes[at].sum()),
             int(np.bitwise_xor.reduce(sums[at])),
         )
+
+
+def queue_runs(topic: str, rows: Batch) -> Iterator[tuple[MessageQueue, Range]]:
+    """The offsets that a batch of one topic has of each queue, as runs without a hole."""
+    offsets = _offsets(rows)
+    for broker, queue, at in _by_queue(rows):
+        mine = np.sort(offsets[at])
+        for run in np.split(mine, np.flatnonzero(np.diff(mine) != 1) + 1):
+            yield MessageQueue(topic, broker, queue), Range(int(run[0]), int(run[-1]) + 1)
+
+
+def _offsets(rows: Batch) -> Any:
+    return rows.column("queueOffset").to_numpy(zero_copy_only=False).astype(np.int64)
+
+
+def _by_queue(rows: Batch) -> Iterator[tuple[str, int, Any]]:
+    """(broker, queue, which rows are of it) of a batch that is not empty."""
+    brokers = rows.column("brokerName").dictionary_encode()
+    kinds = brokers.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    queues = rows.column("queueId").to_numpy(zero_copy_only=False).astype(np.int64)
+    names = brokers.dictionary.to_pylist()
+    places = kinds * (1 << 32) + queues
+    for place in [int(places[0])] if not (places != places[0]).any() else np.unique(places).tolist():
+        yield names[place >> 32], place & ((1 << 32) - 1), places == place
 
 
 def joined(one: QueuePart, other: QueuePart) -> QueuePart:
