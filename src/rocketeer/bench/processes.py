@@ -4,22 +4,24 @@ The bottom of the benchmark, and of every test that wants a broker it can kill.
 """
 
 import os
-import resource
+import shutil
 import signal
 import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
-from typing import ClassVar, Protocol
+from typing import ClassVar, Final, Protocol
 
 from rocketeer.errors import RocketeerError
-from rocketeer.parent import end_with_parent
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _POLL_S = 0.02
+ENDING_WITH_PARENT: Final = (
+    () if shutil.which("setpriv") is None else ("setpriv", "--pdeathsig", "KILL", "--")
+)
+"""In front of a command: it ends when the thread that started it does, where util-linux is installed."""
 
 
 class ServerFailed(RocketeerError):
@@ -27,18 +29,36 @@ class ServerFailed(RocketeerError):
 
 
 @contextmanager
-def _termination_waits() -> Iterator[Callable[[], object] | None]:
-    """SIGTERM comes when the block has ended: a handler of ours would run in the middle of a fork, where an exception
-    is dropped, or a second time in the child. Gives what the child does about it; None if there is no handler.
+def _termination_waits() -> Iterator[None]:
+    """SIGTERM comes when the block has ended: an exception of our handler in the middle would leave a server behind
+    that nobody knows. Handlers run in the main thread only, so there is nothing to do in others.
     """
-    if not callable(signal.getsignal(signal.SIGTERM)):
-        yield None
+    before = signal.getsignal(signal.SIGTERM)
+    if threading.current_thread() is not threading.main_thread() or not callable(before):
+        yield
         return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    came: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, frame: came.append(number))
     try:
-        yield partial(signal.pthread_sigmask, signal.SIG_SETMASK, before)
+        yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        signal.signal(signal.SIGTERM, before)
+        if came:
+            signal.raise_signal(signal.SIGTERM)
+
+
+@contextmanager
+def _on_cores(cores: frozenset[int] | None) -> Iterator[None]:
+    """Processes that this thread starts meanwhile run on these cores."""
+    if cores is None:
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cores)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
 
 
 class Running(Protocol):
@@ -83,26 +103,19 @@ class ServerProcess:
     def _start(
         self, env: Mapping[str, str], cores: frozenset[int] | None, files_max: int | None
     ) -> "subprocess.Popen[bytes]":
-        def limit() -> None:  # runs in the child, before it becomes the server
-            if unblock is not None:
-                unblock()
-            if by_main_thread:
-                end_with_parent(signal.SIGKILL)
-            if cores is not None:
-                os.sched_setaffinity(0, cores)
-            if files_max is not None:
-                resource.setrlimit(resource.RLIMIT_NOFILE, (files_max, files_max))
-
+        # No preexec_fn: it would run Python in a copy of this process, where what other threads have ends. py4j's
+        # connections do so with a shutdown of sockets that are ours as well: Spark would lose its threads.
+        limited = () if files_max is None else ("sh", "-c", 'ulimit -n "$0" && exec "$@"', str(files_max))
         by_main_thread = threading.current_thread() is threading.main_thread()
-        with self.log.open("ab") as out, _termination_waits() as unblock:
+        ending = ENDING_WITH_PARENT if by_main_thread else ()
+        with self.log.open("ab") as out, _termination_waits(), _on_cores(cores):
             return subprocess.Popen(
-                self.command,
+                [*ending, *limited, *self.command],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,
                 env=env,
                 start_new_session=True,  # a Ctrl-C in the terminal is ours to handle
-                preexec_fn=limit,
             )
 
     @property
