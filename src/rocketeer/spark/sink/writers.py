@@ -9,7 +9,7 @@ import logging
 import uuid
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -17,7 +17,6 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import StructType
 
 from rocketeer.errors import ConfigError, NoBroker, RocketeerError
-from rocketeer.memory import keep_freed_memory
 from rocketeer.model.queue import MessageQueue
 from rocketeer.spark.sink import layout as sink_layout
 from rocketeer.spark.sink.client import SinkClient
@@ -30,13 +29,12 @@ from rocketeer.spark.sink.rows import RowEncoder
 from rocketeer.spark.sink.sender import SinkSender
 from rocketeer.spark.sink.spool import Spool
 from rocketeer.spark.sink.topics import create_missing
+from rocketeer.spark.workers import settle_worker
 
 log = logging.getLogger(__name__)
 
 QUERY_ID = "sql.streaming.queryId"
 BATCH_ID = "streaming.sql.batchId"
-_KEPT_BYTES: Final = 128 << 20
-"""Of memory: what a task has on the way and in its spool serves the tasks after it. Spark ends idle workers."""
 
 
 @dataclass
@@ -153,8 +151,8 @@ def write_task(
     first = next(record_batches, None)
     if first is None:
         return Written()
-    keep_freed_memory(_KEPT_BYTES)
     client = SinkClient.of(options.nameserver, options.protection)
+    settle_worker()
     targets = _Targets(client, options, columns, scope, batch_id)
     sender = SinkSender(client, options, partition)
     encoder = RowEncoder(columns, options, partition, producer, client.uniq_keys)
