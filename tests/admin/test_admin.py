@@ -175,9 +175,9 @@ def _register(admin: Admin, address: str):  # type: ignore[no-untyped-def]
 def _unregister(admin: Admin, address: str):  # type: ignore[no-untyped-def]
     from rocketeer.admin.plans.asking import ask_nameserver
     from rocketeer.protocol.codes import RequestCode
-    from rocketeer.protocol.headers.nameserver import UnregisterBrokerHeader
+    from rocketeer.protocol.headers.nameserver import BrokerIdentityHeader
 
-    header = UnregisterBrokerHeader("broker-dead", address, "DefaultCluster", 0)
+    header = BrokerIdentityHeader("broker-dead", address, "DefaultCluster", 0)
     return ask_nameserver(admin.context(), RequestCode.UNREGISTER_BROKER, header)
 
 

@@ -30,11 +30,10 @@ from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, request
 from rocketeer.protocol.headers.base import Header, decode_header
 from rocketeer.protocol.headers.nameserver import (
-    QueryDataVersionHeader,
+    BrokerIdentityHeader,
     QueryDataVersionReplyHeader,
     RegisterBrokerHeader,
     RegisterBrokerReplyHeader,
-    UnregisterBrokerHeader,
 )
 
 log = logging.getLogger(__name__)
@@ -143,7 +142,7 @@ class Registration:
         if self._identity.epoch and await self._is_replaced(server):
             log.info("place taken by the next leader name_server=%s", server.address)
         elif server.reachable:
-            header = self._who(UnregisterBrokerHeader)
+            header = self._who()
             await self._ask(server, RequestCode.UNREGISTER_BROKER, header, b"", UNREGISTER_TIMEOUT_S)
 
     async def _is_replaced(self, server: _NameServer) -> bool:
@@ -249,7 +248,7 @@ class Registration:
 
     async def _register_if_changed(self, server: _NameServer) -> None:
         ours = self._topics.version
-        who, body = self._who(QueryDataVersionHeader), encode_data_version(ours)
+        who, body = self._who(), encode_data_version(ours)
         answer = await self._ask(server, RequestCode.QUERY_DATA_VERSION, who, body, self._timeout_s)
         if answer is None or _version_differs(answer, ours):
             await self._register([server])
@@ -314,9 +313,9 @@ class Registration:
     def _may_all(self) -> bool:
         return bool(self.permission & Perm.READ and self.permission & Perm.WRITE)
 
-    def _who(self, kind: type[UnregisterBrokerHeader] | type[QueryDataVersionHeader]) -> Header:
+    def _who(self) -> BrokerIdentityHeader:
         us = self._identity
-        return kind(
+        return BrokerIdentityHeader(
             broker_name=us.broker_name,
             broker_address=us.address,
             cluster_name=us.cluster,

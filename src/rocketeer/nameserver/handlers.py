@@ -24,22 +24,19 @@ from rocketeer.protocol.codes import VERSION_STRICT_JSON, RequestCode, ResponseC
 from rocketeer.protocol.command import Command, reply
 from rocketeer.protocol.headers.base import Header, decode_header
 from rocketeer.protocol.headers.nameserver import (
-    AddWritePermHeader,
     AddWritePermReplyHeader,
-    DeleteKvConfigHeader,
+    BrokerIdentityHeader,
+    BrokerNameHeader,
     DeleteTopicInNamesrvHeader,
-    GetKvConfigHeader,
     GetKvConfigReplyHeader,
     GetKvListHeader,
     GetRouteHeader,
     GetTopicsByClusterHeader,
+    KvKeyHeader,
     PutKvConfigHeader,
-    QueryDataVersionHeader,
     QueryDataVersionReplyHeader,
     RegisterBrokerHeader,
     RegisterBrokerReplyHeader,
-    UnregisterBrokerHeader,
-    WipeWritePermHeader,
     WipeWritePermReplyHeader,
 )
 from rocketeer.protocol.texts import FAQ
@@ -87,16 +84,16 @@ def handlers(state: NameServerState) -> dict[int, Handler]:
     }
     return {
         RequestCode.PUT_KV_CONFIG: _typed(PutKvConfigHeader, state, put_kv),
-        RequestCode.GET_KV_CONFIG: _typed(GetKvConfigHeader, state, get_kv),
-        RequestCode.DELETE_KV_CONFIG: _typed(DeleteKvConfigHeader, state, delete_kv),
+        RequestCode.GET_KV_CONFIG: _typed(KvKeyHeader, state, get_kv),
+        RequestCode.DELETE_KV_CONFIG: _typed(KvKeyHeader, state, delete_kv),
         RequestCode.GET_KVLIST_BY_NAMESPACE: _typed(GetKvListHeader, state, list_kv),
         RequestCode.REGISTER_BROKER: lambda command, connection: register(state, command, connection),
-        RequestCode.UNREGISTER_BROKER: _typed(UnregisterBrokerHeader, state, unregister),
-        RequestCode.QUERY_DATA_VERSION: _typed(QueryDataVersionHeader, state, query_data_version),
+        RequestCode.UNREGISTER_BROKER: _typed(BrokerIdentityHeader, state, unregister),
+        RequestCode.QUERY_DATA_VERSION: _typed(BrokerIdentityHeader, state, query_data_version),
         RequestCode.GET_ROUTEINFO_BY_TOPIC: lambda command, connection: get_route(state, command),
         RequestCode.GET_BROKER_CLUSTER_INFO: lambda command, connection: cluster_info(state, command),
-        RequestCode.WIPE_WRITE_PERM_OF_BROKER: _typed(WipeWritePermHeader, state, wipe_write_perm),
-        RequestCode.ADD_WRITE_PERM_OF_BROKER: _typed(AddWritePermHeader, state, add_write_perm),
+        RequestCode.WIPE_WRITE_PERM_OF_BROKER: _typed(BrokerNameHeader, state, wipe_write_perm),
+        RequestCode.ADD_WRITE_PERM_OF_BROKER: _typed(BrokerNameHeader, state, add_write_perm),
         RequestCode.DELETE_TOPIC_IN_NAMESRV: _typed(DeleteTopicInNamesrvHeader, state, delete_topic),
         RequestCode.GET_TOPICS_BY_CLUSTER: _typed(GetTopicsByClusterHeader, state, topics_of_cluster),
         RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS: lambda command, connection: system_topics(state, command),
@@ -185,7 +182,7 @@ def _reading(command: Command, header: RegisterBrokerHeader) -> Steps[Registrati
     return (yield from reading_registration(command.body, compressed=header.compressed))
 
 
-def unregister(state: NameServerState, header: UnregisterBrokerHeader, command: Command) -> Command:
+def unregister(state: NameServerState, header: BrokerIdentityHeader, command: Command) -> Command:
     """104: a broker says goodbye."""
     name, broker_id, address = header.broker_name, header.broker_id, header.broker_address
     if state.routes.unregister(broker_name=name, broker_id=broker_id, address=address):
@@ -194,7 +191,7 @@ def unregister(state: NameServerState, header: UnregisterBrokerHeader, command: 
     return reply(command)
 
 
-def query_data_version(state: NameServerState, header: QueryDataVersionHeader, command: Command) -> Command:
+def query_data_version(state: NameServerState, header: BrokerIdentityHeader, command: Command) -> Command:
     """322: a broker asks whether it must register again; if not, this was its heartbeat."""
     version = decode_data_version(command.body)
     is_known = state.routes.refresh(header.broker_address, version, state.now_ms())
@@ -260,7 +257,7 @@ def delete_topic(state: NameServerState, header: DeleteTopicInNamesrvHeader, com
 
 
 def wipe_write_perm(
-    state: NameServerState, header: WipeWritePermHeader, command: Command
+    state: NameServerState, header: BrokerNameHeader, command: Command
 ) -> Command | Awaitable[Command]:
     """205."""
 
@@ -272,7 +269,7 @@ def wipe_write_perm(
 
 
 def add_write_perm(
-    state: NameServerState, header: AddWritePermHeader, command: Command
+    state: NameServerState, header: BrokerNameHeader, command: Command
 ) -> Command | Awaitable[Command]:
     """327."""
 
@@ -292,7 +289,7 @@ async def put_kv(state: NameServerState, header: PutKvConfigHeader, command: Com
     return reply(command)
 
 
-def get_kv(state: NameServerState, header: GetKvConfigHeader, command: Command) -> Command:
+def get_kv(state: NameServerState, header: KvKeyHeader, command: Command) -> Command:
     """101."""
     value = state.kv.get(header.namespace, header.key)
     if value is None:
@@ -301,7 +298,7 @@ def get_kv(state: NameServerState, header: GetKvConfigHeader, command: Command) 
     return reply(command, ext=GetKvConfigReplyHeader(value=value))
 
 
-async def delete_kv(state: NameServerState, header: DeleteKvConfigHeader, command: Command) -> Command:
+async def delete_kv(state: NameServerState, header: KvKeyHeader, command: Command) -> Command:
     """102: also for a key that is not there."""
     await state.kv.delete(header.namespace, header.key)
     return reply(command)

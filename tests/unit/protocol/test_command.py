@@ -20,7 +20,7 @@ from rocketeer.protocol.command import (
     request,
 )
 from rocketeer.protocol.frame import JSON, ROCKETMQ, pack_frame
-from rocketeer.protocol.headers.offsets import GetMaxOffsetHeader, OffsetReplyHeader
+from rocketeer.protocol.headers.offsets import OffsetReplyHeader, QueueHeader
 from rocketeer.protocol.reply_template import ReplyTemplate
 
 
@@ -37,7 +37,7 @@ def test_each_request_has_its_own_opaque() -> None:
 
 
 def test_a_request_takes_a_typed_header_or_texts() -> None:
-    typed = request(RequestCode.GET_MAX_OFFSET, GetMaxOffsetHeader(topic="T", queue_id=3), b"x")
+    typed = request(RequestCode.GET_MAX_OFFSET, QueueHeader(topic="T", queue_id=3), b"x")
     assert typed.ext == {"topic": "T", "queueId": "3"}
     assert typed.code == 30
     assert type(typed.code) is int

@@ -10,7 +10,7 @@ from rocketeer.errors import BadHeader
 from rocketeer.protocol.codes import RequestCode
 from rocketeer.protocol.headers.base import decode_header, decode_raw, encode_header
 from rocketeer.protocol.headers.nameserver import GetRouteHeader
-from rocketeer.protocol.headers.offsets import GetMaxOffsetHeader
+from rocketeer.protocol.headers.offsets import QueueHeader
 from rocketeer.protocol.headers.pull import PullMessageHeader
 from rocketeer.protocol.headers.send import (
     ConsumerSendMsgBackHeader,
@@ -114,7 +114,7 @@ def test_texts_that_look_like_something_else_stay_texts() -> None:
     ],
 )
 def test_raw_json_and_texts_decode_alike(raw: bytes) -> None:
-    assert decode_raw(GetMaxOffsetHeader, raw) == GetMaxOffsetHeader(topic="T", queue_id=3)
+    assert decode_raw(QueueHeader, raw) == QueueHeader(topic="T", queue_id=3)
 
 
 def test_raw_json_takes_bare_values_where_texts_belong() -> None:
@@ -133,7 +133,7 @@ PULL = (
 )
 def test_raw_bytes_that_are_no_header_are_bad(raw: bytes) -> None:
     with pytest.raises(BadHeader):
-        decode_raw(GetMaxOffsetHeader, raw)
+        decode_raw(QueueHeader, raw)
 
 
 def test_none_is_left_out_and_booleans_are_words() -> None:

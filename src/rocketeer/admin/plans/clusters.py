@@ -23,9 +23,8 @@ from rocketeer.protocol.codes import RequestCode
 from rocketeer.protocol.headers.admin import GetBrokerConsumeStatsHeader, ViewBrokerStatsHeader
 from rocketeer.protocol.headers.base import decode_header
 from rocketeer.protocol.headers.nameserver import (
-    AddWritePermHeader,
     AddWritePermReplyHeader,
-    WipeWritePermHeader,
+    BrokerNameHeader,
     WipeWritePermReplyHeader,
 )
 from rocketeer.protocol.headers.transaction import ResumeCheckHalfMessageHeader
@@ -143,7 +142,7 @@ def _chore(context: AdminContext, code: int, broker: str | None, cluster: str | 
 def wipe_write_perm(context: AdminContext, broker_name: str) -> Plan[Mapping[str, int]]:
     """Have every name server hide a broker from producers; how many topics that changed, by name server."""
     replies = yield from tell_nameservers(
-        context, RequestCode.WIPE_WRITE_PERM_OF_BROKER, WipeWritePermHeader(broker_name)
+        context, RequestCode.WIPE_WRITE_PERM_OF_BROKER, BrokerNameHeader(broker_name)
     )
     return {at: decode_header(WipeWritePermReplyHeader, reply.ext).topics for at, reply in replies.items()}
 
@@ -151,7 +150,7 @@ def wipe_write_perm(context: AdminContext, broker_name: str) -> Plan[Mapping[str
 def add_write_perm(context: AdminContext, broker_name: str) -> Plan[Mapping[str, int]]:
     """Undo `wipe_write_perm`."""
     replies = yield from tell_nameservers(
-        context, RequestCode.ADD_WRITE_PERM_OF_BROKER, AddWritePermHeader(broker_name)
+        context, RequestCode.ADD_WRITE_PERM_OF_BROKER, BrokerNameHeader(broker_name)
     )
     return {at: decode_header(AddWritePermReplyHeader, reply.ext).topics for at, reply in replies.items()}
 

@@ -36,7 +36,7 @@ from rocketeer.protocol.bodies.groups import decode_group_table, encode_group
 from rocketeer.protocol.bodies.offsets import decode_members_status
 from rocketeer.protocol.bodies.running_info import RunningInfo, decode_running_info
 from rocketeer.protocol.codes import RequestCode
-from rocketeer.protocol.headers.clients import GetConsumerConnectionsHeader, GetConsumerRunningInfoHeader
+from rocketeer.protocol.headers.clients import ConsumerGroupHeader, GetConsumerRunningInfoHeader
 from rocketeer.protocol.headers.offsets import GetConsumerStatusHeader
 from rocketeer.protocol.headers.topics import DeleteSubscriptionGroupHeader
 
@@ -123,7 +123,7 @@ def connections_at(reach: Reachable, group: str, brokers: tuple[Broker, ...]) ->
     """What the first broker knows that knows the group's members: clients tell all of them the same."""
     failure: RocketeerError | None = None
     for each in brokers:
-        header = GetConsumerConnectionsHeader(group)
+        header = ConsumerGroupHeader(group)
         try:
             reply = yield from reach.ask(each, RequestCode.GET_CONSUMER_CONNECTION_LIST, header)
         except RocketeerError as error:

@@ -11,10 +11,9 @@ from rocketeer.protocol.bodies.properties import decode_properties, encode_prope
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.headers.base import decode_header
 from rocketeer.protocol.headers.nameserver import (
-    DeleteKvConfigHeader,
-    GetKvConfigHeader,
     GetKvConfigReplyHeader,
     GetKvListHeader,
+    KvKeyHeader,
     PutKvConfigHeader,
 )
 
@@ -22,9 +21,7 @@ from rocketeer.protocol.headers.nameserver import (
 def get_kv(context: AdminContext, namespace: str, key: str) -> Plan[str | None]:
     """A value the name servers keep; None when there is none."""
     try:
-        reply = yield from ask_nameserver(
-            context, RequestCode.GET_KV_CONFIG, GetKvConfigHeader(namespace, key)
-        )
+        reply = yield from ask_nameserver(context, RequestCode.GET_KV_CONFIG, KvKeyHeader(namespace, key))
     except BrokerRefused as error:
         if error.code == ResponseCode.QUERY_NOT_FOUND:
             return None
@@ -52,7 +49,7 @@ def put_kv(context: AdminContext, namespace: str, key: str, value: str) -> Plan[
 
 def delete_kv(context: AdminContext, namespace: str, key: str) -> Plan[None]:
     """Have every name server forget a value."""
-    yield from tell_nameservers(context, RequestCode.DELETE_KV_CONFIG, DeleteKvConfigHeader(namespace, key))
+    yield from tell_nameservers(context, RequestCode.DELETE_KV_CONFIG, KvKeyHeader(namespace, key))
 
 
 def nameserver_settings(context: AdminContext) -> Plan[Mapping[str, Mapping[str, str]]]:

@@ -31,7 +31,7 @@ from rocketeer.protocol.bodies.groups import decode_group_list
 from rocketeer.protocol.bodies.topics import decode_topic_list
 from rocketeer.protocol.codes import RequestCode
 from rocketeer.protocol.headers.nameserver import DeleteTopicInNamesrvHeader, GetTopicsByClusterHeader
-from rocketeer.protocol.headers.topics import GetTopicStatsHeader, QueryTopicConsumersHeader
+from rocketeer.protocol.headers.topics import TopicHeader
 
 ORDER_NAMESPACE: Final = "ORDER_TOPIC_CONFIG"
 """Where the name servers keep which queues an ordered topic has: `broker-a:4;broker-b:4`."""
@@ -86,7 +86,7 @@ def topic_status(context: AdminContext, topic: str) -> Plan[TopicStatus]:
     brokers = yield from topic_masters(context, topic)
 
     def stats(broker: Broker) -> Plan[dict[MessageQueue, QueueRange]]:
-        header = GetTopicStatsHeader(topic)
+        header = TopicHeader(topic)
         reply = yield from ask_broker(context, broker.address, RequestCode.GET_TOPIC_STATS_INFO, header)
         return decode_topic_stats(reply.body)
 
@@ -132,7 +132,7 @@ def groups_of_topic(context: AdminContext, topic: str, reach: asking.Reachable) 
     groups: set[str] = set()
     failures: list[Failure] = []
     for broker in route_brokers(route):
-        header = QueryTopicConsumersHeader(topic)
+        header = TopicHeader(topic)
         try:
             reply = yield from reach.ask(broker, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, header)
         except RocketeerError as error:

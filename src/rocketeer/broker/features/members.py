@@ -32,7 +32,7 @@ from rocketeer.protocol.command import Command, reply, request
 from rocketeer.protocol.headers.base import decode_header
 from rocketeer.protocol.headers.clients import (
     ConsumeMessageDirectlyHeader,
-    GetConsumerConnectionsHeader,
+    ConsumerGroupHeader,
     GetConsumerRunningInfoHeader,
 )
 from rocketeer.protocol.headers.offsets import GetConsumerStatusHeader, ResetOffsetHeader
@@ -82,7 +82,7 @@ class MemberCalls:
         }
 
     def connections(self, command: Command, connection: Connection) -> Command:
-        name = decode_header(GetConsumerConnectionsHeader, command.ext).consumer_group
+        name = decode_header(ConsumerGroupHeader, command.ext).consumer_group
         group = self._clients.consumer(name)
         if group is None:
             raise RequestRefused(ResponseCode.CONSUMER_NOT_ONLINE, f"the consumer group[{name}] not online")

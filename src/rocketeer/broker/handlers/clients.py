@@ -25,8 +25,7 @@ from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, reply, request
 from rocketeer.protocol.headers.base import decode_header
 from rocketeer.protocol.headers.clients import (
-    GetConsumerListHeader,
-    NotifyConsumerIdsChangedHeader,
+    ConsumerGroupHeader,
     UnregisterClientHeader,
 )
 from rocketeer.remoting.limits import busy_limit, over_limit
@@ -183,7 +182,7 @@ class ClientService:
         return reply(command)
 
     def consumer_list(self, command: Command, connection: Connection) -> Command:
-        group = decode_header(GetConsumerListHeader, command.ext).consumer_group
+        group = decode_header(ConsumerGroupHeader, command.ext).consumer_group
         info = self._clients.consumer(group)
         if info is None:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {group}")
@@ -238,7 +237,7 @@ class ClientService:
                 group = next(iter(self._unsent))
                 del self._unsent[group]
                 info = self._clients.consumer(group)
-                header = NotifyConsumerIdsChangedHeader(consumer_group=group)
+                header = ConsumerGroupHeader(consumer_group=group)
                 for number, connection in enumerate(() if info is None else list(info.members), 1):
                     connection.send(request(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, header, oneway=True))
                     if number % NOTICES_A_STEP == 0:

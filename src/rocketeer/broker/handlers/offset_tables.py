@@ -13,7 +13,7 @@ from rocketeer.protocol.codes import RequestCode
 from rocketeer.protocol.command import Command, reply
 from rocketeer.protocol.headers.base import decode_header
 from rocketeer.protocol.headers.offsets import CloneGroupOffsetHeader, QueryCorrectionOffsetHeader
-from rocketeer.protocol.headers.topics import QueryTopicConsumersHeader
+from rocketeer.protocol.headers.topics import TopicHeader
 from rocketeer.remoting.server import Connection, Handler
 from rocketeer.remoting.slices import Steps, in_slices, run_sliced
 
@@ -51,7 +51,7 @@ class OffsetTables:
         }
 
     def consumed_by(self, command: Command, connection: Connection) -> Command | Awaitable[Command]:
-        topic = decode_header(QueryTopicConsumersHeader, command.ext).topic
+        topic = decode_header(TopicHeader, command.ext).topic
 
         def steps() -> Steps[Command]:
             groups = yield from self._offsets.groups_of(topic)

@@ -8,12 +8,10 @@ from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, reply
 from rocketeer.protocol.headers.base import decode_header
 from rocketeer.protocol.headers.offsets import (
-    EarliestStoreTimeHeader,
     EarliestStoreTimeReplyHeader,
-    GetMaxOffsetHeader,
-    GetMinOffsetHeader,
     OffsetReplyHeader,
     QueryConsumerOffsetHeader,
+    QueueHeader,
     SearchOffsetHeader,
     UpdateConsumerOffsetHeader,
 )
@@ -66,17 +64,17 @@ def offset_handlers(offsets: CommittedOffsets, queues: MessageStore) -> dict[int
         return reply(command, ext=OffsetReplyHeader(offset=offset))
 
     def maximum(command: Command, connection: Connection) -> Command:
-        header = decode_header(GetMaxOffsetHeader, command.ext)
+        header = decode_header(QueueHeader, command.ext)
         offset = queues.max_queue_offset(header.topic, header.queue_id)
         return reply(command, ext=OffsetReplyHeader(offset=offset))
 
     def minimum(command: Command, connection: Connection) -> Command:
-        header = decode_header(GetMinOffsetHeader, command.ext)
+        header = decode_header(QueueHeader, command.ext)
         offset = max(0, queues.min_queue_offset(header.topic, header.queue_id))
         return reply(command, ext=OffsetReplyHeader(offset=offset))
 
     def earliest(command: Command, connection: Connection) -> Command:
-        header = decode_header(EarliestStoreTimeHeader, command.ext)
+        header = decode_header(QueueHeader, command.ext)
         store_ms = queues.earliest_ms(header.topic, header.queue_id)
         return reply(command, ext=EarliestStoreTimeReplyHeader(timestamp_ms=store_ms))
 

@@ -31,8 +31,8 @@ from rocketeer.protocol.headers.admin import GetBrokerConsumeStatsHeader
 from rocketeer.protocol.headers.base import decode_header
 from rocketeer.protocol.headers.topics import (
     GetConsumeStatsHeader,
-    GetTopicStatsHeader,
     QueryConsumeTimeSpanHeader,
+    TopicHeader,
 )
 from rocketeer.remoting.server import Connection, Handler
 from rocketeer.remoting.slices import Steps, run_sliced
@@ -84,7 +84,7 @@ class Progress:
     # --- a topic -----------------------------------------------------------------------------
 
     def topic_stats(self, command: Command, connection: Connection) -> Answer:
-        topic = self._topic(decode_header(GetTopicStatsHeader, command.ext).topic)
+        topic = self._topic(decode_header(TopicHeader, command.ext).topic)
 
         def steps() -> Steps[Command]:
             return reply(command, body=(yield from encoding_topic_stats(self._ranges(topic))))

@@ -11,7 +11,7 @@ from rocketeer.protocol.bodies.topics import encode_topic_list
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, reply
 from rocketeer.protocol.headers.base import decode_header
-from rocketeer.protocol.headers.topics import CreateTopicHeader, DeleteTopicHeader
+from rocketeer.protocol.headers.topics import CreateTopicHeader, TopicHeader
 from rocketeer.remoting.server import Connection, Handler
 
 log = logging.getLogger(__name__)
@@ -63,7 +63,7 @@ def topic_handlers(
         return reply(command, remark=UPDATED_REMARK)
 
     async def delete(command: Command, connection: Connection) -> Command:
-        name = decode_header(DeleteTopicHeader, command.ext).topic
+        name = decode_header(TopicHeader, command.ext).topic
         _check_name(topics, name)
         log.info("topic deleted topic=%s remote=%s", name, connection.remote)
         try:

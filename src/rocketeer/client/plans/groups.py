@@ -16,13 +16,13 @@ from rocketeer.protocol.bodies.subscription import SubscriptionWire
 from rocketeer.protocol.bodies.wire import Wire, decoder, load_as
 from rocketeer.protocol.codes import RequestCode
 from rocketeer.protocol.command import request
-from rocketeer.protocol.headers.clients import GetConsumerConnectionsHeader, GetConsumerListHeader
+from rocketeer.protocol.headers.clients import ConsumerGroupHeader
 from rocketeer.protocol.headers.send import ConsumerSendMsgBackHeader
 
 
 def consumer_ids(address: str, group: str, timeout_s: float) -> Plan[list[str]]:
     """The client ids of the group's members, as one broker knows them."""
-    command = request(RequestCode.GET_CONSUMER_LIST_BY_GROUP, GetConsumerListHeader(group))
+    command = request(RequestCode.GET_CONSUMER_LIST_BY_GROUP, ConsumerGroupHeader(group))
     reply = yield from ask(address, command, timeout_s)
     return decode_consumer_list(reply.body)
 
@@ -93,7 +93,7 @@ _decoder = decoder(_ConnectionsWire)
 
 def group_view(address: str, group: str, timeout_s: float) -> Plan[GroupView]:
     """What the broker took from the group's heartbeats (203): members that differ overwrite each other there."""
-    command = request(RequestCode.GET_CONSUMER_CONNECTION_LIST, GetConsumerConnectionsHeader(group))
+    command = request(RequestCode.GET_CONSUMER_CONNECTION_LIST, ConsumerGroupHeader(group))
     reply = yield from ask(address, command, timeout_s)
     wire = load_as(_decoder, reply.body)
     expressions = {topic: each.sub_string or "*" for topic, each in (wire.subscription_table or {}).items()}

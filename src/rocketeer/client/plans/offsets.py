@@ -12,12 +12,10 @@ from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, request
 from rocketeer.protocol.headers.base import Header, decode_header
 from rocketeer.protocol.headers.offsets import (
-    EarliestStoreTimeHeader,
     EarliestStoreTimeReplyHeader,
-    GetMaxOffsetHeader,
-    GetMinOffsetHeader,
     OffsetReplyHeader,
     QueryConsumerOffsetHeader,
+    QueueHeader,
     SearchOffsetHeader,
     UpdateConsumerOffsetHeader,
 )
@@ -56,24 +54,24 @@ def commit_offset(cluster: Cluster, group: str, queue: MessageQueue, offset: int
 
 def max_offset(cluster: Cluster, queue: MessageQueue) -> Plan[int]:
     """Where the next message will be."""
-    return (yield from _ask_offset(cluster, queue, RequestCode.GET_MAX_OFFSET, _max_header(queue)))
+    return (yield from _ask_offset(cluster, queue, RequestCode.GET_MAX_OFFSET, _queue_header(queue)))
 
 
 def min_offset(cluster: Cluster, queue: MessageQueue) -> Plan[int]:
     """The oldest message that is still there."""
-    return (yield from _ask_offset(cluster, queue, RequestCode.GET_MIN_OFFSET, _min_header(queue)))
+    return (yield from _ask_offset(cluster, queue, RequestCode.GET_MIN_OFFSET, _queue_header(queue)))
 
 
 def min_offsets(cluster: Cluster, queues: Iterable[MessageQueue]) -> Plan[dict[MessageQueue, int]]:
     """The oldest message that is still there, of many queues; each broker is asked once for all it has."""
     code = RequestCode.GET_MIN_OFFSET
-    return (yield from _ask_offsets(cluster, code, {each: _min_header(each) for each in queues}))
+    return (yield from _ask_offsets(cluster, code, {each: _queue_header(each) for each in queues}))
 
 
 def max_offsets(cluster: Cluster, queues: Iterable[MessageQueue]) -> Plan[dict[MessageQueue, int]]:
     """Where the next message will be, of many queues."""
     code = RequestCode.GET_MAX_OFFSET
-    return (yield from _ask_offsets(cluster, code, {each: _max_header(each) for each in queues}))
+    return (yield from _ask_offsets(cluster, code, {each: _queue_header(each) for each in queues}))
 
 
 def commit_offsets(cluster: Cluster, group: str, offsets: Mapping[MessageQueue, int]) -> Plan[None]:
@@ -108,12 +106,8 @@ def _ask_all(
     return answers
 
 
-def _min_header(queue: MessageQueue) -> GetMinOffsetHeader:
-    return GetMinOffsetHeader(queue.topic, queue.queue_id)
-
-
-def _max_header(queue: MessageQueue) -> GetMaxOffsetHeader:
-    return GetMaxOffsetHeader(queue.topic, queue.queue_id)
+def _queue_header(queue: MessageQueue) -> QueueHeader:
+    return QueueHeader(queue.topic, queue.queue_id)
 
 
 def _commit_header(group: str, queue: MessageQueue, offset: int) -> UpdateConsumerOffsetHeader:
@@ -128,8 +122,7 @@ def offset_at(cluster: Cluster, queue: MessageQueue, time_ms: int) -> Plan[int]:
 
 def earliest_ms(cluster: Cluster, queue: MessageQueue) -> Plan[int]:
     """When the oldest message that is still there was stored; -1 for an empty queue."""
-    header = EarliestStoreTimeHeader(queue.topic, queue.queue_id)
-    reply = yield from _ask(cluster, queue, RequestCode.GET_EARLIEST_MSG_STORETIME, header)
+    reply = yield from _ask(cluster, queue, RequestCode.GET_EARLIEST_MSG_STORETIME, _queue_header(queue))
     return decode_header(EarliestStoreTimeReplyHeader, reply.ext).timestamp_ms
 
 

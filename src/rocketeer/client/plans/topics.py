@@ -12,7 +12,7 @@ from rocketeer.protocol.bodies.route import decode_cluster_info
 from rocketeer.protocol.bodies.topics import decode_topic_table
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import request
-from rocketeer.protocol.headers.topics import CreateTopicHeader, DeleteTopicHeader
+from rocketeer.protocol.headers.topics import CreateTopicHeader, TopicHeader
 
 
 def put_topic(address: str, topic: TopicConfig, timeout_s: float) -> Plan[None]:
@@ -54,4 +54,4 @@ def topic_table(address: str, timeout_s: float) -> Plan[Mapping[str, TopicConfig
 
 def delete_topic(address: str, topic: str, timeout_s: float) -> Plan[None]:
     """Delete the topic and its messages on the broker at the address."""
-    yield from ask(address, request(RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicHeader(topic)), timeout_s)
+    yield from ask(address, request(RequestCode.DELETE_TOPIC_IN_BROKER, TopicHeader(topic)), timeout_s)

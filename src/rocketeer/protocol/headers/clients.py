@@ -13,20 +13,8 @@ class UnregisterClientHeader(Header):
     consumer_group: str | None = None
 
 
-class GetConsumerListHeader(Header):
-    """38 GET_CONSUMER_LIST_BY_GROUP."""
-
-    consumer_group: str
-
-
-class NotifyConsumerIdsChangedHeader(Header):
-    """40 NOTIFY_CONSUMER_IDS_CHANGED (broker to client)."""
-
-    consumer_group: str
-
-
-class GetConsumerConnectionsHeader(Header):
-    """203 GET_CONSUMER_CONNECTION_LIST."""
+class ConsumerGroupHeader(Header):
+    """38 GET_CONSUMER_LIST_BY_GROUP, 203 GET_CONSUMER_CONNECTION_LIST, 40 NOTIFY_CONSUMER_IDS_CHANGED to clients."""
 
     consumer_group: str
 

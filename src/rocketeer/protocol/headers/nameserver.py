@@ -13,8 +13,8 @@ class PutKvConfigHeader(Header):
     value: str
 
 
-class GetKvConfigHeader(Header):
-    """101 GET_KV_CONFIG."""
+class KvKeyHeader(Header):
+    """101 GET_KV_CONFIG, 102 DELETE_KV_CONFIG."""
 
     namespace: str
     key: str
@@ -24,13 +24,6 @@ class GetKvConfigReplyHeader(Header):
     """The reply to 101."""
 
     value: str | None = None
-
-
-class DeleteKvConfigHeader(Header):
-    """102 DELETE_KV_CONFIG."""
-
-    namespace: str
-    key: str
 
 
 class GetKvListHeader(Header):
@@ -60,17 +53,8 @@ class RegisterBrokerReplyHeader(Header):
     master_address: str | None = field(default=None, name="masterAddr")
 
 
-class UnregisterBrokerHeader(Header):
-    """104 UNREGISTER_BROKER."""
-
-    broker_name: str
-    broker_address: str = field(name="brokerAddr")
-    cluster_name: str
-    broker_id: I64
-
-
-class QueryDataVersionHeader(Header):
-    """322 QUERY_DATA_VERSION."""
+class BrokerIdentityHeader(Header):
+    """104 UNREGISTER_BROKER, 322 QUERY_DATA_VERSION."""
 
     broker_name: str
     broker_address: str = field(name="brokerAddr")
@@ -91,8 +75,8 @@ class GetRouteHeader(Header):
     strict_json: bool = field(default=False, name="acceptStandardJsonOnly")
 
 
-class WipeWritePermHeader(Header):
-    """205 WIPE_WRITE_PERM_OF_BROKER."""
+class BrokerNameHeader(Header):
+    """205 WIPE_WRITE_PERM_OF_BROKER, 327 ADD_WRITE_PERM_OF_BROKER."""
 
     broker_name: str
 
@@ -101,12 +85,6 @@ class WipeWritePermReplyHeader(Header):
     """The reply to 205."""
 
     topics: I32 = field(name="wipeTopicCount")
-
-
-class AddWritePermHeader(Header):
-    """327 ADD_WRITE_PERM_OF_BROKER."""
-
-    broker_name: str
 
 
 class AddWritePermReplyHeader(Header):

@@ -30,22 +30,8 @@ class SearchOffsetHeader(Header):
     timestamp_ms: I64 = field(name="timestamp")
 
 
-class GetMaxOffsetHeader(Header):
-    """30 GET_MAX_OFFSET."""
-
-    topic: str
-    queue_id: I32
-
-
-class GetMinOffsetHeader(Header):
-    """31 GET_MIN_OFFSET."""
-
-    topic: str
-    queue_id: I32
-
-
-class EarliestStoreTimeHeader(Header):
-    """32 GET_EARLIEST_MSG_STORETIME."""
+class QueueHeader(Header):
+    """30 GET_MAX_OFFSET, 31 GET_MIN_OFFSET, 32 GET_EARLIEST_MSG_STORETIME."""
 
     topic: str
     queue_id: I32

@@ -18,8 +18,8 @@ class CreateTopicHeader(Header):
     order: bool = False
 
 
-class DeleteTopicHeader(Header):
-    """215 DELETE_TOPIC_IN_BROKER."""
+class TopicHeader(Header):
+    """215 DELETE_TOPIC_IN_BROKER, 202 GET_TOPIC_STATS_INFO, 300 QUERY_TOPIC_CONSUME_BY_WHO."""
 
     topic: str
 
@@ -32,23 +32,11 @@ class DeleteSubscriptionGroupHeader(Header):
     clean_offset: bool = False
 
 
-class GetTopicStatsHeader(Header):
-    """202 GET_TOPIC_STATS_INFO."""
-
-    topic: str
-
-
 class GetConsumeStatsHeader(Header):
     """208 GET_CONSUME_STATS; without a topic: all of the group's."""
 
     consumer_group: str
     topic: str | None = None
-
-
-class QueryTopicConsumersHeader(Header):
-    """300 QUERY_TOPIC_CONSUME_BY_WHO."""
-
-    topic: str
 
 
 class QueryConsumeTimeSpanHeader(Header):

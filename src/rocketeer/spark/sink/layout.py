@@ -23,9 +23,8 @@ from rocketeer.protocol.bodies.kv import decode_kv_table
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, request
 from rocketeer.protocol.headers.nameserver import (
-    DeleteKvConfigHeader,
-    GetKvConfigHeader,
     GetKvListHeader,
+    KvKeyHeader,
     PutKvConfigHeader,
 )
 from rocketeer.spark.sink.client import ROUTE_TIMEOUT_S, SinkClient
@@ -103,13 +102,13 @@ async def take_up_changes(client: SinkClient, producer: str, topic: str, batch_i
 async def forget(client: SinkClient, producer: str, topic: str) -> None:
     """The write is over and nobody will send its rows again."""
     await _to_all(
-        client, request(RequestCode.DELETE_KV_CONFIG, DeleteKvConfigHeader(NAMESPACE, f"{producer}/{topic}"))
+        client, request(RequestCode.DELETE_KV_CONFIG, KvKeyHeader(NAMESPACE, f"{producer}/{topic}"))
     )
 
 
 async def _read(client: SinkClient, key: str) -> Layout | None:
     """The newest note of all name servers: one that was away when it was taken has an old one, or none."""
-    command = request(RequestCode.GET_KV_CONFIG, GetKvConfigHeader(NAMESPACE, key))
+    command = request(RequestCode.GET_KV_CONFIG, KvKeyHeader(NAMESPACE, key))
     notes: list[Layout] = []
     for reply in await client.driver.run(_ask_all(client.nameservers.in_turn(), command)):
         if reply.code == ResponseCode.QUERY_NOT_FOUND:
@@ -141,7 +140,7 @@ async def _forget_old(client: SinkClient, now_ms: int) -> None:
         except msgspec.DecodeError:
             old = True
         if old:
-            await _to_all(client, request(RequestCode.DELETE_KV_CONFIG, DeleteKvConfigHeader(NAMESPACE, key)))
+            await _to_all(client, request(RequestCode.DELETE_KV_CONFIG, KvKeyHeader(NAMESPACE, key)))
 
 
 async def _to_all(client: SinkClient, command: Command) -> None:
