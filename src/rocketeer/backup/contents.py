@@ -113,14 +113,11 @@ class Contents:
             if target >= 0:
                 os.close(target)
 
-    def keep_only(self, digests: set[str]) -> int:
-        """Delete what no file has any more; how many went."""
-        gone = 0
+    def keep_only(self, digests: set[str]) -> None:
+        """Delete what no file has any more."""
         for path in self._folder.rglob("*"):
             if path.is_file() and path.name not in digests:
                 path.unlink()
-                gone += 1
-        return gone
 
 
 def _write(fd: int, data: bytes, at: int) -> None:

@@ -30,7 +30,6 @@ class Saved:
     copied_files: int
     copied_bytes: int
     kept_files: int
-    deleted_contents: int
 
 
 def save(source: Source, backup: Path, progress: Progress = lambda name, done: None) -> Saved:
@@ -97,8 +96,8 @@ class _Run:
         )
         sync_file_system(fd)  # the contents first: a manifest must not name what a crash took
         write_manifest(self._backup, manifest)
-        gone = self._contents.keep_only({file.digest for file in self._files.values()})
-        return Saved(manifest, self._copied, self._copied_bytes, self._kept, gone)
+        self._contents.keep_only({file.digest for file in self._files.values()})
+        return Saved(manifest, self._copied, self._copied_bytes, self._kept)
 
     def _take_segment(self, segment: SegmentFile, end: int) -> bool:
         if segment.base >= end:
