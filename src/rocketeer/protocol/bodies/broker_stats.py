@@ -5,17 +5,9 @@ from typing import Final
 from rocketeer.model.java_types import I64, JavaValue, java
 from rocketeer.protocol.bodies.wire import decoder, encode, load_as
 
-# The names 4.9.8 counts under; the key is a topic, `topic@group` or `queueId@topic@group`.
+# Two of the names 4.9.8 counts under; the key is a topic, `topic@group` or `queueId@topic@group`.
 TOPIC_PUT_NUMS: Final = "TOPIC_PUT_NUMS"
-TOPIC_PUT_SIZE: Final = "TOPIC_PUT_SIZE"
 GROUP_GET_NUMS: Final = "GROUP_GET_NUMS"
-GROUP_GET_SIZE: Final = "GROUP_GET_SIZE"
-GROUP_GET_LATENCY: Final = "GROUP_GET_LATENCY"
-GROUP_GET_FROM_DISK_NUMS: Final = "GROUP_GET_FROM_DISK_NUMS"
-GROUP_GET_FROM_DISK_SIZE: Final = "GROUP_GET_FROM_DISK_SIZE"
-SNDBCK_PUT_NUMS: Final = "SNDBCK_PUT_NUMS"
-BROKER_PUT_NUMS: Final = "BROKER_PUT_NUMS"
-BROKER_GET_NUMS: Final = "BROKER_GET_NUMS"
 
 
 class StatsFigure(JavaValue):
