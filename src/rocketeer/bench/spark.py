@@ -1,6 +1,5 @@
 """`rocketeer bench spark`: messages as rows, from a broker and from its files, beside the same rows in Parquet."""
 
-import json as json_text
 import statistics
 import subprocess
 import sys
@@ -13,7 +12,7 @@ from rich.table import Table
 
 from rocketeer.bench.compare import console
 from rocketeer.bench.options import Folder, Json, Kafka
-from rocketeer.bench.spark_process import filled_topic, measured, need_pyspark
+from rocketeer.bench.spark_process import filled_topic, leave, measured, need_pyspark
 
 TOPIC: Final = "BenchSpark"
 SMALL: Final = 1_000
@@ -84,10 +83,7 @@ def spark(
             plan |= {"count": sink_rows, "body_bytes": 1024, "rounds": rounds, "master": master}
             figures["sink"] = measured("bench.sink", plan)
     good = show(figures)
-    if json is not None:
-        json.write_text(json_text.dumps(figures, indent=2) + "\n")
-    if not good:
-        raise typer.Exit(1)
+    leave(figures, json, good=good)
 
 
 def query_s(plan: dict[str, Any], master: str, rounds: int) -> float:

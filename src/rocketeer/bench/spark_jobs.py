@@ -1,6 +1,5 @@
 """`rocketeer bench spark-jobs`: jobs over a topic, beside Spark copying the same rows Parquet to Parquet."""
 
-import json as json_text
 from typing import Annotated, Final
 
 import typer
@@ -8,7 +7,7 @@ from rich.table import Table
 
 from rocketeer.bench.compare import console
 from rocketeer.bench.options import Folder, Json
-from rocketeer.bench.spark_process import filled_topic, measured, need_pyspark
+from rocketeer.bench.spark_process import filled_topic, leave, measured, need_pyspark
 
 TOPIC: Final = "BenchSparkJobs"
 BARS: Final = {"archive": 80_000, "audit MB/s": 300}
@@ -42,7 +41,4 @@ def spark_jobs(
         verdict = "" if bar is None else "[green]yes[/green]" if reached else "[red]no[/red]"
         table.add_row(name, f"{value:,}", share, "" if bar is None else f">= {bar:,}", verdict)
     console.print(table)
-    if json is not None:
-        json.write_text(json_text.dumps(figures, indent=2) + "\n")
-    if not good:
-        raise typer.Exit(1)
+    leave(figures, json, good=good)

@@ -37,6 +37,14 @@ def need_pyspark(command: str) -> None:
         raise typer.Exit(1)
 
 
+def leave(figures: dict[str, Any], file: Path | None, *, good: bool) -> None:
+    """Write the figures, if a file was named, and fail if a bar was missed."""
+    if file is not None:
+        file.write_text(json.dumps(figures, indent=2) + "\n")
+    if not good:
+        raise typer.Exit(1)
+
+
 @contextmanager
 def filled_topic(
     folder: Path | None, topic: str, queues: int, count: int = 0, body_bytes: int = 0, *, kafka: bool = False

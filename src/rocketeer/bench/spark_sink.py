@@ -1,6 +1,5 @@
 """`rocketeer bench spark-sink`: rows into a topic with Spark, beside the same rows into Parquet."""
 
-import json as json_text
 from typing import Annotated, Final
 
 import typer
@@ -8,7 +7,7 @@ from rich.table import Table
 
 from rocketeer.bench.compare import console
 from rocketeer.bench.options import Folder, Json, Kafka
-from rocketeer.bench.spark_process import filled_topic, measured, need_pyspark
+from rocketeer.bench.spark_process import filled_topic, leave, measured, need_pyspark
 
 TOPIC: Final = "BenchSparkSink"
 BARS: Final = {"topic, at least once": 1.5, "topic, effectively once": 1.0}
@@ -48,7 +47,4 @@ def spark_sink(
             "" if least is None else "[green]yes[/green]" if reached else "[red]no[/red]",
         )
     console.print(table)
-    if json is not None:
-        json.write_text(json_text.dumps(figures, indent=2) + "\n")
-    if not good:
-        raise typer.Exit(1)
+    leave(figures, json, good=good)

@@ -15,28 +15,17 @@ _KINDS: dict[str, dict[str, Any]] = {
 
 def openapi(registry: Registry) -> dict[str, Any]:
     paths: dict[str, Any] = {}
-    for view in registry.views:
-        path = "/api/{cluster}" + view.path
+    shown = [(view, "what the page shows") for view in registry.views]
+    for page, brings in [*shown, *((download, "a file") for download in registry.downloads)]:
+        path = "/api/{cluster}" + page.path
         parameters = [_in_path(name) for name in re.findall(r"{(\w+)", path)]
-        parameters += [_described(param) | {"in": "query"} for param in view.query]
+        parameters += [_described(param) | {"in": "query"} for param in page.query]
         paths[_plain(path)] = {
             "get": {
-                "operationId": view.name,
-                "summary": view.summary,
+                "operationId": page.name,
+                "summary": page.summary,
                 "parameters": parameters,
-                "responses": {"200": {"description": "what the page shows"}},
-            }
-        }
-    for download in registry.downloads:
-        path = "/api/{cluster}" + download.path
-        parameters = [_in_path(name) for name in re.findall(r"{(\w+)", path)]
-        parameters += [_described(param) | {"in": "query"} for param in download.query]
-        paths[_plain(path)] = {
-            "get": {
-                "operationId": download.name,
-                "summary": download.summary,
-                "parameters": parameters,
-                "responses": {"200": {"description": "a file"}},
+                "responses": {"200": {"description": brings}},
             }
         }
     for action in registry.actions:

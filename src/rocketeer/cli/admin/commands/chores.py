@@ -1,5 +1,6 @@
 """Commands that have brokers tidy up, or hide them from producers."""
 
+from collections.abc import Mapping
 from typing import Annotated
 
 from rocketeer.admin.blocking import Admin
@@ -89,19 +90,17 @@ def _wipe_danger(admin: Admin, broker_name: str) -> list[str]:
     danger=_wipe_danger,
 )
 def wipe_write_perm(admin: Admin, broker_name: BrokerName) -> Output:
-    counts = admin.wipe_write_perm(broker_name)
-    lines = [
-        f"wipe write perm of broker[{broker_name}] in name server[{address}] OK, {count}"
-        for address, count in counts.items()
-    ]
-    return said(*lines, data={"broker": broker_name, "topics": dict(counts)})
+    return _changed("wipe", broker_name, admin.wipe_write_perm(broker_name))
 
 
 @command("addWritePerm", Subject.CLUSTERS, "Show a hidden broker to producers again")
 def add_write_perm(admin: Admin, broker_name: BrokerName) -> Output:
-    counts = admin.add_write_perm(broker_name)
+    return _changed("add", broker_name, admin.add_write_perm(broker_name))
+
+
+def _changed(verb: str, broker_name: str, topics: Mapping[str, int]) -> Output:
     lines = [
-        f"add write perm of broker[{broker_name}] in name server[{address}] OK, {count}"
-        for address, count in counts.items()
+        f"{verb} write perm of broker[{broker_name}] in name server[{address}] OK, {count}"
+        for address, count in topics.items()
     ]
-    return said(*lines, data={"broker": broker_name, "topics": dict(counts)})
+    return said(*lines, data={"broker": broker_name, "topics": dict(topics)})

@@ -11,7 +11,6 @@ import typer
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as f
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from rocketeer.errors import ConfigError
@@ -33,7 +32,7 @@ from rocketeer.spark.jobs.moments import HELP, parse_span
 from rocketeer.spark.jobs.progress import Progress
 from rocketeer.spark.jobs.results import Format, cell, check_target, write_result
 from rocketeer.spark.jobs.running import Run, job_command, say
-from rocketeer.spark.jobs.terminal import console
+from rocketeer.spark.jobs.terminal import columns_table, console
 from rocketeer.spark.jobs.texts import bytes_text, counted, plain, second_text, shortened
 from rocketeer.spark.jobs.trace.summary import json_ready
 from rocketeer.spark.sink.options import AT_LEAST_ONCE, EFFECTIVELY_ONCE
@@ -208,7 +207,7 @@ def print_letters(groups: Sequence[Row], some: Sequence[Row], show: Console) -> 
     if not groups:
         show.print("no dead letters")
         return
-    table = _table(
+    table = columns_table(
         ["group", "origin", "reason"],
         ["messages", "bytes", "oldest (UTC)", *[name for name, _ in AGES], OLDER],
     )
@@ -220,7 +219,7 @@ def print_letters(groups: Sequence[Row], some: Sequence[Row], show: Console) -> 
         )  # fmt: skip
     show.print(table)
     if some:
-        table = _table(["id", "group", "to", "tags", "keys", "dead since (UTC)", "body"], [])
+        table = columns_table(["id", "group", "to", "tags", "keys", "dead since (UTC)", "body"], [])
         for row in some:
             table.add_row(
                 _text(row["msgId"]), _text(row[GROUP]), _text(row["to"] or "?"), _text(row["tags"] or ""),
@@ -228,15 +227,6 @@ def print_letters(groups: Sequence[Row], some: Sequence[Row], show: Console) -> 
                 _text(shortened(cell(bytes(row["body"][:200])), 40)),
             )  # fmt: skip
         show.print(table)
-
-
-def _table(left: Sequence[str], right: Sequence[str]) -> Table:
-    table = Table(header_style="bold")
-    for head in left:
-        table.add_column(head, overflow="fold")
-    for head in right:
-        table.add_column(head, justify="right")
-    return table
 
 
 def _when(time: datetime) -> str:

@@ -8,9 +8,9 @@ from typing import Any, Final
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as f
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
+from rocketeer.spark.jobs.terminal import columns_table
 from rocketeer.spark.jobs.texts import ms_text, plain, shortened, time_text
 from rocketeer.spark.jobs.trace.lives import STATES
 
@@ -74,7 +74,9 @@ def json_ready(value: Any) -> Any:
 
 def print_summary(topics: Sequence[Row], groups: Sequence[Row], console: Console) -> None:
     states = [state for state in STATES if any(row[state] for row in topics)]
-    table = _table("Topics", ["topic"], ["messages", "publish p50", "p95", "p99", "max", *states, "retried"])
+    table = columns_table(
+        ["topic"], ["messages", "publish p50", "p95", "p99", "max", *states, "retried"], title="Topics"
+    )
     for row in topics:
         counts = [f"{row[state]:,}" for state in states]
         table.add_row(
@@ -89,7 +91,7 @@ def print_summary(topics: Sequence[Row], groups: Sequence[Row], console: Console
         return
     heads = ["messages", "tries", "failures", "retries"]
     spreads = ["stored to first try p50", "p95", "p99", "max", "consuming p50", "p95", "p99", "max"]
-    table = _table("Consumer groups", ["topic", "group"], [*heads, *spreads])
+    table = columns_table(["topic", "group"], [*heads, *spreads], title="Consumer groups")
     for row in groups:
         counts = [f"{row[head]:,}" for head in heads]
         spread = [*_cells(row, "storeToConsumeMs"), *_cells(row, "consumeMs")]
@@ -157,12 +159,3 @@ def _cells(row: Row, name: str) -> list[str]:
 
 def _name(text: str | None) -> Text:
     return Text(shortened(plain(text or "?"), 48))
-
-
-def _table(title: str, left: Sequence[str], right: Sequence[str]) -> Table:
-    table = Table(title=Text(title), title_justify="left", header_style="bold")
-    for head in left:
-        table.add_column(head, overflow="fold")
-    for head in right:
-        table.add_column(head, justify="right")
-    return table
