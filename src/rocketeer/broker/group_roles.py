@@ -76,12 +76,41 @@ def _known_offsets(
     return query
 
 
-class LeaderRole:
-    """Filled when the broker is assembled."""
+class _Role:
+    """What both roles share. Filled when the broker is assembled."""
 
     store: MessageStore
-    part: LeaderPart
+    part: LeaderPart | FollowerPart
     peers: PeerSecurity
+
+    def __init__(
+        self,
+        confirmed: LogOffset,
+        *,
+        was_member: bool,
+        account: GroupOfReplicas,
+        on_damage: Callable[[LogOffset], None],
+    ) -> None:
+        self.confirmed = confirmed
+        self._was_member = was_member
+        self._account = account
+        self._on_damage = on_damage
+        self._offsets: ConsumerOffsets
+        self._shared: SharedTables
+
+    def _fill(self, state: BrokerState) -> None:
+        self.store, self.peers = state.store, state.peers
+        state.store.on_damage.append(self._on_damage)
+        self._shared = _shared_tables(state, was_member=self._was_member)
+        self._offsets = state.offsets
+
+    @property
+    def confirmed_now(self) -> LogOffset:
+        return self.part.confirmed
+
+
+class LeaderRole(_Role):
+    part: LeaderPart
 
     def __init__(
         self,
@@ -93,22 +122,14 @@ class LeaderRole:
         account: GroupOfReplicas,
         on_damage: Callable[[LogOffset], None],
     ) -> None:
-        self.confirmed = confirmed
+        super().__init__(confirmed, was_member=was_member, account=account, on_damage=on_damage)
         self._epoch = epoch
         self._flushes = flushes
-        self._was_member = was_member
-        self._account = account
-        self._on_damage = on_damage
-        self._offsets: ConsumerOffsets
-        self._shared: SharedTables
 
     def features(self, state: BrokerState, store: StoreConfig, server: ServerConfig) -> list[Feature]:
         assert state.confirmed is not None
-        self.store, self.peers = state.store, state.peers
-        state.store.on_damage.append(self._on_damage)
         self.part = LeaderPart(state.store, state.confirmed, flushes=self._flushes, confirmed=self.confirmed)
-        self._shared = _shared_tables(state, was_member=self._was_member)
-        self._offsets = state.offsets
+        self._fill(state)
         state.identity.epoch = self._epoch
         state.registration.is_current = lambda: self.part.is_current
         # Often: a name server that took a leader of the past in our place is told better.
@@ -136,42 +157,18 @@ class LeaderRole:
             table: self._shared.telling_locks(handlers[table]),
         }
 
-    @property
-    def confirmed_now(self) -> LogOffset:
-        return self.part.confirmed
-
     def end(self) -> None:
         self.part.end()
 
 
-class FollowerRole:
-    store: MessageStore
+class FollowerRole(_Role):
     part: FollowerPart
-    peers: PeerSecurity
-
-    def __init__(
-        self,
-        confirmed: LogOffset,
-        *,
-        was_member: bool,
-        account: GroupOfReplicas,
-        on_damage: Callable[[LogOffset], None],
-    ) -> None:
-        self.confirmed = confirmed
-        self._was_member = was_member
-        self._account = account
-        self._on_damage = on_damage
-        self._tables: JoinedTables
-        self._offsets: ConsumerOffsets
-        self._shared: SharedTables
+    _tables: JoinedTables
 
     def features(self, state: BrokerState, store: StoreConfig, server: ServerConfig) -> list[Feature]:
         assert state.confirmed is not None
-        self.store, self.peers = state.store, state.peers
-        state.store.on_damage.append(self._on_damage)
         self.part = FollowerPart(state.store, state.confirmed, confirmed=self.confirmed)
-        self._shared = _shared_tables(state, was_member=self._was_member)
-        self._offsets = state.offsets
+        self._fill(state)
         self._tables = followed_tables(JoinedTables, state)
         self._tables.use(self._shared, state.store)
         told = Feature("replica group", handlers=replica_group_handlers(self._account))
@@ -185,10 +182,6 @@ class FollowerRole:
     @property
     def tables_are_whole(self) -> bool:
         return self._shared.position.whole
-
-    @property
-    def confirmed_now(self) -> LogOffset:
-        return self.part.confirmed
 
     def leader_named(self, address: str) -> None:
         self._tables.leader_named(address)
