@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 from rocketeer import __version__
-from rocketeer.console.registry import Param, Registry
+from rocketeer.console.registry import Download, Param, Registry, View
 
 _KINDS: dict[str, dict[str, Any]] = {
     "number": {"type": "integer"},
@@ -15,8 +15,9 @@ _KINDS: dict[str, dict[str, Any]] = {
 
 def openapi(registry: Registry) -> dict[str, Any]:
     paths: dict[str, Any] = {}
-    shown = [(view, "what the page shows") for view in registry.views]
-    for page, brings in [*shown, *((download, "a file") for download in registry.downloads)]:
+    pages: list[tuple[View | Download, str]] = [(view, "what the page shows") for view in registry.views]
+    pages += [(download, "a file") for download in registry.downloads]
+    for page, brings in pages:
         path = "/api/{cluster}" + page.path
         parameters = [_in_path(name) for name in re.findall(r"{(\w+)", path)]
         parameters += [_described(param) | {"in": "query"} for param in page.query]

@@ -3,7 +3,7 @@
 from rocketeer.model.java_types import I64, JavaValue
 
 
-class DataVersion(JavaValue):
+class DataVersion(JavaValue, frozen=True):
     """Two versions are the same table when both numbers are."""
 
     timestamp: I64 = 0

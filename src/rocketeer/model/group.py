@@ -8,7 +8,7 @@ SYSTEM_GROUP_PREFIX: Final = "CID_RMQ_SYS_"
 GROUP_BYTES_MAX: Final = 255
 
 
-class SubscriptionGroup(JavaValue):
+class SubscriptionGroup(JavaValue, frozen=True):
     """What a broker knows of a consumer group; the defaults are those of a group made on first use."""
 
     name: str = java("groupName", "")

@@ -13,6 +13,6 @@ class JavaValue(msgspec.Struct, frozen=True, rename="camel"):
     """A value that is used as it is sent: its fields have our names, and Java's where `java` says them."""
 
 
-def java(name: str, default: Any = ...) -> Any:
-    """A field that Java calls so."""
-    return msgspec.field(name=name) if default is ... else msgspec.field(name=name, default=default)
+def java(name: str, default: Any) -> Any:
+    """A field that Java calls so, and need not send."""
+    return msgspec.field(name=name, default=default)

@@ -19,7 +19,7 @@ class Perm(IntFlag):
     INHERIT = 1
 
 
-class TopicConfig(JavaValue):
+class TopicConfig(JavaValue, frozen=True):
     """A topic as the broker keeps it and the name server learns it."""
 
     name: str = java("topicName", "")

@@ -10,7 +10,7 @@ TOPIC_PUT_NUMS: Final = "TOPIC_PUT_NUMS"
 GROUP_GET_NUMS: Final = "GROUP_GET_NUMS"
 
 
-class StatsFigure(JavaValue):
+class StatsFigure(JavaValue, frozen=True):
     """A count over a span of time: its sum, its rate a second, its mean for each event."""
 
     sum: I64 = 0
@@ -18,7 +18,7 @@ class StatsFigure(JavaValue):
     average: float = java("avgpt", 0.0)
 
 
-class BrokerStats(JavaValue):
+class BrokerStats(JavaValue, frozen=True):
     """One name and key."""
 
     minute: StatsFigure = java("statsMinute", StatsFigure())

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from msgspec import field
+
 from rocketeer.model.java_types import I32, I64, JavaValue, java
 from rocketeer.model.subscription import Subscription
 from rocketeer.protocol.bodies.subscription import (
@@ -12,13 +14,13 @@ from rocketeer.protocol.bodies.subscription import (
 from rocketeer.protocol.bodies.wire import Wire, decoder, encode, load_as
 
 
-class QueueEntry(JavaValue, omit_defaults=True):
+class QueueEntry(JavaValue, frozen=True, omit_defaults=True):
     """One entry; `matches` is what the asked group's filter says of it."""
 
-    log_offset: I64 = java("physicOffset")
-    size: I32 = java("physicSize")
+    log_offset: I64 = field(name="physicOffset")
+    size: I32 = field(name="physicSize")
     tags_code: I64
-    matches: bool = java("eval")
+    matches: bool = field(name="eval")
     extension: str | None = java("extendDataJson", None)
     """The unit of consumequeue_ext as JSON."""
     bits: str | None = java("bitMap", None)

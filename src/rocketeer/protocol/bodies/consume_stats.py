@@ -11,7 +11,7 @@ from rocketeer.protocol.bodies.wire import Wire, decoder, encode
 from rocketeer.steps import Steps
 
 
-class QueueRange(JavaValue):
+class QueueRange(JavaValue, frozen=True):
     """What a queue holds; `last_ms` is when its newest message was stored, 0 for an empty queue."""
 
     min_offset: I64 = 0
@@ -19,7 +19,7 @@ class QueueRange(JavaValue):
     last_ms: I64 = java("lastUpdateTimestamp", 0)
 
 
-class QueueProgress(JavaValue):
+class QueueProgress(JavaValue, frozen=True):
     """How far a group is in a queue; `last_ms` is when the message before its place was stored, 0 if unknown."""
 
     broker_offset: I64 = 0

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeVar
 
+from msgspec import field
+
 from rocketeer.errors import BadBody
-from rocketeer.model.java_types import java
 from rocketeer.model.subscription import ConsumeFromWhere, ConsumeType, MessageModel, Subscription
 from rocketeer.protocol.bodies.subscription import (
     SubscriptionWire,
@@ -62,7 +63,7 @@ class _ProducerWire(Wire):
 
 
 class _HeartbeatWire(Wire):
-    client_id: str = java("clientID")
+    client_id: str = field(name="clientID")
     producer_data_set: list[_ProducerWire] | None = None
     consumer_data_set: list[_ConsumerWire] | None = None
 

@@ -15,7 +15,7 @@ from rocketeer.protocol.bodies.subscription import (
 from rocketeer.protocol.bodies.wire import Wire, decoder, encode, load_as
 
 
-class HeldQueue(JavaValue):
+class HeldQueue(JavaValue, frozen=True):
     """A queue in a consumer's hands."""
 
     commit_offset: I64 = 0
@@ -34,7 +34,7 @@ class HeldQueue(JavaValue):
     last_consume_ms: I64 = java("lastConsumeTimestamp", 0)
 
 
-class TopicConsumption(JavaValue):
+class TopicConsumption(JavaValue, frozen=True):
     """How fast a consumer is with a topic: times in milliseconds, rates a second."""
 
     pull_ms: float = java("pullRT", 0.0)
