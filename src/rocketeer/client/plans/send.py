@@ -375,11 +375,7 @@ class Sender:
         # No table: the hash of an enum's member is a call in Python.
         config = self.config
         retries = (
-            config.retries
-            if mode is SendMode.SYNC
-            else config.async_retries
-            if mode is SendMode.ASYNC
-            else 0
+            config.retries if mode is SendMode.SYNC else config.async_retries if mode is SendMode.ASYNC else 0
         )
         most = 1 if mode is SendMode.SYNC and queue_is_chosen else 1 + retries
         return Attempts(topic, most=most, patient=retries > 0, timeout_s=timeout_s, deadline_s=deadline_s)
