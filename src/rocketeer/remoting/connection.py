@@ -262,6 +262,9 @@ class Connection(asyncio.Protocol):
             self.close(error)
         elif error is not None or tls.has_ended:
             self.shut()
+        elif self._is_open and tls.has_more and not self.closed:
+            self._came.append(b"")
+            self._happened(Event.TURN_OVER)
 
     def _received_plain(self, data: bytes, served: int) -> None:
         now_s = self._last_read_s = asyncio.get_running_loop().time()

@@ -16,6 +16,8 @@ from rocketeer.steps import Steps
 
 RECORD_BYTES: Final = 16 << 10
 """The most that is encrypted as one."""
+RECORDS_MAX: Final = 256
+"""So many are decrypted at a time: each takes some microseconds, and may have one byte."""
 PIECE_BYTES: Final = 4 * RECORD_BYTES
 """So much is encrypted at a time."""
 
@@ -33,12 +35,12 @@ class TlsSession:
         """Done with the handshake; with an error if that failed."""
 
     def decrypt(self, data: bytes) -> bytes:
-        """What the peer says, as far as it has come; nothing during the handshake."""
+        """What the peer says, as far as it has come, or the first RECORDS_MAX; nothing during the handshake."""
         self._in.write(data)
         if not self.is_established and not self._shake_hands():
             return b""
         pieces: list[bytes] = []
-        while self._in.pending or self._tls.pending():
+        while self.has_more and len(pieces) < RECORDS_MAX:
             try:
                 piece = self._tls.read(RECORD_BYTES)
             except ssl.SSLWantReadError:  # of the next record there is a part
@@ -50,6 +52,11 @@ class TlsSession:
                 break
             pieces.append(piece)
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    @property
+    def has_more(self) -> bool:
+        """Whether something that has come is to be decrypted."""
+        return not self.has_ended and bool(self._in.pending or self._tls.pending())
 
     def _shake_hands(self) -> bool:
         try:

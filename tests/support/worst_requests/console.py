@@ -35,7 +35,7 @@ def _send_and_drain(sock: socket.socket, data: bytes, wait_s: float) -> None:
             sock.settimeout(max(0.1, end_s - time.monotonic()))
 
 
-def _all_at_once(address: str, data: bytes, connections: int, wait_s: float = 1.5) -> None:
+def _all_at_once(address: str, data: bytes, connections: int, wait_s: float = 1.0) -> None:
     """All have connected and sent nearly all before the first one sends its end."""
     with _connections(address, connections) as socks:
         for sock in socks:
@@ -63,9 +63,9 @@ def _post(path: str, body: bytes, more: bytes = b"") -> bytes:
     ) + body  # fmt: skip
 
 
-@listed(CONSOLE, "300 connections that ask for the sign-in page at once")
+@listed(CONSOLE, "150 connections that ask for the sign-in page at once")
 def _(address: str) -> None:
-    _all_at_once(address, _get("/sign-in"), 300)
+    _all_at_once(address, _get("/sign-in"), 150)
 
 
 @listed(CONSOLE, "32 connections with 500 requests for the sign-in page each")

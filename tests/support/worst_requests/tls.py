@@ -96,6 +96,43 @@ def crowd(make: Callable[[], Command], size: int) -> Attack:
     return attack
 
 
+@listed(TLS, "16 connections with 20,000 records of one byte each", memory_mb=128)
+def _(address: str) -> None:
+    data = encode(signed(310, send_header(HONEST_TOPIC, 0, ""), bytes(20_000)))
+    with _sockets(address, 16) as socks:
+        writers = [_TinyRecords(sock, data) for sock in socks]
+        senders = [threading.Thread(target=writer.send, daemon=True) for writer in writers]
+        for sender in senders:
+            sender.start()
+        for sender, sock in zip(senders, socks, strict=True):
+            sender.join(60)
+            with contextlib.suppress(OSError):
+                sock.recv(1)
+
+
+class _TinyRecords:
+    """Everything is encrypted before it is sent."""
+
+    def __init__(self, sock: socket.socket, data: bytes) -> None:
+        self._sock = sock
+        come, out = ssl.MemoryBIO(), ssl.MemoryBIO()
+        tls = _context().wrap_bio(come, out)
+        while True:
+            try:
+                tls.do_handshake()
+                break
+            except ssl.SSLWantReadError:
+                sock.sendall(out.read())
+                come.write(sock.recv(1 << 16))
+        for at in range(len(data)):
+            tls.write(data[at : at + 1])
+        self._records = out.read()
+
+    def send(self) -> None:
+        with contextlib.suppress(OSError):
+            self._sock.sendall(self._records)
+
+
 def _encrypted(address: str) -> ssl.SSLSocket:
     return _context().wrap_socket(_connected(address))
 

@@ -111,6 +111,17 @@ async def test_what_was_asked_before_garbage_is_answered(contexts: Made) -> None
         writer.close()
 
 
+async def test_a_question_in_records_of_one_byte_is_answered(contexts: Made) -> None:
+    async with served(contexts) as (_, port):
+        reader, writer = await connected(contexts, port)
+        questions = [request(3, {"fill": "x" * 3_000}) for _ in range(2)]
+        for byte in b"".join(map(encode, questions)):
+            writer.write(bytes([byte]))
+        come = await answers(reader, 2)
+        assert [answer.opaque for answer in come] == [question.opaque for question in questions]
+        writer.close()
+
+
 async def test_who_says_goodbye_is_let_go(contexts: Made) -> None:
     async with served(contexts) as (server, port):
         reader, writer = await connected(contexts, port)
