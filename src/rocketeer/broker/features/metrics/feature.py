@@ -94,12 +94,12 @@ def metrics_feature(
     )
 
     def made_by(steps: Callable[[], Steps[Body]]) -> Callable[[], Awaitable[Body]]:
-        async def make() -> Body:
-            await in_slices(forget_what_is_gone())
-            await in_slices(recorder.catch_up())
-            return await in_slices(steps())
+        def make() -> Steps[Body]:
+            yield from forget_what_is_gone()
+            yield from recorder.catch_up()
+            return (yield from steps())
 
-        return make
+        return lambda: in_slices(make())
 
     pages = {PAGE: made_by(modern.steps), EXPORTER_PAGE: made_by(classic.steps)}
     return Feature(
