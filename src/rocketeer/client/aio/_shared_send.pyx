@@ -8,7 +8,9 @@ request go on with one call of the loop, where futures would take one each.
 from asyncio import CancelledError
 from contextvars import copy_context
 
+cimport cython
 from cpython.bytes cimport PyBytes_GET_SIZE
+from cpython.contextvars cimport PyContext_Enter, PyContext_Exit
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
 
@@ -108,6 +110,7 @@ cdef class Batch:
         return self._bytes >= self._bytes_max or len(self.messages) >= MESSAGES_MAX
 
 
+@cython.freelist(256)
 cdef class SharedSend:
     """One send that shares its request: it waits for a place in flight, joins a batch, and leaves with its outcome."""
     cdef public bint _asyncio_future_blocking
@@ -119,12 +122,19 @@ cdef class SharedSend:
     cdef object _value  # the result, the error, or why it was cancelled
     cdef object _wakeup, _context  # of the task that awaits it
 
-    def __init__(self, SharedSends sends not None, message, queue, timeout_s):
-        self._sends = sends
-        self.message = message
-        self.queue = queue
-        self.timeout_s = timeout_s
-        self.size = len(<bytes> message.body)
+    def __init__(self):
+        raise TypeError("SharedSends.share makes them")
+
+    @staticmethod
+    cdef SharedSend of(SharedSends sends, message, queue, timeout_s):
+        """A new one, without the arguments of a call from Python."""
+        cdef SharedSend sent = SharedSend.__new__(SharedSend)
+        sent._sends = sends
+        sent.message = message
+        sent.queue = queue
+        sent.timeout_s = timeout_s
+        sent.size = len(<bytes> message.body)
+        return sent
 
     # --- as a seeker of a place, and as a waiter ---
 
@@ -246,7 +256,7 @@ cdef class SharedSends:
 
     def share(self, message, queue, timeout_s):
         """Have a message sent in one request with others, as soon as there is a place for it."""
-        cdef SharedSend sent = SharedSend(self, message, queue, timeout_s)
+        cdef SharedSend sent = SharedSend.of(self, message, queue, timeout_s)
         if len(self._in_flight.waiting) or not self._in_flight.try_enter(sent.size):
             self.limit.seek(sent)
         else:
@@ -286,7 +296,11 @@ cdef class SharedSends:
                 wakeup, context = sent._wakeup, sent._context
                 sent._wakeup = sent._context = None
                 if wakeup is not None:
-                    context.run(wakeup, sent)
+                    PyContext_Enter(context)
+                    try:
+                        wakeup(sent)
+                    finally:
+                        PyContext_Exit(context)
         finally:
             if at < len(woken):  # one ended the loop, as KeyboardInterrupt does: the others go on when it goes on
                 if not self._woken:
