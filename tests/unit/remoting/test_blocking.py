@@ -119,6 +119,22 @@ def test_after_a_time_out_the_late_answer_is_dropped_and_the_connection_goes_on(
         assert connection.invoke(request(ECHO)).body == b"second"
 
 
+def test_each_call_on_a_connection_has_its_own_time_out() -> None:
+    def answer_the_first_two(sock: socket.socket) -> None:
+        for number, command in enumerate(commands(sock)):
+            if number < 2:
+                sock.sendall(encode(reply(command)))
+
+    with Peer(answer_the_first_two) as peer, BlockingConnection(peer.address) as connection:
+        connection.invoke(request(ECHO), timeout_s=30)
+        connection.invoke(request(ECHO), timeout_s=30)
+        for timeout_s in (0.0005, 0.3):  # also less than the steps that sockets count in
+            began_s = time.monotonic()
+            with pytest.raises(CallTimeout):
+                connection.invoke(request(ECHO), timeout_s=timeout_s)
+            assert timeout_s - 0.002 <= time.monotonic() - began_s < 10
+
+
 def test_a_peer_that_trickles_does_not_stretch_the_time_out() -> None:
     def trickle(sock: socket.socket) -> None:
         command = next(commands(sock))
