@@ -12,7 +12,7 @@ import uvicorn
 
 from rocketeer.config.ports import free_ports
 from rocketeer.console import http_peers
-from rocketeer.console.turnstile import Turnstile
+from rocketeer.console.request_queue import RequestQueue
 from support.senders import wait_for
 
 GET = b"GET /%d HTTP/1.1\r\nhost: x\r\n\r\n"
@@ -112,14 +112,14 @@ class Waiter:
 
 async def test_users_do_not_wait_behind_strangers() -> None:
     served: list[str] = []
-    turnstile = Turnstile()
+    request_queue = RequestQueue()
     peers = [Waiter(f"stranger {number}", served) for number in range(50)]
     user = Waiter("user", served)
     for peer in (*peers, user):
-        turnstile.let_in(peer, 100)
-    turnstile.know(user, is_user=True)
+        request_queue.admit(peer, 100)
+    request_queue.note_user(user, is_user=True)
     for peer in (*peers, user):
-        turnstile.ask(peer)
+        request_queue.add(peer)
     while len(served) < 51:
         before = len(served)
         await asyncio.sleep(0)

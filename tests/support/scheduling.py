@@ -1,7 +1,7 @@
 """Which tests stay together, and in which order, when several processes share them (`make test`).
 
 A file's tests run in one process, one after the other: what is made once for a file is made once. So do all tests of
-folders that share something dear: one JVM, one browser, one pair of brokers.
+folders that share something expensive: one JVM, one browser, one pair of brokers.
 """
 
 from collections.abc import Sequence

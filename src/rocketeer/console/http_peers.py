@@ -1,4 +1,4 @@
-"""HTTP connections of the console: requests wait for each other (`turnstile.py`), and have to come to the point.
+"""HTTP connections of the console: requests wait for each other (`request_queue.py`), and have to come to the point.
 
 uvicorn serves all that has come at once, reads heads of any number of lines, ends connections that are silent between
 two requests, and waits for ever in the midst of one: a peer that sends its request byte by byte is ended here.
@@ -14,7 +14,7 @@ from starlette.requests import Request
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from rocketeer.console.turnstile import turnstile
+from rocketeer.console.request_queue import request_queue
 
 REQUEST_S: Final = 15.0
 """How long the head of a request may take, and how long its body."""
@@ -36,7 +36,7 @@ def note_peer(request: Request, *, is_user: bool) -> None:
     """Whether the request was one of somebody who has signed in: so will be the next one of its connection."""
     peer = getattr(request.state, _PEER, None)
     if peer is not None:
-        turnstile().know(peer, is_user=is_user)
+        request_queue().note_user(peer, is_user=is_user)
 
 
 class _Flow(FlowControl):
@@ -62,14 +62,14 @@ class HttpPeer(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._came: deque[bytes] = deque()
-        turnstile().let_in(self, STRANGERS_MAX)
+        request_queue().admit(self, STRANGERS_MAX)
         self.flow = _Flow(transport, self._came)
         self._look = self.loop.call_later(REQUEST_S, self._look_again)
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._look is not None:
             self._look.cancel()
-        turnstile().forget(self)
+        request_queue().remove(self)
         self._came.clear()
         super().connection_lost(exc)
 
@@ -83,14 +83,14 @@ class HttpPeer(H11Protocol):
         self._unset_keepalive_if_required()
         self._came.append(data)
         self.flow.pause_reading()
-        turnstile().ask(self)
+        request_queue().add(self)
 
     def handle_events(self) -> None:
         """Also called when an answer is complete: requests that came with the last one wait, too."""
         if self._in_turn or not (self._came or self.conn.trailing_data[0]):
             super().handle_events()
         else:
-            turnstile().ask(self)
+            request_queue().add(self)
 
     def take_turn(self) -> None:
         if self.transport.is_closing():
@@ -109,7 +109,7 @@ class HttpPeer(H11Protocol):
         if self.scope is not None:
             self.scope["state"][_PEER] = self
         if self._came:
-            turnstile().ask(self)
+            request_queue().add(self)
 
     def _take_piece(self) -> None:
         piece = self._came.popleft()

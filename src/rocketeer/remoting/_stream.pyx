@@ -7,8 +7,8 @@ all that are ready; asyncio's way costs some calls in Python for each of them.
 
 import os
 
-from rocketeer.remoting import turns as rule
-from rocketeer.remoting.turns import turns
+from rocketeer.remoting import fair_queue as rule
+from rocketeer.remoting.fair_queue import fair_queue
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
@@ -66,7 +66,7 @@ cdef enum:
 cdef Py_ssize_t MUCH_BYTES = rule.MUCH_BYTES
 cdef Py_ssize_t KNOWN_READS = rule.KNOWN_READS
 
-cdef double DEAR_S = 0.0015  # a read that takes so long to serve was too large
+cdef double EXPENSIVE_S = 0.0015  # a read that takes so long to serve was too large
 cdef double CHEAP_S = rule.CHEAP_S
 cdef double READS_S = rule.READS_S
 
@@ -95,7 +95,7 @@ cdef class SocketPoller:
     cdef bint _reading
     cdef list _after
     cdef set _streams
-    cdef object _turns
+    cdef object _fair_queue
     """Where streams wait; None until one had to."""
 
     def __cinit__(self, loop):
@@ -150,7 +150,7 @@ cdef class SocketPoller:
         cdef bint others_wait
         if self._epoll < 0:
             return
-        others_wait = self._turns is not None and len(self._turns) > 0
+        others_wait = self._fair_queue is not None and len(self._fair_queue) > 0
         count = epoll_wait(self._epoll, events, EVENTS_MAX, 0)
         self._now_s = now_s = monotonic_s()
         self._reading = True
@@ -197,14 +197,14 @@ cdef class Stream:
     cdef bint _lost
     cdef bint _told_to_pause
     cdef bint _brings_much
-    cdef bint _was_dear
+    cdef bint _was_expensive
     cdef bint _waits
     """For its turn; it is not read until then."""
     cdef double _cost_s
     """What its reads take to serve, about."""
     cdef Py_ssize_t _reads
     cdef Py_ssize_t _read_bytes
-    """So much is read at a time: less from a peer whose bytes are dear to serve, for the others wait meanwhile."""
+    """So much is read at a time: less from a peer whose bytes are expensive to serve, for the others wait meanwhile."""
     cdef list _unsent
     cdef Py_ssize_t _unsent_bytes
     cdef Py_ssize_t _high
@@ -275,9 +275,9 @@ cdef class Stream:
     cdef int wait_for_turn(self) except -1:
         self._waits = True
         self._watch()
-        if self._poller._turns is None:
-            self._poller._turns = turns()
-        self._poller._turns.ask(self)
+        if self._poller._fair_queue is None:
+            self._poller._fair_queue = fair_queue()
+        self._poller._fair_queue.add(self)
         return 0
 
     def take_turn(self, double ends_s):
@@ -351,12 +351,12 @@ cdef class Stream:
 
     cdef int _reckon(self, double took_s) except -1:
         """How much to read the next time, after what this time took."""
-        cdef bint was_dear = self._was_dear
-        self._was_dear = took_s > DEAR_S
-        if self._was_dear:
-            if was_dear:  # once may be the turn of somebody else's messages as well, which wait in the send buffer
+        cdef bint was_expensive = self._was_expensive
+        self._was_expensive = took_s > EXPENSIVE_S
+        if self._was_expensive:
+            if was_expensive:  # once may be the turn of somebody else's messages as well, which wait in the send buffer
                 self._read_bytes = max(self._read_bytes // 2, MUCH_BYTES)
-        elif took_s < DEAR_S / 4:
+        elif took_s < EXPENSIVE_S / 4:
             self._read_bytes = min(self._read_bytes * 2, <Py_ssize_t> READ_BYTES)
         return 0
 

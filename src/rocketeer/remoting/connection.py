@@ -24,9 +24,9 @@ from rocketeer.remoting.address import join_address
 from rocketeer.remoting.connection_state import NEXT, WAITING, Event, State
 from rocketeer.remoting.encrypted import EncryptedTransport, TlsSession
 from rocketeer.remoting.failed_calls import fail_calls
+from rocketeer.remoting.fair_queue import MUCH_BYTES, TURN_S, LoopReads, ReadCost, fair_queue
 from rocketeer.remoting.held_bytes import NOTED_BYTES, UNREAD_NOTED_BYTES, UnfinishedFrames, UnreadReplies
 from rocketeer.remoting.slices import run_sliced
-from rocketeer.remoting.turns import MUCH_BYTES, TURN_S, LoopReads, ReadCost, turns
 from rocketeer.steps import Steps
 
 if TYPE_CHECKING:
@@ -166,13 +166,13 @@ class Connection(asyncio.Protocol):
             return
         transport = self._transport
         if before is State.OUT_OF_TURN:
-            turns().forget(self)
+            fair_queue().remove(self)
         if state in WAITING:
             assert transport is not None
             if before is State.READING:
                 transport.pause_reading()
             if state is State.OUT_OF_TURN:
-                turns().ask(self)
+                fair_queue().add(self)
         elif state is State.READING and before is not State.NEW:
             assert transport is not None
             transport.resume_reading()
@@ -215,15 +215,15 @@ class Connection(asyncio.Protocol):
             self._received(data, served)
             return
         pending_bytes = self._splitter.pending_bytes
-        may_be_dear = self._cost.may_be_dear(len(data)) or pending_bytes > 0
+        may_be_expensive = self._cost.may_be_expensive(len(data)) or pending_bytes > 0
         # What ends a large frame is served in a turn always: one in front of the turn and one in it would be two.
         has_to_wait = pending_bytes >= MUCH_BYTES or (
-            may_be_dear and (self._reads.is_over() or len(turns()) > 0)
+            may_be_expensive and (self._reads.is_over() or len(fair_queue()) > 0)
         )
         if self._came or (has_to_wait and self._state is State.READING):
             self._came.append(data)
             self._happened(Event.TURN_OVER)
-        elif may_be_dear:
+        elif may_be_expensive:
             self._together(partial(self._serve_read, data))
         else:
             self._serve_read(data)
@@ -304,9 +304,9 @@ class Connection(asyncio.Protocol):
     def _serve_new(self, frames: list[Frame]) -> None:
         self.frame_began_s = 0.0
         self.turn_ends_s = time.monotonic() + TURN_S
-        if self._postponed or len(frames) > RUN_FRAMES_MAX or (len(frames) > FEW_FRAMES and turns()):
+        if self._postponed or len(frames) > RUN_FRAMES_MAX or (len(frames) > FEW_FRAMES and fair_queue()):
             self._postponed += frames
-            if not turns():
+            if not fair_queue():
                 self._serve_postponed()
         else:
             self._serve(frames)
@@ -367,7 +367,7 @@ class Connection(asyncio.Protocol):
         if self._state is not State.OUT_OF_TURN or self.closed:
             return
         if self._postponed or self._came:
-            turns().ask(self)
+            fair_queue().add(self)
         elif self._splitter.error is not None:
             self.close(str(self._splitter.error))
         else:

@@ -22,11 +22,11 @@ from rocketeer.protocol.command import Command, decode_frame, reply
 from rocketeer.protocol.frame import Frame
 from rocketeer.remoting.connection import Connection, Process, ServeFront, address_text
 from rocketeer.remoting.encrypted import TlsSession
+from rocketeer.remoting.fair_queue import LoopReads, fair_queue
 from rocketeer.remoting.handshakes import HELLO_BYTES_MAX, RECORD_HEADER_BYTES, Handshakes, hello_bytes
 from rocketeer.remoting.held_bytes import UnfinishedFrames, UnreadReplies
 from rocketeer.remoting.limits import RequestLimits, busy_limit, command_of_huge_header, over_limit
 from rocketeer.remoting.streams import SocketPoller, Stream, new_poller
-from rocketeer.remoting.turns import LoopReads, turns
 from rocketeer.steps import Steps, finish
 
 __all__ = ["Brake", "Connection", "Guard", "Handler", "RemotingServer", "Router", "SocketSizes"]
@@ -370,9 +370,9 @@ class RemotingServer:
 
     def _greet(self, sock: socket.socket) -> None:
         """The first byte has come; who comes with many others waits for a turn."""
-        if self._reads.is_over() or turns():
+        if self._reads.is_over() or fair_queue():
             asyncio.get_running_loop().remove_reader(sock.fileno())
-            turns().ask(_Newcomer(self, sock))
+            fair_queue().add(_Newcomer(self, sock))
         else:
             self._lead_in(sock)
 

@@ -1,8 +1,8 @@
 """Sends the log to one other server: a slave, or a member of a group.
 
 The bytes go from the log's mapping to the socket, in turns so short that nobody notices, which all such peers share
-(`remoting/turns.py`); nothing is buffered here, so a peer that does not read costs nothing. What lies far back in the
-log may have to come from the disk, and is sent from a thread; `pacing.py` says how fast.
+(`remoting/fair_queue.py`); nothing is buffered here, so a peer that does not read costs nothing. What lies far back
+in the log may have to come from the disk, and is sent from a thread; `pacing.py` says how fast.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 from rocketeer.errors import ReplicationError
 from rocketeer.model.offsets import LogOffset
-from rocketeer.remoting.turns import PEERS, turns
+from rocketeer.remoting.fair_queue import PEERS, fair_queue
 from rocketeer.replication.pacing import Pace, loop_busy_s
 from rocketeer.security.peer_socket import PeerSocket
 
@@ -127,14 +127,14 @@ class LogSender:
         """The log has grown: send it, unless that is under way."""
         if not self._busy and not self._closed and 0 <= self.next_offset < self._log.max_offset:
             self._busy = True
-            turns(PEERS).ask(self)
+            fair_queue(PEERS).add(self)
 
     def close(self) -> None:
         """The socket, too: at once, or when the thread that sends has given it back."""
         if self._closed:
             return
         self._closed = True
-        turns(PEERS).forget(self)
+        fair_queue(PEERS).remove(self)
         self._loop.remove_writer(self._sock.fileno())
         if not self._in_thread:  # else its descriptor could be another connection's by now
             self._unsent.clear()
@@ -209,7 +209,7 @@ class LogSender:
 
     def _writable(self) -> None:
         self._loop.remove_writer(self._sock.fileno())
-        turns(PEERS).ask(self)
+        fair_queue(PEERS).add(self)
 
     # --- a peer that is far behind -----------------------------------------------------------
 

@@ -1,7 +1,7 @@
 """Reads what another server sends on a stream: both ends of both streams, the HA port's and the members'.
 
-The listening end does not know who calls. There whoever brings more than a few words waits for its turn (`turns.py`),
-and is served a piece at a time: however much all of them bring, the loop is kept for one turn.
+The listening end does not know who calls. There whoever brings more than a few words waits for its turn
+(`fair_queue.py`), and is served a piece at a time: however much all of them bring, the loop is kept for one turn.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from rocketeer.errors import ReplicationError, StoreError, StoreRefused
-from rocketeer.remoting.turns import PEERS, turns
+from rocketeer.remoting.fair_queue import PEERS, fair_queue
 from rocketeer.security.peer_socket import PeerSocket
 
 FEW_BYTES: Final = 256
@@ -64,7 +64,7 @@ class PeerReader:
         if self._paced and count > FEW_BYTES:
             self._waiting = self._buffer[:count]
             self._loop.remove_reader(self._sock.fileno())
-            turns(PEERS).ask(self)
+            fair_queue(PEERS).add(self)
         else:
             self._give(self._buffer[:count])
 
@@ -78,7 +78,7 @@ class PeerReader:
         if self._closed:
             return
         if self._waiting:
-            turns(PEERS).ask(self)
+            fair_queue(PEERS).add(self)
         else:
             self._loop.add_reader(self._sock.fileno(), self._readable)
 
@@ -93,5 +93,5 @@ class PeerReader:
         if not self._closed:
             self._closed = True
             if self._waiting:
-                turns(PEERS).forget(self)
+                fair_queue(PEERS).remove(self)
             self._loop.remove_reader(self._sock.fileno())

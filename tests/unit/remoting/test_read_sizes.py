@@ -1,4 +1,4 @@
-"""A peer whose bytes are dear to serve is read in small pieces, so that others need not wait for a large one."""
+"""A peer whose bytes are expensive to serve is read in small pieces, so that others need not wait for a large one."""
 
 import asyncio
 import time
@@ -15,22 +15,22 @@ SENT = bytes(48 << 20)
 
 
 class Front:
-    """Takes all bytes; while `dear`, each read costs it some milliseconds of the processor."""
+    """Takes all bytes; while `expensive`, each read costs it some milliseconds of the processor."""
 
     def __init__(self) -> None:
-        self.dear = True
+        self.expensive = True
         self.sizes: list[int] = []
 
     def serve(self, data: bytes, connection: Connection) -> int:
         until_s = time.thread_time() + 0.005
-        while self.dear and time.thread_time() < until_s:
+        while self.expensive and time.thread_time() < until_s:
             pass
         self.sizes.append(len(data))
-        self.dear = self.dear and len(self.sizes) < 40
+        self.expensive = self.expensive and len(self.sizes) < 40
         return len(data)
 
 
-async def test_reads_become_small_while_they_are_dear_and_large_again_afterwards() -> None:
+async def test_reads_become_small_while_they_are_expensive_and_large_again_afterwards() -> None:
     if SocketPoller is None:
         pytest.skip("the reads of this loop are not ours")
     front = Front()

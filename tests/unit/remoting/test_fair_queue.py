@@ -3,7 +3,15 @@
 import asyncio
 import time
 
-from rocketeer.remoting.turns import KNOWN_READS, MUCH_BYTES, READS_S, TURN_S, LoopReads, ReadCost, turns
+from rocketeer.remoting.fair_queue import (
+    KNOWN_READS,
+    MUCH_BYTES,
+    READS_S,
+    TURN_S,
+    LoopReads,
+    ReadCost,
+    fair_queue,
+)
 
 
 class Peer:
@@ -18,14 +26,14 @@ class Peer:
             pass
         self.had += 1
         if self.had < self.wanted:
-            turns().ask(self)
+            fair_queue().add(self)
 
 
 async def test_many_peers_share_one_turn_of_the_loop_and_each_has_its_turn() -> None:
     peers = [Peer(2) for _ in range(10)]
     for peer in peers:
-        turns().ask(peer)
-        turns().ask(peer)  # once is enough
+        fair_queue().add(peer)
+        fair_queue().add(peer)  # once is enough
     loops = 0
     while any(peer.had < peer.wanted for peer in peers):
         before = sum(peer.had for peer in peers)
@@ -34,7 +42,7 @@ async def test_many_peers_share_one_turn_of_the_loop_and_each_has_its_turn() -> 
         assert max(peer.had for peer in peers) - min(peer.had for peer in peers) <= 1
         loops += 1
         assert loops < 1000, "somebody has no turn"
-    assert not turns()
+    assert not fair_queue()
 
 
 async def test_who_is_quick_leaves_the_rest_of_the_turn_to_the_next() -> None:
@@ -49,7 +57,7 @@ async def test_who_is_quick_leaves_the_rest_of_the_turn_to_the_next() -> None:
             order.append(self.number)
 
     for number in range(5):
-        turns().ask(Quick(number))
+        fair_queue().add(Quick(number))
     for _ in range(100):
         await asyncio.sleep(0)
     assert order == [0, 1, 2, 3, 4]
@@ -64,8 +72,8 @@ async def test_who_needs_no_turn_any_more_gets_none_and_an_error_keeps_nobody_fr
     asyncio.get_running_loop().set_exception_handler(lambda loop, context: told.append(context["exception"]))
     gone, stays = Peer(1), Peer(1)
     for each in (Broken(), gone, stays):
-        turns().ask(each)
-    turns().forget(gone)
+        fair_queue().add(each)
+    fair_queue().remove(gone)
     for _ in range(100):
         await asyncio.sleep(0)
     assert stays.had == 1
@@ -73,22 +81,22 @@ async def test_who_needs_no_turn_any_more_gets_none_and_an_error_keeps_nobody_fr
     assert [str(error) for error in told] == ["a bug"]
 
 
-def test_newcomers_and_those_who_bring_much_or_took_long_may_be_dear() -> None:
+def test_newcomers_and_those_who_bring_much_or_took_long_may_be_expensive() -> None:
     cost = ReadCost()
     for _ in range(KNOWN_READS):
-        assert cost.may_be_dear(10), "nobody knows it yet"
+        assert cost.may_be_expensive(10), "nobody knows it yet"
         cost.reckon(10, 0.0001)
-    assert not cost.may_be_dear(10)
-    assert cost.may_be_dear(MUCH_BYTES)
+    assert not cost.may_be_expensive(10)
+    assert cost.may_be_expensive(MUCH_BYTES)
     cost.reckon(MUCH_BYTES, 0.0001)
-    assert cost.may_be_dear(10), "there is more where this came from"
+    assert cost.may_be_expensive(10), "there is more where this came from"
     cost.reckon(10, 1.0)
-    assert not cost.may_be_dear(10), "one that took long is no sign"
+    assert not cost.may_be_expensive(10), "one that took long is no sign"
     for _ in range(20):
         cost.reckon(10, 1.0)
-    assert cost.may_be_dear(10)
+    assert cost.may_be_expensive(10)
     cost.reckon(10, 0.0001)
-    assert not cost.may_be_dear(10)
+    assert not cost.may_be_expensive(10)
 
 
 async def test_the_time_of_reads_begins_anew_in_every_turn_of_the_loop() -> None:

@@ -1,10 +1,10 @@
-"""Connections whose requests wait for their next turn share the turns of the loop.
+"""A fair queue of connections that want more of the event loop than one turn of it gives.
 
-A peer that sends more than can be served in one turn has to wait for its next one. However many such peers there
-are, all of them together keep the loop for no longer than one turn at a time; between two turns it serves sockets,
-timers and those who ask for little. Peers that are new, that bring much or whose reads took long before wait for a
-turn as soon as all sockets together have taken READS_S of one, and while others wait (`ReadCost`, `LoopReads`;
-compiled transports have the same rule in `_stream.pyx`).
+A peer that sends more than can be served in one turn waits here for its next one. However many such peers there are,
+all of them together keep the loop for TURN_S at a time; in between it serves sockets, timers and those who ask for
+little. Peers that are new, that bring much or whose reads took long before are queued as soon as all sockets together
+have taken READS_S of a turn, and while others wait (`ReadCost`, `LoopReads`; compiled transports have the same rule
+in `_stream.pyx`).
 """
 
 import asyncio
@@ -15,11 +15,11 @@ from weakref import WeakKeyDictionary
 TURN_S = 0.002
 """How long the loop is kept at a time."""
 READS_S = 0.002
-"""So long all sockets together are served; then those that may be dear wait for a turn."""
+"""For so long all sockets together are served in a turn; then those that may be expensive are queued."""
 CHEAP_S = 0.001
-"""Who takes no longer need not wait behind others."""
+"""A peer whose reads take no longer than this is never queued behind others."""
 KNOWN_READS = 8
-"""After so many we know what to expect of a peer."""
+"""After so many reads the cost of a peer is known."""
 MUCH_BYTES = 32 << 10
 
 
@@ -41,8 +41,8 @@ class ReadCost:
         self._cost_s = 0.0
         self._brought_much = False
 
-    def may_be_dear(self, read_bytes: int) -> bool:
-        """Whether what it brings may take long: all but small reads of peers whose reads are cheap."""
+    def may_be_expensive(self, read_bytes: int) -> bool:
+        """Whether serving this read may take long: true for all but small reads of peers known to be cheap."""
         much = self._brought_much or read_bytes >= MUCH_BYTES
         return much or self.reads < KNOWN_READS or self._cost_s > CHEAP_S
 
@@ -74,8 +74,8 @@ class LoopReads:
         self._began_s = 0.0
 
 
-class Turns:
-    """Those of one loop, in the order in which they came."""
+class FairQueue:
+    """Connections of one event loop that wait for a turn, first come, first served."""
 
     def __init__(self) -> None:
         self._waiting: dict[Waiting, None] = {}
@@ -84,14 +84,14 @@ class Turns:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def ask(self, waiting: Waiting) -> None:
+    def add(self, waiting: Waiting) -> None:
         """Have it take a turn when those before it had theirs."""
         self._waiting[waiting] = None
         if not self._is_due:
             self._is_due = True
             asyncio.get_running_loop().call_soon(self._go_on)
 
-    def forget(self, waiting: Waiting) -> None:
+    def remove(self, waiting: Waiting) -> None:
         """It needs no turn any more."""
         self._waiting.pop(waiting, None)
 
@@ -110,17 +110,17 @@ class Turns:
                 asyncio.get_running_loop().call_soon(self._go_on)
 
 
-_turns: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, Turns]] = WeakKeyDictionary()
+_fair_queues: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, FairQueue]] = WeakKeyDictionary()
 
 REQUESTS = "requests"
 PEERS = "peers"
 """Slaves and members wait for each other, not behind clients: sends wait for them."""
 
 
-def turns(of: str = REQUESTS) -> Turns:
-    """Those of the running loop."""
+def fair_queue(of: str = REQUESTS) -> FairQueue:
+    """The queue of the running loop."""
     loop = asyncio.get_running_loop()
-    known = _turns.get(loop)
+    known = _fair_queues.get(loop)
     if known is None:
-        known = _turns[loop] = {REQUESTS: Turns(), PEERS: Turns()}
+        known = _fair_queues[loop] = {REQUESTS: FairQueue(), PEERS: FairQueue()}
     return known[of]

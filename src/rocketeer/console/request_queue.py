@@ -17,12 +17,12 @@ class Peer(Protocol):
         ...
 
     def give_way(self) -> None:
-        """Close it."""
+        """Close the connection: there are too many strangers."""
         ...
 
 
-class Turnstile:
-    """Of one loop."""
+class RequestQueue:
+    """The peers of one event loop that wait for a turn: users and strangers, each first come, first served."""
 
     def __init__(self) -> None:
         self._strangers: dict[Peer, None] = {}
@@ -31,27 +31,27 @@ class Turnstile:
         self._waiting_strangers: dict[Peer, None] = {}
         self._is_due = False
 
-    def let_in(self, peer: Peer, strangers_max: int) -> None:
-        """Somebody new, who is a stranger."""
+    def admit(self, peer: Peer, strangers_max: int) -> None:
+        """A new connection, a stranger's until it signs in; beyond `strangers_max` the oldest is closed."""
         self._strangers[peer] = None
         if len(self._strangers) > strangers_max:
             oldest = next(iter(self._strangers))
             del self._strangers[oldest]
             oldest.give_way()
 
-    def know(self, peer: Peer, *, is_user: bool) -> None:
+    def note_user(self, peer: Peer, *, is_user: bool) -> None:
         """Its last request was one of somebody who has signed in, or was not."""
         if is_user:
             self._strangers.pop(peer, None)
         else:
             self._strangers.setdefault(peer)
 
-    def ask(self, peer: Peer) -> None:
+    def add(self, peer: Peer) -> None:
         """Have its turn come, behind those of its kind who came before."""
         (self._waiting_strangers if peer in self._strangers else self._waiting_users)[peer] = None
         self._schedule()
 
-    def forget(self, peer: Peer) -> None:
+    def remove(self, peer: Peer) -> None:
         """It has gone."""
         for peers in (self._strangers, self._waiting_users, self._waiting_strangers):
             peers.pop(peer, None)
@@ -73,13 +73,13 @@ class Turnstile:
             self._schedule()
 
 
-_turnstiles: WeakKeyDictionary[asyncio.AbstractEventLoop, Turnstile] = WeakKeyDictionary()
+_request_queues: WeakKeyDictionary[asyncio.AbstractEventLoop, RequestQueue] = WeakKeyDictionary()
 
 
-def turnstile() -> Turnstile:
+def request_queue() -> RequestQueue:
     """The one of the running loop."""
     loop = asyncio.get_running_loop()
-    known = _turnstiles.get(loop)
+    known = _request_queues.get(loop)
     if known is None:
-        known = _turnstiles[loop] = Turnstile()
+        known = _request_queues[loop] = RequestQueue()
     return known
