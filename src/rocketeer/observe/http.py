@@ -8,6 +8,7 @@ behind each, for the threads that read them share the interpreter with the loop.
 import asyncio
 import io
 import logging
+import select
 import socket
 import ssl
 import sys
@@ -70,7 +71,8 @@ class MetricsServer:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._being_made: dict[str, asyncio.Task[Body]] = {}
         self.answering = threading.Lock()
-        """Who has it makes an answer: of many threads that want to at once the loop would have to wait for each."""
+        """Held while a piece of an answer is made or sent: of many threads that do so at once the loop would have to
+        wait for each."""
 
     @property
     def port(self) -> int:
@@ -231,11 +233,31 @@ class _Handler(BaseHTTPRequestHandler):
         with self.metrics.answering:
             head, pieces = self._made(status, body)
         ends_s = time.monotonic() + ANSWER_S
-        self.wfile.write(head)
-        for piece in pieces:
-            # What is left of its time, or an error.
-            self.connection.settimeout(max(0.001, min(REQUEST_S, ends_s - time.monotonic())))
-            self.wfile.write(piece)
+        self._send(head, ends_s)
+        rest = iter(pieces)
+        while True:
+            with self.metrics.answering:
+                piece = next(rest, None)
+            if piece is None:
+                break
+            self._send(piece, ends_s)
+
+    def _send(self, data: bytes, ends_s: float) -> None:
+        """TimeoutError if the reader takes nothing for REQUEST_S, or is not done at `ends_s`."""
+        left = memoryview(data)
+        while left:
+            wait_s = max(0.001, min(REQUEST_S, ends_s - time.monotonic()))
+            self.connection.settimeout(wait_s)
+            if isinstance(self.connection, ssl.SSLSocket):
+                self.connection.sendall(left)
+                return
+            # One thread at a time sends, and it does not wait meanwhile: see `answering`.
+            writable = select.poll()
+            writable.register(self.connection, select.POLLOUT)
+            if not writable.poll(wait_s * 1000):
+                raise TimeoutError("the scraper does not read")
+            with self.metrics.answering:
+                left = left[self.connection.send(left) :]
 
     def _made(self, status: HTTPStatus, body: Body) -> tuple[bytes, Iterable[bytes]]:
         """Head and body as they are to be sent: not here, for the reader may be slow."""
