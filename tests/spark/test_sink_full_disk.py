@@ -27,7 +27,7 @@ def test_a_disk_that_is_full_for_a_while_costs_time_and_has_each_row_once(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     with (
-        small_volume(tmp_path / "c" / "store", megabytes=40) as volume,
+        small_volume(tmp_path / "c" / "store", megabytes=96) as volume,
         running_cluster(tmp_path / "c", conf=CONF) as cluster,
     ):
         make_topic(cluster, "Filling")
