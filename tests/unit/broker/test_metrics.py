@@ -298,6 +298,6 @@ async def test_a_page_of_many_megabytes_never_keeps_the_loop_for_long(
                 turns_s.clear()
                 page = await asyncio.to_thread(get, f"http://127.0.0.1:{port}{path}")
                 assert len(page) > 10_000_000
-                assert len(turns_s) > 100
+                assert len(turns_s) > 20, "made in many turns"
                 longest_s.append(max(turns_s))
             assert min(longest_s) < 0.012, longest_s
