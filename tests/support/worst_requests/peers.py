@@ -60,7 +60,7 @@ def _(address: str) -> None:
 @listed(HA_PORT, "64 slaves that want the whole log at once", memory_mb=64)
 def _(address: str) -> None:
     with _connections(address, CONNECTIONS) as socks:
-        readers = [threading.Thread(target=_read, args=(sock, 60 * MB), daemon=True) for sock in socks]
+        readers = [threading.Thread(target=_read, args=(sock, 20 * MB), daemon=True) for sock in socks]
         for sock in socks:
             _send(sock, struct.pack(">qq", -1, 0))
         for reader in readers:
