@@ -7,6 +7,7 @@ in the log may have to come from the disk, and is sent from a thread; `pacing.py
 
 import asyncio
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final, Protocol
 
 from rocketeer.errors import ReplicationError
@@ -23,6 +24,9 @@ PIECES_MAX: Final = 256
 """The kernel takes no more than 1024 parts in one call; a piece is two."""
 HOT_BYTES: Final = 64 << 20
 """So much of the log's end is surely in memory."""
+SENDING_THREADS: Final = 2
+"""For all peers that are far behind: each more would be one more that the loop shares the interpreter with."""
+_sending: Final = ThreadPoolExecutor(SENDING_THREADS, thread_name_prefix="rocketeer-log-sender")
 
 
 class SentLog(Protocol):
@@ -215,7 +219,7 @@ class LogSender:
 
     def _send_in_thread(self) -> None:
         self._busy = self._in_thread = True
-        sending = self._loop.run_in_executor(None, send_now, self._sock, self._unsent.parts)
+        sending = self._loop.run_in_executor(_sending, send_now, self._sock, self._unsent.parts)
         sending.add_done_callback(self._sent_in_thread)
 
     def _sent_in_thread(self, sending: "asyncio.Future[int]") -> None:
