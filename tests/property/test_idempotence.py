@@ -15,6 +15,7 @@ from rocketeer.clock import ManualClock
 from rocketeer.observe.counters import Counters
 from rocketeer.protocol.codes import ResponseCode
 from rocketeer.record.layout import PendingMessage
+from rocketeer.steps import finish
 from support.stores import BORN_HOST, SEGMENT_BYTES, make_store, memory_folder
 
 IDS, NUMBERS = 5, 3
@@ -41,8 +42,8 @@ class Producers(RuleBasedStateMachine):
         self._store.open()
         self._snapshots = self._load()
         self._table = self._snapshots.table
-        self._writer = Writer(self._store, clock=self._clock, message_bytes_max=1 << 20, counters=Counters())
-        self._writer.resends.append(self._table.examine)
+        self._writer = Writer(self._store, message_bytes_max=1 << 20, counters=Counters())
+        self._writer.resends.append(self._table.examining)
         self._sequences: dict[tuple[str, int], list[int]] = {}
         self._ids: list[tuple[tuple[str, str], int]] = []
         self._stored = 0
@@ -113,7 +114,7 @@ class Producers(RuleBasedStateMachine):
             messages = [
                 PendingMessage("T", queue_id, 0, 0, 1, BORN_HOST, b"x", properties_of(mark)) for mark in marks
             ]
-            self._writer.put_batch(messages, outcome.append)
+            finish(self._writer.putting_batch(messages, outcome.append))
         (put,) = outcome
         if isinstance(expected, ResponseCode):
             assert put.code == expected, put.remark

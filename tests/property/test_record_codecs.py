@@ -23,8 +23,8 @@ from rocketeer.record.layout import (
     decode_record,
     encode_pending,
     encode_record,
-    pending_size,
     split_records,
+    without_place,
 )
 from rocketeer.record.properties import decode_properties, encode_properties, find_property
 from rocketeer.record.vectorised import fixed_fields, record_offsets
@@ -67,7 +67,7 @@ def records(draw: st.DrawFn) -> bytes:
     record = encode_pending(
         pending, queue_offset=draw(i64), log_offset=draw(i64), store_ms=draw(i64), store_host=host
     )
-    assert len(record) == pending_size(pending, host)
+    assert len(record) == without_place(pending, host).size
     return record
 
 

@@ -45,6 +45,7 @@ class Peer:
         self.remote_host = encode_host("127.0.0.1", port)
         self.turn_ends_s = float("inf")
         self.under_way = 0
+        self.request_steps: Any = None
         self.remote = f"127.0.0.1:{port}"
         self.told = b""
         self.is_shut = False
@@ -95,10 +96,10 @@ class Sending:
             self.resends = Idempotence(known, self.store, salt=b"the same for all")
             claims.append(PRODUCER_ID)
         plain = PlainParser(config.cluster_name, claims)
-        writer = Writer(self.store, clock=clock, message_bytes_max=message_bytes_max, counters=counters)
+        writer = Writer(self.store, message_bytes_max=message_bytes_max, counters=counters)
         writer.durability.extend(durability)
         if self.resends is not None:
-            writer.resends.append(self.resends.examine)
+            writer.resends.append(self.resends.examining)
         sends = SendHandler(
             SendService(
                 SendRules(config.cluster_name, "127.0.0.1", 6, message_bytes_max, 16_384, NAMED_BATCH_MAX),

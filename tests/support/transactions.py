@@ -93,7 +93,6 @@ class Rig:
         self.counters = Counters()
         self.writer = Writer(
             self.store,
-            clock=self.clock,
             message_bytes_max=self.store.config.message_bytes_max,
             counters=self.counters,
         )

@@ -36,12 +36,16 @@ class Examined(Protocol):
         """The places of those that are not stored yet, in order."""
         ...
 
+    def holds(self) -> bool:
+        """Whether what was found is still so: others may have stored the same meanwhile."""
+        ...
+
     def stored(self, entries: Sequence[DispatchEntry]) -> Sequence[DispatchEntry]:
         """The fresh ones are stored now, so: remember them. Returns the entries of all, old and new."""
         ...
 
 
-Examine = Callable[[str, int, Sequence[tuple[bytes, bytes]]], Examined | None]
+Examine = Callable[[str, int, Sequence[tuple[bytes, bytes]]], Steps[Examined | None]]
 """Finds what was stored already: (topic, queue id, properties and body of each message) as their producer sent them,
 before any rewrite. None when no message concerns the feature; RequestRefused for what must not be stored."""
 

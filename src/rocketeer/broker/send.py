@@ -4,7 +4,7 @@ The general path of SEND_MESSAGE and its batch; `rocketeer.engine` does the same
 """
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from struct import Struct
 from typing import Final, Protocol
@@ -33,14 +33,12 @@ from rocketeer.record.flags import MULTI_TAGS, tx_state
 from rocketeer.record.layout import PendingMessage
 from rocketeer.record.properties import decode_properties, encode_properties
 from rocketeer.remoting.limits import over_limit
-from rocketeer.remoting.slices import Steps, run_sliced
+from rocketeer.steps import Steps
 
 _WRITE: Final = int(Perm.WRITE)  # an IntFlag's own operators are slow
 TOPIC_BYTES_MAX = 127
 ITEM_BYTES_MIN = 22
 ITEM_SIZE = Struct(">i")
-BATCH_AT_ONCE = 1_000
-"""A batch with more messages is made ready in slices, while others are served."""
 
 
 class SendHeader(Protocol):
@@ -117,10 +115,10 @@ class SendService:
         queue_id = message.queue_id
         self._writer.put(message, lambda put: done(queue_id, put), wait=wait)
 
-    def send_batch(
+    def sending_batch(
         self, header: SendHeader, body: bytes, born_host: bytes, remote: str, done: Callable[[int, Put], None]
-    ) -> None:
-        """Store the messages of a batch next to each other in one queue."""
+    ) -> Steps[None]:
+        """Store the messages of a batch next to each other in one queue; others are served between two steps."""
         config = self.admit(header, remote)
         topic_bytes = len(header.topic.encode())
         if topic_bytes > TOPIC_BYTES_MAX:
@@ -138,17 +136,20 @@ class SendService:
         common = "\x02".join(pieces).encode("utf-8", "replace")
         model = self._pending(header, config, born_host)
         try:
-            items = self._split(body, common)
+            items = yield from self._splitting(body, common)
         except StoreRefused as refused:
             done(model.queue_id, self._writer.refused(refused))
             return
-        making = _messages_of(items, model, common)
-        if len(items) <= BATCH_AT_ONCE:
-            self._writer.put_batch(list(making), lambda put: done(model.queue_id, put), wait=wait)
-        else:
-            run_sliced(self._put_large(making, model.queue_id, done, wait=wait))
+        messages = []
+        for item in items:
+            properties = item.properties.rstrip(b"\x02") + common
+            messages.append(
+                msgspec.structs.replace(model, flag=item.flag, body=item.body, properties=properties)
+            )
+            yield
+        yield from self._writer.putting_batch(messages, lambda put: done(model.queue_id, put), wait=wait)
 
-    def _split(self, body: bytes, common: bytes) -> list[BatchItem]:
+    def _splitting(self, body: bytes, common: bytes) -> Steps[list[BatchItem]]:
         """The messages of a batch. RequestRefused, or StoreRefused for one that would be too large in the store."""
         bytes_max, keys_max = self._rules.message_bytes_max, self._rules.batch_keys_max
         if len(body) > bytes_max:  # before it is split: items may be tiny, and many
@@ -156,13 +157,16 @@ class SendService:
         if self._checked_count(body) * len(common) > bytes_max:  # each is stored with them
             text = f"a batch of many messages, each with the {len(common)} bytes of properties in common"
             raise StoreRefused(StoreRefused.TOO_LARGE, text)
+        items = []
         try:
-            items = list(iter_batch(body))
+            for item in iter_batch(body):
+                items.append(item)
+                yield
         except BadBatch as error:
             raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, str(error)) from None
         if not items:
             raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, "a batch without messages")
-        if _has_more_keys(items, common, keys_max):
+        if (yield from _counting_keys(items, common, keys_max)) > keys_max:
             raise over_limit("keys in a batch", "limitBatchKeys", keys_max, ResponseCode.MESSAGE_ILLEGAL)
         return items
 
@@ -179,15 +183,6 @@ class SendService:
                 "limitOtherBatchMessages", other, code,
             )  # fmt: skip
         return count
-
-    def _put_large(
-        self, making: Iterator[PendingMessage], queue_id: int, done: Callable[[int, Put], None], *, wait: bool
-    ) -> Steps[None]:
-        messages: list[PendingMessage] = []
-        for message in making:
-            messages.append(message)
-            yield
-        self._writer.put_batch(messages, lambda put: done(queue_id, put), wait=wait)
 
     def admit(self, header: SendHeader, remote: str) -> TopicConfig:
         """The topic's configuration, created if that is allowed; RequestRefused with RocketMQ's texts."""
@@ -279,23 +274,17 @@ def _count_items(body: bytes, enough: int) -> int:
     return enough
 
 
-def _has_more_keys(items: Sequence[BatchItem], common: bytes, limit: int) -> bool:
-    """Whether the messages of a batch have more keys than `limit`, their ids included."""
-    spaces = sum(
-        item.properties.count(b" ") for item in items
-    )  # elsewhere than in keys, too: at most too many
-    if spaces + len(items) * (2 + common.count(b" ")) <= limit:
-        return False
+def _counting_keys(items: Sequence[BatchItem], common: bytes, enough: int) -> Steps[int]:
+    """How many keys the messages of a batch have, their ids included; at least so many, if that is not `enough`."""
+    # Spaces elsewhere than in keys count, too: at most too many.
+    at_most = sum([item.properties.count(b" ") for item in items]) + len(items) * (2 + common.count(b" "))
+    if at_most <= enough:
+        return at_most
     shared = decode_properties(common).get(KEYS)
     if shared is not None:
-        return len(items) * (2 + shared.count(" ")) > limit
-    return sum(2 + decode_properties(item.properties).get(KEYS, "").count(" ") for item in items) > limit
-
-
-def _messages_of(
-    items: Sequence[BatchItem], model: PendingMessage, common: bytes
-) -> Iterator[PendingMessage]:
-    """The messages of a batch as they are stored."""
+        return len(items) * (2 + shared.count(" "))
+    keys = 0
     for item in items:
-        properties = item.properties.rstrip(b"\x02") + common
-        yield msgspec.structs.replace(model, flag=item.flag, body=item.body, properties=properties)
+        keys += 2 + decode_properties(item.properties).get(KEYS, "").count(" ")
+        yield
+    return keys

@@ -89,9 +89,7 @@ class BrokerState:
         self.recorder = Recorder(
             self.counters, StoredTopics(self.store.queue_table.by_key), clock, cluster=broker.cluster_name
         )
-        self.writer = Writer(
-            self.store, clock=clock, message_bytes_max=store.message_bytes_max, counters=self.counters
-        )
+        self.writer = Writer(self.store, message_bytes_max=store.message_bytes_max, counters=self.counters)
         self.tables = TableKeeper(store.store_path / "config", self.store)
         self.topics = TopicTable(broker, clock)
         self.groups = GroupTable(broker, clock)

@@ -8,13 +8,14 @@ from time import perf_counter
 from typing import NamedTuple, Protocol
 
 from rocketeer.broker.feature import Durability, Examine, Examined, Rewrite
-from rocketeer.clock import Clock
 from rocketeer.errors import OUTCOME_UNKNOWN, RequestRefused, StoreRefused
 from rocketeer.model.offsets import LogOffset
 from rocketeer.observe.counters import Counters
 from rocketeer.protocol.codes import ResponseCode
 from rocketeer.record.entry import DispatchEntry
 from rocketeer.record.layout import PendingMessage
+from rocketeer.steps import Steps, finish
+from rocketeer.store.append import Prepared
 
 
 class Log(Protocol):
@@ -22,7 +23,9 @@ class Log(Protocol):
 
     def append(self, message: PendingMessage) -> DispatchEntry: ...
 
-    def append_batch(self, messages: Sequence[PendingMessage], store_ms: int) -> list[DispatchEntry]: ...
+    def preparing(self, messages: Sequence[PendingMessage]) -> Steps[list[Prepared]]: ...
+
+    def append_prepared(self, messages: Sequence[Prepared]) -> list[DispatchEntry]: ...
 
 
 class Put(NamedTuple):
@@ -62,10 +65,9 @@ class Writer:
     The three lists are open: features that write need the writer before all of them are known.
     """
 
-    def __init__(self, log: Log, *, clock: Clock, message_bytes_max: int, counters: Counters) -> None:
+    def __init__(self, log: Log, *, message_bytes_max: int, counters: Counters) -> None:
         self._log = log
         self._counters = counters
-        self._clock = clock
         self._message_bytes_max = message_bytes_max
         self.resends: list[Examine] = []
         self.rewrites: list[Rewrite] = []
@@ -78,10 +80,9 @@ class Writer:
         """
         try:
             examined = None
-            if not internal:
-                examined = self._examine(
-                    message.topic, message.queue_id, ((message.properties, message.body),)
-                )
+            if not internal and self.resends:
+                sent = ((message.properties, message.body),)
+                examined = finish(self._examining(message.topic, message.queue_id, sent))
             if examined is None or examined.fresh:
                 if not internal:
                     for rewrite in self.rewrites:
@@ -96,23 +97,30 @@ class Writer:
             return
         self._settle(appended if examined is None else examined.stored(appended), done, wait)
 
-    def put_batch(self, messages: Sequence[PendingMessage], done: Done, *, wait: bool = True) -> None:
+    def putting_batch(
+        self, messages: Sequence[PendingMessage], done: Done, *, wait: bool = True
+    ) -> Steps[None]:
         """All or nothing, next to each other in the log; a batch is never rewritten (RocketMQ's rule).
 
         Of a batch that is (partly) a resend only the new messages are stored; all of one topic and queue.
+        Others are served between two steps: what is stored meanwhile may be what this batch has.
         """
         try:
             bodies_bytes = sum([len(message.body) for message in messages])
             if bodies_bytes > self._message_bytes_max:
                 raise StoreRefused(StoreRefused.TOO_LARGE, f"a batch of {bodies_bytes} bytes")
-            examined = None
-            if messages:
-                sent = [(message.properties, message.body) for message in messages]
-                examined = self._examine(messages[0].topic, messages[0].queue_id, sent)
-            if examined is not None:
-                messages = [messages[place] for place in examined.fresh]
+            while True:
+                examined, fresh = None, messages
+                if self.resends and messages:
+                    sent = [(message.properties, message.body) for message in messages]
+                    examined = yield from self._examining(messages[0].topic, messages[0].queue_id, sent)
+                if examined is not None:
+                    fresh = [messages[place] for place in examined.fresh]
+                prepared = yield from self._log.preparing(fresh)
+                if examined is None or examined.holds():
+                    break
             began_s = perf_counter()
-            appended: Sequence[DispatchEntry] = self._log.append_batch(messages, self._clock.now_ms())
+            appended: Sequence[DispatchEntry] = self._log.append_prepared(prepared)
             self._counters.put(len(appended), perf_counter() - began_s)
         except (StoreRefused, RequestRefused) as refusal:
             done(self.refused(refusal))
@@ -139,10 +147,12 @@ class Writer:
         """Whether a message may have to wait at all after it was appended."""
         return bool(self.durability)
 
-    def _examine(self, topic: str, queue_id: int, messages: Sequence[tuple[bytes, bytes]]) -> Examined | None:
+    def _examining(
+        self, topic: str, queue_id: int, messages: Sequence[tuple[bytes, bytes]]
+    ) -> Steps[Examined | None]:
         """The first feature that knows the send's messages speaks for them."""
-        for examine in self.resends:
-            examined = examine(topic, queue_id, messages)
+        for examining in self.resends:
+            examined = yield from examining(topic, queue_id, messages)
             if examined is not None:
                 return examined
         return None

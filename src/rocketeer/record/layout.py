@@ -27,7 +27,7 @@ An entry of a consume queue: log offset i64 | size i32 | tag code i64.
 from collections.abc import Collection, Iterator
 from mmap import mmap
 from struct import Struct
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 from isal import isal_zlib
@@ -204,72 +204,76 @@ def host_bits(born_host: bytes, store_host: bytes) -> int:
     )
 
 
-def stored_sys_flag(message: PendingMessage, store_host: bytes) -> int:
-    """The system flag that is stored: its host bits follow the hosts, not what the client says."""
-    return message.sys_flag & ~HOSTS_V6 | host_bits(message.born_host, store_host)
+class PlacelessRecord(NamedTuple):
+    """All of a record that can be made before it is known where it will stand; `encode_head` makes the rest."""
+
+    size: int
+    crc: int
+    sys_flag: int
+    """As it is stored: its host bits follow the hosts, not what the client says."""
+    tail: bytes
+    """What stands behind the body."""
 
 
-def pending_size(message: PendingMessage, store_host: bytes) -> int:
-    """How many bytes the message will take in the log."""
-    fixed = HEADS[host_bits(message.born_host, store_host) >> 4].size + TAIL_BYTES
-    return fixed + len(message.body) + len(message.topic.encode()) + len(message.properties)
+def without_place(message: PendingMessage, store_host: bytes) -> PlacelessRecord:
+    """The caller has checked how long properties and topic are."""
+    sys_flag = message.sys_flag & ~HOSTS_V6 | host_bits(message.born_host, store_host)
+    return _without_place(message, body_crc(message.body), sys_flag)
 
 
 def encode_pending(
     message: PendingMessage, *, queue_offset: int, log_offset: int, store_ms: int, store_host: bytes
 ) -> bytes:
-    """The record to append. The caller has checked sizes; host bits follow the hosts, not the client."""
-    crc, sys_flag = body_crc(message.body), stored_sys_flag(message, store_host)
-    return _encode(message, crc, sys_flag, queue_offset, log_offset, store_ms, store_host)
+    """The whole record."""
+    record = without_place(message, store_host)
+    head = encode_head(message, record, queue_offset, log_offset, store_ms, store_host)
+    return b"".join((head, message.body, record.tail))
 
 
 def encode_record(message: StoredMessage) -> bytes:
     """The same bytes `decode_record` was given: checksum and flags as they stand, sizes from the parts."""
     m = message
     assert m.sys_flag & HOSTS_V6 == host_bits(m.born_host, m.store_host), "the flag tells the hosts' lengths"
-    return _encode(m, m.body_crc, m.sys_flag, m.queue_offset, m.log_offset, m.store_ms, m.store_host)
+    record = _without_place(m, m.body_crc, m.sys_flag)
+    head = encode_head(m, record, m.queue_offset, m.log_offset, m.store_ms, m.store_host)
+    return b"".join((head, m.body, record.tail))
 
 
-def _encode(
+def _without_place(message: PendingMessage | StoredMessage, crc: int, sys_flag: int) -> PlacelessRecord:
+    topic, properties = message.topic.encode(), message.properties
+    assert len(topic) <= TOPIC_BYTES_MAX, "checked at admission"
+    assert len(properties) <= PROPERTIES_BYTES_MAX, "checked at admission"
+    tail = b"".join((len(topic).to_bytes(1, "big"), topic, len(properties).to_bytes(2, "big"), properties))
+    size = HEADS[(sys_flag & HOSTS_V6) >> 4].size + len(message.body) + len(tail)
+    return PlacelessRecord(size, crc, sys_flag, tail)
+
+
+def encode_head(
     message: PendingMessage | StoredMessage,
-    crc: int,
-    sys_flag: int,
+    record: PlacelessRecord,
     queue_offset: int,
     log_offset: int,
     store_ms: int,
     store_host: bytes,
 ) -> bytes:
-    topic = message.topic.encode()
-    body = message.body
-    properties = message.properties
-    head = HEADS[(sys_flag & HOSTS_V6) >> 4]
-    assert len(topic) <= TOPIC_BYTES_MAX, "checked at admission"
-    assert len(properties) <= PROPERTIES_BYTES_MAX, "checked at admission"
-    return b"".join(
-        (
-            head.pack(
-                head.size + TAIL_BYTES + len(body) + len(topic) + len(properties),
-                MAGIC,
-                crc,
-                message.queue_id,
-                message.flag,
-                queue_offset,
-                log_offset,
-                sys_flag,
-                message.born_ms,
-                message.born_host,
-                store_ms,
-                store_host,
-                message.reconsume_times,
-                message.prepared_offset,
-                len(body),
-            ),
-            body,
-            len(topic).to_bytes(1, "big"),
-            topic,
-            len(properties).to_bytes(2, "big"),
-            properties,
-        )
+    """What stands in front of the body."""
+    size, crc, sys_flag, _ = record
+    return HEADS[(sys_flag & HOSTS_V6) >> 4].pack(
+        size,
+        MAGIC,
+        crc,
+        message.queue_id,
+        message.flag,
+        queue_offset,
+        log_offset,
+        sys_flag,
+        message.born_ms,
+        message.born_host,
+        store_ms,
+        store_host,
+        message.reconsume_times,
+        message.prepared_offset,
+        len(message.body),
     )
 
 

@@ -96,11 +96,11 @@ class Connection(asyncio.Protocol):
         "_unread",
         "_written_bytes",
         "answer",
-        "check",
         "frame_began_s",
         "local",
         "remote",
         "remote_host",
+        "request_steps",
         "turn_ends_s",
         "under_way",
     )
@@ -145,8 +145,8 @@ class Connection(asyncio.Protocol):
         """When others are to have their turn (`time.monotonic`)."""
         self.under_way = 0
         """Requests whose answer takes a while."""
-        self.check: tuple[Command, Steps[None]] | None = None
-        """Of the first request that waits: it is so large that it takes more than a turn."""
+        self.request_steps: Steps[None] | None = None
+        """What is left to do of the first request that waits: it takes more than a turn."""
         self._postponed: list[Frame] = []
         """Whole requests that wait, in OUT_OF_TURN and UNREAD."""
         self._written_bytes = 0
@@ -367,7 +367,7 @@ class Connection(asyncio.Protocol):
         if self._state is not State.OUT_OF_TURN or self.closed:
             return
         if self._postponed or self._came:
-            fair_queue().add(self)
+            fair_queue().add(self, first=self.request_steps is not None)
         elif self._splitter.error is not None:
             self.close(str(self._splitter.error))
         else:
@@ -397,7 +397,7 @@ class Connection(asyncio.Protocol):
             fail_calls(self._calls.values(), partial(ConnectionLost, self.remote))
             self._calls = {}
         self._postponed.clear()
-        self.check = None
+        self.request_steps = None
         self._came.clear()
         self._unfinished.note(self, 0)
         self.drop_unfinished()

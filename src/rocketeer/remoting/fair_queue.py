@@ -9,6 +9,7 @@ in `_stream.pyx`).
 
 import asyncio
 import time
+from collections import OrderedDict
 from typing import Protocol
 from weakref import WeakKeyDictionary
 
@@ -78,15 +79,20 @@ class FairQueue:
     """Connections of one event loop that wait for a turn, first come, first served."""
 
     def __init__(self) -> None:
-        self._waiting: dict[Waiting, None] = {}
+        self._waiting: OrderedDict[Waiting, None] = OrderedDict()
         self._is_due = False
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def add(self, waiting: Waiting) -> None:
-        """Have it take a turn when those before it had theirs."""
+    def add(self, waiting: Waiting, *, first: bool = False) -> None:
+        """Have it take a turn when those before it had theirs.
+
+        `first`: it is in the middle of a request. What is half done takes memory, so it is ended before others begin.
+        """
         self._waiting[waiting] = None
+        if first:
+            self._waiting.move_to_end(waiting, last=False)
         if not self._is_due:
             self._is_due = True
             asyncio.get_running_loop().call_soon(self._go_on)

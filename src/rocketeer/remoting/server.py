@@ -26,6 +26,7 @@ from rocketeer.remoting.fair_queue import LoopReads, fair_queue
 from rocketeer.remoting.handshakes import HELLO_BYTES_MAX, RECORD_HEADER_BYTES, Handshakes, hello_bytes
 from rocketeer.remoting.held_bytes import UnfinishedFrames, UnreadReplies
 from rocketeer.remoting.limits import RequestLimits, busy_limit, command_of_huge_header, over_limit
+from rocketeer.remoting.slices import InOrder
 from rocketeer.remoting.streams import SocketPoller, Stream, new_poller
 from rocketeer.steps import Steps, finish
 
@@ -34,6 +35,8 @@ __all__ = ["Brake", "Connection", "Guard", "Handler", "RemotingServer", "Router"
 log = logging.getLogger(__name__)
 
 Handler = Callable[[Command, Connection], Command | Awaitable[Command | None] | None]
+"""The reply; None if it is sent elsewhere. While one is awaited, later requests of the connection are served, except
+behind `InOrder`."""
 Guard = Callable[[Command, Connection], Steps[None]]
 """Admission, before any handler: steps that end to let pass, and raise RequestRefused to refuse."""
 Brake = Callable[[Command, Connection], None]
@@ -111,34 +114,39 @@ class Router:
                 return
 
     def serve(self, frame: Frame, connection: Connection, *, admitted: bool = False) -> bool:
-        """False: it is so large that the guards need more than a turn to look through it; bring it again."""
-        kind, header, body = frame
-        if len(header) > self.header_bytes_max:
-            self._refuse_header(kind, header, connection)
-        elif len(body) > CHECKED_AT_ONCE_BYTES and self._guards and not admitted:
-            return self._check_in_turns(frame, connection)
-        else:
-            self.handle(decode_frame(kind, header, body), connection, admitted=admitted)
+        """False: it takes more than the connection's turn; bring it again before all that came later."""
+        if connection.request_steps is None:
+            kind, header, body = frame
+            if len(header) > self.header_bytes_max:
+                self._refuse_header(kind, header, connection)
+                return True
+            command = decode_frame(kind, header, body)
+            if len(body) > CHECKED_AT_ONCE_BYTES and self._guards and not admitted:
+                steps: Steps[None] | None = self._check_and_handle(command, connection)
+            else:
+                steps = self.handle(command, connection, admitted=admitted)
+            if steps is None:
+                return True
+            if admitted:
+                finish(steps)
+                return True
+            connection.request_steps = steps
+        for _ in connection.request_steps:
+            if time.monotonic() >= connection.turn_ends_s:
+                return False
+        connection.request_steps = None
         return True
 
-    def _check_in_turns(self, frame: Frame, connection: Connection) -> bool:
-        if connection.check is None:
-            command = decode_frame(*frame)
-            if command.is_response:
-                self.handle(command, connection)
-                return True
-            connection.check = command, self._check(command, connection)
-        command, steps = connection.check
-        try:
-            for _ in steps:
-                if time.monotonic() >= connection.turn_ends_s:
-                    return False
-        except Exception as error:
-            self._answer(connection, command, _refusal(command, connection, error), time.perf_counter())
-        else:
-            self.handle(command, connection, admitted=True)
-        connection.check = None
-        return True
+    def _check_and_handle(self, command: Command, connection: Connection) -> Steps[None]:
+        if not command.is_response:
+            try:
+                yield from self._check(command, connection)
+            except Exception as error:
+                self._answer(connection, command, _refusal(command, connection, error), time.perf_counter())
+                return
+        steps = self.handle(command, connection, admitted=True)
+        if steps is not None:
+            yield from steps
 
     def _check(self, command: Command, connection: Connection) -> Steps[None]:
         self._limits.check_body(command)  # before a guard looks through all of it
@@ -157,10 +165,13 @@ class Router:
                 connection, command, reply(command, refusal.code, refusal.remark), time.perf_counter()
             )
 
-    def handle(self, command: Command, connection: Connection, *, admitted: bool = False) -> None:
+    def handle(
+        self, command: Command, connection: Connection, *, admitted: bool = False
+    ) -> Steps[None] | None:
+        """Serve one request; steps if that takes a while and those behind it have to wait."""
         if command.is_response:
             connection.answer_arrived(command)
-            return
+            return None
         began_s = time.perf_counter()
         try:
             if self.brake is not None:
@@ -178,7 +189,9 @@ class Router:
             outcome = handler(command, connection)
         except Exception as error:
             self._answer(connection, command, _refusal(command, connection, error), began_s)
-            return
+            return None
+        if isinstance(outcome, InOrder):
+            return self._finishing(outcome.steps, command, connection, began_s)
         if inspect.isawaitable(outcome):
             connection.under_way += 1
             self._under_way_bytes += len(command.body)
@@ -187,6 +200,16 @@ class Router:
             task.add_done_callback(self._tasks.discard)
         else:
             self._answer(connection, command, outcome, began_s)
+        return None
+
+    def _finishing(
+        self, steps: Steps[Command | None], command: Command, connection: Connection, began_s: float
+    ) -> Steps[None]:
+        try:
+            answer = yield from steps
+        except Exception as error:
+            answer = _refusal(command, connection, error)
+        self._answer(connection, command, answer, began_s)
 
     async def _finish(
         self, outcome: Awaitable[Command | None], command: Command, connection: Connection, began_s: float

@@ -17,13 +17,13 @@ once delay everybody else no more than one does. What is short does not wait beh
 import asyncio
 import time
 from collections import deque
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Generator
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from rocketeer.steps import Steps
 
-__all__ = ["SLICE_S", "Slicer", "Steps", "in_slices", "run_sliced", "slicer"]
+__all__ = ["SLICE_S", "InOrder", "Slicer", "Steps", "in_slices", "run_sliced", "slicer"]
 
 T = TypeVar("T")
 
@@ -113,6 +113,19 @@ def slicer() -> Slicer:
 def run_sliced(steps: Steps[T]) -> T | Awaitable[T]:
     """For handlers: what is short is answered at once and in order, what is long later."""
     return slicer().run(steps)
+
+
+class InOrder(Awaitable[T]):
+    """For handlers: long work that has to be done before later requests of the same connection are served.
+
+    A server runs it in the turns of the connection; whoever else gets it may await it.
+    """
+
+    def __init__(self, steps: Steps[T]) -> None:
+        self.steps = steps
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        return in_slices(self.steps).__await__()
 
 
 async def in_slices(steps: Steps[T]) -> T:

@@ -142,6 +142,8 @@ class MessageStore:
         # The inner loops are the parts' own methods: no call in between.
         self.append = self._appender.append
         self.append_batch = self._appender.append_batch
+        self.preparing = self._appender.preparing
+        self.append_prepared = self._appender.append_prepared
         self.append_raw = self._replica.append_raw
         self.forget_copied_queues = self._replica.forget_queues
         self.when_durable = self._flusher.wait

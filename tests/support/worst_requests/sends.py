@@ -1,11 +1,13 @@
 """Sends, batches, and what they make the broker keep."""
 
+import contextlib
 import struct
 
-from rocketeer.protocol.command import request
+from rocketeer.protocol.command import Command, request
 from rocketeer.record.batch import BatchItem, encode_batch
 from support.hold import HONEST_TOPIC
 from support.senders import pull_header, send_header
+from support.wire import Line
 from support.worst_requests.catalogue import broker
 from support.worst_requests.pieces import FILLED, ask, flood
 
@@ -32,6 +34,38 @@ def _(address: str) -> None:
 def _(address: str) -> None:
     items = [BatchItem(0, b"", b"KEYS\x01\xff%d\x02" % number) for number in range(2_000)]
     ask(address, request(320, send_header(HONEST_TOPIC, 0, "", batch=True), encode_batch(items)))
+
+
+def _of_idempotent_producers(count: int) -> list[Command]:
+    """Batches of 2,000 messages of 2,000 bytes, each with an id."""
+    header = send_header(HONEST_TOPIC, 0, "", batch=True)
+    return [
+        request(
+            320,
+            header,
+            encode_batch(
+                [
+                    BatchItem(
+                        0, bytes(2_000), b"PRODUCER_ID\x01p%d\x02DEDUP_ID\x01%d\x02" % (producer, number)
+                    )
+                    for number in range(2_000)
+                ]
+            ),
+        )
+        for producer in range(count)
+    ]
+
+
+@broker("8 batches of 2,000 messages of idempotent producers, then the same again", memory_mb=128)
+def _(address: str) -> None:
+    batches = _of_idempotent_producers(8)
+    flood(address, batches, last=batches[0])
+    with contextlib.ExitStack() as stack:
+        lines = [stack.enter_context(Line(address)) for _ in batches]
+        for line, batch in zip(lines, batches, strict=True):
+            line.send(batch)
+        for line in lines:
+            line.receive()
 
 
 @broker("300 messages with 15,000 keys each, then a query")

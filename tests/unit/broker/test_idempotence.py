@@ -269,8 +269,8 @@ async def test_a_number_with_another_message_is_refused(tmp_path: Path) -> None:
 def test_a_resend_waits_until_the_first_is_as_durable_as_asked_for(tmp_path: Path) -> None:
     waiting: list[tuple[int, Callable[[int], None]]] = []
     store, table = opened(tmp_path)
-    writer = Writer(store, clock=ManualClock(), message_bytes_max=1 << 20, counters=Counters())
-    writer.resends.append(table.examine)
+    writer = Writer(store, message_bytes_max=1 << 20, counters=Counters())
+    writer.resends.append(table.examining)
     writer.durability.append(lambda end, done: waiting.append((end, done)))
     outcomes: list[Put] = []
     for number in (0, 1, 0):
@@ -286,8 +286,8 @@ def test_a_resend_waits_until_the_first_is_as_durable_as_asked_for(tmp_path: Pat
 
 def test_a_resend_is_answered_while_the_disk_is_full(tmp_path: Path) -> None:
     store, table = opened(tmp_path)
-    writer = Writer(store, clock=ManualClock(), message_bytes_max=1 << 20, counters=Counters())
-    writer.resends.append(table.examine)
+    writer = Writer(store, message_bytes_max=1 << 20, counters=Counters())
+    writer.resends.append(table.examining)
 
     def put(number: int) -> Put:
         outcomes: list[Put] = []
@@ -317,8 +317,8 @@ async def test_a_running_broker_saves_its_tables_now_and_then(tmp_path: Path) ->
     running = started()
     assert running.load() == 0
     running.loaded()
-    writer = Writer(store, clock=clock, message_bytes_max=1 << 20, counters=Counters())
-    writer.resends.append(running.table.examine)
+    writer = Writer(store, message_bytes_max=1 << 20, counters=Counters())
+    writer.resends.append(running.table.examining)
     message = PendingMessage("T", 0, 0, 0, 1, BORN_HOST, b"x", numbered(0).encode())
     writer.put(message, lambda put: None)
     await running.keep()

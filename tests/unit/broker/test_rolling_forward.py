@@ -42,7 +42,7 @@ class Life:
             folder, clock, reserved_hours=KEPT_HOURS, delete_when=EVERY_HOUR, delay_levels=LEVELS, **config
         )
         self.store.open()
-        self.writer = Writer(self.store, clock=clock, message_bytes_max=16 * 1024, counters=Counters())
+        self.writer = Writer(self.store, message_bytes_max=16 * 1024, counters=Counters())
         self.features: list[Feature] = [
             timer_feature(
                 TimerRules(enabled=True, delay_ms_max=40 * DAY_MS, precision_ms=1),

@@ -99,9 +99,7 @@ async def test_a_timer_snapshot_waits_for_what_was_rolled_forward_while_it_was_c
     )
     store.open()
     path = tmp_path / "pending"
-    timers = Timers(
-        path, store, Writer(store, clock=clock, message_bytes_max=1 << 20, counters=Counters()), clock
-    )
+    timers = Timers(path, store, Writer(store, message_bytes_max=1 << 20, counters=Counters()), clock)
     store.dispatchers.append(Dispatcher(timers.delivery.stored, topics=frozenset({TIMER_TOPIC})))
     offsets = []
     for number in range(50):

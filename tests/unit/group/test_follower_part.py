@@ -7,7 +7,6 @@ import pytest
 from rocketeer.broker.features.group.follower import FollowerPart
 from rocketeer.broker.features.idempotence.resends import Idempotence, Window
 from rocketeer.broker.writer import Put, Writer
-from rocketeer.clock import ManualClock
 from rocketeer.errors import OUTCOME_UNKNOWN, StoreRefused
 from rocketeer.observe.counters import Counters
 from rocketeer.protocol.codes import ResponseCode
@@ -35,10 +34,8 @@ def test_a_resend_of_what_may_be_cut_has_an_unknown_outcome(
     bound = store.bound_reads()
     store.open()
     table = Idempotence(Window(), store, salt=bytes(16))
-    writer = Writer(
-        store, clock=ManualClock(), message_bytes_max=store.config.message_bytes_max, counters=Counters()
-    )
-    writer.resends.append(table.examine)
+    writer = Writer(store, message_bytes_max=store.config.message_bytes_max, counters=Counters())
+    writer.resends.append(table.examining)
     outcome: list[Put] = []
     writer.put(numbered(0), outcome.append)  # as a leader, which fell before it was confirmed
     assert outcome[0].code == ResponseCode.SUCCESS

@@ -14,7 +14,7 @@ from rocketeer.broker.features.group.leader import LeaderPart
 from rocketeer.broker.features.idempotence.resends import Idempotence, Window
 from rocketeer.broker.group_member import GroupMember
 from rocketeer.broker.writer import Put, Writer
-from rocketeer.clock import ManualClock, SystemClock
+from rocketeer.clock import SystemClock
 from rocketeer.config import BrokerConfig, ServerConfig
 from rocketeer.config.group import GroupConfig
 from rocketeer.config.ports import free_ports
@@ -146,11 +146,10 @@ async def test_a_resend_waits_for_the_confirmation_of_its_original(tmp_path: Pat
     table = Idempotence(Window(), led.store, salt=bytes(16))
     writer = Writer(
         led.store,
-        clock=ManualClock(),
         message_bytes_max=led.store.config.message_bytes_max,
         counters=Counters(),
     )
-    writer.resends.append(table.examine)
+    writer.resends.append(table.examining)
     writer.durability.extend(led.part.feature().durability)
     sent = message(b"0")
     sent.properties = encode_properties({"PRODUCER_ID": "p", "PRODUCER_SEQ": "0"})

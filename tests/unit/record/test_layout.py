@@ -17,8 +17,8 @@ from rocketeer.record.layout import (
     decode_record,
     encode_pending,
     encode_record,
-    pending_size,
     split_records,
+    without_place,
 )
 from rocketeer.record.vectorised import body_at, fixed_fields, record_offsets
 
@@ -34,7 +34,7 @@ def log_of(*hosts: tuple[bytes, bytes]) -> bytes:
         record = encode_pending(
             pending, queue_offset=number, log_offset=len(log), store_ms=2_000 + number, store_host=store
         )
-        assert len(record) == pending_size(pending, store)
+        assert len(record) == without_place(pending, store).size
         log += record
     return log
 
@@ -45,7 +45,7 @@ ALL_HOSTS = [(HOST, HOST), (HOST6, HOST), (HOST, HOST6), (HOST6, HOST6)]
 def test_the_size_counts_the_topics_bytes_not_its_letters() -> None:
     pending = msgspec.structs.replace(PENDING, topic="中文")
     record = encode_pending(pending, queue_offset=0, log_offset=0, store_ms=0, store_host=HOST)
-    assert len(record) == pending_size(pending, HOST)
+    assert len(record) == without_place(pending, HOST).size
     assert decode_record(record).topic == "中文"
 
 

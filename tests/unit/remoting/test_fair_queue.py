@@ -63,6 +63,27 @@ async def test_who_is_quick_leaves_the_rest_of_the_turn_to_the_next() -> None:
     assert order == [0, 1, 2, 3, 4]
 
 
+async def test_who_is_in_the_middle_of_a_request_ends_it_before_others_begin() -> None:
+    order: list[int] = []
+
+    class InTheMiddle:
+        def __init__(self, number: int) -> None:
+            self.number = number
+
+        def take_turn(self, ends_s: float) -> None:
+            order.append(self.number)
+            while time.monotonic() < ends_s:
+                pass
+            if order.count(self.number) < 3:
+                fair_queue().add(self, first=True)
+
+    for number in range(3):
+        fair_queue().add(InTheMiddle(number))
+    while fair_queue():
+        await asyncio.sleep(0)
+    assert order == [0, 0, 0, 1, 1, 1, 2, 2, 2]
+
+
 async def test_who_needs_no_turn_any_more_gets_none_and_an_error_keeps_nobody_from_theirs() -> None:
     class Broken:
         def take_turn(self, ends_s: float) -> None:

@@ -28,7 +28,7 @@ async def test_snapshots_of_a_slave_end_with_a_whole_record(tmp_path: Path, byte
     slave.append_raw(0, memoryview(copied[: whole + bytes_of_the_last]))
     assert (slave.max_log_offset, slave.whole_log_offset) == (whole + bytes_of_the_last, whole)
 
-    writer = Writer(slave, clock=clock, message_bytes_max=slave.config.message_bytes_max, counters=Counters())
+    writer = Writer(slave, message_bytes_max=slave.config.message_bytes_max, counters=Counters())
     timers = Timers(tmp_path / "pending", slave, writer, clock)
     timers.since()
     timers.finish()

@@ -13,6 +13,8 @@ from rocketeer.protocol.command import Command, reply
 from rocketeer.protocol.headers.base import decode_header
 from rocketeer.protocol.headers.send import SendMessageHeader, SendMessageV2Header
 from rocketeer.remoting.server import Connection, Handler
+from rocketeer.remoting.slices import InOrder
+from rocketeer.steps import Steps
 
 
 class SendHandler:
@@ -42,10 +44,10 @@ class SendHandler:
             RequestCode.SEND_BATCH_MESSAGE: self.send_v2,
         }
 
-    def send(self, command: Command, connection: Connection) -> Command | None:
+    def send(self, command: Command, connection: Connection) -> Command | InOrder[Command | None] | None:
         return self._serve(command, connection, SendMessageHeader)
 
-    def send_v2(self, command: Command, connection: Connection) -> Command | None:
+    def send_v2(self, command: Command, connection: Connection) -> Command | InOrder[Command | None] | None:
         return self._serve(command, connection, SendMessageV2Header)
 
     def _serve(
@@ -53,7 +55,7 @@ class SendHandler:
         command: Command,
         connection: Connection,
         kind: type[SendMessageHeader] | type[SendMessageV2Header],
-    ) -> Command | None:
+    ) -> Command | InOrder[Command | None] | None:
         began_s = perf_counter()
 
         def done(queue_id: int, put: Put) -> None:
@@ -64,13 +66,25 @@ class SendHandler:
 
         try:
             header: SendHeader = decode_header(kind, command.ext)
-            serve = self._service.send_batch if _is_batch(command, header) else self._service.send
-            serve(header, command.body, connection.remote_host, connection.remote, done)
-        except RequestRefused as refusal:
-            return reply(command, refusal.code, refusal.remark, self.ext)
+            sent = (header, command.body, connection.remote_host, connection.remote, done)
+            if _is_batch(command, header):
+                return InOrder(self._in_steps(command, self._service.sending_batch(*sent)))
+            self._service.send(*sent)
         except RocketeerError as error:
-            return reply(command, ResponseCode.SYSTEM_ERROR, str(error), self.ext)
+            return self._refusal(command, error)
         return None
+
+    def _in_steps(self, command: Command, steps: Steps[None]) -> Steps[Command | None]:
+        try:
+            yield from steps
+        except RocketeerError as error:
+            return self._refusal(command, error)
+        return None
+
+    def _refusal(self, command: Command, error: RocketeerError) -> Command:
+        if isinstance(error, RequestRefused):
+            return reply(command, error.code, error.remark, self.ext)
+        return reply(command, ResponseCode.SYSTEM_ERROR, str(error), self.ext)
 
     def answer(self, command: Command, topic: str, queue_id: int, put: Put) -> Command:
         if not put.stored or put.code == ResponseCode.SYSTEM_ERROR:

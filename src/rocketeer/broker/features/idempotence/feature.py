@@ -25,7 +25,7 @@ def idempotence_feature(snapshots: Snapshots, *, follows: bool) -> Feature:
     return Feature(
         "idempotence",
         claims=(PRODUCER_ID,),
-        resends=(table.examine,),
+        resends=(table.examining,),
         stored_ids=None if follows else table,
         handlers={RequestCode.GET_PRODUCER_SEQUENCE: _tell_sequence(table)},
         dispatchers=(

@@ -19,6 +19,7 @@ from rocketeer.protocol.codes import ResponseCode
 from rocketeer.record.entry import DispatchEntry
 from rocketeer.record.layout import StoredMessage
 from rocketeer.record.timers import due_ms, ended_by
+from rocketeer.steps import Steps
 from rocketeer.store.known_ids import KnownIds
 
 log = logging.getLogger(__name__)
@@ -65,11 +66,16 @@ class Idempotence:
 
     # --- sends -------------------------------------------------------------------------------
 
-    def examine(self, topic: str, queue_id: int, messages: Sequence[tuple[bytes, bytes]]) -> "Resends | None":
+    def examining(
+        self, topic: str, queue_id: int, messages: Sequence[tuple[bytes, bytes]]
+    ) -> "Steps[Resends | None]":
         """Which of the messages of a send are stored already; RequestRefused for a number out of order."""
         if not counts(topic):
             return None
-        marks = [read_mark(properties) for properties, _ in messages]
+        marks: list[Mark | None] = []
+        for properties, _ in messages:
+            marks.append(read_mark(properties))
+            yield
         if not any(marks):
             return None
         found = Resends(self, topic, queue_id, marks)
@@ -81,12 +87,15 @@ class Idempotence:
             elif mark in seen:
                 found.twins[place] = seen[mark]
             elif mark.dedup_id is not None:
-                known = self.find_id(mark)
-                found.note(place, known)
+                hashed = self.hashed(mark)
+                at = found.ids[hashed] = self.ids.find(hashed)
+                found.note(place, self._stored_at(at, mark))
             else:
                 key = (mark.producer, topic, queue_id)
                 assert mark.sequence is not None
-                expected = next_of.setdefault(key, self.sequences.expected(key))
+                if key not in next_of:
+                    next_of[key] = found.sequences[key] = self.sequences.expected(key)
+                expected = next_of[key]
                 if mark.sequence == expected:
                     next_of[key] = expected + 1
                     found.note(place, None)
@@ -94,6 +103,7 @@ class Idempotence:
                     found.note(place, self._resent(key, mark, expected, messages[place][1]))
             if mark is not None:
                 seen.setdefault(mark, place)
+            yield
         return found
 
     def _resent(self, key: Key, mark: Mark, expected: int, body: bytes) -> StoredMessage:
@@ -123,7 +133,10 @@ class Idempotence:
         return message
 
     def find_id(self, mark: Mark) -> StoredMessage | None:
-        at = self.ids.find(self.hashed(mark))
+        return self._stored_at(self.ids.find(self.hashed(mark)), mark)
+
+    def _stored_at(self, at: int | None, mark: Mark) -> StoredMessage | None:
+        """The message there, if it is the one with the mark: ids share hashes."""
         message = None if at is None else self._store.message_at(LogOffset(at))
         return message if message is not None and _carries(message, mark) else None
 
@@ -188,10 +201,22 @@ class Resends:
         self._topic = topic
         self._queue_id = queue_id
         self._marks = marks
+        self._asked = table.ids
         self._known: dict[int, DispatchEntry] = {}
         self.fresh: list[int] = []
         self.twins: dict[int, int] = {}
         """Messages that stand twice in one send, and where the first is."""
+        self.ids: dict[int, int | None] = {}
+        self.sequences: dict[Key, int] = {}
+        """What the tables said, by the hash of an id and by sequence."""
+
+    def holds(self) -> bool:
+        ids, expected = self._table.ids, self._table.sequences.expected
+        return (
+            ids is self._asked  # another one after a reset, with other hashes
+            and all(ids.find(hashed) == at for hashed, at in self.ids.items())
+            and all(expected(key) == number for key, number in self.sequences.items())
+        )
 
     def note(self, place: int, message: StoredMessage | None) -> None:
         if message is None:
