@@ -1,7 +1,7 @@
 """How long a server keeps an honest client waiting because of what somebody else asks for.
 
 The client asks something cheap, again and again. What a question is held up by the program is what its answer took,
-without the time in which the client or the server's loop was ready to run and others had the cores; and it is no more
+without the time in which the client, or the server's loop, was ready to run and others had the cores; and it is no more
 than the processor's time of the loop's thread, and of the other threads as far as the loop neither ran nor waited for
 a core: then it may have waited for the interpreter's lock. So a busy machine does not count, and neither does work
 that nobody was kept waiting by.
@@ -69,13 +69,16 @@ def _ran_and_waited(task: Path) -> tuple[int, int]:
     return int(ran), int(waited)
 
 
-def held_s(wall_s: float, before: Threads, after: Threads) -> float:
-    """How much of the time of a question is the program's doing."""
+def held_s(wall_s: float, own_wait_s: float, before: Threads, after: Threads) -> float:
+    """How much of the time of a question is the program's doing; `own_wait_s`: the client itself had no core.
+
+    The client and the loop may have waited for a core at the same time: only the longer wait is left out.
+    """
     loop_ran_s = (after.loop_ran - before.loop_ran) / 1e9
     loop_waited_s = (after.loop_waited - before.loop_waited) / 1e9
     others_ran_s = max(0, after.others_ran - before.others_ran) / 1e9
     stood_s = max(0.0, wall_s - loop_ran_s - loop_waited_s)
-    return min(wall_s - loop_waited_s, loop_ran_s + min(stood_s, others_ran_s))
+    return min(wall_s - max(own_wait_s, loop_waited_s), loop_ran_s + min(stood_s, others_ran_s))
 
 
 def own_wait_ns() -> int:
@@ -184,8 +187,8 @@ def ask_until_told(address: str, pid: int, kind: str) -> Cost:
         while not select.select([sys.stdin], [], [], PAUSE_S)[0]:
             threads, waited_ns, began_s = threads_of(pid), own_wait_ns(), time.monotonic()
             ask()
-            wall_s = time.monotonic() - began_s - (own_wait_ns() - waited_ns) / 1e9
-            hold_s = max(hold_s, held_s(wall_s, threads, threads_of(pid)))
+            wall_s, own_wait_s = time.monotonic() - began_s, (own_wait_ns() - waited_ns) / 1e9
+            hold_s = max(hold_s, held_s(wall_s, own_wait_s, threads, threads_of(pid)))
             asked += 1
             most_mb = max(most_mb, own_memory_mb(pid))
     return Cost(hold_s * 1000, most_mb - least_mb, asked)
