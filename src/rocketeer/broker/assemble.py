@@ -196,7 +196,10 @@ def _assemble(
         RequestLimits(
             server.limits,
             bulk=MESSAGE_CODES,
-            bodies={RequestCode.HEART_BEAT: ("limitHeartbeatBytes", broker.limits.heartbeat_bytes)},
+            bodies={
+                RequestCode.HEART_BEAT: ("limitHeartbeatBytes", broker.limits.heartbeat_bytes),
+                RequestCode.UPDATE_BROKER_CONFIG: ("limitSettingsBytes", server.limits.settings_bytes),
+            },
         ),
     )
     router.on_answered = state.counters.answered_by_router

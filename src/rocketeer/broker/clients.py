@@ -15,6 +15,8 @@ from rocketeer.steps import Steps, finish
 EXPIRY_MS = 120_000
 """A client that sent no heartbeat for longer than this is gone."""
 
+GROUPS_A_STEP = 64
+
 C = TypeVar("C", bound=Hashable)
 
 
@@ -45,6 +47,8 @@ class ConsumerGroup(Generic[C]):
     message_model: MessageModel
     consume_from_where: ConsumeFromWhere
     subscriptions: dict[str, Subscription] = field(default_factory=dict)
+    subscription_bytes: int = 0
+    """What they take, about."""
     members: dict[C, Member[C]] = field(default_factory=dict)
 
     def client_ids(self) -> list[str]:
@@ -83,6 +87,10 @@ class ClientTable(Generic[C]):
         self._consuming: dict[C, dict[str, None]] = {}
         self._producing: dict[C, dict[str, None]] = {}
         """The groups of each connection: who leaves must not be looked for among all."""
+        self.memberships = 0
+        """Groups of all connections together."""
+        self.subscription_bytes = 0
+        """What the subscriptions of all groups take, about."""
         self.on_gone: list[Callable[[str], None]] = []
         """Told the name of each consumer group whose last member left."""
 
@@ -109,13 +117,20 @@ class ClientTable(Generic[C]):
         info.message_model = message_model
         info.consume_from_where = consume_from_where
         joined = connection not in info.members
+        self.memberships += joined
         info.members[connection] = Member(connection, identity, now_ms)
         self._consuming.setdefault(connection, {})[group] = None
-        topics_changed = _merge_subscriptions(info.subscriptions, subscriptions)
+        told = tuple(subscriptions)
+        topics_changed = _merge_subscriptions(info.subscriptions, told)
+        taken = bytes_of(info.subscriptions.values())
+        self.subscription_bytes += taken - info.subscription_bytes
+        info.subscription_bytes = taken
         return [Notice(group, info.members.keys())] if joined or topics_changed else []
 
     def producer_heartbeat(self, group: str, connection: C, identity: ClientIdentity, *, now_ms: int) -> None:
-        self.producers.setdefault(group, {})[connection] = Member(connection, identity, now_ms)
+        members = self.producers.setdefault(group, {})
+        self.memberships += connection not in members
+        members[connection] = Member(connection, identity, now_ms)
         self._producing.setdefault(connection, {})[group] = None
         self._producer_ids[identity.client_id] = connection
 
@@ -126,6 +141,7 @@ class ClientTable(Generic[C]):
         info = self.consumers.get(group)
         if info is None or info.members.pop(connection, None) is None:
             return []
+        self.memberships -= 1
         _discard(self._consuming, connection, group)
         return self._after_leaving(info)
 
@@ -138,6 +154,7 @@ class ClientTable(Generic[C]):
             del self.producers[group]
         if gone is None:
             return
+        self.memberships -= 1
         _discard(self._producing, connection, group)
         client_id = gone.identity.client_id
         if self._producer_ids.get(client_id) == connection and connection not in self._producing:
@@ -145,14 +162,16 @@ class ClientTable(Generic[C]):
 
     def connection_closed(self, connection: C) -> list[Notice[C]]:
         """The connection is gone, and with it every group it spoke for."""
-        return list(self.leaving(connection))
+        return [notice for notice in self.leaving(connection) if notice is not None]
 
-    def leaving(self, connection: C) -> Iterator[Notice[C]]:
-        """As `connection_closed`, one group a step."""
-        for group in list(self._producing.get(connection, ())):
+    def leaving(self, connection: C) -> Iterator[Notice[C] | None]:
+        """As `connection_closed`, in steps; some of them bring nothing to tell."""
+        for number, group in enumerate(list(self._producing.get(connection, ())), 1):
             self.unregister_producer(group, connection)
+            if number % GROUPS_A_STEP == 0:
+                yield None
         for group in list(self._consuming.get(connection, ())):
-            yield from self.unregister_consumer(group, connection)
+            yield from self.unregister_consumer(group, connection) or (None,)
 
     def expire(self, now_ms: int) -> Expired[C]:
         """Remove every member that has been silent for too long."""
@@ -173,6 +192,7 @@ class ClientTable(Generic[C]):
             for connection in silent:
                 dead[connection] = None
                 del self.consumers[name].members[connection]
+                self.memberships -= 1
                 _discard(self._consuming, connection, name)
             if info is not None and silent:
                 notices += self._after_leaving(info)
@@ -200,8 +220,15 @@ class ClientTable(Generic[C]):
         info = self.consumers.get(group)
         return None if info is None else info.message_model
 
-    def groups_subscribed_to(self, topic: str) -> Iterator[str]:
-        return (name for name, info in self.consumers.items() if topic in info.subscriptions)
+    def groups_subscribed_to(self, topic: str) -> Steps[set[str]]:
+        found = set()
+        for number, name in enumerate(list(self.consumers), 1):
+            info = self.consumers.get(name)
+            if info is not None and topic in info.subscriptions:
+                found.add(name)
+            if number % GROUPS_A_STEP == 0:
+                yield
+        return found
 
     def producer_connection(self, client_id: str) -> C | None:
         """Where the client of this id, which has a producer, is reached."""
@@ -215,6 +242,7 @@ class ClientTable(Generic[C]):
     def _after_leaving(self, info: ConsumerGroup[C]) -> list[Notice[C]]:
         if not info.members:
             del self.consumers[info.name]
+            self.subscription_bytes -= info.subscription_bytes
             for gone in self.on_gone:
                 gone(info.name)
             return []
@@ -222,6 +250,16 @@ class ClientTable(Generic[C]):
 
     def _silent(self, members: dict[C, Member[C]], now_ms: int) -> list[C]:
         return [c for c, member in members.items() if now_ms - member.seen_ms > self._expiry_ms]
+
+
+def bytes_of(subscriptions: Iterable[Subscription]) -> int:
+    """What they take, about."""
+    return sum(
+        [
+            600 + len(each.topic) + len(each.expression) + 100 * len(each.tags) + 60 * len(each.codes)
+            for each in subscriptions
+        ]
+    )
 
 
 def _discard(groups: dict[C, dict[str, None]], connection: C, group: str) -> None:

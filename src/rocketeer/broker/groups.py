@@ -3,12 +3,14 @@
 import logging
 from collections.abc import Callable, Mapping
 
+from rocketeer.broker.table_text import TableText, joining_body
 from rocketeer.clock import Clock
 from rocketeer.config import BrokerConfig
 from rocketeer.model.data_version import DataVersion
 from rocketeer.model.group import SubscriptionGroup, is_system_group, is_usable_group
-from rocketeer.protocol.bodies.groups import decode_group_table, encode_group_entry, join_group_table
+from rocketeer.protocol.bodies.groups import decode_group_table, encode_group_entry, group_table_ends
 from rocketeer.remoting.limits import busy_limit
+from rocketeer.steps import Steps
 
 log = logging.getLogger(__name__)
 
@@ -95,10 +97,22 @@ class GroupTable:
 
     def body(self) -> bytes:
         """The table as a reply carries it."""
-        return join_group_table(self._entries.values(), self.version)
+        return self._text().whole()
+
+    def telling(self, *, any_size: bool = False) -> Steps[bytes]:
+        """The same in steps; FrameTooLarge for what no frame can carry, unless it may have `any_size`."""
+        return joining_body(self._text(), any_size=any_size)
+
+    def _text(self) -> TableText:
+        begin, end = group_table_ends(self.version)
+        return TableText(begin, list(self._entries.values()), b",", end)
 
     def encode(self) -> str:
         return self.body().decode()
+
+    def told(self) -> TableText:
+        """As `encode`, yet to be put together."""
+        return self._text()
 
     def decode(self, text: str) -> None:
         """Lay the file over the system groups."""

@@ -17,8 +17,11 @@ from rocketeer.remoting.slices import Steps
 log = logging.getLogger(__name__)
 
 H = TypeVar("H", bound=Hashable)
+F = TypeVar("F")
 Key = tuple[str, int]
 Retry = Callable[[bool], bool]
+MadeOf = tuple[str, ...]
+"""What a filter was made of: those of the same texts are the same."""
 
 _DEADLINES_MIN = 1024  # below this, those of waiters that are gone may stay
 
@@ -26,13 +29,24 @@ _DEADLINES_MIN = 1024  # below this, those of waiters that are gone may stay
 class Waiter:
     """One held pull. `retry(last)` tries again; it returns False when it wants to be held on."""
 
-    __slots__ = ("key", "owner", "retry")
+    __slots__ = ("key", "made_of", "owner", "retry")
 
-    def __init__(self, key: Key, retry: Retry, owner: Hashable) -> None:
+    def __init__(self, key: Key, retry: Retry, owner: Hashable, made_of: MadeOf) -> None:
         self.key = key
+        self.made_of = made_of
         self.owner = owner
         self.retry: Retry | None = retry
         """None once it was answered: its deadline may outlive it, what it would have answered with does not."""
+
+
+class Shared:
+    """A filter that `count` waiters have in common."""
+
+    __slots__ = ("count", "filter")
+
+    def __init__(self, made: object) -> None:
+        self.filter = made
+        self.count = 0
 
 
 class HeldPulls:
@@ -56,6 +70,9 @@ class HeldPulls:
         self._owned: dict[Hashable, set[Waiter]] = {}
         self._deadlines: list[tuple[float, int, Waiter]] = []
         self._count = 0
+        self._shared: dict[MadeOf, Shared] = {}
+        """By the texts they were made of: a compiled filter may be a hundred times as large."""
+        self._chars = 0
         self._order = itertools.count()
         self._arrived: set[Key] = set()
 
@@ -63,9 +80,17 @@ class HeldPulls:
         return self._count
 
     def hold(
-        self, topic: str, queue_id: int, deadline_s: float, retry: Retry, owner: Hashable = None
+        self,
+        topic: str,
+        queue_id: int,
+        deadline_s: float,
+        retry: Retry,
+        owner: Hashable = None,
+        *,
+        made_of: MadeOf = (),
     ) -> Waiter:
-        """`owner` is whoever waits: when it goes, `forget` lets go of all it waits for.
+        """`owner` is whoever waits: when it goes, `forget` lets go of all it waits for. `made_of` is what its
+        filter was made of, if it has one; `share` is asked for the filter before.
 
         RequestRefused when it, or everybody together, waits for too much already.
         """
@@ -77,7 +102,9 @@ class HeldPulls:
             what = "held pulls of this connection"
             raise busy_limit(what, "limitConnectionHeldPulls", limits.connection_held_pulls)
         key = (topic, queue_id)
-        waiter = Waiter(key, retry, owner)
+        if made_of:
+            self._shared[made_of].count += 1
+        waiter = Waiter(key, retry, owner, made_of)
         self.waiting.setdefault(key, set()).add(waiter)
         if owned is None:
             owned = self._owned[owner] = set()
@@ -88,6 +115,29 @@ class HeldPulls:
             self._run(self._keeping(deadlines))
         heapq.heappush(self._deadlines, (deadline_s, next(self._order), waiter))
         return waiter
+
+    def share(self, made_of: MadeOf, made: F) -> F:
+        """The filter that others wait with already, if it was made of the same; else `made`, for the next ones.
+
+        RequestRefused when there are too many different ones.
+        """
+        known = self._shared.get(made_of)
+        if known is None:
+            most = self._limits.held_chars
+            chars = sum(map(len, made_of))
+            if self._chars + chars > most:
+                raise busy_limit("characters of held pulls' different filters", "limitHeldChars", most)
+            known = self._shared[made_of] = Shared(made)
+            self._chars += chars
+        found: F = known.filter  # type: ignore[assignment]
+        return found
+
+    def unshare(self, made_of: MadeOf) -> None:
+        """Whoever asked for it is not held after all, or no longer."""
+        known = self._shared.get(made_of)
+        if known is not None and known.count <= 0:
+            del self._shared[made_of]
+            self._chars -= sum(map(len, made_of))
 
     def arrived(self, topic: str, queue_id: int, max_offset: QueueOffset) -> None:
         """Messages were stored in a queue of `waiting`; called after every run, so it only takes a note."""
@@ -156,6 +206,9 @@ class HeldPulls:
             return
         waiter.retry = None
         self._count -= 1
+        if waiter.made_of:
+            self._shared[waiter.made_of].count -= 1
+            self.unshare(waiter.made_of)
         _discard(self.waiting, waiter.key, waiter)
         _discard(self._owned, waiter.owner, waiter)
 

@@ -4,10 +4,12 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 
 from rocketeer.broker.offset_text import OffsetText
+from rocketeer.broker.table_text import TableText, joining_body
 from rocketeer.errors import RequestRefused
 from rocketeer.model.offsets import QueueOffset
 from rocketeer.protocol.bodies.offsets import decode_consumer_offsets
 from rocketeer.protocol.codes import ResponseCode
+from rocketeer.protocol.frame import FRAME_BYTES_MAX
 from rocketeer.remoting.limits import busy_limit
 from rocketeer.steps import Steps
 
@@ -27,12 +29,16 @@ class ConsumerOffsets:
 
     file_name = "consumerOffset.json"
 
-    def __init__(self, entries_max: int = 1_000_000) -> None:
+    def __init__(self, entries_max: int = 1_000_000, chars_max: int = 128 << 20) -> None:
         self._entries_max = entries_max
+        self._chars_max = chars_max
         self._count = 0
+        self._chars = 0
+        """Of all keys."""
         self._table: dict[str, dict[int, int]] = {}
         self._text = OffsetText(self._table)
         self._dirty = False
+        self._commits = 0
         self._body: bytes | None = None
         """All of it as it is told, as long as nothing changes."""
         self.on_back: list[WentBack] = []
@@ -51,7 +57,11 @@ class ConsumerOffsets:
                         ResponseCode.SYSTEM_ERROR,
                         f"the names of topic and group have {len(key)} characters, at most {KEY_CHARS_MAX} are kept",
                     )
+                if self._chars + len(key) > self._chars_max:
+                    what = "characters of the names of topics and groups with offsets"
+                    raise busy_limit(what, "limitConsumerOffsetChars", self._chars_max)
                 queues = self._table[key] = {}
+                self._chars += len(key)
             self._count += 1
             before = offset
         assert queues is not None
@@ -61,6 +71,10 @@ class ConsumerOffsets:
         if offset < before:
             for told in self.on_back:
                 told(group, topic, queue_id, before, offset)
+
+    def __len__(self) -> int:
+        """Offsets of all groups and queues."""
+        return self._count
 
     def query(self, group: str, topic: str, queue_id: int) -> int | None:
         """The committed offset; None when the group never committed one for this queue."""
@@ -139,8 +153,11 @@ class ConsumerOffsets:
                 self._touch(key)
 
     def removing_group(self, group: str) -> Steps[None]:
-        keys = [f"{topic}{SEPARATOR}{group}" for topic in (yield from self.topics_of(group))]
-        self._remove([key for key in keys if key in self._table])
+        for topic in (yield from self.topics_of(group)):
+            key = f"{topic}{SEPARATOR}{group}"
+            if key in self._table:
+                self._remove([key])
+            yield
 
     def remove_topic(self, topic: str) -> None:
         self._remove([key for key in self._table if key.partition(SEPARATOR)[0] == topic])
@@ -148,17 +165,22 @@ class ConsumerOffsets:
     def _remove(self, keys: list[str]) -> None:
         for key in keys:
             self._count -= len(self._table.pop(key))
+            self._chars -= len(key)
             self._text.removed(key)
-            self._dirty = True
-            self._body = None
+            self._changed()
 
     def _replace(self, key: str, queues: Mapping[int, int]) -> None:
         self._count += len(queues) - len(self._table.get(key, ()))
+        self._chars += 0 if key in self._table else len(key)
         self._table[key] = dict(queues)
         self._text.replaced(key)
 
     def _touch(self, key: str) -> None:
+        self._changed()
+
+    def _changed(self) -> None:
         self._dirty = True
+        self._commits += 1
         self._body = None
 
     def clamp(self, max_offset: Callable[[str, int], QueueOffset]) -> None:
@@ -183,9 +205,9 @@ class ConsumerOffsets:
             self._replace(key, queues)
         elif key in self._table:
             self._count -= len(self._table.pop(key))
+            self._chars -= len(key)
             self._text.removed(key)
-        self._dirty = True
-        self._body = None
+        self._changed()
 
     # --- the file ----------------------------------------------------------------------------
 
@@ -196,17 +218,29 @@ class ConsumerOffsets:
     def encode(self) -> str:
         return self._text.whole()
 
-    def encoding(self) -> Steps[bytes]:
-        """As `encode`, for peers, in steps: it may be long, and asked for many times."""
-        if self._body is None:
-            yield from self.refresh()  # and no step behind it: `encode` finds all of it done
-            self._body = self.encode().encode()
-        return self._body
+    def told(self) -> TableText:
+        """As `encode`, yet to be put together."""
+        return self._text.told()
+
+    def encoding(self, *, any_size: bool = False) -> Steps[bytes]:
+        """As `encode`, for peers, in steps: it may be long, and asked for many times.
+
+        FrameTooLarge for what no frame can carry, unless it may have `any_size`.
+        """
+        if self._body is not None:
+            return self._body
+        yield from self.refresh()  # and no step behind it: `told` finds all of it done
+        text, commits = self.told(), self._commits
+        body = yield from joining_body(text, any_size=any_size)
+        if self._commits == commits and len(body) <= FRAME_BYTES_MAX:
+            self._body = body
+        return body
 
     def decode(self, text: str) -> None:
         """Replace everything by what the file says; raises BadBody and leaves everything as it was."""
         self._table = decode_consumer_offsets(text.encode())
         self._count = sum(map(len, self._table.values()))
+        self._chars = sum(map(len, self._table))
         self._text = OffsetText(self._table)
         self._body = None
 
@@ -218,8 +252,8 @@ class ConsumerOffsets:
 class JournaledOffsets(ConsumerOffsets):
     """Notes which keys changed, for whoever has to tell others."""
 
-    def __init__(self, entries_max: int = 1_000_000) -> None:
-        super().__init__(entries_max)
+    def __init__(self, entries_max: int = 1_000_000, chars_max: int = 128 << 20) -> None:
+        super().__init__(entries_max, chars_max)
         self.changed: set[str] = set()
 
     def _touch(self, key: str) -> None:

@@ -38,6 +38,9 @@ REMEMBERED_CHARS_MAX = 1024
 """Longer expressions are parsed each time, or endless ones would fill the memory."""
 
 
+TAG_CHARS_MAX: Final = 1 << 14
+"""Of all tags of a subscription: each is hashed, which takes long in plain code."""
+
 Accepts = Callable[[int], bool]
 
 
@@ -55,6 +58,10 @@ class PropertyFilters(Protocol):
         ...
 
     def retry_test_of(self, group: str) -> RecordTest: ...
+
+    def born_ms(self, topic: str, group: str) -> int:
+        """Since when the group has its expression."""
+        ...
 
 
 class Pulled(msgspec.Struct, frozen=True):
@@ -80,6 +87,8 @@ class PreparedPull(msgspec.Struct):
     near_id: int = 0
     """The broker id this group reads from, and the one to go to when it is far behind."""
     far_id: int = 0
+    made_of: tuple[str, ...] = ()
+    """What `accepts` and `matches` were made of: those of the same texts are the same."""
 
 
 _CODES = {
@@ -150,13 +159,13 @@ class PullService:
                 f"queueId[{header.queue_id}] is illegal, topic:[{topic}] "
                 f"topicConfig.readQueueNums:[{config.read_queues}] consumer:[/{remote}]",
             )
-        accepts, matches = self._filter(header, group.consume_broadcast_enable)
+        accepts, matches, made_of = self._filter(header, group.consume_broadcast_enable)
         near_id, far_id = 0, 0
         if self._slave_read_enable:
             near_id, far_id = group.broker_id, group.which_broker_when_consume_slowly
         return PreparedPull(
             header.consumer_group, topic, header.queue_id, QueueOffset(header.queue_offset), header.max_count,
-            accepts, header.large_bytes, matches, near_id, far_id,
+            accepts, header.large_bytes, matches, near_id, far_id, made_of,
         )  # fmt: skip
 
     def attempt(self, pull: PreparedPull) -> Pulled:
@@ -186,11 +195,13 @@ class PullService:
 
     def _filter(
         self, header: PullMessageHeader, broadcast_allowed: bool
-    ) -> tuple[Accepts | None, RecordTest | None]:
+    ) -> tuple[Accepts | None, RecordTest | None, tuple[str, ...]]:
         if header.sys_flag & FLAG_SUBSCRIPTION:
             kind = header.expression_type or TAG
             if kind == TAG and not self._filters.retries_filtered:  # the hot path
-                return self._accepts(header.topic, header.subscription or ""), None
+                expression = header.subscription or ""
+                accepts = self._accepts(header.topic, expression)
+                return accepts, None, () if accepts is None else (TAG, expression)
             told = Subscription(header.topic, header.subscription or "", kind)
             return self._tests(header.consumer_group, told, None)
         consumer = self._clients.consumer(header.consumer_group)
@@ -217,13 +228,19 @@ class PullService:
 
     def _tests(
         self, group: str, subscription: Subscription, asked_version: int | None
-    ) -> tuple[Accepts | None, RecordTest | None]:
+    ) -> tuple[Accepts | None, RecordTest | None, tuple[str, ...]]:
+        expression = subscription.expression
         if subscription.kind != TAG:
-            return None, self._filters.test_of(group, subscription, asked_version)
-        accepts = self._accepts(subscription.topic, subscription.expression)
+            test = self._filters.test_of(group, subscription, asked_version)
+            made_of: tuple[str, ...] = (subscription.kind, expression)
+            if asked_version is not None:  # it trusts bits that are the group's, from a time on
+                born_ms = self._filters.born_ms(subscription.topic, group)
+                made_of = (*made_of, subscription.topic, group, str(born_ms))
+            return None, test, made_of
+        accepts = self._accepts(subscription.topic, expression)
         if not self._filters.retries_filtered or not subscription.topic.startswith(RETRY_PREFIX):
-            return accepts, None
-        return accepts, self._filters.retry_test_of(group)
+            return accepts, None, () if accepts is None else (TAG, expression)
+        return accepts, self._filters.retry_test_of(group), (TAG, expression, group)
 
     def _accepts(self, topic: str, expression: str) -> Accepts | None:
         most = self._tags_max
@@ -237,6 +254,11 @@ def accepts_of(topic: str, expression: str) -> Accepts | None:
     """Which tag codes a subscription wants; None for all. Few and short ones come with every pull."""
     if expression == "*":
         return None
+    if len(expression) > TAG_CHARS_MAX:
+        raise RequestRefused(
+            ResponseCode.SUBSCRIPTION_PARSE_FAILED,
+            f"the tags of a subscription have {len(expression)} characters, more than {TAG_CHARS_MAX}",
+        )
     if len(expression) > REMEMBERED_CHARS_MAX:
         return _new_accepts(topic, expression)
     return _remembered_accepts(topic, expression)

@@ -35,6 +35,7 @@ from rocketeer.protocol.headers.nameserver import (
     RegisterBrokerHeader,
     RegisterBrokerReplyHeader,
 )
+from rocketeer.remoting.slices import in_slices
 
 log = logging.getLogger(__name__)
 
@@ -225,7 +226,7 @@ class Registration:
         # As in RocketMQ one answer decides, whichever name servers disagree; ours is always the first listed.
         answer = next((reply for reply in replies if reply is not None), None)
         if answer is not None and not self._stopped:
-            self._apply(answer)
+            await self._apply(answer)
 
     def _parts(self) -> Iterator[tuple[Header, bytes]]:
         """All topics, portion by portion; those that change meanwhile are told by themselves."""
@@ -331,7 +332,7 @@ class Registration:
             for name, topic in topics.items()
         }
 
-    def _apply(self, answer: Command) -> None:
+    async def _apply(self, answer: Command) -> None:
         """What a name server tells us in return: our master, and which topics are order topics."""
         try:
             header = decode_header(RegisterBrokerReplyHeader, answer.ext)
@@ -343,7 +344,7 @@ class Registration:
             for told in self.on_master:
                 told(header.master_address, header.ha_address or "")
         if order_topics is not None:
-            self._topics.set_order_topics(order_topics)
+            await in_slices(self._topics.ordering(order_topics))
 
 
 def _version_differs(answer: Command, ours: DataVersion) -> bool:

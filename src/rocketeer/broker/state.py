@@ -94,7 +94,9 @@ class BrokerState:
         self.topics = TopicTable(broker, clock)
         self.groups = GroupTable(broker, clock)
         in_group = broker.group.enabled
-        self.offsets = (JournaledOffsets if in_group else ConsumerOffsets)(broker.limits.offsets)
+        self.offsets = (JournaledOffsets if in_group else ConsumerOffsets)(
+            broker.limits.offsets, broker.limits.offset_chars
+        )
         self.locks = JournaledLocks(lambda: lock_time_ms(clock)) if in_group else QueueLocks()
         self.clients: ClientTable[Connection] = ClientTable()
         bounds = Bounds(broker.limits.sql_chars, broker.limits.sql_terms)
@@ -104,6 +106,7 @@ class BrokerState:
                 clock,
                 keep_dead_ms=broker.filter_keep_dead_ms,
                 bounds=bounds,
+                chars_max=broker.limits.filter_chars,
             ),
             enabled=broker.property_filter_enable,
             retries=broker.filter_retry_enable,

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from rocketeer.broker.feature import Table
+from rocketeer.broker.table_text import TableText
 from rocketeer.errors import RocketeerError, StoreError
 from rocketeer.model.offsets import LogOffset
 from rocketeer.remoting.slices import Steps, in_slices
@@ -48,6 +49,13 @@ class LargeTable(Protocol):
     """A table whose text is made of pieces; what changed is made in steps, so that `encode` only joins them."""
 
     def refresh(self) -> Steps[None]: ...
+
+
+@runtime_checkable
+class ToldInPieces(Protocol):
+    """A table whose text is put together in steps."""
+
+    def told(self) -> TableText: ...
 
 
 @runtime_checkable
@@ -111,7 +119,7 @@ class TableKeeper:
         async with self._at_disk:
             for table in self._tables:
                 if not _waits_for_log(table) and self._take_unsaved(table):
-                    await self._write(table, table.encode())
+                    await self._write(table, _text(table))
 
     async def save_all(self) -> None:
         """Write every table, changed or not: the last thing at a clean stop."""
@@ -127,7 +135,7 @@ class TableKeeper:
         for table in tables:
             if isinstance(table, LargeTable):
                 await in_slices(table.refresh())
-        texts = [table.encode() for table in tables]
+        texts = [_text(table) for table in tables]
         end = self._log.max_log_offset
         is_durable = await self._durable(end)
         async with self._at_disk:
@@ -139,11 +147,12 @@ class TableKeeper:
                     self._not_saved(table, OSError(f"{', '.join(sorted(others))} could not be saved"))
                 else:
                     # One that need not wait may have been saved meanwhile, with more in it.
-                    await self._write(table, text if _waits_for_log(table) else table.encode())
+                    await self._write(table, text if _waits_for_log(table) else _text(table))
 
-    async def _write(self, table: Table, text: str) -> None:
+    async def _write(self, table: Table, text: str | TableText) -> None:
+        told = text if isinstance(text, str) else await in_slices(text.joining())
         try:
-            await asyncio.to_thread(save_table, self._folder / table.file_name, text)
+            await asyncio.to_thread(save_table, self._folder / table.file_name, told)
         except OSError as error:  # a full disk: the next round may find room
             self._not_saved(table, error)
         else:
@@ -169,6 +178,11 @@ class TableKeeper:
         durable: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._log.when_durable(end, lambda ok: None if durable.done() else durable.set_result(ok))
         return await durable
+
+
+def _text(table: Table) -> str | TableText:
+    """As it is now."""
+    return table.told() if isinstance(table, ToldInPieces) else table.encode()
 
 
 def _waits_for_log(table: Table) -> bool:

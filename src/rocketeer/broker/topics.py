@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from rocketeer.broker.table_text import TableText, joining_body
 from rocketeer.clock import Clock
 from rocketeer.config import BrokerConfig
 from rocketeer.model.data_version import DataVersion
@@ -26,8 +27,9 @@ from rocketeer.model.topic import (
     is_system_topic,
     reply_topic,
 )
-from rocketeer.protocol.bodies.topics import decode_topic_table, encode_topic_entry, join_topic_table
+from rocketeer.protocol.bodies.topics import decode_topic_table, encode_topic_entry, topic_table_ends
 from rocketeer.remoting.limits import busy_limit
+from rocketeer.steps import Steps, finish
 
 log = logging.getLogger(__name__)
 
@@ -152,11 +154,16 @@ class TopicTable:
 
     def set_order_topics(self, order_topics: Iterable[str]) -> None:
         """Make exactly these topics order topics: what the name servers' order configuration says."""
+        finish(self.ordering(order_topics))
+
+    def ordering(self, order_topics: Iterable[str]) -> Steps[None]:
+        """The same, a topic a step: there may be very many."""
         for name in sorted(self._ordered.symmetric_difference(order_topics)):
             topic = self.configs.get(name)
             if topic is not None:
                 log.info("order topic changed topic=%s order=%s", name, not topic.order)
                 self._store(ChangeKind.REORDERED, replace(topic, order=not topic.order))
+            yield
 
     def follow(self, topics: Mapping[str, TopicConfig], version: DataVersion) -> None:
         """Become the master's table; what every broker has by itself stays."""
@@ -226,7 +233,15 @@ class TopicTable:
 
     def body(self) -> bytes:
         """The table as a reply or a registration carries it."""
-        return join_topic_table(self._entries.values(), self.version)
+        return self._text().whole()
+
+    def telling(self, *, any_size: bool = False) -> Steps[bytes]:
+        """The same in steps; FrameTooLarge for what no frame can carry, unless it may have `any_size`."""
+        return joining_body(self._text(), any_size=any_size)
+
+    def _text(self) -> TableText:
+        begin, end = topic_table_ends(self.version)
+        return TableText(begin, list(self._entries.values()), b",", end)
 
     def entries(self, topics: Iterable[str]) -> list[bytes]:
         """What a registration carries for these topics, as far as they are there."""
@@ -234,8 +249,12 @@ class TopicTable:
         return [known[name] for name in topics if name in known]
 
     def encode(self) -> str:
+        return self.told().whole().decode()
+
+    def told(self) -> TableText:
+        """As `encode`, yet to be put together."""
         self._encoded_deletions = self._deletions
-        return self.body().decode()
+        return self._text()
 
     def waits_for_log(self) -> bool:
         """A topic says nothing of messages. That there is none any more is for the log to say, and first."""

@@ -87,8 +87,14 @@ def find_key(name: str, classes: tuple[str, ...]) -> Key | None:
     return next((table[owner, name] for owner in classes if (owner, name) in table), None)
 
 
+_NAME_CHARS_MAX = 64
+"""Of a name that is compared with all keys: a long one takes long, and is no slip of the pen."""
+
+
 def nearest_key(name: str, classes: tuple[str, ...]) -> str | None:
     """The key the writer probably meant."""
+    if len(name) > _NAME_CHARS_MAX:
+        return None
     by_lower = {key.name.lower(): key.name for key in known_keys().values() if key.owner in classes}
     close = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.75)
     return by_lower[close[0]] if close else None

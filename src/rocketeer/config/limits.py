@@ -19,6 +19,8 @@ class ServerLimits:
     header_bytes: int = _limit("limitHeaderBytes", 256 << 10, least=64 << 10)
     request_bytes: int = _limit("limitRequestBytes", 1 << 20, least=64 << 10)
     """The body of a request that carries neither messages nor a registration."""
+    settings_bytes: int = _limit("limitSettingsBytes", 16 << 10, least=1 << 10)
+    """The body of a request that changes settings."""
     unfinished_bytes: int = _limit("limitUnfinishedBytes", 256 << 20, least=16 << 20)
     """Of all frames that have begun and not ended, together."""
     unread_bytes: int = _limit("limitUnreadBytes", 256 << 20, least=16 << 20)
@@ -39,6 +41,8 @@ class BrokerLimits:
     heartbeat_groups: int = _limit("limitHeartbeatGroups", 1_000)
     heartbeat_subscriptions: int = _limit("limitHeartbeatSubscriptions", 5_000)
     connection_groups: int = _limit("limitConnectionGroups", 2_000)
+    client_groups: int = _limit("limitClientGroups", 500_000)
+    """That all connections together speak for."""
     group_members: int = _limit("limitGroupMembers", 10_000)
     held_pulls: int = _limit("limitHeldPulls", 200_000)
     connection_held_pulls: int = _limit("limitConnectionHeldPulls", 20_000)
@@ -49,6 +53,14 @@ class BrokerLimits:
     """Beyond it no topic appears by itself; administrators may make more."""
     groups: int = _limit("limitGroups", 100_000)
     offsets: int = _limit("limitConsumerOffsets", 1_000_000)
+    offset_chars: int = _limit("limitConsumerOffsetChars", 128 << 20, least=1 << 20)
+    """Of the names of topics and groups that have offsets."""
+    subscription_bytes: int = _limit("limitSubscriptionBytes", 128 << 20, least=1 << 20)
+    """What the subscriptions of all groups that are here take."""
+    filter_chars: int = _limit("limitFilterChars", 4 << 20, least=64 << 10)
+    """Of the SQL92 expressions of all groups, also of those that left within a day."""
+    held_chars: int = _limit("limitHeldChars", 1 << 20, least=64 << 10)
+    """Of the different expressions that held pulls wait with."""
     sql_chars: int = _limit("limitSqlChars", 16 << 10)
     sql_terms: int = _limit("limitSqlTerms", 1_024)
     tags: int = _limit("limitSubscriptionTags", 4_096)
@@ -68,3 +80,4 @@ class NamesrvLimits:
     """Pairs of a topic and a broker that has it."""
     kv_entries: int = _limit("limitKvEntries", 20_000)
     kv_bytes: int = _limit("limitKvBytes", 2 << 20)
+    """Of their namespaces, keys and values."""

@@ -4,8 +4,8 @@
 selective filter passes over thousands of messages in a millisecond.
 """
 
+from collections import OrderedDict
 from collections.abc import Callable
-from functools import lru_cache
 from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -104,9 +104,28 @@ class CompiledRecordFilter(RecordFilter):
         return Scanned(*self._scan(entries, log, base, count_max, bytes_max, *self._costs))
 
 
-@lru_cache(maxsize=1024)
+_remembered: OrderedDict[SqlFilter, RecordFilter] = OrderedDict()
+_remembered_chars = 0
+_REMEMBERED_MAX: Final = 1024
+_REMEMBERED_CHARS_MAX: Final = 1 << 19
+
+
 def record_filter(sql: SqlFilter) -> RecordFilter:
-    """The expression as a test of records; the same again for the same expression."""
+    """The expression as a test of records; the same again, unless many others were asked for since."""
+    global _remembered_chars
+    known = _remembered.get(sql)
+    if known is not None:
+        _remembered.move_to_end(sql)
+        return known
+    made = _remembered[sql] = _record_filter(sql)
+    _remembered_chars += len(sql.expression)
+    while len(_remembered) > _REMEMBERED_MAX or _remembered_chars > _REMEMBERED_CHARS_MAX:
+        oldest, _ = _remembered.popitem(last=False)
+        _remembered_chars -= len(oldest.expression)
+    return made
+
+
+def _record_filter(sql: SqlFilter) -> RecordFilter:
     if COMPILED:
         try:
             return CompiledRecordFilter(sql)

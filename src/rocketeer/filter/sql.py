@@ -29,7 +29,7 @@ class SqlFilter:
         self.condition = parse_sql(expression, bounds)
         self.terms = tree.count_terms(self.condition)
         self._evaluate: Callable[[bytes], Truth] | None = None
-        self._steps = _steps(self.condition)
+        self._steps: tuple[Callable[[bytes], Truth], ...] | None = None
 
     def truth(self, properties: bytes) -> Truth:
         """True, False, or None for unknown. Raises Incomparable where RocketMQ's evaluation throws."""
@@ -40,6 +40,8 @@ class SqlFilter:
     def matches(self, properties: bytes) -> bool:
         """Whether a message with these properties (as stored) is wanted: the expression is true, nothing less."""
         properties = b"\x02" + properties
+        if self._steps is None:  # most expressions are matched by compiled code (`records.py`)
+            self._steps = _steps(self.condition)
         try:
             for step in self._steps:
                 if not step(properties):
@@ -59,19 +61,27 @@ def _steps(condition: tree.Condition) -> tuple[Callable[[bytes], Truth], ...]:
 
 _remembered: OrderedDict[tuple[str, Bounds], SqlFilter] = OrderedDict()
 _remembered_chars = 0
+_bad: tuple[tuple[str, Bounds], tuple[str, str, int]] | None = None
+"""The last one that was none, and why: whoever is refused may be looked at twice."""
 _REMEMBERED_MAX: Final = 1024
-_REMEMBERED_CHARS_MAX: Final = 1 << 20
+_REMEMBERED_CHARS_MAX: Final = 1 << 19
 
 
 def sql_filter(expression: str, bounds: Bounds = DEFAULT_BOUNDS) -> SqlFilter:
     """The compiled expression; the same again for the same text, unless many others were asked for since."""
-    global _remembered_chars
+    global _remembered_chars, _bad
     key = expression, bounds
     known = _remembered.get(key)
     if known is not None:
         _remembered.move_to_end(key)
         return known
-    made = _remembered[key] = SqlFilter(expression, bounds)
+    if _bad is not None and _bad[0] == key:
+        raise BadSqlExpression(*_bad[1])
+    try:
+        made = _remembered[key] = SqlFilter(expression, bounds)
+    except BadSqlExpression as error:
+        _bad = key, (error.reason, expression, error.position - 1)
+        raise
     _remembered_chars += len(expression)
     while len(_remembered) > _REMEMBERED_MAX or _remembered_chars > _REMEMBERED_CHARS_MAX:
         (oldest, _), _ = _remembered.popitem(last=False)

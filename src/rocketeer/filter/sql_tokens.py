@@ -20,6 +20,8 @@ class Bounds(NamedTuple):
 
 
 DEFAULT_BOUNDS: Final = Bounds()
+_TOKENS_A_TERM: Final = 4
+"""Texts and commas are counted apart: there may be four of them for every term that is allowed."""
 KEYWORDS: Final = frozenset({"NOT", "AND", "OR", "BETWEEN", "IN", "TRUE", "FALSE", "NULL", "IS"})
 
 
@@ -98,9 +100,9 @@ def tokenize(expression: str, bounds: Bounds = DEFAULT_BOUNDS) -> list[Token]:
         at = match.end()
         if group != "string" and group != "space" and text != ",":
             terms += 1
-            if terms > bounds.terms:
-                reason = f"it has more than the {bounds.terms} words and operators that limitSqlTerms allows"
-                raise BadSqlExpression(reason, expression, at)
+        if terms > bounds.terms or len(tokens) > _TOKENS_A_TERM * bounds.terms:
+            reason = f"it has more than the {bounds.terms} words and operators that limitSqlTerms allows"
+            raise BadSqlExpression(reason, expression, at)
     tokens.append(Token(Kind.END, "", len(expression)))
     return tokens
 

@@ -4,7 +4,7 @@ The table in `handlers` is the list of it. Remarks are RocketMQ's own: tools and
 """
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -19,7 +19,7 @@ from rocketeer.protocol.bodies.kv import encode_kv_table
 from rocketeer.protocol.bodies.properties import decode_properties, encode_properties
 from rocketeer.protocol.bodies.register import Registration, body_crc32, reading_registration
 from rocketeer.protocol.bodies.route import encoding_cluster_info, encoding_route
-from rocketeer.protocol.bodies.topics import decode_topic_table, encode_topic_list
+from rocketeer.protocol.bodies.topics import decode_topic_table, encode_topic_list, encoding_topic_list
 from rocketeer.protocol.codes import VERSION_STRICT_JSON, RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, reply
 from rocketeer.protocol.headers.base import Header, decode_header
@@ -49,6 +49,8 @@ log = logging.getLogger(__name__)
 H = TypeVar("H", bound=Header)
 
 LARGE_BYTES = 1 << 20
+NAME_CHARS_MAX = 512
+"""Of topics, brokers, clusters and addresses: twice as many as a topic has that a broker knows."""
 FEW_BROKERS = 32
 """The route of a topic on no more brokers is told at once."""
 VERSION_REGISTRATION = 37
@@ -119,7 +121,7 @@ def _listing(topics: Callable[[], Steps[list[str]]]) -> Handler:
 
 
 def _listed(command: Command, topics: Steps[list[str]]) -> Steps[Command]:
-    return reply(command, body=encode_topic_list((yield from topics)))
+    return reply(command, body=(yield from encoding_topic_list((yield from topics))))
 
 
 # --- brokers -----------------------------------------------------------------------------------
@@ -143,7 +145,12 @@ def _registering(state: NameServerState, command: Command, connection: Connectio
     header = decode_header(RegisterBrokerHeader, command.ext)
     if header.body_crc32 and header.body_crc32 != body_crc32(command.body):
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, "crc32 not match")
+    _check_names((header.cluster_name, header.broker_name, header.broker_address, header.ha_address or ""))
     told = yield from _reading(command, header)
+    for name in told.configs:
+        if len(name) > NAME_CHARS_MAX:
+            _check_names((name,))
+        yield
     if connection.closed:  # meanwhile: nobody would forget the broker again
         return reply(command, ResponseCode.SYSTEM_ERROR, "the connection closed")
     if state.routes.version_of(header.broker_address) is None:
@@ -171,6 +178,15 @@ def _registering(state: NameServerState, command: Command, connection: Connectio
         answer = RegisterBrokerReplyHeader(ha_address=master.ha_address, master_address=master.address)
     order_topics = state.kv.namespace(ORDER_TOPICS)
     return reply(command, ext=answer, body=b"" if order_topics is None else encode_kv_table(order_topics))
+
+
+def _check_names(names: Iterable[str]) -> None:
+    longest = max(map(len, names))
+    if longest > NAME_CHARS_MAX:
+        raise RequestRefused(
+            ResponseCode.SYSTEM_ERROR,
+            f"a name in a registration has {longest} characters, at most {NAME_CHARS_MAX} are kept",
+        )
 
 
 def _reading(command: Command, header: RegisterBrokerHeader) -> Steps[Registration]:

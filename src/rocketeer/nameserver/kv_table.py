@@ -86,9 +86,10 @@ class KvTable:
     def _check(self, spaces: Spaces) -> None:
         """The whole table is written for every change: it must stay small."""
         limits = self._limits
-        if sum(map(len, spaces.values())) > limits.kv_entries:
-            raise over_limit("settings of all namespaces", "limitKvEntries", limits.kv_entries)
-        size = sum(len(key) + len(value) for table in spaces.values() for key, value in table.items())
+        if len(spaces) + sum(map(len, spaces.values())) > limits.kv_entries:
+            raise over_limit("namespaces and their settings", "limitKvEntries", limits.kv_entries)
+        size = sum(map(len, spaces))
+        size += sum(len(key) + len(value) for table in spaces.values() for key, value in table.items())
         if size > limits.kv_bytes:
             raise over_limit("bytes of all settings", "limitKvBytes", limits.kv_bytes)
 

@@ -21,6 +21,9 @@ LOCKED_KEYS = frozenset({"configBlackList", "configStorePath", "kvConfigPath", "
 """Where the name server's own files are is not for the network to say; `configBlackList` names more."""
 
 
+_TEXT_CHARS_MAX = 128 << 10
+
+
 class LiveConfig:
     def __init__(self, config: NamesrvConfig, extras: Mapping[str, str] | None = None) -> None:
         self._config = config
@@ -43,6 +46,10 @@ class LiveConfig:
         async with self._turn:
             config, extras = changed(self._config, self._extras, changes)
             text = properties_text(effective_properties(config, role=Role.NAMESRV, extras=extras))
+            if len(text) > _TEXT_CHARS_MAX:
+                raise ConfigError(
+                    f"all settings together have {len(text)} characters, more than {_TEXT_CHARS_MAX}"
+                )
             try:
                 await asyncio.to_thread(save_table, config.config_path, text)
             except OSError as error:

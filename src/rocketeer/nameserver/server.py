@@ -73,7 +73,10 @@ class NameServer:
             guards,
             limits=RequestLimits(
                 server.limits,
-                bodies={RequestCode.REGISTER_BROKER: ("limitRegistrationBytes", limits.registration_bytes)},
+                bodies={
+                    RequestCode.REGISTER_BROKER: ("limitRegistrationBytes", limits.registration_bytes),
+                    RequestCode.UPDATE_NAMESRV_CONFIG: ("limitSettingsBytes", server.limits.settings_bytes),
+                },
             ),
         )
         self._metrics = metrics_server(config, self.routes, router, self._tls)

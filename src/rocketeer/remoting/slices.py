@@ -45,7 +45,9 @@ class Slicer:
         self._slice_s = slice_s
         self._jobs: deque[tuple[Steps[Any], asyncio.Future[Any]]] = deque()
         self._left_s = 0.0
-        """For short jobs that come while others wait: one more slice between two turns, for all of them."""
+        """For jobs that come in this turn of the loop: one slice for all of them, and while others wait only for
+        such as are short."""
+        self._is_turn = False
 
     def __len__(self) -> int:
         """How many jobs wait for their next slice."""
@@ -53,8 +55,13 @@ class Slicer:
 
     def run(self, steps: Steps[T]) -> T | asyncio.Future[T]:
         """The result if one slice is enough, a short one while other jobs wait for theirs; else a future of it."""
+        loop = asyncio.get_running_loop()
+        if not self._is_turn and not self._jobs:
+            self._is_turn = True
+            self._left_s = self._slice_s
+            loop.call_soon(self._end_turn)
         began_s = time.perf_counter()
-        until_s = began_s + (min(SHORT_S, self._left_s) if self._jobs else self._slice_s)
+        until_s = began_s + (min(SHORT_S, self._left_s) if self._jobs else self._left_s)
         try:
             while time.perf_counter() < until_s:
                 next(steps)
@@ -63,12 +70,15 @@ class Slicer:
             return result
         finally:
             self._left_s -= time.perf_counter() - began_s
-        loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
         if not self._jobs:
             loop.call_soon(self._turn)
         self._jobs.append((steps, future))
         return future
+
+    def _end_turn(self) -> None:
+        """Many that are short, as of a thousand connections that close, share a slice, too."""
+        self._is_turn = False
 
     def _turn(self) -> None:
         """One slice; the job that it ends in waits behind the others that have begun."""

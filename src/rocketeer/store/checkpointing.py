@@ -196,9 +196,10 @@ class Checkpointer:
         current = self._round
         assert current is not None
         until_s = self._clock.monotonic_s() + SLICE_S
+        queues = self._dispatch.queues
         try:
             for queue in current.queues:
-                if queue.pending_bytes:
+                if queue.pending_bytes and queues.has(queue):
                     queue.write_out()
                     if self._clock.monotonic_s() >= until_s:
                         return

@@ -193,8 +193,12 @@ class ConsumeQueue(QueueTail):
 
     def remove(self) -> None:
         """Delete the queue's files and start again from nothing."""
-        self._tail.clear()
         self._files.remove()
+        self.forget()
+
+    def forget(self) -> None:
+        """Its files are gone, or another's: start again from nothing."""
+        self._tail.clear()
         self._first = self._written = self.min_offset = self.max_offset = QueueOffset(0)
         self._due = WRITE_OUT_ENTRIES
 

@@ -90,6 +90,11 @@ class FileCache:
             os.close(fd)
         self._unsynced.discard(path)
 
+    def forget_below(self, folder: str) -> None:
+        """All files of the folder, whose path ends with a slash, are about to be deleted or moved away."""
+        for path in [path for path in self._fds if path.startswith(folder)]:
+            os.close(self._fds.pop(path))
+
     def close(self) -> None:
         for fd in self._fds.values():
             os.close(fd)

@@ -33,7 +33,7 @@ from rocketeer.store.lock import StoreLock
 from rocketeer.store.log_scan import LogScan
 from rocketeer.store.lookup import Found, Lookup
 from rocketeer.store.quarantine import QuarantinedBytes
-from rocketeer.store.queue_table import QueueTable
+from rocketeer.store.queue_table import QueueTable, delete_folders
 from rocketeer.store.recovery import Recovery, RecoveryReport
 from rocketeer.store.replica import Replica
 from rocketeer.store.retention_guard import Need, RetentionGuard, Roll
@@ -286,6 +286,15 @@ class MessageStore:
         self._index_along()
         self._checkpointer.tick()
         self._cleaner.tick()
+        self._delete_set_aside()
+
+    def _delete_set_aside(self) -> None:
+        """What is left of topics that are gone."""
+        queues = self.queue_table
+        queues.let_go()
+        if queues.set_aside:
+            folders, queues.set_aside = queues.set_aside, []
+            self._worker.submit("deleting the queues of a topic", lambda: delete_folders(folders))
 
     def _index_along(self) -> None:
         """What is too little for a step of its own waits until nothing more comes."""
@@ -331,7 +340,7 @@ class MessageStore:
 
         Raises StoreRefused when that cannot be written. (A slave gets it from its master.)
         """
-        if "slave" not in self._refusals and any(key[0] == topic for key in self.queue_table.by_key):
+        if "slave" not in self._refusals and self.queue_table.has_topic(topic):
             now_ms = self._clock.now_ms()
             self._appender.append(topic_end(topic, now_ms=now_ms, host=self._store_host), now_ms)
         self._checkpointer.forget_summary()

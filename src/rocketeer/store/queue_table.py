@@ -2,7 +2,10 @@
 
 import logging
 import os
-from collections.abc import Callable, Iterator
+import shutil
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from rocketeer.errors import StoreRefused
@@ -16,6 +19,12 @@ from rocketeer.store.file_cache import FileCache
 log = logging.getLogger(__name__)
 
 
+LET_GO = 512
+"""Queues of topics that are gone that one step lets go of."""
+ASIDE = "deleted"
+"""The folder beside the queues where those of a topic that is gone wait until they are deleted."""
+
+
 class QueueTable:
     """The queues that exist; one is made by the first message for it. Belongs to the loop thread."""
 
@@ -27,12 +36,19 @@ class QueueTable:
         self.file_bytes = rounded_file_bytes(file_bytes)
         self.entries_per_file = self.file_bytes // ENTRY_BYTES
         self.by_key: dict[tuple[str, int], ConsumeQueue] = {}
+        self._keys: dict[str, dict[int, tuple[str, int]]] = {}
+        """By topic and queue id: one topic must not be looked for among all queues."""
+        self._removed: deque[ConsumeQueue] = deque()
+        self.set_aside: list[Path] = []
+        """Folders of topics that are gone, for `delete_folders` in a worker thread."""
         self.removals = 0
         """Grows when queues go: whoever holds on to some asks for them again then."""
 
     def load(self) -> list[str]:
         """Open what is on disk; says in words what was wrong with it."""
         self.folder.mkdir(parents=True, exist_ok=True)
+        if self._aside.is_dir():
+            self.set_aside = [self._aside / name for name in os.listdir(self._aside)]
         problems: list[str] = []
         for topic in sorted(os.listdir(self.folder)):
             topic_folder = self.folder / topic
@@ -43,7 +59,7 @@ class QueueTable:
                     queue = self._new(topic, int(name))
                     found = [*self._wrong_sizes(topic_folder / name), *queue.load()]
                     problems += [f"queue {topic}:{name}: {problem}" for problem in found]
-                    self.by_key[topic, int(name)] = queue
+                    self._add(topic, int(name), queue)
         return problems
 
     def _wrong_sizes(self, folder: Path) -> Iterator[str]:
@@ -68,8 +84,25 @@ class QueueTable:
                 )
             if "/" in topic or "\0" in topic or topic in (".", ".."):
                 raise StoreRefused(StoreRefused.BAD_TOPIC, f"a topic cannot be named {topic!r}")
-            queue = self.by_key[topic, queue_id] = self._new(topic, queue_id)
+            queue = self._new(topic, queue_id)
+            self._add(topic, queue_id, queue)
         return queue
+
+    def _add(self, topic: str, queue_id: int, queue: ConsumeQueue) -> None:
+        key = topic, queue_id
+        self.by_key[key] = queue
+        self._keys.setdefault(topic, {})[queue_id] = key
+
+    def has(self, queue: ConsumeQueue) -> bool:
+        """Whether it is one of these still."""
+        return self.by_key.get((queue.topic, queue.queue_id)) is queue
+
+    def topics(self) -> list[str]:
+        """Those that have queues."""
+        return list(self._keys)
+
+    def has_topic(self, topic: str) -> bool:
+        return topic in self._keys
 
     def _new(self, topic: str, queue_id: int) -> ConsumeQueue:
         folder = self.folder / topic / str(queue_id)
@@ -123,6 +156,7 @@ class QueueTable:
                 before_each()
                 self.removals += 1
                 del self.by_key[key]
+                self._forget_key(*key)
                 queue.remove()
                 removed.append(key)
             yield
@@ -131,15 +165,56 @@ class QueueTable:
     def remove_topic(self, topic: str) -> int:
         """Delete a topic's queues; how many there were."""
         self.removals += 1
-        keys = [key for key in self.by_key if key[0] == topic]
-        for key in keys:
-            self.by_key.pop(key).remove()
-        if keys:
-            self.files.note_change(str(self.folder))
-            try:
-                (self.folder / topic).rmdir()
-            except FileNotFoundError:
-                pass
-            except OSError as error:  # something that is not ours lies there
-                log.warning("topic folder not removed topic=%s error=%s", topic, error)
-        return len(keys)
+        keys = self._keys.pop(topic, None)
+        if keys is None:
+            return 0
+        queues = list(map(self.by_key.pop, keys.values()))
+        if self.extension is not None:
+            for queue in queues:
+                queue.remove()
+        self.files.forget_below(f"{self.folder}/{topic}/")
+        self.files.note_change(str(self.folder))
+        self._put_aside(self.folder / topic)
+        self._removed.extend(queues)
+        self.let_go()
+        return len(queues)
+
+    def let_go(self) -> None:
+        """Empty some of the queues that were removed, for whoever still looks at them: there may be very many."""
+        for _ in range(min(LET_GO, len(self._removed))):
+            self._removed.popleft().forget()
+
+    def _put_aside(self, folder: Path) -> None:
+        """Out of the way at once; deleting very many files takes its time."""
+        aside = self._aside / f"{len(self.set_aside)}-{time.monotonic_ns()}"
+        try:
+            self._aside.mkdir(exist_ok=True)
+            folder.rename(aside)
+        except FileNotFoundError:  # nothing was written yet
+            return
+        except OSError as error:  # at once, then: a topic of this name may come again
+            log.warning("topic folder not put aside path=%s error=%s", folder, error)
+            delete_folders([folder])
+            return
+        self.set_aside.append(aside)
+
+    @property
+    def _aside(self) -> Path:
+        return self.folder.with_name(ASIDE)
+
+    def _forget_key(self, topic: str, queue_id: int) -> None:
+        keys = self._keys[topic]
+        del keys[queue_id]
+        if not keys:
+            del self._keys[topic]
+
+
+def delete_folders(folders: Iterable[Path]) -> None:
+    """For a worker thread. What cannot go is logged and left."""
+    for folder in folders:
+        shutil.rmtree(folder, onerror=_not_deleted)
+        log.info("folder deleted path=%s", folder)
+
+
+def _not_deleted(function: object, path: str, error: object) -> None:
+    log.warning("not deleted path=%s error=%s", path, error)

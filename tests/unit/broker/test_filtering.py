@@ -9,7 +9,7 @@ import pytest
 
 from rocketeer.broker.features.filtering.filter_data import FilterTable
 from rocketeer.clock import ManualClock
-from rocketeer.errors import BadSqlExpression
+from rocketeer.errors import BadSqlExpression, RequestRefused
 from rocketeer.filter.bloom import BloomFilter
 from rocketeer.model.subscription import SQL92, ConsumeFromWhere, ConsumeType, MessageModel, Subscription
 from rocketeer.protocol.bodies.heartbeat import (
@@ -233,6 +233,22 @@ def test_the_newest_version_of_an_expression_counts(table: FilterTable, clock: M
     bad = register(table, "G", [sql("a = ", version=8)])
     assert bad is not None
     assert table.get("T", "G") is None, "rather none than one nobody wants any more"
+
+
+def test_all_expressions_together_are_bounded(clock: ManualClock) -> None:
+    table = FilterTable(BloomFilter(20, 32), clock, keep_dead_ms=1_000, chars_max=215)
+    register(table, "G", [sql("a = 1", version=1)])
+    register(table, "G", [sql("a = 2", version=2)])  # in place of the first
+    register(table, "H", [sql("a = 1", topic="U")])
+    with pytest.raises(RequestRefused, match="limitFilterChars"):
+        register(table, "I", [sql("a = 1")])
+    table.unregister("H")
+    clock.advance(ms=1_000)
+    told = table.encode()
+    assert register(table, "I", [sql("a = 1")]) is None
+    again = FilterTable(BloomFilter(20, 32), clock, keep_dead_ms=1_000)
+    again.decode(told)
+    assert [(data.topic, data.group, data.expression) for data in again] == [("T", "G", "a = 2")]
 
 
 def test_a_group_that_left_is_kept_for_a_day(table: FilterTable, clock: ManualClock) -> None:

@@ -111,6 +111,55 @@ def test_held_pulls_are_bounded_for_each_connection_and_for_all() -> None:
     assert len(holds) == len(waiters)
 
 
+def test_held_pulls_with_the_same_filter_share_it_and_different_ones_are_bounded() -> None:
+    holds = HeldPulls(lambda run: None, limits=BrokerLimits(held_chars=10))
+    one = holds.share(("TAG", "abc"), ["one"])
+    holds.hold("T", 0, 10.0, lambda last: last, "a", made_of=("TAG", "abc"))
+    assert holds.share(("TAG", "abc"), ["another"]) is one
+    holds.hold("T", 0, 10.0, lambda last: last, "b", made_of=("TAG", "abc"))
+    with pytest.raises(RequestRefused, match="limitHeldChars"):
+        holds.share(("TAG", "abd"), ["two"])
+    holds.forget("a")
+    assert holds.share(("TAG", "abc"), ["another"]) is one, "somebody waits with it"
+    holds.forget("b")
+    assert holds.share(("TAG", "abd"), two := ["two"]) is two
+    holds.unshare(("TAG", "abd"))  # whoever asked was not held after all
+    assert holds.share(("TAG", "abe"), three := ["three"]) is three
+
+
+def test_names_of_offsets_are_bounded_together() -> None:
+    offsets = ConsumerOffsets(chars_max=8)
+    offsets.commit("G", "T1", 0, QueueOffset(1))
+    offsets.commit("G", "T2", 0, QueueOffset(1))
+    with pytest.raises(RequestRefused, match="limitConsumerOffsetChars"):
+        offsets.commit("G", "T3", 0, QueueOffset(1))
+    offsets.commit("G", "T1", 1, QueueOffset(1))
+    offsets.remove_topic("T1")
+    offsets.commit("G", "T3", 0, QueueOffset(1))
+
+
+async def test_subscriptions_and_names_of_clients_are_bounded() -> None:
+    async with desk(limits=BrokerLimits(subscription_bytes=2_000, client_groups=2)) as ours:
+        peer = await ours.peer()
+
+        async def told(client: str, *groups: str, topics: int = 1) -> str:
+            data = [{"groupName": group, "subscriptionDataSet": [{"topic": f"T{n}"} for n in range(topics)]} for group in groups]  # fmt: skip
+            body = json.dumps({"clientID": client, "consumerDataSet": data}).encode()
+            return (await peer.ask(RequestCode.HEART_BEAT, body=body)).remark or ""
+
+        assert "limitSubscriptionBytes" in await told("c", "a", topics=4)
+        assert await told("c", "a", topics=3) == ""
+        assert "limitSubscriptionBytes" in await told("c", "b", topics=1)
+        assert await told("c", "a", topics=1) == "", "less than before"
+        assert await told("c", "b", topics=1) == ""
+        assert "limitClientGroups" in await told("c", "d", topics=0)
+        assert await told("c", "a", "b", topics=1) == "", "known ones go on"
+        assert "513 characters" in await told("c" * 513, "a")
+        async with desk() as other:
+            peer = await other.peer()
+            assert "513 characters" in await told("c", "a" * 513)
+
+
 async def test_a_heartbeat_with_too_many_groups_is_refused_and_none_of_them_exists() -> None:
     async with desk(limits=BrokerLimits(heartbeat_groups=3, heartbeat_subscriptions=4)) as ours:
         peer = await ours.peer()

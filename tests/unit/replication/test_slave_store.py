@@ -2,6 +2,7 @@
 
 import errno
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -82,7 +83,8 @@ async def test_rocketmq_issue_9705_a_table_is_replaced_whole_or_not_at_all(tmp_p
     await keeper.save_text("delayOffset.json", '{"offsetTable":{1:1}}')
     with pytest.MonkeyPatch.context() as patch:
 
-        def torn(path: Path, data: bytes) -> None:
+        def torn(path: Path, parts: Iterable[bytes]) -> None:
+            data = b"".join(parts)
             path.write_bytes(data[: len(data) // 2])
             raise OSError(errno.ENOSPC, "no room")
 

@@ -20,12 +20,12 @@ from rocketeer.protocol import fastjson
 from rocketeer.protocol.bodies.connections import (
     ClientConnection,
     GroupConnections,
-    encode_group_connections,
+    encoding_group_connections,
 )
 from rocketeer.protocol.bodies.offsets import (
-    decode_member_status,
-    encode_members_status,
+    encoding_members_status,
     encoding_queue_offsets,
+    reading_member_status,
 )
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, reply, request
@@ -40,7 +40,7 @@ from rocketeer.protocol.versions import V3_0_7_SNAPSHOT, V3_1_8_SNAPSHOT, versio
 from rocketeer.record.ids import parse_offset_msg_id
 from rocketeer.record.layout import encode_record
 from rocketeer.remoting.server import Connection, Handler
-from rocketeer.remoting.slices import Steps, run_sliced
+from rocketeer.remoting.slices import Steps, in_slices, run_sliced
 from rocketeer.store.message_store import MessageStore
 
 log = logging.getLogger(__name__)
@@ -48,6 +48,8 @@ log = logging.getLogger(__name__)
 RELAY_S: Final = 10.0
 STATUS_S: Final = 5.0
 CPP: Final = "CPP"
+TOLD_QUEUES_MAX: Final = 500_000
+"""That members tell of in answer to 221, for all who asked: kept until the last member has answered."""
 NOW: Final = -1
 """As a time to go back to: the end of the queue."""
 
@@ -71,6 +73,7 @@ class MemberCalls:
         self._store = store
         self._broker_name = broker_name
         self._relay_s = relay_s
+        self._told_queues = 0
 
     def handlers(self) -> dict[int, Handler]:
         return {
@@ -81,7 +84,7 @@ class MemberCalls:
             RequestCode.CONSUME_MESSAGE_DIRECTLY: self.consume_directly,
         }
 
-    def connections(self, command: Command, connection: Connection) -> Command:
+    def connections(self, command: Command, connection: Connection) -> Command | Awaitable[Command]:
         name = decode_header(ConsumerGroupHeader, command.ext).consumer_group
         group = self._clients.consumer(name)
         if group is None:
@@ -101,7 +104,11 @@ class MemberCalls:
             group.message_model,
             group.subscriptions,
         )
-        return reply(command, body=encode_group_connections(told))
+
+        def steps() -> Steps[Command]:
+            return reply(command, body=(yield from encoding_group_connections(told)))
+
+        return run_sliced(steps())
 
     # --- back in time ------------------------------------------------------------------------
 
@@ -168,27 +175,46 @@ class MemberCalls:
             raise RequestRefused(
                 ResponseCode.SYSTEM_ERROR, f"No Any Consumer online in the consumer group: [{header.group}]"
             )
-        wanted = (header.client_address or "").strip()
         told: dict[str, Mapping[MessageQueue, int]] = {}
-        for member in list(group.members.values()):
-            _require(member, V3_0_7_SNAPSHOT)
-            client_id = member.identity.client_id
-            if wanted and wanted != client_id:
-                continue
-            ask = request(
-                RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT,
-                GetConsumerStatusHeader(header.topic, header.group),
+        try:
+            for member in list(group.members.values()):
+                _require(member, V3_0_7_SNAPSHOT)
+                await self._ask_status(member, header, told)
+            return reply(command, body=await in_slices(encoding_members_status(told)))
+        finally:
+            self._told_queues -= sum(map(len, told.values()))
+
+    async def _ask_status(
+        self,
+        member: Member[Connection],
+        header: GetConsumerStatusHeader,
+        told: dict[str, Mapping[MessageQueue, int]],
+    ) -> None:
+        client_id = member.identity.client_id
+        wanted = (header.client_address or "").strip()
+        if client_id in told or (wanted and wanted != client_id):
+            return
+        ask = request(
+            RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, GetConsumerStatusHeader(header.topic, header.group)
+        )
+        try:
+            answer = await member.connection.call(ask, STATUS_S)
+            if answer.code != ResponseCode.SUCCESS or not answer.body:
+                return
+            table = await in_slices(reading_member_status(answer.body))
+        except RocketeerError as error:  # the others' offsets are worth having
+            log.warning(
+                "member did not tell its offsets group=%s client=%s reason=%s",
+                header.group, client_id, error,
+            )  # fmt: skip
+            return
+        told[client_id] = table
+        self._told_queues += len(table)
+        if self._told_queues > TOLD_QUEUES_MAX:
+            raise RequestRefused(
+                ResponseCode.SYSTEM_BUSY,
+                f"members of group {header.group} tell of more queues than the {TOLD_QUEUES_MAX} that are kept",
             )
-            try:
-                answer = await member.connection.call(ask, STATUS_S)
-                if answer.code == ResponseCode.SUCCESS and answer.body:
-                    told[client_id] = decode_member_status(answer.body)
-            except RocketeerError as error:  # the others' offsets are worth having
-                log.warning(
-                    "member did not tell its offsets group=%s client=%s reason=%s",
-                    header.group, client_id, error,
-                )  # fmt: skip
-        return reply(command, body=encode_members_status(told))
 
     # --- passed on ---------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
-from rocketeer.broker.clients import ClientIdentity, ClientTable, Notice
+from rocketeer.broker.clients import ClientIdentity, ClientTable, Notice, bytes_of
 from rocketeer.broker.groups import GroupTable
 from rocketeer.broker.topics import TopicTable
 from rocketeer.clock import Clock
@@ -14,7 +14,7 @@ from rocketeer.config import BrokerLimits
 from rocketeer.errors import RequestRefused, RocketeerError
 from rocketeer.model.subscription import TAG, Subscription
 from rocketeer.model.topic import retry_topic
-from rocketeer.protocol.bodies.clients import encode_consumer_list
+from rocketeer.protocol.bodies.clients import encoding_consumer_list
 from rocketeer.protocol.bodies.heartbeat import (
     ConsumerData,
     HeartbeatParts,
@@ -44,6 +44,9 @@ ConsumerSeen = Callable[[str, Sequence[Subscription]], Steps[None]]
 """Told a group and its subscriptions with every heartbeat; raises RequestRefused for one that cannot be served."""
 
 NOTICES_A_STEP = 16
+NAME_CHARS_MAX = 512
+"""Of clients and groups: twice as many as a group has that a broker knows."""
+LANGUAGE_CHARS_MAX = 32
 
 
 def refuse_expressions(kind: str, expression: str) -> None:
@@ -95,11 +98,9 @@ class ClientService:
     def _heartbeat(self, command: Command, connection: Connection) -> Steps[Command]:
         parts = open_heartbeat(command.body)
         self._check_heartbeat(parts, connection)
-        consumers = []
-        for consumer in parts.consumers():  # all of it is readable, or nothing of it counts
-            consumers.append(consumer)
-            yield
-        identity = ClientIdentity(parts.client_id, command.language, command.version)
+        consumers = yield from parts.reading_consumers()  # all of it is readable, or nothing of it counts
+        language = command.language[:LANGUAGE_CHARS_MAX]
+        identity = ClientIdentity(parts.client_id, language, command.version)
         now_ms = self._now_ms()
         refused: RequestRefused | None = None
         for consumer in consumers:
@@ -127,6 +128,16 @@ class ClientService:
             raise over_limit(
                 f"{groups} groups in a heartbeat", "limitHeartbeatGroups", limits.heartbeat_groups
             )
+        if self._clients.memberships + groups > limits.client_groups and any(
+            not self._clients.is_member(connection, group) for group in parts.group_names()
+        ):
+            raise busy_limit("groups of all connections", "limitClientGroups", limits.client_groups)
+        longest = max([len(parts.client_id), *map(len, parts.group_names())])
+        if longest > NAME_CHARS_MAX:
+            raise RequestRefused(
+                ResponseCode.SYSTEM_ERROR,
+                f"a name in a heartbeat has {longest} characters, at most {NAME_CHARS_MAX} are kept",
+            )
         subscriptions = parts.subscription_count
         if subscriptions > limits.heartbeat_subscriptions:
             what = f"{subscriptions} subscriptions in a heartbeat"
@@ -141,6 +152,10 @@ class ClientService:
         self, consumer: ConsumerData, connection: Connection, identity: ClientIdentity, now_ms: int
     ) -> None:
         known = self._clients.consumer(consumer.group)
+        most = self._limits.subscription_bytes
+        others = self._clients.subscription_bytes - (0 if known is None else known.subscription_bytes)
+        if others + bytes_of(consumer.subscriptions) > most:
+            raise busy_limit("bytes of all groups' subscriptions", "limitSubscriptionBytes", most)
         if (
             known is not None
             and len(known.members) >= self._limits.group_members
@@ -181,12 +196,17 @@ class ClientService:
                 self.notify(notices)
         return reply(command)
 
-    def consumer_list(self, command: Command, connection: Connection) -> Command:
+    def consumer_list(self, command: Command, connection: Connection) -> Command | Awaitable[Command]:
         group = decode_header(ConsumerGroupHeader, command.ext).consumer_group
         info = self._clients.consumer(group)
         if info is None:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {group}")
-        return reply(command, body=encode_consumer_list(info.client_ids()))
+        client_ids = info.client_ids()
+
+        def steps() -> Steps[Command]:
+            return reply(command, body=(yield from encoding_consumer_list(client_ids)))
+
+        return run_sliced(steps())
 
     def check_config(self, command: Command, connection: Connection) -> Command:
         check = decode_client_check(command.body)
@@ -207,7 +227,8 @@ class ClientService:
 
     def _leave(self, connection: Connection) -> Steps[None]:
         for notice in self._clients.leaving(connection):
-            self.notify((notice,))
+            if notice is not None:
+                self.notify((notice,))
             yield
 
     async def scan(self) -> None:

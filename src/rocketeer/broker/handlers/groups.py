@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from rocketeer.broker.groups import GroupTable
+from rocketeer.broker.table_text import Telling, wants_packed
 from rocketeer.errors import RequestRefused
 from rocketeer.model.group import is_usable_group
 from rocketeer.protocol.bodies.groups import decode_group
@@ -38,8 +39,13 @@ def group_handlers(
         await persist()
         return reply(command)
 
-    def list_all(command: Command, connection: Connection) -> Command:
-        return reply(command, body=groups.body())
+    telling = Telling()
+
+    def list_all(command: Command, connection: Connection) -> Command | Awaitable[Command]:
+        def steps() -> Steps[Command]:
+            return reply(command, body=(yield from groups.telling(any_size=wants_packed(command))))
+
+        return telling.run(steps(), len(groups.configs))
 
     async def delete(command: Command, connection: Connection) -> Command:
         header = decode_header(DeleteSubscriptionGroupHeader, command.ext)

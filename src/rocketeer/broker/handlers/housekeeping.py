@@ -34,9 +34,8 @@ def housekeeping_handlers(
 
     def unused_topics(command: Command, connection: Connection) -> Command | Awaitable[Command]:
         def steps() -> Steps[Command]:
-            stored = {topic for topic, _ in store.queues()}
-            for topic in sorted(stored - INTERNAL):
-                if topics.get(topic) is None:
+            for topic in store.queue_table.topics():
+                if topic not in INTERNAL and topics.get(topic) is None:
                     queues_gone()
                     store.delete_topic(topic)
                     log.info("unused topic removed topic=%s remote=%s", topic, connection.remote)

@@ -5,13 +5,17 @@ from collections.abc import Awaitable, Iterator, Sequence
 from rocketeer.broker.locks import STEP_QUEUES, QueueLocks
 from rocketeer.clock import Clock
 from rocketeer.config import BrokerLimits
+from rocketeer.errors import RequestRefused
 from rocketeer.model.queue import MessageQueue
 from rocketeer.protocol.bodies.locks import LockParts, encode_locked_queues, open_lock_request
-from rocketeer.protocol.codes import RequestCode
+from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, reply
 from rocketeer.remoting.limits import busy_limit, over_limit
 from rocketeer.remoting.server import Connection, Handler
 from rocketeer.remoting.slices import Steps, run_sliced
+
+NAME_CHARS_MAX = 512
+"""Of clients, groups, topics and brokers: a lock keeps them."""
 
 
 def lock_time_ms(clock: Clock) -> int:
@@ -50,6 +54,12 @@ def lock_handlers(locks: QueueLocks, clock: Clock, limits: BrokerLimits | None =
         if wish.queue_count > allowed.request_queues:
             raise over_limit(
                 f"{wish.queue_count} queues in one request", "limitRequestQueues", allowed.request_queues
+            )
+        names = max(len(wish.consumer_group), len(wish.client_id), wish.longest_name)
+        if names > NAME_CHARS_MAX:
+            raise RequestRefused(
+                ResponseCode.SYSTEM_ERROR,
+                f"a name in a request for locks has {names} characters, at most {NAME_CHARS_MAX} are kept",
             )
         return wish
 

@@ -7,7 +7,8 @@ from rocketeer.broker.clients import ClientTable
 from rocketeer.broker.offsets import ConsumerOffsets
 from rocketeer.broker.topics import TopicTable
 from rocketeer.model.offsets import QueueOffset
-from rocketeer.protocol.bodies.groups import encode_group_list
+from rocketeer.protocol.bodies.groups import encoding_group_list
+from rocketeer.protocol.bodies.long_body import in_order
 from rocketeer.protocol.bodies.offsets import encode_corrections
 from rocketeer.protocol.codes import RequestCode
 from rocketeer.protocol.command import Command, reply
@@ -55,8 +56,8 @@ class OffsetTables:
 
         def steps() -> Steps[Command]:
             groups = yield from self._offsets.groups_of(topic)
-            groups |= {*self._clients.groups_subscribed_to(topic)}
-            return reply(command, body=encode_group_list(sorted(groups)))
+            groups |= yield from self._clients.groups_subscribed_to(topic)
+            return reply(command, body=(yield from encoding_group_list(in_order(groups))))
 
         return run_sliced(steps())
 
@@ -69,7 +70,8 @@ class OffsetTables:
         left_out = set((header.filter_groups or "").split(","))
         table: dict[int, int] = {}
         groups = yield from self._offsets.groups_of(header.topic)
-        for group in sorted(groups - left_out):
+        for group in groups - left_out:
+            yield
             for queue_id, offset in list(self._offsets.of(group, header.topic).items()):
                 if offset >= self._queues.min_queue_offset(header.topic, queue_id):
                     table[queue_id] = min(offset, table.get(queue_id, offset))
@@ -81,15 +83,18 @@ class OffsetTables:
         return reply(command, body=encode_corrections(table))
 
     async def clone(self, command: Command, connection: Connection) -> Command:
-        header = decode_header(CloneGroupOffsetHeader, command.ext)
+        await in_slices(self._cloning(decode_header(CloneGroupOffsetHeader, command.ext)))
+        await self._persist()
+        return reply(command)
+
+    def _cloning(self, header: CloneGroupOffsetHeader) -> Steps[None]:
         asked = (header.topic or "").strip()
-        names = {asked} if asked else await in_slices(self._offsets.topics_of(header.source_group))
+        names = {asked} if asked else (yield from self._offsets.topics_of(header.source_group))
         online = None if header.offline else self._clients.consumer(header.source_group)
         for name in names:
+            yield
             if self._topics.get(name) is None:
                 continue
             if online is not None and online.subscriptions and name not in online.subscriptions:
                 continue
-            await in_slices(self._offsets.copying_group(header.source_group, header.target_group, name))
-        await self._persist()
-        return reply(command)
+            yield from self._offsets.copying_group(header.source_group, header.target_group, name)

@@ -23,7 +23,7 @@ from rocketeer.protocol.bodies.consume_stats import (
     encoding_topic_stats,
     writing_consume_stats,
 )
-from rocketeer.protocol.bodies.long_body import LongBody
+from rocketeer.protocol.bodies.long_body import LongBody, in_order
 from rocketeer.protocol.bodies.time_spans import ConsumeTimeSpan, encoding_time_spans
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, reply
@@ -105,9 +105,12 @@ class Progress:
         group, asked = header.consumer_group, (header.topic or "").strip()
 
         def steps() -> Steps[Command]:
-            names = [asked] if asked else sorted((yield from self._offsets.topics_of(group)))
-            topics = self._consumed(group, names)
-            tps = sum(self._rates.group_get_tps(topic.name, group) for topic in topics)
+            names = [asked] if asked else (yield from self._offsets.topics_of(group))
+            topics = yield from self._consumed(group, names)
+            tps = 0.0
+            for topic in topics:
+                tps += self._rates.group_get_tps(topic.name, group)
+                yield
             queues = (each for topic in topics for each in self._progress(group, topic))
             body = LongBody()
             yield from writing_consume_stats(body, tps, queues)
@@ -159,6 +162,10 @@ class Progress:
 
         def steps() -> Steps[Command]:
             topics_of = yield from self._offsets.topics_by_group()
+            consumed: dict[str, list[TopicConfig]] = {}
+            for group in list(self._groups.configs):
+                consumed[group] = yield from self._consumed(group, topics_of.get(group, ()))
+                yield
             lag = 0
 
             def progress(group: str, topic: TopicConfig) -> Iterator[tuple[MessageQueue, QueueProgress]]:
@@ -172,11 +179,11 @@ class Progress:
                     group,
                     (
                         (self._rates.group_get_tps(topic.name, group), progress(group, topic))
-                        for topic in self._consumed(group, sorted(topics_of.get(group, ())))
+                        for topic in topics
                         if topic.order or not order_only
                     ),
                 )
-                for group in list(self._groups.configs)
+                for group, topics in consumed.items()
             )
             body = yield from encoding_broker_consume_stats(self._address, lambda: lag, groups)
             return reply(command, body=body)
@@ -185,15 +192,17 @@ class Progress:
 
     # --- inside ------------------------------------------------------------------------------
 
-    def _consumed(self, group: str, names: Iterable[str]) -> list[TopicConfig]:
+    def _consumed(self, group: str, names: Iterable[str]) -> Steps[list[TopicConfig]]:
         """Those of the topics that exist and, while the group is here, that it subscribes to."""
         online = self._clients.consumer(group)
         subscribed = online.subscriptions if online is not None else {}
-        return [
-            topic
-            for name in names
-            if (topic := self._topics.get(name)) is not None and (not subscribed or name in subscribed)
-        ]
+        found = []
+        for name in in_order(names):
+            topic = self._topics.get(name)
+            if topic is not None and (not subscribed or name in subscribed):
+                found.append(topic)
+            yield
+        return found
 
     def _topic(self, name: str) -> TopicConfig:
         topic = self._topics.get(name)

@@ -96,6 +96,13 @@ class PullHandler:
         began_s: float,
     ) -> None:
         hold_ms = min(suspend_ms, HOLD_MS_MAX) if self._long_polling else self._short_polling_ms
+        if command.ext or command.body:  # what it brought may be large, and the answer needs none of it
+            command = Command(
+                code=command.code, opaque=command.opaque, flag=command.flag, serialize=command.serialize
+            )
+        made_of = pull.made_of
+        if made_of:
+            pull.accepts, pull.matches = self._holds.share(made_of, (pull.accepts, pull.matches))
 
         def retry(last: bool) -> bool:
             if connection.closed:
@@ -122,7 +129,11 @@ class PullHandler:
             return True
 
         deadline_s = self._clock.monotonic_s() + hold_ms / 1000
-        self._holds.hold(pull.topic, pull.queue_id, deadline_s, retry, connection)
+        try:
+            self._holds.hold(pull.topic, pull.queue_id, deadline_s, retry, connection, made_of=made_of)
+        except RequestRefused:
+            self._holds.unshare(made_of)
+            raise
 
     def _answer(
         self,

@@ -2,7 +2,9 @@
 
 from collections.abc import Iterable
 
-from rocketeer.protocol.bodies.wire import Wire, decoder, encode, load_as
+from rocketeer.protocol.bodies.long_body import encoding_list
+from rocketeer.protocol.bodies.wire import Wire, decoder, load_as
+from rocketeer.steps import Steps, finish
 
 
 class _ConsumersWire(Wire):
@@ -13,7 +15,12 @@ _decoder = decoder(_ConsumersWire)
 
 
 def encode_consumer_list(client_ids: Iterable[str]) -> bytes:
-    return encode(_ConsumersWire(list(client_ids)))
+    return finish(encoding_consumer_list(client_ids))
+
+
+def encoding_consumer_list(client_ids: Iterable[str]) -> Steps[bytes]:
+    """The same in steps: a group may have very many members."""
+    return encoding_list("consumerIdList", client_ids)
 
 
 def decode_consumer_list(data: bytes) -> list[str]:

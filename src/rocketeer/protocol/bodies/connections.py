@@ -5,12 +5,14 @@ from dataclasses import dataclass, field
 
 from rocketeer.model.java_types import I32
 from rocketeer.model.subscription import Subscription
+from rocketeer.protocol.bodies.long_body import LongBody, encoding_list, writing_values
 from rocketeer.protocol.bodies.subscription import (
     SubscriptionWire,
     subscription_from_wire,
     subscription_to_wire,
 )
 from rocketeer.protocol.bodies.wire import Wire, decoder, encode, load_as
+from rocketeer.steps import Steps, finish
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +60,24 @@ _producers_decoder = decoder(_ProducersWire)
 
 
 def encode_group_connections(group: GroupConnections) -> bytes:
-    connections = _to_wire(group.connections)
-    table = {topic: subscription_to_wire(each) for topic, each in group.subscriptions.items()}
-    wire = _GroupWire(connections, group.consume_from_where, group.consume_type, group.message_model, table)
-    return encode(wire)
+    return finish(encoding_group_connections(group))
+
+
+def encoding_group_connections(group: GroupConnections) -> Steps[bytes]:
+    """The same in steps: members and subscriptions may be very many."""
+    body = LongBody()
+    body.write(b'{"connectionSet":[')
+    yield from writing_values(body, map(_wire_of, group.connections))
+    how = (group.consume_from_where, group.consume_type, group.message_model)
+    body.write(b'],"consumeFromWhere":%b,"consumeType":%b,"messageModel":%b,' % tuple(map(encode, how)))
+    body.write(b'"subscriptionTable":{')
+    comma = b""
+    for topic, each in list(group.subscriptions.items()):
+        body.write(b"%b%b:%b" % (comma, encode(topic), encode(subscription_to_wire(each))))
+        comma = b","
+        yield
+    body.write(b"}}")
+    return (yield from body.joining())
 
 
 def decode_group_connections(data: bytes) -> GroupConnections:
@@ -77,17 +93,20 @@ def decode_group_connections(data: bytes) -> GroupConnections:
 
 def encode_producer_connections(connections: Iterable[ClientConnection]) -> bytes:
     """The answer to 204."""
-    return encode(_ProducersWire(_to_wire(connections)))
+    return finish(encoding_producer_connections(connections))
+
+
+def encoding_producer_connections(connections: Iterable[ClientConnection]) -> Steps[bytes]:
+    """The same in steps."""
+    return encoding_list("connectionSet", map(_wire_of, connections))
 
 
 def decode_producer_connections(data: bytes) -> tuple[ClientConnection, ...]:
     return _from_wire(load_as(_producers_decoder, data).connection_set)
 
 
-def _to_wire(connections: Iterable[ClientConnection]) -> list[_ConnectionWire]:
-    return [
-        _ConnectionWire(each.address, each.client_id, each.language, each.version) for each in connections
-    ]
+def _wire_of(connection: ClientConnection) -> _ConnectionWire:
+    return _ConnectionWire(connection.address, connection.client_id, connection.language, connection.version)
 
 
 def _from_wire(wires: list[_ConnectionWire] | None) -> tuple[ClientConnection, ...]:

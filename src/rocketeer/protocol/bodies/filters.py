@@ -1,5 +1,6 @@
 """The consumers that filter by expression, as JSON: config/consumerFilter.json under RocketMQ's names."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from msgspec import field
@@ -53,13 +54,27 @@ _decoder = decoder(_TableWire)
 
 
 def encode_filters(records: list[FilterRecord]) -> bytes:
-    topics: dict[str, _TopicWire | None] = {}
+    topics: dict[str, list[bytes]] = {}
     for record in records:
-        wire = topics.setdefault(record.topic, _TopicWire({}, record.topic))
-        assert wire is not None
-        assert wire.group_filter_data is not None
-        wire.group_filter_data[record.group] = _to_wire(record)
-    return encode(_TableWire(topics))
+        topics.setdefault(record.topic, []).append(encode_filter_entry(record))
+    begin, end = filters_ends()
+    return begin + b",".join(encode_topic_filters(*each) for each in topics.items()) + end
+
+
+def filters_ends() -> tuple[bytes, bytes]:
+    """What stands before and behind the topics of a table."""
+    return b'{"filterDataByTopic":{', b"}}"
+
+
+def encode_topic_filters(topic: str, entries: Iterable[bytes]) -> bytes:
+    """What stands for a topic in a table."""
+    name = encode(topic)
+    return b'%b:{"groupFilterData":{%b},"topic":%b}' % (name, b",".join(entries), name)
+
+
+def encode_filter_entry(record: FilterRecord) -> bytes:
+    """What stands for one group in its topic."""
+    return b"%b:%b" % (encode(record.group), encode(_to_wire(record)))
 
 
 def encode_filter(record: FilterRecord) -> bytes:

@@ -8,7 +8,9 @@ from msgspec import structs
 from rocketeer.errors import BadBody
 from rocketeer.model.data_version import DataVersion
 from rocketeer.model.group import SubscriptionGroup
+from rocketeer.protocol.bodies.long_body import encoding_list
 from rocketeer.protocol.bodies.wire import Wire, decoder, encode, load_as, load_request
+from rocketeer.steps import Steps, finish
 
 
 class GroupTable(NamedTuple):
@@ -54,7 +56,13 @@ def encode_group_entry(group: SubscriptionGroup) -> bytes:
 
 def join_group_table(entries: Iterable[bytes], version: DataVersion) -> bytes:
     """The same bytes as `encode_group_table`: only the groups that changed must be encoded again."""
-    return b'{"subscriptionGroupTable":{%b},"dataVersion":%b}' % (b",".join(entries), encode(version))
+    begin, end = group_table_ends(version)
+    return b"%b%b%b" % (begin, b",".join(entries), end)
+
+
+def group_table_ends(version: DataVersion) -> tuple[bytes, bytes]:
+    """What stands before and behind the entries of a table."""
+    return b'{"subscriptionGroupTable":{', b'},"dataVersion":%b}' % encode(version)
 
 
 def decode_group_table(data: bytes) -> GroupTable:
@@ -70,7 +78,12 @@ def decode_group_table(data: bytes) -> GroupTable:
 
 def encode_group_list(groups: Iterable[str]) -> bytes:
     """The answer to 300."""
-    return encode(_GroupListWire(list(groups)))
+    return finish(encoding_group_list(groups))
+
+
+def encoding_group_list(groups: Iterable[str]) -> Steps[bytes]:
+    """The same in steps: offsets are taken for any name."""
+    return encoding_list("groupList", groups)
 
 
 def decode_group_list(data: bytes) -> list[str]:

@@ -1,6 +1,5 @@
 """What a client says of itself every 30 s (34), its groups and subscriptions; the check of a filter (46)."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeVar
@@ -15,6 +14,7 @@ from rocketeer.protocol.bodies.subscription import (
     subscription_to_wire,
 )
 from rocketeer.protocol.bodies.wire import Wire, decoder, encode, load_request
+from rocketeer.steps import Steps, finish
 
 E = TypeVar("E", bound=StrEnum)
 
@@ -88,13 +88,13 @@ def _name(kind: type[E], value: str | int | None, default: E) -> E:
         raise BadBody(f"{value!r} is no {kind.__name__}; there are {', '.join(kind)}") from None
 
 
-def _consumer(wire: _ConsumerWire) -> ConsumerData:
+def _consumer(wire: _ConsumerWire, subscriptions: tuple[Subscription, ...]) -> ConsumerData:
     return ConsumerData(
         wire.group_name,
         _name(ConsumeType, wire.consume_type, ConsumeType.CONSUME_PASSIVELY),
         _name(MessageModel, wire.message_model, MessageModel.CLUSTERING),
         _name(ConsumeFromWhere, wire.consume_from_where, ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET),
-        tuple(subscription_from_wire(item) for item in wire.subscription_data_set or ()),
+        subscriptions,
         wire.unit_mode,
     )
 
@@ -138,9 +138,21 @@ class HeartbeatParts:
     def group_names(self) -> set[str]:
         return {*self.producer_groups, *(consumer.group_name for consumer in self._consumers)}
 
-    def consumers(self) -> Iterator[ConsumerData]:
+    def consumers(self) -> list[ConsumerData]:
         """Raises BadBody at the first that cannot be understood."""
-        return map(_consumer, self._consumers)
+        return finish(self.reading_consumers())
+
+    def reading_consumers(self) -> Steps[list[ConsumerData]]:
+        """The same in steps."""
+        consumers = []
+        for wire in self._consumers:
+            subscriptions: list[Subscription] = []
+            for item in wire.subscription_data_set or ():
+                subscriptions.append(subscription_from_wire(item))
+                yield
+            consumers.append(_consumer(wire, tuple(subscriptions)))
+            yield
+        return consumers
 
 
 def open_heartbeat(data: bytes) -> HeartbeatParts:

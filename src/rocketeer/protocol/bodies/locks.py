@@ -70,6 +70,11 @@ class LockParts:
     def queue_count(self) -> int:
         return len(self._queues)
 
+    @property
+    def longest_name(self) -> int:
+        """Characters of the longest name of a topic or a broker."""
+        return max([max(len(wire.topic), len(wire.broker_name)) for wire in self._queues], default=0)
+
     def queues(self, start: int, end: int) -> list[MessageQueue]:
         return [MessageQueue(wire.topic, wire.broker_name, wire.queue_id) for wire in self._queues[start:end]]
 

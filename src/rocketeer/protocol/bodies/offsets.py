@@ -1,6 +1,7 @@
 """Tables of offsets as JSON: all consumers' (43), the delay levels' (45), a group's by queue (220-223, 308)."""
 
 from collections.abc import Mapping
+from typing import Final
 
 import msgspec
 
@@ -10,6 +11,7 @@ from rocketeer.model.queue import MessageQueue
 from rocketeer.protocol import fastjson
 from rocketeer.protocol.bodies.long_body import LongBody
 from rocketeer.protocol.bodies.queue_keys import (
+    QUEUE_OFFSET,
     encode_queue_keyed,
     load_queue_keyed,
     queue_of,
@@ -17,6 +19,10 @@ from rocketeer.protocol.bodies.queue_keys import (
 )
 from rocketeer.protocol.bodies.wire import Wire, decoder, encode, load_as
 from rocketeer.steps import Steps, finish
+
+_READ_AT_ONCE: Final = 1 << 14
+_ENTRY_BYTES_MAX: Final = 1 << 11
+"""Of one queue and its offset, in what is read in steps."""
 
 
 class _ConsumersWire(Wire):
@@ -97,10 +103,44 @@ def decode_member_status(data: bytes) -> dict[MessageQueue, int]:
     return _queues(load_queue_keyed(_status_decoder, data).message_queue_table)
 
 
+def reading_member_status(data: bytes) -> Steps[dict[MessageQueue, int]]:
+    """As `decode_member_status`, in steps. A large one is taken as RocketMQ's clients and ours write it; what is
+    written otherwise in it is passed over."""
+    if len(data) <= _READ_AT_ONCE:
+        return decode_member_status(data)
+    table: dict[MessageQueue, int] = {}
+    at = 0
+    while at < len(data):
+        end = at + _READ_AT_ONCE
+        last = at
+        for found in QUEUE_OFFSET.finditer(data, at, end):
+            broker_name, queue_id, topic, offset = found.groups()
+            queue = MessageQueue(
+                topic.decode("utf-8", "replace"), broker_name.decode("utf-8", "replace"), int(queue_id)
+            )
+            table[queue] = int(offset)
+            last = found.end()
+        at = max(last, end - _ENTRY_BYTES_MAX)
+        yield
+    return table
+
+
+def encoding_members_status(members: Mapping[str, Mapping[MessageQueue, int]]) -> Steps[bytes]:
+    """As `encode_members_status`, in steps."""
+    body = LongBody()
+    body.write(b'{"consumerTable":{')
+    comma = b""
+    for client_id, table in members.items():
+        body.write(b"%b%b:" % (comma, encode(client_id)))
+        yield from writing_queue_keyed(body, ((queue, b"%d" % offset) for queue, offset in table.items()))
+        comma = b","
+    body.write(b'},"messageQueueTable":{}}')
+    return (yield from body.joining())
+
+
 def encode_members_status(members: Mapping[str, Mapping[MessageQueue, int]]) -> bytes:
     """The answer to 223: client id -> how far it is."""
-    table = b",".join(b"%b:%b" % (encode(client_id), _by_queue(each)) for client_id, each in members.items())
-    return b'{"consumerTable":{%b},"messageQueueTable":{}}' % table
+    return finish(encoding_members_status(members))
 
 
 def decode_members_status(data: bytes) -> dict[str, dict[MessageQueue, int]]:

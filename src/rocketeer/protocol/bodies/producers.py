@@ -1,12 +1,14 @@
 """Who produces, as JSON: every producer group of a broker (328)."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from msgspec import field
 
 from rocketeer.model.java_types import I32, I64
+from rocketeer.protocol.bodies.long_body import LongBody, writing_values
 from rocketeer.protocol.bodies.wire import Wire, decoder, encode, load_as
+from rocketeer.steps import Steps, finish
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,19 +38,27 @@ _decoder = decoder(_TableWire)
 
 
 def encode_producer_table(table: Mapping[str, tuple[ProducerClient, ...]]) -> bytes:
-    return encode(
-        _TableWire(
-            {
-                group: [
-                    _ClientWire(
-                        each.client_id, each.language, each.last_update_ms, each.address, each.version
-                    )
-                    for each in clients
-                ]
-                for group, clients in table.items()
-            }
+    return finish(encoding_producer_table(table.items()))
+
+
+def encoding_producer_table(table: Iterable[tuple[str, Iterable[ProducerClient]]]) -> Steps[bytes]:
+    """Group and clients, in steps: there may be very many of both."""
+    body = LongBody()
+    body.write(b'{"data":{')
+    comma = b""
+    for group, clients in table:
+        body.write(b"%b%b:[" % (comma, encode(group)))
+        yield from writing_values(
+            body,
+            (
+                _ClientWire(each.client_id, each.language, each.last_update_ms, each.address, each.version)
+                for each in clients
+            ),
         )
-    )
+        body.write(b"]")
+        comma = b","
+    body.write(b"}}")
+    return (yield from body.joining())
 
 
 def decode_producer_table(data: bytes) -> dict[str, tuple[ProducerClient, ...]]:

@@ -25,6 +25,8 @@ _KEY: Final = re.compile(
     rb'(?<=[{,])\{"brokerName":"([^"\\]*)","queueId":(-?[0-9]+),"topic":"([^"\\]*)"\}(?=:)'
 )
 _QUOTED: Final = rb'"{\\"brokerName\\":\\"\1\\",\\"queueId\\":\2,\\"topic\\":\\"\3\\"}"'
+QUEUE_OFFSET: Final = re.compile(_KEY.pattern + rb":(-?[0-9]{1,19})(?=[,}])")
+"""A queue and its offset."""
 _queue_decoder = decoder(QueueWire)
 _text = lru_cache(maxsize=1024)(encode)
 

@@ -8,7 +8,9 @@ from msgspec import structs
 from rocketeer.model.data_version import DataVersion
 from rocketeer.model.java_types import java
 from rocketeer.model.topic import TopicConfig
+from rocketeer.protocol.bodies.long_body import encoding_list
 from rocketeer.protocol.bodies.wire import Wire, decoder, encode, load_as, load_request
+from rocketeer.steps import Steps, finish
 
 
 class TopicTable(NamedTuple):
@@ -63,7 +65,13 @@ def encode_topic_entry(topic: TopicConfig) -> bytes:
 
 def join_topic_table(entries: Iterable[bytes], version: DataVersion) -> bytes:
     """The same bytes as `encode_topic_table`: only the topics that changed must be encoded again."""
-    return b'{"topicConfigTable":{%b},"dataVersion":%b}' % (b",".join(entries), encode(version))
+    begin, end = topic_table_ends(version)
+    return b"%b%b%b" % (begin, b",".join(entries), end)
+
+
+def topic_table_ends(version: DataVersion) -> tuple[bytes, bytes]:
+    """What stands before and behind the entries of a table."""
+    return b'{"topicConfigTable":{', b'},"dataVersion":%b}' % encode(version)
 
 
 def decode_topic_table(data: bytes) -> TopicTable:
@@ -71,7 +79,13 @@ def decode_topic_table(data: bytes) -> TopicTable:
 
 
 def encode_topic_list(topics: Iterable[str], broker_address: str | None = None) -> bytes:
-    return encode(_TopicListWire(list(topics), broker_address))
+    return finish(encoding_topic_list(topics, broker_address))
+
+
+def encoding_topic_list(topics: Iterable[str], broker_address: str | None = None) -> Steps[bytes]:
+    """The same in steps: a name server may know a million."""
+    behind = b"" if broker_address is None else b',"brokerAddr":' + encode(broker_address)
+    return encoding_list("topicList", topics, behind)
 
 
 def decode_topic_list(data: bytes) -> TopicList:

@@ -6,7 +6,9 @@ needs watching. A queue's consume-queue entries carry the delivery time where ot
 Each is delivered once, also over a crash: `recovery` finds in the log what was delivered before it.
 """
 
+import asyncio
 import logging
+from collections.abc import Awaitable
 
 from rocketeer.broker.feature import Feature, Periodic, Replay, Rest
 from rocketeer.broker.features.delay.offsets import DelayOffsets
@@ -31,7 +33,8 @@ log = logging.getLogger(__name__)
 TICK_S = 0.02
 REST_S = 0.2  # while nothing waits; the shortest level is a second
 MESSAGES_PER_TICK = 256
-"""Bounds one slice of delivery, so that a burst of due messages does not hold up the loop."""
+SLICE_S = 0.002
+"""Both bound one slice of delivery, of all levels: messages due together may be many, or large."""
 
 
 class DelayService:
@@ -44,6 +47,8 @@ class DelayService:
         self._clock = clock
         self._store = store
         self._next_due_ms: dict[int, int] = {}
+        self._at_level = 0
+        """Where the next slice begins."""
         self.offsets = DelayOffsets(
             lambda: store.max_log_offset,
             lambda: store.flushed_log_offset,
@@ -69,14 +74,30 @@ class DelayService:
         message.topic = SCHEDULE_TOPIC
         message.queue_id = level - 1
 
-    def deliver(self, writer: Writer) -> None:
-        """Deliver what is due, a bounded slice of it."""
+    def run(self, writer: Writer) -> Awaitable[None] | None:
+        """Deliver all that is due; whoever waits for the loop comes in between."""
+        return self._go_on(writer) if self.deliver(writer) else None
+
+    async def _go_on(self, writer: Writer) -> None:
+        more = True
+        while more:
+            await asyncio.sleep(0)
+            more = self.deliver(writer)
+
+    def deliver(self, writer: Writer) -> bool:
+        """Deliver what is due, a bounded slice of it; True when the slice ended before that was done."""
         now_ms = self._clock.now_ms()
-        for level in self.recovery.levels:
+        until_s = self._clock.monotonic_s() + SLICE_S
+        first = next((at for at, level in enumerate(self.recovery.levels) if level >= self._at_level), 0)
+        for level in (*self.recovery.levels[first:], *self.recovery.levels[:first]):
             due_ms = self._next_due_ms.get(level, 0)
             # Further away than the level is long: the clock was set back meanwhile.
             if due_ms <= now_ms or due_ms > now_ms + self._levels.delay_ms(level):
-                self._deliver_level(level, writer, now_ms)
+                self._deliver_level(level, writer, now_ms, until_s)
+                if self._clock.monotonic_s() >= until_s:
+                    self._at_level = level + 1  # the others have their turn, too
+                    return True
+        return False
 
     def oldest_needed(self) -> LogOffset | None:
         """The log offset of the oldest message that waits."""
@@ -91,7 +112,7 @@ class DelayService:
         low = self._store.min_queue_offset(SCHEDULE_TOPIC, level - 1)
         return max(self.offsets.delivered.get(level, 0), low)
 
-    def _deliver_level(self, level: int, writer: Writer, now_ms: int) -> None:
+    def _deliver_level(self, level: int, writer: Writer, now_ms: int, until_s: float) -> None:
         delay_ms = self._levels.delay_ms(level)
         extra = self.recovery.extra.get(level, set())
         offset = self._next(level)
@@ -114,6 +135,8 @@ class DelayService:
             self.offsets.advance(
                 level, offset
             )  # at once: whatever fails next, this one is not delivered again
+            if self._clock.monotonic_s() >= until_s:
+                return
 
 
 def _level(raw: bytes) -> int:
@@ -176,7 +199,7 @@ def delay_feature(
             Periodic(
                 "deliver delayed messages",
                 TICK_S,
-                lambda: service.deliver(writer),
+                lambda: service.run(writer),
                 Rest(lambda: service.oldest_needed() is None, REST_S),
             ),
         ),

@@ -20,7 +20,8 @@ from rocketeer.store.message_store import MessageStore
 log = logging.getLogger(__name__)
 
 ROLL_COUNT = 128
-"""Messages of one slice: a few milliseconds."""
+ROLL_S = 0.003
+"""Both bound one slice: messages may be large."""
 
 
 class Delivered(Protocol):
@@ -70,7 +71,7 @@ class DelayRoll:
         """Hand over what waits below that log offset; True when nothing there waits any more."""
         if not self._offsets.has_place:  # a crash now would find the message in its level and on the wheel
             return False
-        left = ROLL_COUNT
+        left, until_s = ROLL_COUNT, self._clock.monotonic_s() + ROLL_S
         for level in self._progress.levels:
             extra = self._progress.extra.get(level, set())
             offset = self._next(level)
@@ -84,6 +85,8 @@ class DelayRoll:
                 offset = QueueOffset(offset + 1)
                 self._offsets.advance(level, offset)
                 left -= 1
+                if self._clock.monotonic_s() >= until_s:
+                    return False
             if left <= 0:
                 return False
         return True

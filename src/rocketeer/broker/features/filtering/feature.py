@@ -102,6 +102,10 @@ class Filtering:
 
         return _Test(RecordFilter(matches, self._bounds.terms // 4))
 
+    def born_ms(self, topic: str, group: str) -> int:
+        data = self.table.get(topic, group)
+        return 0 if data is None else data.born_ms
+
     def _compiled(self, kind: str, expression: str) -> SqlFilter:
         if not self._enabled:
             raise _unsupported(kind)

@@ -8,16 +8,28 @@ import logging
 from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
 
+from rocketeer.broker.table_text import TableText
 from rocketeer.clock import Clock
 from rocketeer.filter.bloom import BloomData, BloomFilter, mask_of
 from rocketeer.filter.sql import BadSqlExpression, SqlFilter, sql_filter
 from rocketeer.filter.sql_tokens import DEFAULT_BOUNDS, Bounds
 from rocketeer.model.subscription import SQL92, TAG, Subscription
-from rocketeer.protocol.bodies.filters import FilterRecord, decode_filters, encode_filter, encode_filters
+from rocketeer.protocol.bodies.filters import (
+    FilterRecord,
+    decode_filters,
+    encode_filter,
+    encode_filter_entry,
+    encode_topic_filters,
+    filters_ends,
+)
+from rocketeer.remoting.limits import busy_limit
+from rocketeer.steps import Steps, finish
 from rocketeer.store.consume_queue_ext import ExtUnit
 
 log = logging.getLogger(__name__)
 
+FILTER_CHARS = 100
+"""What a filter counts for besides its expression."""
 DEAD_AT_LOAD_MS = 30_000
 """A group found in the file is taken to have left so long ago: it is not connected yet."""
 
@@ -54,8 +66,21 @@ class FilterTable:
     file_name = "consumerFilter.json"
 
     def __init__(
-        self, bloom: BloomFilter, clock: Clock, *, keep_dead_ms: int, bounds: Bounds = DEFAULT_BOUNDS
+        self,
+        bloom: BloomFilter,
+        clock: Clock,
+        *,
+        keep_dead_ms: int,
+        bounds: Bounds = DEFAULT_BOUNDS,
+        chars_max: int = 4 << 20,
     ) -> None:
+        self._chars_max = chars_max
+        self._chars = 0
+        """Of all expressions, and `FILTER_CHARS` for each filter."""
+        self._pieces: dict[str, bytes] = {}
+        """By topic: what stands for its filters in the file."""
+        self._stale: set[str] = set()
+        """Topics of which that is to be made anew."""
         self.bloom = bloom
         self._bounds = bounds
         self._clock = clock
@@ -110,7 +135,8 @@ class FilterTable:
         old = self.get(subscription.topic, group)
         if old is not None and old.expression == subscription.expression:
             if old.client_version <= subscription.version:
-                self._dirty |= old.client_version != subscription.version or old.is_dead
+                if old.client_version != subscription.version or old.is_dead:
+                    self._changed(old)
                 old.client_version = subscription.version
                 old.dead_ms = 0
             return
@@ -125,6 +151,9 @@ class FilterTable:
             if old is not None:  # the group's newest wish cannot be met: rather tell than serve an old one
                 self._remove(old)
             raise
+        others = self._chars - (0 if old is None else len(old.expression) + FILTER_CHARS)
+        if others + len(subscription.expression) + FILTER_CHARS > self._chars_max:
+            raise busy_limit("characters of all groups' expressions", "limitFilterChars", self._chars_max)
         bloom = self.bloom.data(f"{group}#{subscription.topic}")
         self._keep(
             FilterData(
@@ -132,7 +161,6 @@ class FilterTable:
                 client_version=subscription.version, bloom=bloom, mask=mask_of(bloom),
             )
         )  # fmt: skip
-        self._dirty = True
         log.info(
             "filter registered group=%s topic=%s version=%d", group, subscription.topic, subscription.version
         )
@@ -144,11 +172,20 @@ class FilterTable:
                 self._mark_dead(data)
 
     def _keep(self, data: FilterData) -> None:
+        old = self.get(data.topic, data.group)
+        if old is not None:
+            self._chars -= len(old.expression) + FILTER_CHARS
+        self._chars += len(data.expression) + FILTER_CHARS
+        self._changed(data)
         self._by_topic.setdefault(data.topic, {})[data.group] = data
         self._by_group.setdefault(data.group, {})[data.topic] = data
 
     def _mark_dead(self, data: FilterData) -> None:
         data.dead_ms = max(self._clock.now_ms(), data.born_ms)
+        self._changed(data)
+
+    def _changed(self, data: FilterData) -> None:
+        self._stale.add(data.topic)
         self._dirty = True
 
     def _remove(self, data: FilterData) -> None:
@@ -159,7 +196,8 @@ class FilterTable:
             del table[key][inner]
             if not table[key]:
                 del table[key]
-        self._dirty = True
+        self._chars -= len(data.expression) + FILTER_CHARS
+        self._changed(data)
 
     def expire(self) -> None:
         """Forget groups that left too long ago."""
@@ -172,8 +210,30 @@ class FilterTable:
     # --- the file ----------------------------------------------------------------------------
 
     def encode(self) -> str:
+        return self.told().whole().decode()
+
+    def told(self) -> TableText:
+        """As `encode`, yet to be put together."""
+        finish(self.refresh())
+        begin, end = filters_ends()
+        return TableText(begin, list(self._pieces.values()), b",", end)
+
+    def refresh(self) -> Steps[None]:
+        """Make what changed of the text, a filter a step."""
         self.expire()
-        return encode_filters([self._record_of(data) for data in self]).decode()
+        while self._stale:
+            topic = self._stale.pop()
+            entries = []
+            for data in list(self.of_topic(topic)):
+                entries.append(encode_filter_entry(self._record_of(data)))
+                yield
+            if topic in self._stale:  # it changed meanwhile
+                continue
+            if entries:
+                self._pieces[topic] = encode_topic_filters(topic, entries)
+            else:
+                self._pieces.pop(topic, None)
+            yield
 
     @staticmethod
     def _record_of(data: FilterData) -> FilterRecord:
@@ -207,9 +267,11 @@ class FilterTable:
                     bloom, mask_of(bloom), dead_ms,
                 )
             )  # fmt: skip
-        self._by_topic, self._by_group = {}, {}
+        self._by_topic, self._by_group, self._chars = {}, {}, 0
+        self._pieces.clear()
         for data in loaded:
             self._keep(data)
+        self._dirty = False
 
     def take_dirty(self) -> bool:
         dirty, self._dirty = self._dirty, False

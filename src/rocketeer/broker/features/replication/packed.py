@@ -11,13 +11,12 @@ from typing import Final
 
 import msgspec
 
+from rocketeer.broker.table_text import PACKED, ZLIB, wants_packed
 from rocketeer.errors import BadBody
 from rocketeer.protocol.codes import RequestCode
 from rocketeer.protocol.command import Command
 from rocketeer.remoting.server import Connection, Handler
 
-PACKED: Final = "rocketeerPacked"
-ZLIB: Final = "zlib"
 ASKING: Final = {PACKED: ZLIB}
 TABLE_BYTES_MAX: Final = 512 << 20
 LEVEL: Final = 1  # names repeat themselves: already this one makes a twentieth of them
@@ -45,8 +44,7 @@ def _packing(handler: Handler) -> Handler:
         return msgspec.structs.replace(told, body=body, ext={**told.ext, **ASKING})
 
     def tell(command: Command, connection: Connection) -> Command | Awaitable[Command | None] | None:
-        wants = command.ext.get(PACKED) == ZLIB
-        return packed(command, connection) if wants else handler(command, connection)
+        return packed(command, connection) if wants_packed(command) else handler(command, connection)
 
     return tell
 

@@ -18,6 +18,7 @@ from rocketeer.broker.feature import Dispatcher, Feature, Periodic
 from rocketeer.broker.features.replication.packed import ASKING, unpacked
 from rocketeer.broker.groups import GroupTable
 from rocketeer.broker.offsets import ConsumerOffsets
+from rocketeer.broker.table_text import Telling, wants_packed
 from rocketeer.broker.topics import TopicTable
 from rocketeer.clock import Clock
 from rocketeer.errors import BadBody, ProtocolError, RemotingError, RequestRefused
@@ -33,7 +34,7 @@ from rocketeer.protocol.command import Command, reply, request
 from rocketeer.record.entry import DispatchEntry
 from rocketeer.record.flags import TX_PREPARED
 from rocketeer.remoting.server import Connection, Handler
-from rocketeer.remoting.slices import Steps, run_sliced
+from rocketeer.remoting.slices import Steps
 from rocketeer.replication.offsets import OffsetMerge
 from rocketeer.store.message_store import MessageStore
 
@@ -74,6 +75,7 @@ class Caller(Protocol):
 def table_feature(offsets: ConsumerOffsets, files: Files, store: MessageStore) -> Feature:
     """Answers slaves; slaves answer, too, as in RocketMQ."""
     started = secrets.token_hex(8)
+    telling = Telling()
 
     def mark() -> dict[str, str]:
         """Where the log ended at the latest when what is told was so, and which start of this broker it is."""
@@ -81,10 +83,10 @@ def table_feature(offsets: ConsumerOffsets, files: Files, store: MessageStore) -
 
     def consumer_offsets(command: Command, connection: Connection) -> Command | Awaitable[Command]:
         def steps() -> Steps[Command]:
-            body = yield from offsets.encoding()
+            body = yield from offsets.encoding(any_size=wants_packed(command))
             return reply(command, ext=mark(), body=body)
 
-        return run_sliced(steps())
+        return telling.run(steps(), len(offsets))
 
     async def delay_offsets(command: Command, connection: Connection) -> Command:
         text = await files.saved_text(DELAY_FILE)

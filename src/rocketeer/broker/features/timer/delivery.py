@@ -22,7 +22,7 @@ from rocketeer.store.message_store import MessageStore
 
 log = logging.getLogger(__name__)
 
-TAKE: Final = 64  # messages between two looks at the time
+TAKE: Final = 64  # messages that leave the wheel together
 SLICE_S: Final = 0.003
 ROUNDS: Final = 8  # of a slice, however slowly the clock goes
 PAUSE_S: Final = 0.5  # after the store refused a message: the disk is full
@@ -86,6 +86,9 @@ class TimerDelivery:
                     self.wheel.give_back(timers[at:])
                     self._paused_until_s = self._clock.monotonic_s() + PAUSE_S
                     return False
+                if self._clock.monotonic_s() >= until_s and at + 1 < len(timers):  # they may be large
+                    self.wheel.give_back(timers[at + 1 :])
+                    return True
             if len(timers) < TAKE:
                 return False
             if self._clock.monotonic_s() >= until_s:
@@ -99,7 +102,11 @@ class TimerDelivery:
     def roll(self, below: LogOffset) -> bool:
         """Store again what waits below that log offset; True when nothing there waits any more."""
         timers = self.wheel.take_below(below, ROLL_TAKE)
+        until_s = self._clock.monotonic_s() + SLICE_S
         for at, timer in enumerate(timers):
+            if at and self._clock.monotonic_s() >= until_s:
+                self._take_back(timers[at:])
+                return False
             message = self._store.message_at(timer.log_offset)
             if message is None:
                 self._gone(timer)

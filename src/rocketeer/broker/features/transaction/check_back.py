@@ -6,10 +6,9 @@ times it is set aside. Any member of the producer's group may answer. Better tha
 half waits and is not counted, and neither is it while it is immune.
 """
 
-import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
@@ -30,11 +29,11 @@ from rocketeer.record.entry import DispatchEntry
 from rocketeer.record.ids import offset_msg_id
 from rocketeer.record.layout import PendingMessage, StoredMessage
 from rocketeer.remoting.server import Connection
+from rocketeer.remoting.slices import Steps, in_slices
 
 log = logging.getLogger(__name__)
 
-SLICE: Final = 32
-"""Halves looked at before the loop's other work has its turn."""
+LARGE_BYTES: Final = 1 << 18
 UNREAD_BYTES_MAX: Final = 1 << 20
 """A producer that does not read what it was asked is asked no more."""
 BEHIND_MAX: Final = 10_000
@@ -67,7 +66,7 @@ class _Look(Enum):
 
 
 class Checks:
-    """One round at a time; a round gives way to others every few halves."""
+    """One round at a time, in slices: halves may be large."""
 
     def __init__(
         self,
@@ -90,14 +89,13 @@ class Checks:
 
     async def run(self) -> None:
         """Look at every pending half that is old enough, and have the progress saved."""
-        for _ in self.round():
-            await asyncio.sleep(0)
+        await in_slices(self.round())
         if self._ledger.table.take_dirty():
             # Without delay: a Java broker that takes over after a crash takes copies for other messages.
             await self._persist()
 
-    def round(self) -> Iterator[None]:
-        """The round in slices."""
+    def round(self) -> Steps[None]:
+        """The round, a half a step."""
         table = self._ledger.table
         table.catch_up()
         if table.read_to:  # there is one to speak of
@@ -106,14 +104,13 @@ class Checks:
         began_ms = self._clock.now_ms()
         self._waiting.clear()
         some_wait = False
-        for number, log_offset in enumerate(list(table.pending), 1):
+        for log_offset in list(table.pending):
             if log_offset in table.pending:  # nobody ended it since the round began
-                look = self._look(LogOffset(log_offset), began_ms, some_wait)
+                look = yield from self._look(LogOffset(log_offset), began_ms, some_wait)
                 if look is _Look.STOP:
                     break
                 some_wait = some_wait or look is _Look.WAITS
-            if number % SLICE == 0:
-                yield
+            yield
         while table.advance_ops():
             yield
         table.commit_progress()
@@ -122,8 +119,13 @@ class Checks:
                 "half messages wait: no producer of their group is here group=%s count=%d", group, count
             )
 
-    def _look(self, log_offset: LogOffset, began_ms: int, some_wait: bool) -> _Look:
+    def _look(self, log_offset: LogOffset, began_ms: int, some_wait: bool) -> Steps[_Look]:
+        """Reading, storing and sending are steps of their own: a half may have megabytes."""
         half = self._ledger.store.message_at(log_offset)
+        if half is not None and len(half.body) > LARGE_BYTES:
+            yield
+            if log_offset not in self._ledger.table.pending:  # somebody ended it meanwhile
+                return _Look.DONE
         if half is None:
             log.warning("half message gone log_offset=%d", log_offset)
             self._ledger.table.forget(log_offset)
@@ -154,6 +156,8 @@ class Checks:
         copy = self._ledger.append_again(half, messages.asked_again(half), passed_by=some_wait)
         if copy is None:
             return _Look.STOP
+        if len(half.body) > LARGE_BYTES:
+            yield
         member.send(_question(half, copy))
         return _Look.DONE
 

@@ -20,6 +20,8 @@ from rocketeer.record.layout import PendingMessage, StoredMessage
 log = logging.getLogger(__name__)
 
 ROLL_SLICE: Final = 64
+ROLL_S: Final = 0.003
+"""Both bound one slice: halves may be large."""
 
 
 class Messages(Protocol):
@@ -96,13 +98,15 @@ class Ledger:
 
     def roll(self, below: LogOffset) -> bool:
         """Take a slice of the halves in the log below an offset further on; True when there are none left."""
-        pending = self.table.pending
+        pending, until_s = self.table.pending, self._clock.monotonic_s() + ROLL_S
         for log_offset in [place for place in islice(pending, ROLL_SLICE) if place < below]:
             half = self.store.message_at(log_offset)
             if half is None:
                 self.table.forget(log_offset)
             elif self.append_again(half, messages.moved(half), passed_by=False) is None:
                 return False
+            if self._clock.monotonic_s() >= until_s:
+                break
         return next(iter(pending), below) >= below
 
     def resume(self, message: StoredMessage, done: Done) -> None:
