@@ -165,7 +165,9 @@ class NameChange(NamedTuple):
     pairs: tuple[tuple[str, Node | None], ...]
 
     def folders(self) -> set[str]:
-        return {parent(path) for path, _ in self.pairs}
+        """Whose sync makes it safe; not folders that are moved themselves."""
+        paths = {path for path, _ in self.pairs}
+        return {parent(path) for path in paths} - paths
 
 
 def parent(path: str) -> str:
@@ -208,8 +210,7 @@ class Disk:
             case Kind.START:
                 self._begun.clear()  # a process that was killed asks for nothing any more
             case Kind.RENAME:
-                target = op.data.decode()
-                self._change((op.path, None), (target, self.names[op.path]))
+                self._rename(op.path, op.data.decode())
             case Kind.LINK:
                 self._change((op.data.decode(), self.names[op.path]))
             case Kind.UNLINK | Kind.RMDIR:
@@ -262,6 +263,12 @@ class Disk:
             self._change((op.path, file))
         elif op.flag & TRUNCATES and self._file(op).size:
             self._file(op).resize(self.index, 0)
+
+    def _rename(self, path: str, target: str) -> None:
+        """A folder takes along what is in it, all of which is taken to be there: we only move what is to be deleted."""
+        moved = [path, *(each for each in self.names if each.startswith(path + "/"))]
+        new = [(target + each.removeprefix(path), self.names[each]) for each in moved]
+        self._change(*((each, None) for each in moved), *new)
 
     def _change(self, *pairs: tuple[str, Node | None]) -> None:
         for path, node in pairs:

@@ -129,6 +129,24 @@ def test_renaming_gives_the_old_or_the_new_file_never_none() -> None:
     assert contents(states([*renamed, *sync("", ROOT)])) == {B}
 
 
+def test_a_renamed_folder_takes_its_files_along_and_its_old_name_is_free() -> None:
+    made = [
+        Op(Kind.MKDIR, 0, "d", 2, 0, 0, b""),
+        create("d/f"),
+        write(A, path="d/f"),
+        *sync("d/f"),
+        *sync("d", 2),
+        *sync("", ROOT),
+    ]
+    renamed = [*made, Op(Kind.RENAME, 0, "d", 2, 0, 0, b"e")]
+    for state in states(renamed):
+        assert sorted(state.files) in (["d/f"], ["e/f"])
+    again = [*renamed, *sync("", ROOT), Op(Kind.MKDIR, 0, "d", 3, 0, 0, b""), *sync("", ROOT)]
+    for state in states(again):
+        assert sorted(state.files) == ["e/f"]
+        assert sorted(state.folders) == ["d", "e"]
+
+
 def test_a_renamed_file_that_was_not_synced_may_be_empty() -> None:
     ops = [*named(), write(A), *sync(), create("f.tmp", 8), write(B, path="f.tmp", inode=8)]
     assert b"" in contents(states([*ops, Op(Kind.RENAME, 0, "f.tmp", 8, 0, 0, b"f")]))
