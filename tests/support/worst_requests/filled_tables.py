@@ -224,9 +224,9 @@ def _(address: str) -> None:
 # --- a name server's tables ----------------------------------------------------------------------
 
 
-@nameserver("30 namespaces with names of 250 KB, each emptied again", memory_mb=32)
+@nameserver("8 namespaces with names of 250 KB, each emptied again", memory_mb=16)
 def _(address: str) -> None:
-    for number in range(30):
+    for number in range(8):
         key = {"namespace": f"{number}" + "n" * 250_000, "key": "k"}
         ask(address, request(100, key | {"value": "v"}), request(102, key))
 
