@@ -21,7 +21,7 @@ from rocketeer.protocol.bodies.heartbeat import decode_heartbeat
 from rocketeer.protocol.codes import RequestCode
 from rocketeer.protocol.command import Command, reply
 from support.cluster import TEST_CONF, Cluster, chosen_make, running_cluster
-from support.consuming import until_sync
+from support.consuming import until_sync, wait_stored
 from support.stage import Stage, silence, stage
 
 SEND = int(RequestCode.SEND_MESSAGE_V2)
@@ -289,6 +289,8 @@ def test_a_producer_survives_the_restart_of_its_broker(own_cluster: Cluster) -> 
         assert producer.send_async(Message("T", b"x")).result(10).ok
         topics = own_cluster.store / "config" / "topics.json"
         until_sync(lambda: topics.exists() and '"T"' in topics.read_text(), "the topic is on disk")
+        # Apache's does not start again if it is killed while it makes a queue's file.
+        wait_stored(own_cluster, "T", 2)
         own_cluster.kill_broker()
         with pytest.raises(SendFailed, match=rf"\d attempts failed within 1 s.*{own_cluster.broker}"):
             producer.send(Message("T", b"x"), timeout_s=1)

@@ -6,7 +6,7 @@ For what a real broker does only by accident: silence, refusals, odd answers. It
 import asyncio
 import contextlib
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 
 from rocketeer.model.route import BrokerData, QueueData, Route
 from rocketeer.protocol.codes import RequestCode
@@ -16,7 +16,8 @@ from rocketeer.remoting.limits import RequestLimits
 from rocketeer.remoting.server import RemotingServer, Router
 from support.bodies import encode_route
 
-Play = Callable[[Command], Command | None]
+Play = Callable[[Command], Command | Awaitable[Command | None] | None]
+"""While one is awaited, later requests are answered: as by a broker with many threads."""
 
 
 def silence(command: Command) -> None:
@@ -61,7 +62,7 @@ class Stage:
         assert arrived, f"{len(self.asked(code))} of {count} requests {code} within {timeout_s:g} s"
         return self.asked(code)
 
-    def handle(self, command: Command, connection: Connection) -> Command | None:
+    def handle(self, command: Command, connection: Connection) -> Command | Awaitable[Command | None] | None:
         with self._changed:
             self._asked.append(command)
             self.connections.add(connection.remote)

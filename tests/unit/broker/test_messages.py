@@ -11,7 +11,7 @@ import pytest
 from rocketeer.clock import ManualClock
 from rocketeer.config import BrokerRole
 from rocketeer.protocol.codes import RequestCode, ResponseCode
-from rocketeer.protocol.frame import ROCKETMQ
+from rocketeer.protocol.frame import JSON, ROCKETMQ
 from rocketeer.record.batch import BatchItem, encode_batch
 from rocketeer.record.ids import parse_offset_msg_id
 from rocketeer.record.layout import split_records
@@ -254,3 +254,31 @@ async def test_sync_flush_answers_when_the_disk_has_it_and_wait_false_does_not_w
         assert {a.code for a in answers} == {0}
         assert len({a.ext["queueOffset"] for a in answers}) == 64
         assert (await broker.send("T", b"x", properties="WAIT\x01false")).code == 0
+
+
+@pytest.mark.parametrize("serialize", [JSON, ROCKETMQ], ids=["fast path", "general path"])
+async def test_the_offset_that_was_sent_last_is_kept_whichever_request_carried_it(
+    tmp_path: Path, serialize: int
+) -> None:
+    async with broker_at(tmp_path) as broker:
+        await broker.send("T", b"creates the topic")
+        where = {"consumerGroup": "CG", "topic": "T", "queueId": 0}
+        pull = {
+            **where, "queueOffset": 1, "maxMsgNums": 32, "sysFlag": 1 | 4, "suspendTimeoutMillis": 15_000,
+            "subscription": "*", "subVersion": 0, "expressionType": "TAG",
+        }  # fmt: skip
+        requests = [
+            (RequestCode.PULL_MESSAGE, {**pull, "sysFlag": 1 | SUSPEND}),
+            (RequestCode.PULL_MESSAGE, pull),
+            (RequestCode.UPDATE_CONSUMER_OFFSET, where),
+        ]
+        for turn in itertools.permutations(requests):
+            asked = [
+                asyncio.create_task(broker.ask(code, {**ext, "commitOffset": 10 + at}, serialize=serialize))
+                for at, (code, ext) in enumerate(turn)
+            ]
+            await asyncio.sleep(0)  # all three are sent
+            answer = await broker.ask(RequestCode.QUERY_CONSUMER_OFFSET, where)
+            assert answer.ext["offset"] == "12", [code for code, _ in turn]
+            for each in asked:
+                each.cancel()

@@ -103,7 +103,7 @@ def test_an_offset_of_zero_is_not_told() -> None:
 def test_the_codes_of_a_pull(code: int, status: PullStatus) -> None:
     script = Script((code, OFFSETS))
     result = script.run(pull(PullSettings("G"), cluster(), QUEUE, 0, tag_subscription("TopicTest")))
-    assert result == (status, [] if code == 0 else (), 7, 0, 9, 1, False)
+    assert result == (status, [] if code == 0 else (), 7, 0, 9, 1, False, False)
 
 
 def test_a_slave_is_read_from_but_told_no_offset() -> None:
@@ -119,6 +119,17 @@ def test_a_slave_is_read_from_but_told_no_offset() -> None:
     (call,) = script.asked
     assert call.address == MASTER
     assert (call.command.ext["commitOffset"], int(call.command.ext["sysFlag"]) & 1) == ("4", 1)
+
+
+def test_a_pull_that_tells_an_offset_is_not_held() -> None:
+    subscription = tag_subscription("TopicTest")
+    for broker_id, offset, held in [(0, 4, False), (0, 0, True), (0, None, True), (1, 4, True)]:
+        script = Script((19, OFFSETS))
+        plan = pull(
+            PullSettings("G"), cluster(), QUEUE, 5, subscription, broker_id=broker_id, commit_offset=offset
+        )
+        assert script.run(plan).told is not held
+        assert bool(int(script.asked[0].command.ext["sysFlag"]) & 2) is held
 
 
 def test_a_refused_pull_names_broker_and_queue() -> None:

@@ -69,6 +69,19 @@ def test_only_what_changed_is_stored_and_a_change_meanwhile_is_not_lost() -> Non
     assert table.unsaved() == {}
 
 
+def test_what_may_be_stored_otherwise_is_stored_again() -> None:
+    table = OffsetTable()
+    assert table.unsaved_of(queue(0)) is None
+    table.known(queue(0), 3)
+    table.update(queue(0), 4)
+    assert table.unsaved_of(queue(0)) == 4
+    table.unsure(queue(0))  # 4 is under way
+    table.update(queue(0), 3, only_forward=False)
+    assert table.unsaved() == {queue(0): 3}, "it was stored before, and may not be any more"
+    table.saved(queue(0), 3)
+    assert table.unsaved_of(queue(0)) is None
+
+
 def test_the_offset_file_is_javas(tmp_path: Path) -> None:
     file = OffsetFile.at("10.0.0.1@DEFAULT", "G", tmp_path)
     assert file.path == tmp_path / "10.0.0.1@DEFAULT" / "G" / "offsets.json"

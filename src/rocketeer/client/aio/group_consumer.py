@@ -136,5 +136,6 @@ class GroupConsumer:
     async def leave(self) -> None:
         """Say goodbye to the brokers."""
         self.assigned.drop_all()
+        self._puller.close()
         await self._instance.leave(self._member)
         _groups_of.get(self._instance, set()).discard(self._config.full_group)

@@ -52,7 +52,7 @@ class LiteWork:
             ),
             ordered=True,
             subscription=subscriptions.get,
-            offset_to_commit=lambda queue: None,
+            teller=None,
         )
         self._buffer = LiteBuffer(self._offsets, self._puller, auto_commit=auto_commit)
         self.iteration = self._buffer.iteration

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final, TypeVar
 
+from rocketeer.client.aio.commit_order import CommitOrder
 from rocketeer.client.aio.drivers import AsyncDriver
 from rocketeer.client.aio.instance import ClientInstance
 from rocketeer.client.core.config import ConsumerConfig
@@ -29,6 +30,8 @@ T = TypeVar("T")
 
 BEFORE_START_MS: Final = 30 * 60 * 1000
 """CONSUME_FROM_TIMESTAMP without a time begins half an hour before the consumer was started."""
+TURN_S: Final = 1.5
+"""How long a commit waits for a pull or commit of the same queue that is not answered yet."""
 
 
 class OffsetKeeper:
@@ -55,6 +58,8 @@ class OffsetKeeper:
         self._file = file
         self._in_file: dict[MessageQueue, int] = file.load() if file else {}
         self._storing = asyncio.Lock()
+        self._order = CommitOrder()
+        self._commits: set[asyncio.Task[None]] = set()
         self._begun_with: set[str] = set()
         """Topics that are younger than this consumer."""
 
@@ -80,6 +85,8 @@ class OffsetKeeper:
             offset, known = await self._driver.run(start_offset(self._cluster, self._group, queue, *begin))
             if known:
                 self.table.known(queue, offset)
+                if offset:  # 0 may be what brokers say of a group they do not know
+                    self._order.known(queue)
             return offset
         stored = self._in_file.get(queue)
         if stored is not None:
@@ -93,20 +100,50 @@ class OffsetKeeper:
         """The topic does not exist yet: all that will be in it is sent while we are here, and none is missed."""
         self._begun_with.add(topic)
 
+    # --- with pulls --------------------------------------------------------------------------
+
+    def untold(self, queue: MessageQueue) -> int | None:
+        """An offset that was not stored yet; of a store of the user's own brokers are told for people to see."""
+        return self.table.unsaved_of(queue) if self._own is None else self.table.get(queue)
+
+    def begin_telling(self, queue: MessageQueue) -> bool:
+        """Whether a pull may tell the broker an offset now; if so, `end_telling` must follow.
+
+        What a pull told is not stored by that: a group of brokers answers commits when all of it knows, pulls sooner.
+        """
+        if not self._order.begin(queue):
+            return False
+        if self._own is None:
+            self.table.unsure(queue)
+        return True
+
+    def end_telling(self, queue: MessageQueue, *, told: bool) -> None:
+        """The pull was answered, which `told` says, or will not be any more."""
+        self._order.end(queue, answered=told)
+
+    # --- by themselves -----------------------------------------------------------------------
+
     async def store(self, queues: set[MessageQueue] | None = None) -> None:
         """Store what changed, of these queues only if given; a failure is logged, and tried again next time."""
+        if self._own is None and self._file is None:
+            unsaved = self._unsaved(queues)
+            if unsaved:
+                await asyncio.gather(*map(self._store_one, unsaved))
+            return
         async with self._storing:  # an older offset must not overtake a newer one
-            unsaved = self.table.unsaved()
-            if queues is not None:
-                unsaved = {queue: offset for queue, offset in unsaved.items() if queue in queues}
+            unsaved = self._unsaved(queues)
             if not unsaved:
                 return
             if self._own is not None:
                 await self._store_own(self._own, unsaved)
-            elif self._file is not None:
-                await self._store_file(unsaved)
             else:
-                await asyncio.gather(*(self._store_one(queue, offset) for queue, offset in unsaved.items()))
+                await self._store_file(unsaved)
+
+    def _unsaved(self, queues: set[MessageQueue] | None) -> dict[MessageQueue, int]:
+        unsaved = self.table.unsaved()
+        if queues is None:
+            return unsaved
+        return {queue: offset for queue, offset in unsaved.items() if queue in queues}
 
     async def reset(self, queue: MessageQueue, offset: int) -> None:
         """Somebody set the offset on purpose: store it now."""
@@ -141,16 +178,40 @@ class OffsetKeeper:
             without_namespace(queue.topic, self._namespace), queue.broker_name, queue.queue_id
         )
 
-    async def _store_one(self, queue: MessageQueue, offset: int) -> None:
-        try:
-            await self._driver.run(commit_offset(self._cluster, self._group, queue, offset))
-        except RocketeerError as error:
+    async def _store_one(self, queue: MessageQueue) -> None:
+        if not await self._order.turn(queue, TURN_S):
             log.warning(
-                "offset not stored group=%s queue=%s offset=%d reason=%s", self._group, queue, offset, error
-            )
-            self._cluster.routes.suspect(queue.topic)
-        else:
-            self.table.saved(queue, offset)
+                "offset not stored group=%s queue=%s reason=a pull or commit with an older one is not answered",
+                self._group, queue,
+            )  # fmt: skip
+            return
+        # A task of its own: whoever waits may be cancelled, the request is under way until it is answered.
+        commit = asyncio.create_task(self._commit(queue))
+        self._commits.add(commit)
+        commit.add_done_callback(self._commits.discard)
+        await asyncio.shield(commit)
+
+    async def _commit(self, queue: MessageQueue) -> None:
+        """Have the broker keep the offset of this moment; it is the queue's turn."""
+        answered = False
+        try:
+            offset = self.table.unsaved_of(queue)
+            if offset is None:
+                return  # whatever it waited for has told it
+            self.table.unsure(queue)
+            try:
+                await self._driver.run(commit_offset(self._cluster, self._group, queue, offset))
+            except RocketeerError as error:
+                log.warning(
+                    "offset not stored group=%s queue=%s offset=%d reason=%s",
+                    self._group, queue, offset, error,
+                )  # fmt: skip
+                self._cluster.routes.suspect(queue.topic)
+            else:
+                answered = True
+                self.table.saved(queue, offset)
+        finally:
+            self._order.end(queue, answered=answered)
 
     async def _store_file(self, unsaved: dict[MessageQueue, int]) -> None:
         assert self._file is not None

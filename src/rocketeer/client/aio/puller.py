@@ -2,6 +2,9 @@
 
 While many messages wait at a broker that gives more than RocketMQ's caps at a time (ours), several pulls' worth are
 asked for at once: most of what a pull costs, it costs however many messages it brings.
+
+Some pulls tell brokers how far the group is (`OffsetTeller`). They are not given up when pulling stops: the last
+commit waits for their answers.
 """
 
 import asyncio
@@ -11,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol
 
 from rocketeer.client.aio.instance import ClientInstance
+from rocketeer.client.aio.offset_teller import OffsetTeller
 from rocketeer.client.core.config import ConsumerConfig
 from rocketeer.client.core.consumer_ports import filtered
 from rocketeer.client.core.flow import Limits
@@ -54,10 +58,22 @@ class PullTarget(Protocol):
         """The offset does not exist; the broker says where to go on."""
 
 
+class _Pulling:
+    """The loop of one queue, from `start` to `stop`."""
+
+    def __init__(self, held: ProcessQueue, target: PullTarget) -> None:
+        self.held = held
+        self.target = target
+        self.stopped = False
+        self.telling = False
+        """A pull that tells an offset is under way."""
+        self.task: asyncio.Task[None] | None = None
+
+
 class Puller:
     """Pulls any number of queues, each for its target. `ordered` queues have no limit of their span.
 
-    `offset_to_commit` is told to the broker with each pull; None leaves it as it is.
+    Without a `teller` pulls tell no offsets.
     """
 
     def __init__(
@@ -69,7 +85,7 @@ class Puller:
         *,
         ordered: bool,
         subscription: Callable[[str], Subscription | None],
-        offset_to_commit: Callable[[MessageQueue], int | None],
+        teller: OffsetTeller | None,
     ) -> None:
         self._instance = instance
         self._cluster = cluster
@@ -77,8 +93,10 @@ class Puller:
         self._settings = settings
         self._ordered = ordered
         self._subscription = subscription
-        self._offset_to_commit = offset_to_commit
-        self._pulling: dict[ProcessQueue, tuple[asyncio.Task[None], PullTarget]] = {}
+        self._teller = teller
+        self._pulling: dict[ProcessQueue, _Pulling] = {}
+        self._last_answers: set[asyncio.Task[None]] = set()
+        """Loops that were stopped while a pull that tells an offset was under way."""
         self._queues_of_topic: Counter[str] = Counter()
         self._limits: dict[int, Limits] = {}
         self._paused: frozenset[MessageQueue] = frozenset()
@@ -90,20 +108,24 @@ class Puller:
     # --- which queues ------------------------------------------------------------------------
 
     def start(self, held: ProcessQueue, target: PullTarget) -> None:
-        task = asyncio.create_task(self._pull_on(held, target), name=f"pull {held.queue}")
-        self._pulling[held] = task, target
+        pulling = self._pulling[held] = _Pulling(held, target)
+        pulling.task = asyncio.create_task(self._pull_on(pulling), name=f"pull {held.queue}")
         self._queues_of_topic[held.queue.topic] += 1
-        task.add_done_callback(self._ended)
+        pulling.task.add_done_callback(self._ended)
 
     def stop(self, held: ProcessQueue) -> PullTarget | None:
         """Pull it no more; the target it was pulled for, None when it was not."""
-        task, target = self._pulling.pop(held, (None, None))
-        if task is None:
+        pulling = self._pulling.pop(held, None)
+        if pulling is None:
             return None
         self._queues_of_topic[held.queue.topic] -= 1
-        if task is not asyncio.current_task():
-            task.cancel()
-        return target
+        pulling.stopped = True
+        assert pulling.task is not None
+        if pulling.telling:
+            self._last_answers.add(pulling.task)
+        elif pulling.task is not asyncio.current_task():
+            pulling.task.cancel()
+        return pulling.target
 
     def restart(self, topic: str) -> None:
         """Pull again at once: the subscription changed, and the broker holds a pull with the old one."""
@@ -114,6 +136,11 @@ class Puller:
     def stop_all(self) -> None:
         for held in list(self._pulling):
             self.stop(held)
+
+    def close(self) -> None:
+        """Wait for no answer any more, after `stop_all`."""
+        for task in self._last_answers:
+            task.cancel()
 
     def pause(self) -> None:
         """Begin no more pulls until `resume`."""
@@ -154,7 +181,8 @@ class Puller:
 
     # --- the loop of one queue ---------------------------------------------------------------
 
-    async def _pull_on(self, held: ProcessQueue, target: PullTarget) -> None:
+    async def _pull_on(self, pulling: _Pulling) -> None:
+        held = pulling.held
         again_s = AGAIN_S
         while not held.dropped:
             asked = held.next_offset
@@ -167,18 +195,20 @@ class Puller:
             if subscription is None:
                 return  # the rebalance that follows takes the queue away
             try:
-                result = await self._pull(held, subscription)
+                result = await self._pull(pulling, subscription)
             except RocketeerError as error:
+                if pulling.stopped:
+                    return
                 self._log_once(error)
                 await self._after(error, held, again_s)
                 again_s = min(again_s * 2, AGAIN_S_MAX)
                 continue
-            if held.dropped:
+            if held.dropped or pulling.stopped:
                 return
             held.broker_id = result.broker_id
             held.behind = result.max_offset - result.next_offset
             held.pulled_ms = self._instance.clock.now_ms()
-            await self._hand_over(held, target, result)
+            await self._hand_over(held, pulling.target, result)
             if result.status is not PullStatus.NO_NEW and held.next_offset == asked:
                 # A member of a group that lags, or leads no longer: it will say so at once as often as it is asked.
                 await self._pause(held, again_s)
@@ -187,25 +217,35 @@ class Puller:
             again_s = AGAIN_S
             self._logged.clear()
 
-    async def _pull(self, held: ProcessQueue, subscription: Subscription) -> PullResult:
+    async def _pull(self, pulling: _Pulling, subscription: Subscription) -> PullResult:
+        held = pulling.held
         count = self._config.pull_batch
         in_bulk = self._is_for_bulk(held, subscription)
         if in_bulk and held.bulk:
             count = self._limits_of(held).to_ask_for(held, count)
-        result = await self._instance.driver.run(
-            pull(
-                self._settings,
-                self._cluster,
-                held.queue,
-                held.next_offset,
-                subscription,
-                broker_id=held.broker_id,
-                commit_offset=self._offset_to_commit(held.queue),
-                max_count=count,
-                bulk_bytes=BULK_BYTES if in_bulk else None,
-                timeout_s=self._config.pull_timeout_s,
+        offset = None if self._teller is None else self._teller.begin(held)
+        pulling.telling = offset is not None
+        told = False
+        try:
+            result = await self._instance.driver.run(
+                pull(
+                    self._settings,
+                    self._cluster,
+                    held.queue,
+                    held.next_offset,
+                    subscription,
+                    broker_id=held.broker_id,
+                    commit_offset=offset,
+                    max_count=count,
+                    bulk_bytes=BULK_BYTES if in_bulk else None,
+                    timeout_s=self._config.pull_timeout_s,
+                )
             )
-        )
+            told = result.told
+        finally:
+            if self._teller is not None and offset is not None:
+                pulling.telling = False
+                self._teller.end(held, offset, told=told)
         if in_bulk:
             held.bulk = result.bulk
         return result
@@ -273,5 +313,6 @@ class Puller:
             log.warning("pull failed group=%s reason=%s", self._settings.group, text)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
+        self._last_answers.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("pulling ended group=%s task=%s", self._settings.group, task.get_name(), exc_info=error)

@@ -16,6 +16,7 @@ from rocketeer.client.aio.consuming import ConsumerState, Listener
 from rocketeer.client.aio.group_consumer import STORE_S, GroupConsumer
 from rocketeer.client.aio.instance import ClientInstance, Member
 from rocketeer.client.aio.offset_keeper import OffsetKeeper
+from rocketeer.client.aio.offset_teller import OffsetTeller
 from rocketeer.client.aio.orderly import OrderlyService
 from rocketeer.client.aio.puller import Puller
 from rocketeer.client.aio.subscriptions import Subscriptions
@@ -55,6 +56,7 @@ class PushWork:
         cluster = Cluster(instance.routes, instance.nameservers, config.call_timeout_s)
         broadcasting = config.message_model is MessageModel.BROADCASTING
         self.offsets = OffsetKeeper.of(instance, cluster, config, offset_folder)
+        teller = OffsetTeller(self.offsets, pull_batch=config.pull_batch, now_s=instance.clock.monotonic_s)
         self._puller = Puller(
             instance,
             cluster,
@@ -68,7 +70,7 @@ class PushWork:
             ),
             ordered=ordered is not None,
             subscription=subscriptions.get,
-            offset_to_commit=(lambda queue: None) if broadcasting else self.offsets.table.get,
+            teller=None if broadcasting else teller,
         )
         state = ConsumerState(config, instance, cluster, self.offsets, listeners, finished=self._puller.wake)
         self._service: ConcurrentService | OrderlyService

@@ -41,10 +41,19 @@ class OffsetTable:
         saved = self._saved
         return {queue: offset for queue, offset in self._offsets.items() if saved.get(queue) != offset}
 
+    def unsaved_of(self, queue: MessageQueue) -> int | None:
+        """The queue's offset; None when it is stored already, or there is none."""
+        offset = self._offsets.get(queue)
+        return None if offset == self._saved.get(queue) else offset
+
     def saved(self, queue: MessageQueue, offset: int) -> None:
         """This offset is stored; a newer one set meanwhile stays unsaved."""
         if queue in self._offsets:
             self._saved[queue] = offset
+
+    def unsure(self, queue: MessageQueue) -> None:
+        """Something else may be stored by now: the offset has to be stored again, even if it was before."""
+        self._saved.pop(queue, None)
 
     def forget(self, queue: MessageQueue) -> None:
         self._offsets.pop(queue, None)

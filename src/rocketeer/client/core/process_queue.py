@@ -31,6 +31,10 @@ class ProcessQueue:
         """How many messages the last pull left at the broker."""
         self.bulk: bool | None = None
         """Whether its broker gives more than RocketMQ's caps at a time; None: it was not asked yet."""
+        self.told_offset = offset
+        """The newest one that a pull told the broker."""
+        self.told_s = 0.0
+        """When a pull told one (monotonic seconds)."""
         self.busy = False
         """Ordered consumption: a listener is at it, or it pauses before the next try."""
         self.pulled_ms = 0

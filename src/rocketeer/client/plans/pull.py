@@ -60,6 +60,8 @@ class PullResult(NamedTuple):
     """The broker to read from next: 0 the master, else a slave."""
     bulk: bool = False
     """The broker gives more than RocketMQ's caps, if it is asked for more."""
+    told: bool = False
+    """The broker has taken the offset that the pull carried."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,17 +84,20 @@ def pull_request(
     subscription: Subscription,
     *,
     commit_offset: int | None = None,
+    hold: bool = True,
     max_count: int | None = None,
     bulk_bytes: int | None = None,
 ) -> Command:
     """The request, with the group's own offset if there is one to tell. The hot path: texts are made by hand.
+
+    Without `hold` it is answered at once, whatever it finds.
 
     `bulk_bytes` asks for so much at once instead of 32 messages; only our own broker understands it, and says so by
     putting BULK_FIELD into its reply.
     """
     flags = (
         (COMMIT_OFFSET if commit_offset else 0)
-        | (SUSPEND if settings.hold_s > 0 else 0)
+        | (SUSPEND if hold and settings.hold_s > 0 else 0)
         | (SUBSCRIPTION if settings.send_subscription else 0)
         | (LITE_PULL if settings.lite else 0)
     )
@@ -129,13 +134,19 @@ def reply_offsets(reply: Command, queue: MessageQueue, address: str) -> tuple[in
 
 
 def read_reply(
-    reply: Command, settings: PullSettings, queue: MessageQueue, subscription: Subscription, address: str
+    reply: Command,
+    settings: PullSettings,
+    queue: MessageQueue,
+    subscription: Subscription,
+    address: str,
+    *,
+    told: bool = False,
 ) -> PullResult:
     """What a reply says; raises BrokerRefused for codes that are no outcome of a pull."""
     offsets = reply_offsets(reply, queue, address)
     status = PULL_STATUS[reply.code]
     suggested = int(reply.ext.get("suggestWhichBrokerId") or 0)
-    found = PullResult(status, (), *offsets, suggested, BULK_FIELD in reply.ext)
+    found = PullResult(status, (), *offsets, suggested, BULK_FIELD in reply.ext, told)
     if status is not PullStatus.FOUND:
         return found
     # Brokers compare hashes of tags, which may collide; SQL expressions are theirs alone.
@@ -168,20 +179,25 @@ def pull(
     bulk_bytes: int | None = None,
     timeout_s: float | None = None,
 ) -> Plan[PullResult]:
-    """Ask the broker that has the queue. `timeout_s` is for the whole call, the broker's hold included."""
+    """Ask the broker that has the queue. `timeout_s` is for the whole call, the broker's hold included.
+
+    A pull that carries an offset is not held: its answer is what says that the offset was taken, and whoever wants to
+    send a newer one waits for it.
+    """
     where = cluster.routes.address(queue.broker_name, broker_id)
     if where is None:
         where = yield from broker_of(queue, cluster, broker_id)
     # A slave cannot keep offsets: they would be lost when the master's table is copied over.
-    told = None if where.is_slave else commit_offset
+    told = None if where.is_slave else commit_offset or None
     command = pull_request(
         settings,
         queue,
         offset,
         subscription,
         commit_offset=told,
+        hold=told is None,
         max_count=max_count,
         bulk_bytes=bulk_bytes,
     )
     reply = yield Call(where.address, command, timeout_s or settings.hold_s + ANSWER_S)
-    return read_reply(reply, settings, queue, subscription, where.address)
+    return read_reply(reply, settings, queue, subscription, where.address, told=told is not None)
