@@ -19,8 +19,8 @@ from rocketeer.bench.processes import anonymous_bytes, cpu_seconds, open_files
 from rocketeer.errors import RemotingError
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import encode, request
-from rocketeer.record.layout import split_records
 from support.cluster import TEST_CONF, Cluster, running_cluster
+from support.records import split_records
 from support.senders import pull_header, read_queue, send_header, wait_for
 from support.wire import Line
 

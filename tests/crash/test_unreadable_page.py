@@ -7,8 +7,8 @@ import pytest
 
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, request
-from rocketeer.record.layout import split_records
 from support.cluster import running_cluster
+from support.records import split_records
 from support.senders import pull_header, send_header
 from support.wire import Line
 

@@ -13,9 +13,10 @@ from rocketeer.clock import ManualClock
 from rocketeer.config import Role, Settings, read_config
 from rocketeer.protocol.command import Command, request
 from rocketeer.record.hosts import encode_host
-from rocketeer.record.layout import StoredMessage, split_records
+from rocketeer.record.layout import StoredMessage
 from rocketeer.remoting.server import Connection
 from rocketeer.store.message_store import MessageStore, RecoveryReport
+from support.records import split_records
 
 DELIVER_TURNS_MAX = 200
 ANSWER_S = 20.0

@@ -22,7 +22,6 @@ from rocketeer.protocol.codes import ResponseCode
 from rocketeer.protocol.command import Command
 from rocketeer.protocol.frame import JSON, ROCKETMQ
 from rocketeer.record.ids import parse_offset_msg_id
-from rocketeer.record.layout import split_records
 from support.cluster import Cluster, chosen_make, running_cluster
 from support.recordings import (
     SEGMENT_BYTES,
@@ -34,6 +33,7 @@ from support.recordings import (
     recorded_log,
     records_of,
 )
+from support.records import split_records
 from support.senders import wait_for
 
 OURS = chosen_make() == "ours"

@@ -19,9 +19,10 @@ from rocketeer.record.flags import COMPRESSED
 from rocketeer.record.hosts import decode_host, encode_host
 from rocketeer.record.ids import UniqKeys, decode_uniq_key_time, offset_msg_id, parse_offset_msg_id
 from rocketeer.record.java_hash import java_hash
-from rocketeer.record.layout import StoredMessage, body_crc, decode_record, encode_record, split_records
+from rocketeer.record.layout import StoredMessage, body_crc, decode_record, encode_record
 from rocketeer.record.properties import decode_properties, encode_properties
 from rocketeer.record.vectorised import fixed_fields, record_offsets
+from support.records import split_records
 
 DATA = Path(__file__).parent / "data"
 STORES = ("store_full", "store_crashed")

@@ -13,9 +13,10 @@ from rocketeer.clock import ManualClock
 from rocketeer.config import StoreConfig
 from rocketeer.record.hosts import encode_host
 from rocketeer.record.java_hash import tag_hash
-from rocketeer.record.layout import PendingMessage, StoredMessage, split_records
+from rocketeer.record.layout import PendingMessage, StoredMessage
 from rocketeer.store.consume_queue import ENTRY
 from rocketeer.store.message_store import GetStatus, MessageStore, RecoveryReport
+from support.records import split_records
 from support.stores import derived_files, read_queue
 
 DATA = Path(__file__).parent / "data"

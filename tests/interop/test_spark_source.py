@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 
 from rocketeer import Message, Producer
-from rocketeer.record.layout import split_records
 from rocketeer.spark.source.brokers import BrokersView
 from rocketeer.spark.source.fetch import fetch_range
 from rocketeer.spark.source.options import parse_options
 from rocketeer.spark.source.planning import QueueRange
 from rocketeer.spark.source.pulls import PullTerms
 from support.cluster import chosen_make, running_cluster
+from support.records import split_records
 
 pytestmark = pytest.mark.interop
 

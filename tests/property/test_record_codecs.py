@@ -23,11 +23,11 @@ from rocketeer.record.layout import (
     decode_record,
     encode_pending,
     encode_record,
-    split_records,
     without_place,
 )
 from rocketeer.record.properties import decode_properties, encode_properties, find_property
 from rocketeer.record.vectorised import fixed_fields, record_offsets
+from support.records import split_records
 
 LEVELS = DelayLevels.parse(DEFAULT_DELAY_LEVELS)
 i32 = st.integers(-(1 << 31), (1 << 31) - 1)

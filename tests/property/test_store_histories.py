@@ -10,8 +10,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from rocketeer.clock import ManualClock
 from rocketeer.record.flags import TX_PREPARED
 from rocketeer.record.java_hash import tag_hash
-from rocketeer.record.layout import PendingMessage, encode_pending, split_records
+from rocketeer.record.layout import PendingMessage, encode_pending
 from rocketeer.store.message_store import GetStatus, MessageStore
+from support.records import split_records
 from support.stores import checkpoint_now, kill, make_store, memory_folder, message
 
 TOPICS = st.sampled_from(["A", "B", "%RETRY%group"])

@@ -12,11 +12,11 @@ from rocketeer import Message, Producer
 from rocketeer.bench.servers import Cluster, Slave
 from rocketeer.errors import RemotingError
 from rocketeer.model.queue import MessageQueue
-from rocketeer.record.layout import split_records
 from rocketeer.spark.source.fetch import fetch_range
 from rocketeer.spark.source.options import parse_options
 from rocketeer.spark.source.planning import QueueRange
 from rocketeer.spark.source.pulls import PullTerms
+from support.records import split_records
 from support.replicas import CONF, log_files
 from support.spark_sink import until
 

@@ -13,9 +13,10 @@ from rocketeer.config.ports import free_ports
 from rocketeer.errors import PortInUse
 from rocketeer.protocol.codes import RequestCode
 from rocketeer.protocol.command import Command, request
-from rocketeer.record.layout import StoredMessage, split_records
+from rocketeer.record.layout import StoredMessage
 from rocketeer.remoting.client import RemotingClient
 from rocketeer.testing.cluster import PATIENT, START_TRIES
+from support.records import split_records
 
 SMALL = StoreConfig(
     segment_bytes=1 << 20,

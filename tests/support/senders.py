@@ -19,8 +19,9 @@ from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, decode_frame, encode, request
 from rocketeer.protocol.frame import FrameSplitter
 from rocketeer.record.batch import BatchItem, encode_batch
-from rocketeer.record.layout import StoredMessage, split_records
+from rocketeer.record.layout import StoredMessage
 from rocketeer.remoting.address import split_address
+from support.records import split_records
 
 Kind = Literal["plain", "batch", "delayed"]
 

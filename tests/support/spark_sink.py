@@ -17,8 +17,9 @@ from rocketeer.client.plans.topics import put_topic
 from rocketeer.client.sync.driver import BlockingDriver
 from rocketeer.model.topic import TopicConfig
 from rocketeer.protocol.codes import RequestCode
-from rocketeer.record.layout import StoredMessage, split_records
+from rocketeer.record.layout import StoredMessage
 from support.cluster import Cluster
+from support.records import split_records
 
 WAIT_S = 600
 """So long may a driver take on a machine with much else to do; some 15 s on one without."""

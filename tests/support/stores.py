@@ -11,10 +11,11 @@ from typing import Any
 from rocketeer.clock import Clock, ManualClock
 from rocketeer.config import StoreConfig
 from rocketeer.record.hosts import encode_host
-from rocketeer.record.layout import PendingMessage, StoredMessage, split_records
+from rocketeer.record.layout import PendingMessage, StoredMessage
 from rocketeer.record.properties import encode_properties
 from rocketeer.store.checkpoint import read_checkpoint
 from rocketeer.store.message_store import MessageStore, RecoveryReport
+from support.records import split_records
 
 STORE_HOST = encode_host("127.0.0.1", 10911)
 BORN_HOST = encode_host("127.0.0.1", 49776)

@@ -24,7 +24,7 @@ A file of the log ends with a blank record: size of the rest i32 | magic 0xCBD43
 An entry of a consume queue: log offset i64 | size i32 | tag code i64.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from mmap import mmap
 from struct import Struct
 from typing import Final, NamedTuple, TypeAlias
@@ -337,12 +337,3 @@ def split_tail(tail: bytes, at: int) -> tuple[str, bytes]:
         return tail[1:topic_end].decode(), tail[properties_at:]
     except UnicodeDecodeError:
         raise BadRecord(at=at, reason=f"topic {tail[1:topic_end]!r} is not UTF-8") from None
-
-
-def split_records(buf: Buffer, check_crc: bool = True) -> Iterator[StoredMessage]:
-    """The records of a pull reply's body, one behind the other."""
-    at = 0
-    while at < len(buf):
-        message = decode_record(buf, at, check_crc)
-        yield message
-        at += message.size

@@ -10,10 +10,11 @@ from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, decode_frame, encode, request
 from rocketeer.protocol.frame import FrameSplitter
 from rocketeer.record.batch import BatchItem, encode_batch
-from rocketeer.record.layout import PendingMessage, split_records
+from rocketeer.record.layout import PendingMessage
 from rocketeer.remoting.address import split_address
 from rocketeer.steps import Steps, finish
 from support.broker import broker_at
+from support.records import split_records
 from support.senders import send_header
 from support.stores import BORN_HOST, open_store
 

@@ -22,9 +22,9 @@ from rocketeer.protocol.bodies.heartbeat import (
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command
 from rocketeer.record.batch import BatchItem, encode_batch
-from rocketeer.record.layout import split_records
 from rocketeer.steps import finish
 from support.broker import BrokerUnderTest, broker_at
+from support.records import split_records
 
 RED = "color = 'red'"
 

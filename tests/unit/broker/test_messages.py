@@ -14,8 +14,8 @@ from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.frame import JSON, ROCKETMQ
 from rocketeer.record.batch import BatchItem, encode_batch
 from rocketeer.record.ids import parse_offset_msg_id
-from rocketeer.record.layout import split_records
 from support.broker import BrokerUnderTest, broker_at
+from support.records import split_records
 
 SUSPEND = 2 | 4
 

@@ -15,8 +15,9 @@ from rocketeer.model.queue import MessageQueue
 from rocketeer.record.compression import compress
 from rocketeer.record.flags import Compression
 from rocketeer.record.hosts import encode_host, host_text
-from rocketeer.record.layout import PendingMessage, encode_pending, split_records
+from rocketeer.record.layout import PendingMessage, encode_pending
 from rocketeer.record.properties import encode_properties
+from support.records import split_records
 
 WIRE = Path(__file__).parents[2] / "golden" / "data" / "wire"
 QUEUE = MessageQueue("T", "broker-a", 0)

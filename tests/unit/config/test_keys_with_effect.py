@@ -11,8 +11,8 @@ from rocketeer.clock import ManualClock
 from rocketeer.config import BrokerConfig, StoreConfig, read_config
 from rocketeer.protocol.bodies.offsets import decode_delay_offsets
 from rocketeer.protocol.codes import RequestCode, ResponseCode
-from rocketeer.record.layout import split_records
 from support.broker import broker_at
+from support.records import split_records
 from support.stores import make_store, message
 
 DAY_MS = 24 * 3_600_000

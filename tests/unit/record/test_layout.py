@@ -17,10 +17,10 @@ from rocketeer.record.layout import (
     decode_record,
     encode_pending,
     encode_record,
-    split_records,
     without_place,
 )
 from rocketeer.record.vectorised import body_at, fixed_fields, record_offsets
+from support.records import split_records
 
 HOST = encode_host("127.0.0.1", 10911)
 HOST6 = encode_host("2001:db8::1", 10911)

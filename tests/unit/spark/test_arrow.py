@@ -13,10 +13,11 @@ from rocketeer.errors import BadRecord, ConfigError
 from rocketeer.record.compression import compress
 from rocketeer.record.flags import Compression
 from rocketeer.record.hosts import encode_host, host_text
-from rocketeer.record.layout import PendingMessage, encode_pending, split_records
+from rocketeer.record.layout import PendingMessage, encode_pending
 from rocketeer.record.vectorised import record_offsets
 from rocketeer.spark.source.arrow import Decoder
 from rocketeer.spark.source.columns import COLUMNS, SCHEMA, check_schema
+from support.records import split_records
 
 ALL = to_arrow_schema(SCHEMA, timezone="UTC")
 

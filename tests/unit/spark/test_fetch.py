@@ -10,7 +10,6 @@ from rocketeer import Message, Producer
 from rocketeer.client.sync import bulk_connection
 from rocketeer.errors import BrokerRefused, RemotingError
 from rocketeer.model.queue import MessageQueue
-from rocketeer.record.layout import split_records
 from rocketeer.remoting.blocking import BlockingConnection
 from rocketeer.spark.source.brokers import BrokersView
 from rocketeer.spark.source.fetch import fetch_range
@@ -19,6 +18,7 @@ from rocketeer.spark.source.options import parse_options
 from rocketeer.spark.source.planning import QueueRange
 from rocketeer.spark.source.pulls import PullTerms
 from rocketeer.testing import Cluster, cluster
+from support.records import split_records
 
 COUNT = 3000
 QUEUE = MessageQueue("Wide", "broker-a", 0)
