@@ -1,6 +1,7 @@
 """What new users got wrong without being told: each is refused with a text that helps, or just works."""
 
 import asyncio
+import contextlib
 import logging
 import re
 import subprocess
@@ -176,14 +177,17 @@ async def test_a_start_waits_for_its_name_server(caplog: pytest.LogCaptureFixtur
         starting = threading.Thread(target=waiting.start)
         starting.start()
         await asyncio.sleep(0.3)
-        server = await asyncio.start_server(
-            lambda reader, writer: _lead_to(running.nameserver, reader, writer), "127.0.0.1", port
-        )
-        async with server:
+        leading: list[asyncio.Task[None]] = []
+
+        def lead(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            leading.append(asyncio.create_task(_lead_to(running.nameserver, reader, writer)))
+
+        async with await asyncio.start_server(lead, "127.0.0.1", port):
             await asyncio.to_thread(starting.join, 30)
             assert not starting.is_alive()
             assert waiting.client_id
             await asyncio.to_thread(waiting.close)
+            await asyncio.wait_for(asyncio.gather(*leading), 30)  # or they would be ended with open sockets
 
 
 async def _lead_to(address: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -191,8 +195,9 @@ async def _lead_to(address: str, reader: asyncio.StreamReader, writer: asyncio.S
     there, back = await asyncio.open_connection(host, int(port))
 
     async def copy(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
-        while data := await source.read(1 << 16):
-            target.write(data)
+        with contextlib.suppress(ConnectionError):
+            while data := await source.read(1 << 16):
+                target.write(data)
         target.close()
 
     await asyncio.gather(copy(reader, back), copy(there, writer))
