@@ -83,8 +83,13 @@ class Book:
         return RETRY
 
     def send(self, cluster: Cluster, count: int) -> None:
-        """Messages of all kinds; some may be stored without an answer, those do not count."""
-        with Producer("PG_kill", nameserver=cluster.namesrv, send_timeout_s=10, route_poll_s=0.3) as producer:
+        """Messages of all kinds; some may be stored without an answer, those do not count.
+
+        By an idempotent producer: one that is sent again after a kill must not be there twice to begin with.
+        """
+        with Producer(
+            "PG_kill", nameserver=cluster.namesrv, send_timeout_s=10, route_poll_s=0.3, idempotent=True
+        ) as producer:
             for _ in range(count):
                 number = next(_numbers)
                 name = f"{KINDS[number % len(KINDS)]}-{number}"
