@@ -83,8 +83,9 @@ browser:
 etcd:
 	@command -v etcd > /dev/null || { apt-get update -q && apt-get install -y -q --no-install-recommends etcd-server; }
 
-# With the tests that start JVMs of their own: killed drivers and executors, clusters, commands.
+# With the tests that start JVMs of their own: killed drivers and executors, clusters, commands. Class data pays for so many.
 test-spark: $(READY_DEV)
+	@$(BIN)/python -m rocketeer.spark.class_data 2> /dev/null || true
 	@$(BIN)/pytest tests/spark tests/unit/spark -m "jvms or not jvms" $(ARGS)
 
 # The same tests with an older PySpark, in an environment that has only that of its own.

@@ -1,4 +1,7 @@
-"""The data source `rocketmq`: what Spark finds by its name; readers are in `source`, writers in `sink`."""
+"""The data source `rocketmq`: what Spark finds by its name; readers are in `source`, writers in `sink`.
+
+They are imported by who needs them: two of the processes that Spark starts for a read only ask for the name.
+"""
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -9,9 +12,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from rocketeer.spark.source.batch import BatchReader
-from rocketeer.spark.source.columns import SCHEMA, check_schema
-from rocketeer.spark.source.options import FORMAT, parse_options
+from rocketeer.spark.source.columns import FORMAT, SCHEMA, check_schema
 from rocketeer.spark.versions import HAS_ROWS_WITH_PLANS, need_streams
 
 
@@ -26,11 +27,15 @@ class RocketmqDataSource(DataSource):
         return SCHEMA
 
     def reader(self, schema: StructType) -> DataSourceReader:
+        from rocketeer.spark.source.batch import BatchReader
+        from rocketeer.spark.source.options import parse_options
+
         check_schema(schema)
         return BatchReader(parse_options(dict(self.options), streaming=False), schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         need_streams()
+        from rocketeer.spark.source.options import parse_options
         from rocketeer.spark.source.stream import StreamReader
 
         check_schema(schema)

