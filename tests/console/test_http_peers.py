@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 import socket
 import threading
 from collections.abc import Iterator
@@ -87,6 +88,22 @@ def test_a_head_of_too_many_lines_or_bytes_is_refused(port: int, fields: bytes) 
     with connected(port) as sock:
         sock.sendall(b"GET /fine HTTP/1.1\r\nhost: x\r\n" + b"a: b\r\n" * 100 + b"\r\n")
         assert b"</fine 0>" in read_until(sock, b">")
+
+
+@pytest.mark.parametrize("method", [b"HEAD", b"POST"])
+def test_a_body_that_cannot_be_read_ends_the_connection_and_nothing_else(
+    port: int, method: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    with connected(port) as sock:
+        sock.sendall(method + b" /x HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n")
+        sock.sendall(b"no size of a chunk\r\n")
+        with contextlib.suppress(ConnectionResetError):
+            while sock.recv(1000):
+                pass
+    with connected(port) as sock:
+        sock.sendall(GET % 7)
+        assert b"</7 0>" in read_until(sock, b">")
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
 
 
 def test_of_too_many_strangers_the_oldest_gives_its_place(port: int) -> None:

@@ -131,10 +131,12 @@ class HttpPeer(H11Protocol):
         """Also for what stands behind a request that is being answered: its answer has nowhere to go any more."""
         if self.cycle is not None:
             self.cycle.disconnected = True
-        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
-            super().send_400_response(msg)
-        else:
-            self.transport.close()
+        try:
+            if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+                super().send_400_response(msg)
+        except h11.LocalProtocolError:  # the answer to HEAD has no body, and this one would
+            pass
+        self.transport.close()
 
     # --- to the point ------------------------------------------------------------------------
 
