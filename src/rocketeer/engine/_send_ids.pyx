@@ -79,12 +79,15 @@ cdef class SendIds:
     cdef int remember(self, Send *sends, Py_ssize_t count) except -1:
         """They are stored: the table knows them from now on."""
         cdef Py_ssize_t i
+        cdef bint is_changed = False
         if not self._held_count:
             return 0
         for i in range(count):
             if sends[i].named:
                 self._ids.put(sends[i].id_hash, sends[i].log_offset)
-        self._stored.changed = True
+                is_changed = True
+        if is_changed:  # ids of a batch that was not taken may be held, too
+            self._stored.changed = True
         return 0
 
     cdef void forget_held(self) noexcept:

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rocketeer.broker.features.idempotence.resends import Window
@@ -54,7 +54,12 @@ batches = st.builds(
 )
 
 
+NOT_TAKEN = batch([named("0"), b"PRODUCER_ID\x01p\x02PRODUCER_SEQ\x011"])
+"""Its first id is held already when its second message makes it one for the general way."""
+
+
 @settings(deadline=None, max_examples=150)
+@example(turns=[batch([b""]) + NOT_TAKEN])
 @given(turns=st.lists(st.lists(batches, min_size=1, max_size=4).map(b"".join), max_size=6))
 def test_either_way_finds_the_same_resends(turns: list[bytes]) -> None:
     with memory_folder() as folder:
