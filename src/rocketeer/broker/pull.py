@@ -38,6 +38,9 @@ REMEMBERED_CHARS_MAX = 1024
 """Longer expressions are parsed each time, or endless ones would fill the memory."""
 
 
+_EVERYTHING: Final = (None, None, ())
+"""What `_filter` makes of a subscription without a condition."""
+
 TAG_CHARS_MAX: Final = 1 << 14
 """Of all tags of a subscription: each is hashed, which takes long in plain code."""
 
@@ -64,16 +67,7 @@ class PropertyFilters(Protocol):
         ...
 
 
-class Pulled(msgspec.Struct, frozen=True):
-    """The outcome of one attempt: the response code, and what was found (its status is the remark)."""
-
-    code: int
-    fetched: Fetched
-    lags: bool = False
-    """A slave that does not have the offset yet; a master would move it."""
-
-
-class PreparedPull(msgspec.Struct):
+class PreparedPull(msgspec.Struct, gc=False):
     """A pull that passed all checks."""
 
     group: str
@@ -91,7 +85,8 @@ class PreparedPull(msgspec.Struct):
     """What `accepts` and `matches` were made of: those of the same texts are the same."""
 
 
-_CODES = {
+_CODES: Final = {
+    GetStatus.FOUND: ResponseCode.SUCCESS,
     GetStatus.NO_MATCHED_MESSAGE: ResponseCode.PULL_RETRY_IMMEDIATELY,
     GetStatus.MESSAGE_WAS_REMOVING: ResponseCode.PULL_RETRY_IMMEDIATELY,
     GetStatus.OFFSET_FOUND_NULL: ResponseCode.PULL_NOT_FOUND,
@@ -134,7 +129,9 @@ class PullService:
             raise RequestRefused(
                 ResponseCode.NO_PERMISSION, f"the broker[{self._broker_ip}] pulling message is forbidden"
             )
-        group = self._groups.get_or_create(header.consumer_group)
+        group = self._groups.configs.get(header.consumer_group)
+        if group is None:
+            group = self._groups.get_or_create(header.consumer_group)
         if group is None:
             raise RequestRefused(
                 ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
@@ -168,30 +165,17 @@ class PullService:
             accepts, header.large_bytes, matches, near_id, far_id, made_of,
         )  # fmt: skip
 
-    def attempt(self, pull: PreparedPull) -> Pulled:
+    def attempt(self, pull: PreparedPull) -> Fetched:
         """One read of the store; RequestRefused when the disk does not give the messages back."""
         try:
-            fetched = self._store.get(
-                pull.topic,
-                pull.queue_id,
-                pull.offset,
-                pull.max_count,
-                accepts=pull.accepts,
-                matches=pull.matches,
-                large_bytes=pull.large_bytes,
-            )
+            return self._store.get(
+                pull.topic, pull.queue_id, pull.offset, pull.max_count, pull.accepts, pull.matches,
+                pull.large_bytes,
+            )  # fmt: skip
         except LogUnreadable as error:
             log.error("pull failed topic=%s queue=%d offset=%d reason=%s",
                       pull.topic, pull.queue_id, pull.offset, error)  # fmt: skip
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, str(error)) from None
-        if fetched.status is GetStatus.FOUND:
-            return Pulled(ResponseCode.SUCCESS, fetched)
-        code = _CODES.get(fetched.status)
-        if code is None:  # the queue is empty or unknown: only offset 0 may wait for its first message
-            code = ResponseCode.PULL_OFFSET_MOVED if pull.offset else ResponseCode.PULL_NOT_FOUND
-        if code == ResponseCode.PULL_OFFSET_MOVED and fetched.next_offset == pull.offset:
-            return Pulled(ResponseCode.PULL_RETRY_IMMEDIATELY, fetched, lags=True)
-        return Pulled(code, fetched)
 
     def _filter(
         self, header: PullMessageHeader, broadcast_allowed: bool
@@ -200,6 +184,8 @@ class PullService:
             kind = header.expression_type or TAG
             if kind == TAG and not self._filters.retries_filtered:  # the hot path
                 expression = header.subscription or ""
+                if expression == "*":
+                    return _EVERYTHING
                 accepts = self._accepts(header.topic, expression)
                 return accepts, None, () if accepts is None else (TAG, expression)
             told = Subscription(header.topic, header.subscription or "", kind)
@@ -248,6 +234,16 @@ class PullService:
             code = ResponseCode.SUBSCRIPTION_PARSE_FAILED
             raise over_limit("tags of a subscription", "limitSubscriptionTags", most, code)
         return accepts_of(topic, expression)
+
+
+def outcome_of(pull: PreparedPull, fetched: Fetched) -> tuple[int, bool]:
+    """The response code of an attempt, and whether a slave lags: it does not have that offset yet."""
+    code: int | None = _CODES.get(fetched.status)
+    if code is None:  # the queue is empty or unknown: only offset 0 may wait for its first message
+        code = ResponseCode.PULL_OFFSET_MOVED if pull.offset else ResponseCode.PULL_NOT_FOUND
+    if code == ResponseCode.PULL_OFFSET_MOVED and fetched.next_offset == pull.offset:
+        return ResponseCode.PULL_RETRY_IMMEDIATELY, True
+    return code, False
 
 
 def accepts_of(topic: str, expression: str) -> Accepts | None:

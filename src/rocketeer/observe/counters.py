@@ -46,10 +46,24 @@ class Histogram:
         return sum(self.counts)
 
 
+class QueueGets:
+    """What one group got of one queue."""
+
+    __slots__ = ("ms", "pulled_to", "pulls")
+
+    def __init__(self) -> None:
+        self.pulled_to = 0
+        """The offset behind the last message it got."""
+        self.pulls = 0
+        """Those that were answered at once with messages."""
+        self.ms = 0.0
+        """How long these took."""
+
+
 class GroupGets:
     """What one group got of one topic."""
 
-    __slots__ = ("bytes", "disk_bytes", "disk_messages", "messages", "pulled_to", "pulls", "timed")
+    __slots__ = ("bytes", "disk_bytes", "disk_messages", "messages", "pulls", "queues")
 
     def __init__(self) -> None:
         self.messages = 0
@@ -57,10 +71,7 @@ class GroupGets:
         self.pulls = 0
         self.disk_messages = 0
         self.disk_bytes = 0
-        self.pulled_to: dict[int, int] = {}
-        """By queue: the offset behind the last message it got."""
-        self.timed: dict[int, list[float]] = {}
-        """By queue: milliseconds of the pulls that were answered at once with messages, and how many these were."""
+        self.queues: dict[int, QueueGets] = {}
 
 
 class Counters:
@@ -107,9 +118,7 @@ class Counters:
         held: bool,
     ) -> None:
         """A pull of (topic, group) was answered with `code`; the next one asks for `next_offset`."""
-        rpc = self.rpc.get((_PULL, code, held))
-        if rpc is None:
-            rpc = self.rpc[_PULL, code, held] = Histogram(RPC_BUCKETS_MS)
+        rpc = self.rpc.get((_PULL, code, held)) or self._new_rpc(_PULL, code, held)
         rpc.sum += took_ms
         if took_ms <= 1:  # nearly always
             rpc.counts[0] += 1
@@ -124,13 +133,13 @@ class Counters:
         gets.pulls += 1
         gets.messages += messages
         gets.bytes += size
-        gets.pulled_to[queue_id] = next_offset
+        queue = gets.queues.get(queue_id)
+        if queue is None:
+            queue = gets.queues[queue_id] = QueueGets()
+        queue.pulled_to = next_offset
         if not held:
-            timed = gets.timed.get(queue_id)
-            if timed is None:
-                timed = gets.timed[queue_id] = [0.0, 0]
-            timed[0] += took_ms
-            timed[1] += 1
+            queue.pulls += 1
+            queue.ms += took_ms
         if from_disk:
             gets.disk_messages += messages
             gets.disk_bytes += size

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from rocketeer.observe.counters import Counters, GroupGets
+from rocketeer.observe.counters import Counters, GroupGets, QueueGets
 from rocketeer.observe.stored import StoredTopics
 from rocketeer.steps import Steps
 
@@ -40,8 +40,8 @@ def kinds(counters: Counters, stored: StoredTopics, cluster: str) -> dict[str, K
         PULLS: _gets(counters, lambda gets: gets.pulls),
         "GROUP_GET_FROM_DISK_NUMS": _gets(counters, lambda gets: gets.disk_messages),
         "GROUP_GET_FROM_DISK_SIZE": _gets(counters, lambda gets: gets.disk_bytes, "GROUP_GET_FROM_DISK_NUMS"),
-        "GROUP_GET_LATENCY": _queue_gets(counters, 0, QUEUE_PULLS),
-        QUEUE_PULLS: _queue_gets(counters, 1),
+        "GROUP_GET_LATENCY": _queue_gets(counters, lambda queue: int(queue.ms), QUEUE_PULLS),
+        QUEUE_PULLS: _queue_gets(counters, lambda queue: queue.pulls),
         "SNDBCK_PUT_NUMS": Kind(
             lambda: _by_pair(counters.sent_back, lambda count: count),
             lambda key: counters.sent_back.get(_pair(key)),
@@ -71,15 +71,15 @@ def _gets(counters: Counters, value: Callable[[GroupGets], int], events: str | N
     return Kind(lambda: _by_pair(counters.gets, value), count, events)
 
 
-def _queue_gets(counters: Counters, place: int, events: str | None = None) -> Kind:
+def _queue_gets(counters: Counters, figure: Callable[[QueueGets], int], events: str | None = None) -> Kind:
     """Of `queue@topic@group`."""
     asked: dict[str, None] = {}
 
     def value(key: str) -> int | None:
         queue_id, _, pair = key.partition("@")
         gets = counters.gets.get(_pair(pair))
-        timed = gets.timed.get(int(queue_id)) if gets is not None and queue_id.isdecimal() else None
-        return None if timed is None else int(timed[place])
+        queue = gets.queues.get(int(queue_id)) if gets is not None and queue_id.isdecimal() else None
+        return None if queue is None or not queue.pulls else figure(queue)
 
     def count(key: str) -> int | None:
         found = value(key)

@@ -9,9 +9,10 @@ import re
 import struct
 from collections.abc import Mapping
 
+from rocketeer.errors import FrameTooLarge
 from rocketeer.protocol.codes import VERSION
 from rocketeer.protocol.command import FLAG_RESPONSE, OUR_LANGUAGE
-from rocketeer.protocol.frame import JSON
+from rocketeer.protocol.frame import FRAME_BYTES_MAX, JSON
 
 PREFIX = struct.Struct(">ii")
 _SLOT = re.compile(rb"(?<!%)%(?:d|b|016X)")
@@ -56,15 +57,13 @@ class ReplyTemplate:
         """The header's fixed parts, between which the values stand."""
         return self._pieces
 
-    def header(self, opaque: int, *values: int | bytes) -> bytes:
-        """The header alone, for a reply whose body is written piece by piece behind it."""
-        return self._head % (opaque, *values)
-
-    def frame(self, opaque: int, *values: int | bytes) -> bytes:
-        """The whole frame of a reply without a body."""
+    def frame(self, opaque: int, *values: int | bytes, body_bytes: int = 0) -> bytes:
+        """The whole frame of a reply; without its body, which is written behind it, if that has `body_bytes`."""
         header = self._head % (opaque, *values)
         size = len(header)
-        return PREFIX.pack(size + 4, size) + header
+        if size + body_bytes + 8 > FRAME_BYTES_MAX:
+            raise FrameTooLarge(size=size + body_bytes + 8, limit=FRAME_BYTES_MAX)
+        return PREFIX.pack(size + body_bytes + 4, size) + header
 
 
 def _slot(kind: type[int] | type[bytes] | bytes) -> bytes:

@@ -5,6 +5,7 @@ The statuses and next offsets are RocketMQ 4.9.8's, case by case: clients move t
 
 from collections.abc import Callable, Sequence
 from enum import Enum
+from typing import Final
 
 import msgspec
 
@@ -47,7 +48,11 @@ class GetStatus(Enum):
     NO_MESSAGE_IN_QUEUE = "NO_MESSAGE_IN_QUEUE"
 
 
-class Fetched(msgspec.Struct):
+FOUND: Final = GetStatus.FOUND
+"""For the hot path: each look-up in an enum's class costs as much as three calls."""
+
+
+class Fetched(msgspec.Struct, gc=False):
     """What a pull gets: records as they stand in the log, and where to go on."""
 
     status: GetStatus
@@ -68,9 +73,9 @@ class Reader:
 
     def __init__(self, config: StoreConfig, log: CommitLog, queues: QueueTable, levels: DelayLevels) -> None:
         self._log = log
-        self._queues = queues
         self._levels = levels
         self._by_key = queues.by_key
+        self._per_file = queues.entries_per_file
         self._mending = QueueMending(log, levels)
         self.set_limits(config)
         # A slave that lags must not send consumers back: they keep their offset and ask again.
@@ -90,7 +95,6 @@ class Reader:
         queue_id: int,
         offset: QueueOffset,
         max_count: int,
-        max_bytes: int | None = None,
         accepts: Accepts | None = None,
         matches: RecordTest | None = None,
         large_bytes: int | None = None,
@@ -114,37 +118,31 @@ class Reader:
         if large_bytes is not None:
             return self._get_large(queue, offset, max_count, large_bytes, accepts, matches)
         if accepts is None and matches is None and max_count > 0:
-            found = self._get_run(queue, offset, max_count, max_bytes)
+            found = self._get_run(queue, offset, max_count)
             if found is not None:
                 return found
-        elif matches is not None and accepts is None and max_bytes is None and max_count > 0:
+        elif matches is not None and accepts is None and max_count > 0:
             found = self._get_filtered(queue, offset, max_count, matches)
             if found is not None:
                 return found
-        return self._scan(queue, offset, max_count, max_bytes, accepts, matches)
+        return self._scan(queue, offset, max_count, None, accepts, matches)
 
     def _moved(
         self, status: GetStatus, asked: QueueOffset, right: QueueOffset, low: QueueOffset, high: QueueOffset
     ) -> Fetched:
         return Fetched(status, asked if self._keeps_offset else right, low, high)
 
-    def _get_run(
-        self, queue: ConsumeQueue, offset: QueueOffset, max_count: int, max_bytes: int | None
-    ) -> Fetched | None:
+    def _get_run(self, queue: ConsumeQueue, offset: QueueOffset, max_count: int) -> Fetched | None:
         """The common case, everything in memory and wanted; None when a limit cuts in: the scan decides then."""
-        count_max = min(max_count, self._count_memory)
-        in_file = self._queues.entries_per_file - offset % self._queues.entries_per_file
-        raw = queue.read(offset, count_max if count_max < in_file else in_file)
-        count = len(raw) // ENTRY_BYTES
-        if not count or len(raw) % ENTRY_BYTES:
+        count = max_count if max_count < self._count_memory else self._count_memory
+        in_file = self._per_file - offset % self._per_file
+        raw = queue.read(offset, count if count < in_file else in_file)
+        count, rest = divmod(len(raw), ENTRY_BYTES)
+        if not count or rest:
             return None
         first, end, total = run_bounds(raw)
         log = self._log
-        if (
-            total > self._bytes_memory
-            or (max_bytes is not None and total > max_bytes)
-            or log.max_offset - first > self._in_memory_bytes
-        ):
+        if total > self._bytes_memory or log.max_offset - first > self._in_memory_bytes:
             return None
         try:
             window = log.read(first, end - first)
@@ -160,17 +158,8 @@ class Reader:
             records = gather_records(window, raw, first, total, offset, queue.queue_id)
         if records is None:
             return None
-        parts = [records]
-        return Fetched(
-            GetStatus.FOUND,
-            QueueOffset(offset + count),
-            queue.min_offset,
-            queue.max_offset,
-            parts,
-            count,
-            total,
-            False,
-        )
+        next_offset = QueueOffset(offset + count)
+        return Fetched(FOUND, next_offset, queue.min_offset, queue.max_offset, (records,), count, total)
 
     def _get_filtered(
         self, queue: ConsumeQueue, offset: QueueOffset, max_count: int, matches: RecordTest
@@ -180,8 +169,7 @@ class Reader:
         if entry is None or self._log.max_offset - entry.log_offset > self._in_memory_bytes:
             return None
         count_max = min(max_count, self._count_memory)
-        per_file = self._queues.entries_per_file
-        run = scan_run(queue, self._log, offset, count_max, self._bytes_memory, per_file, matches)
+        run = scan_run(queue, self._log, offset, count_max, self._bytes_memory, self._per_file, matches)
         if run is None:
             return None
         (looked_at, found), parts = run
@@ -228,16 +216,15 @@ class Reader:
         """RocketMQ's loop, entry by entry."""
         parts: list[memoryview] = []
         log = self._log
-        in_file = self._queues.entries_per_file - offset % self._queues.entries_per_file
+        in_file = self._per_file - offset % self._per_file
         entries_max = SCAN_LARGE if large else min(max(_SCAN_ENTRIES, max_count), SCAN_LARGE)
         if matches is not None:
             entries_max = min(entries_max, max(1, _SCAN_TERMS // matches.terms))
         raw = queue.read(offset, min(in_file, entries_max))
         result = Fetched(GetStatus.NO_MATCHED_MESSAGE, offset, queue.min_offset, queue.max_offset)
         if not raw:
-            per_file = self._queues.entries_per_file
             result.status = GetStatus.OFFSET_FOUND_NULL
-            next_file = QueueOffset(offset + per_file - offset % per_file)
+            next_file = QueueOffset(offset + in_file)
             result.next_offset = offset if self._keeps_offset else next_file
             return result
         max_log_offset = log.max_offset

@@ -30,7 +30,8 @@ class QueueFiles:
         """Entries [start, end), over file borders; fewer if a file is missing or lost its end."""
         at = start % self.per_file
         if end - start <= self.per_file - at:
-            return self._cache.read(self._path(start - at), (end - start) * ENTRY_BYTES, at * ENTRY_BYTES)
+            path = self._last_path if start - at == self._last_start else self._path(start - at)
+            return self._cache.read(path, (end - start) * ENTRY_BYTES, at * ENTRY_BYTES)
         parts: list[bytes] = []
         while start < end:
             at = start % self.per_file

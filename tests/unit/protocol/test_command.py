@@ -6,7 +6,7 @@ import sys
 import msgspec
 import pytest
 
-from rocketeer.errors import BadFrame, BadHeader
+from rocketeer.errors import BadFrame, BadHeader, FrameTooLarge
 from rocketeer.protocol.codes import VERSION, Language, RequestCode, ResponseCode
 from rocketeer.protocol.command import (
     FLAG_ONEWAY,
@@ -19,7 +19,7 @@ from rocketeer.protocol.command import (
     reply,
     request,
 )
-from rocketeer.protocol.frame import JSON, ROCKETMQ, pack_frame
+from rocketeer.protocol.frame import FRAME_BYTES_MAX, JSON, ROCKETMQ, pack_frame
 from rocketeer.protocol.headers.offsets import OffsetReplyHeader, QueueHeader
 from rocketeer.protocol.reply_template import ReplyTemplate
 
@@ -216,8 +216,9 @@ def test_a_template_gives_the_same_command_as_the_general_way() -> None:
     general = reply(asked, ResponseCode.PULL_NOT_FOUND, '100% of "it"\n\u4e2d', ext)
     assert decode(template.frame(asked.opaque, b"7F00", -1, 12)) == general
     general.body = b"body"
-    header = template.header(asked.opaque, b"7F00", -1, 12)
-    assert decode(pack_frame(JSON, header, b"body")) == general
+    assert decode(template.frame(asked.opaque, b"7F00", -1, 12, body_bytes=4) + b"body") == general
+    with pytest.raises(FrameTooLarge):
+        template.frame(asked.opaque, b"7F00", -1, 12, body_bytes=FRAME_BYTES_MAX)
     assert decode(ReplyTemplate(0, {}).frame(asked.opaque)) == reply(asked)
 
 

@@ -2,23 +2,24 @@
 
 from collections.abc import Callable
 from time import perf_counter
+from typing import Final
 
 from rocketeer.broker.held_pulls import HeldPulls
 from rocketeer.broker.offsets import ConsumerOffsets
-from rocketeer.broker.pull import FLAG_COMMIT_OFFSET, FLAG_SUSPEND, PreparedPull, Pulled, PullService
+from rocketeer.broker.pull import FLAG_COMMIT_OFFSET, FLAG_SUSPEND, PreparedPull, PullService, outcome_of
 from rocketeer.clock import Clock
 from rocketeer.errors import RequestRefused
 from rocketeer.model.offsets import QueueOffset
 from rocketeer.observe.counters import Counters
 from rocketeer.protocol.codes import RequestCode, ResponseCode
-from rocketeer.protocol.command import Command, encode_head, reply
+from rocketeer.protocol.command import FLAG_ONEWAY, Command, encode_head, reply
 from rocketeer.protocol.frame import JSON, pack_prefix
 from rocketeer.protocol.headers.base import decode_header
 from rocketeer.protocol.headers.pull import PullMessageHeader
 from rocketeer.protocol.reply_template import ReplyTemplate
 from rocketeer.remoting.server import Connection, Handler
+from rocketeer.store.get import FOUND, Fetched
 from rocketeer.store.large import LARGE_BYTES_MAX
-from rocketeer.store.message_store import GetStatus
 
 HOLD_MS_MAX = 300_000
 LAG_HOLD_MS = 500
@@ -26,6 +27,7 @@ LAG_HOLD_MS = 500
 ATTEMPTS_MAX = 8
 ATTEMPTS_S = 0.004
 _NOTHING = frozenset({ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY})
+_SUCCESS: Final = int(ResponseCode.SUCCESS)
 _OFFSETS = ("nextBeginOffset", "minOffset", "maxOffset")
 
 OffsetMoved = Callable[[PreparedPull, int], None]
@@ -76,16 +78,20 @@ class PullHandler:
         """Answer on the connection, now or later."""
         began_s = perf_counter()
         pull = self._service.prepare(header, connection.remote)
-        pulled = self._service.attempt(pull)
+        fetched = self._service.attempt(pull)
         if header.sys_flag & self._commit_flag:
             self._offsets.commit(pull.group, pull.topic, pull.queue_id, QueueOffset(header.commit_offset))
+        if fetched.status is FOUND:
+            self._answer(pull, fetched, _SUCCESS, command, connection, began_s)
+            return
+        code, lags = outcome_of(pull, fetched)
         suspends = header.sys_flag & FLAG_SUSPEND
-        if pulled.code == ResponseCode.PULL_NOT_FOUND and suspends:
+        if code == ResponseCode.PULL_NOT_FOUND and suspends:
             self._hold(pull, header.suspend_ms, command, connection, began_s)
-        elif pulled.lags and suspends:
+        elif lags and suspends:
             self._hold(pull, min(header.suspend_ms, LAG_HOLD_MS), command, connection, began_s)
         else:
-            self._answer(pull, pulled, command, connection, began_s)
+            self._answer(pull, fetched, code, command, connection, began_s)
 
     def _hold(
         self,
@@ -111,21 +117,22 @@ class PullHandler:
             until_s = self._clock.monotonic_s() + ATTEMPTS_S
             for _ in range(ATTEMPTS_MAX):
                 try:
-                    pulled = self._service.attempt(pull)
+                    fetched = self._service.attempt(pull)
                 except RequestRefused as refusal:
                     connection.send(reply(command, refusal.code, refusal.remark))
                     return True
-                if last or pulled.code not in _NOTHING:
+                code, lags = outcome_of(pull, fetched)
+                if last or code not in _NOTHING:
                     break
-                if pulled.code == ResponseCode.PULL_NOT_FOUND or pulled.lags:
+                if code == ResponseCode.PULL_NOT_FOUND or lags:
                     return False
                 # What arrived does not match the filter: wait on, but do not look at it again.
-                pull.offset = pulled.fetched.next_offset
-                if pull.offset >= pulled.fetched.max_offset:
+                pull.offset = fetched.next_offset
+                if pull.offset >= fetched.max_offset:
                     return False
                 if self._clock.monotonic_s() >= until_s:
                     break
-            self._answer(pull, pulled, command, connection, began_s, held=True)
+            self._answer(pull, fetched, code, command, connection, began_s, held=True)
             return True
 
         deadline_s = self._clock.monotonic_s() + hold_ms / 1000
@@ -138,37 +145,36 @@ class PullHandler:
     def _answer(
         self,
         pull: PreparedPull,
-        pulled: Pulled,
+        fetched: Fetched,
+        code: int,
         command: Command,
         connection: Connection,
         began_s: float,
         *,
         held: bool = False,
     ) -> None:
-        fetched = pulled.fetched
         self._counters.pull_answered(
             (pull.topic, pull.group), pull.queue_id, fetched.next_offset, fetched.count, fetched.bytes,
-            fetched.suggest_slave, pulled.code, (perf_counter() - began_s) * 1000, held,
+            fetched.suggest_slave, code, (perf_counter() - began_s) * 1000, held,
         )  # fmt: skip
-        if pulled.code == ResponseCode.PULL_OFFSET_MOVED:
-            self._offset_moved(pull, pulled.fetched.next_offset)
-        if command.is_oneway:
+        if code != _SUCCESS and code == ResponseCode.PULL_OFFSET_MOVED:
+            self._offset_moved(pull, fetched.next_offset)
+        if command.flag & FLAG_ONEWAY:
             return
         offsets = (fetched.next_offset, fetched.min_offset, fetched.max_offset)
         suggested = pull.far_id if fetched.suggest_slave else pull.near_id
-        if fetched.status is GetStatus.FOUND and command.serialize == JSON and pull.large_bytes is None:
+        if fetched.status is FOUND and command.serialize == JSON and pull.large_bytes is None:
             found = self._found.get(suggested)
             if found is None:
                 found = self._found[suggested] = _found_template(suggested)
-            head = found.header(command.opaque, *offsets)
+            front = found.frame(command.opaque, *offsets, body_bytes=fetched.bytes)
         else:
             ext = _suggestion(suggested) | dict(zip(_OFFSETS, map(str, offsets), strict=True))
             if pull.large_bytes is not None:
                 ext["rocketeerMaxBytes"] = str(LARGE_BYTES_MAX)  # tells the reader that it was understood
-            head = encode_head(reply(command, pulled.code, fetched.status.name, ext))
-        connection.write_parts(
-            [pack_prefix(command.serialize, len(head), fetched.bytes), head, *fetched.parts]
-        )
+            head = encode_head(reply(command, code, fetched.status.name, ext))
+            front = pack_prefix(command.serialize, len(head), fetched.bytes) + head
+        connection.write_parts([front, *fetched.parts])
 
 
 def _suggestion(broker_id: int) -> dict[str, str]:
@@ -180,6 +186,6 @@ def _found_template(broker_id: int) -> ReplyTemplate:
     return ReplyTemplate(
         ResponseCode.SUCCESS,
         dict.fromkeys(_OFFSETS, int),
-        remark=GetStatus.FOUND.name,
+        remark=FOUND.name,
         fixed=_suggestion(broker_id),
     )

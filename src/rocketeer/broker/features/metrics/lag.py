@@ -93,7 +93,7 @@ class LagReader:
     def _lag(self, topic: str, group: str, read_queues: int, offsets: Mapping[int, int]) -> Steps[Lag]:
         lag = Lag(topic, group)
         gets = self._counters.gets.get((topic, group))
-        pulled_to = gets.pulled_to if gets is not None else {}
+        pulled = gets.queues if gets is not None else {}
         queues = self._queues
         for queue_id in range(read_queues):
             if queue_id % QUEUES_AT_ONCE == QUEUES_AT_ONCE - 1:
@@ -110,7 +110,7 @@ class LagReader:
             # What expired cannot be consumed any more; who never committed starts at the beginning.
             at = max(at, queue.min_offset)
             lag.consumed += at
-            got = min(max(at, pulled_to.get(queue_id, at)), end)
+            got = min(max(at, pulled[queue_id].pulled_to if queue_id in pulled else at), end)
             lag.messages += end - at
             lag.queues[queue_id] = end - at
             lag.inflight += got - at
