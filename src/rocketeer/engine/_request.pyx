@@ -5,6 +5,35 @@ from libc.stdint cimport int64_t, uint8_t
 
 from rocketeer.record._bytes cimport is_name, is_utf8
 
+cdef extern from *:
+    """
+    /* Where plain text of a JSON string ends: at a quote, a backslash, a control character or a byte beyond ASCII.
+       Eight bytes at a time; of those that are found in a word the first is exact (a borrow only goes upwards). */
+    #include <stdint.h>
+    #include <string.h>
+    #define IN_EACH_BYTE(value) (0x0101010101010101ULL * (value))
+    static inline const char *plain_text_end(const char *at, const char *end) {
+    #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+        while (end - at >= 8) {
+            uint64_t word, quote, backslash, found;
+            memcpy(&word, at, 8);
+            quote = word ^ IN_EACH_BYTE(0x22);
+            backslash = word ^ IN_EACH_BYTE(0x5C);
+            found = ((quote - IN_EACH_BYTE(1)) & ~quote) | ((backslash - IN_EACH_BYTE(1)) & ~backslash)
+                | ((word - IN_EACH_BYTE(0x20)) & ~word) | word;
+            found &= IN_EACH_BYTE(0x80);
+            if (found)
+                return at + (__builtin_ctzll(found) >> 3);
+            at += 8;
+        }
+    #endif
+        while (at < end && *at != '"' && *at != '\\\\' && (unsigned char)*at >= 0x20 && (unsigned char)*at < 0x80)
+            at++;
+        return at;
+    }
+    """
+    const char *plain_text_end(const char *at, const char *end) noexcept nogil
+
 cdef enum:
     ZERO = 48
     UPPER_A = 65
@@ -38,17 +67,20 @@ cdef const char *read_value(const char *at, const char *end, Text *value) noexce
     if value.quoted:
         at += 1
         value.at = at
-        while at < end and at[0] != b'"':
-            if not 0x20 <= <uint8_t> at[0] < 0x80:
-                if <uint8_t> at[0] < 0x20:
-                    return NULL
-                value.wide = True
+        while True:
+            at = plain_text_end(at, end)
+            if at >= end:
+                return NULL
+            if at[0] == b'"':
+                break
             if at[0] == b"\\":
                 value.escaped = True
+                at += 2
+            elif <uint8_t> at[0] < 0x20:
+                return NULL
+            else:
+                value.wide = True
                 at += 1
-            at += 1
-        if at >= end:
-            return NULL
         value.size = at - value.at
         return at + 1
     value.at = at
