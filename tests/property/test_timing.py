@@ -1,14 +1,16 @@
-"""Any history of timers: the wheel does what a sorted list would, and a snapshot plus the log behind it is the whole."""
+"""Any history of timers: what waits is what a sorted list would say, and a snapshot plus the log behind it is the whole."""
 
 from pathlib import Path
 
+import numpy as np
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from rocketeer.broker.features.timer.block import ROW, Timer
+from rocketeer.broker.features.timer.pending import PendingTimers
 from rocketeer.broker.features.timer.restore import Restoring, key_hash
 from rocketeer.broker.features.timer.snapshot import read_snapshot, write_snapshot
-from rocketeer.broker.features.timer.wheel import SET_BACK_MS, Timer, Wheel
 from rocketeer.model.topic import TIMER_TOPIC
 from rocketeer.record.dispatch_entry import DispatchEntry
 from support.stores import memory_folder
@@ -27,12 +29,13 @@ delays = st.one_of(
 class Timers(RuleBasedStateMachine):
     """`log` is all that was stored; `waiting` is the naive truth: due time by log offset."""
 
-    @initialize()
-    def start(self) -> None:
+    @initialize(rows_max=st.sampled_from([4, 7, 40]))
+    def start(self, rows_max: int) -> None:
+        self.rows_max = rows_max
         self.home = memory_folder()
         self.folder = Path(self.home.name)
         self.now_ms = NOW
-        self.wheel = Wheel(NOW)
+        self.pending = PendingTimers(self.rows_max)
         self.log: list[DispatchEntry] = []
         self.waiting: dict[int, int] = {}
         self.log_min = 0
@@ -54,13 +57,19 @@ class Timers(RuleBasedStateMachine):
 
     def begin(self, due_ms: int, ended: int | None = None) -> None:
         offset = self.store(TIMER_TOPIC, due_ms, ended)
-        self.wheel.add(Timer(due_ms, offset, key_hash(f"id{offset}")))
+        self.pending.add(Timer(due_ms, offset, key_hash(f"id{offset}")))
         self.waiting[offset] = due_ms
 
     @rule(some=st.lists(delays, min_size=1, max_size=20))
     def send(self, some: list[int]) -> None:
         for delay_ms in some:
             self.begin(self.now_ms + delay_ms)
+
+    @rule(delay_ms=delays, count=st.integers(20, 100))
+    def many_of_one_moment(self, delay_ms: int, count: int) -> None:
+        due_ms = self.now_ms + delay_ms
+        for _ in range(count):
+            self.begin(due_ms)
 
     @rule()
     def others_send(self) -> None:
@@ -73,32 +82,29 @@ class Timers(RuleBasedStateMachine):
     @rule(ms=st.integers(1, 100_000))
     def the_clock_is_set_back(self, ms: int) -> None:
         self.now_ms -= ms
-        self.wheel.advance(self.now_ms)  # ticks come all the time
 
     @rule(count=st.integers(1, 50), kept=st.integers(0, 50))
     def deliver(self, count: int, kept: int) -> None:
-        self.wheel.advance(self.now_ms)
-        taken = self.wheel.take(self.now_ms, count)
+        taken = self.pending.take(self.now_ms, count)
         for timer in taken[:kept]:
             assert timer.due_ms <= self.now_ms
             assert self.waiting.pop(timer.log_offset) == timer.due_ms
             self.store("T", ended=timer.log_offset)
-        self.wheel.give_back(taken[kept:])
+        for timer in taken[kept:]:
+            self.pending.add(timer)
 
     @rule()
     def deliver_everything(self) -> None:
         fallen_due = {offset for offset, due_ms in self.waiting.items() if due_ms <= self.now_ms}
-        # What is due comes within a bucket of 16 ms, or when a small step back of the clock is made good.
-        self.now_ms += 16 + SET_BACK_MS
-        for _ in range(1000):
-            self.wheel.advance(self.now_ms)
-            taken = self.wheel.take(self.now_ms, 1000)
-            if not taken and not self.wheel._opening:
-                break
+        assert self.pending.due(self.now_ms)[0] == len(fallen_due)
+        came = []
+        while taken := self.pending.take(self.now_ms, 1000):
             for timer in taken:
                 assert self.waiting.pop(timer.log_offset) == timer.due_ms
                 self.store("T", ended=timer.log_offset)
-        assert self.copying or not fallen_due & self.waiting.keys()
+            came += [(timer.due_ms, timer.log_offset) for timer in taken]
+        assert came == sorted(came)
+        assert {offset for _, offset in came} == fallen_due
 
     @precondition(lambda self: self.waiting)
     @rule(data=st.data())
@@ -106,14 +112,16 @@ class Timers(RuleBasedStateMachine):
         offset = data.draw(st.sampled_from(sorted(self.waiting)))
         due_ms = self.waiting.pop(offset)
         timer = Timer(due_ms, offset, key_hash(f"id{offset}"))
-        assert timer in self.wheel.find(due_ms, timer.key)
-        assert self.wheel.remove(timer)
+        assert [timer] == [each for some in self.pending.find(due_ms, timer.key) for each in some]
+        assert self.pending.remove(timer)
+        assert not self.pending.remove(timer)
+        assert [each for some in self.pending.find(due_ms, timer.key) for each in some] == []
         self.store(TIMER_TOPIC, 0, ended=offset)
 
     @rule(share=st.floats(0, 1), count=st.integers(1, 30))
     def retention(self, share: float, count: int) -> None:
         below = int(len(self.log) * share) * RECORD_BYTES
-        while taken := self.wheel.take_below(below, count):
+        while taken := self.pending.take_below(below, count):
             for timer in taken:
                 assert self.waiting.pop(timer.log_offset) == timer.due_ms
                 self.begin(timer.due_ms, ended=timer.log_offset)
@@ -121,7 +129,7 @@ class Timers(RuleBasedStateMachine):
 
     @rule()
     def a_snapshot_begins(self) -> None:
-        self.copying = (len(self.log) * RECORD_BYTES, [], self.wheel.copy())
+        self.copying = (len(self.log) * RECORD_BYTES, [], self.pending.copy())
 
     @precondition(lambda self: self.copying)
     @rule(steps=st.integers(1, 50))
@@ -149,14 +157,30 @@ class Timers(RuleBasedStateMachine):
                 restoring.see(entry)
         rows = restoring.waiting(self.log_min)
         assert {int(row["offset"]): int(row["due"]) for row in rows} == self.waiting
-        self.wheel = Wheel(self.now_ms)
-        self.wheel.load(rows, self.now_ms)
+        self.pending = PendingTimers(self.rows_max)
+        self.pending.load(rows)
 
     @invariant()
     def it_counts_and_knows_the_oldest(self) -> None:
-        if hasattr(self, "wheel"):
-            assert len(self.wheel) == len(self.waiting)
-            assert self.wheel.oldest() == min(self.waiting, default=None)
+        if hasattr(self, "pending"):
+            assert len(self.pending) == len(self.waiting)
+            assert self.pending.oldest() == min(self.waiting, default=None)
+            due = [due_ms for due_ms in self.waiting.values() if due_ms <= self.now_ms]
+            assert self.pending.due(self.now_ms) == (len(due), min(due, default=0))
+
+    @invariant()
+    def its_blocks_are_in_order_and_neither_too_large_nor_too_many(self) -> None:
+        if not hasattr(self, "pending"):
+            return
+        rows = np.frombuffer(b"".join(self.pending.copy()), ROW)
+        assert [(int(row["due"]), int(row["offset"])) for row in rows] == sorted(
+            (due_ms, offset) for offset, due_ms in self.waiting.items()
+        )
+        sizes = [len(block) for block in self.pending._blocks]
+        assert all(0 < size <= self.rows_max for size in sizes)
+        lows = self.pending._lows
+        assert all(low <= block.first().place for low, block in zip(lows, self.pending._blocks, strict=True))
+        assert all(block.ends_below(low) for low, block in zip(lows[1:], self.pending._blocks, strict=False))
 
 
 Timers.TestCase.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)

@@ -89,11 +89,11 @@ TIMING_MESSAGES: Final = _gauge("rocketmq_timing_messages", "Timed messages that
 TIMER_ENQUEUED: Final = _counter("rocketmq_timer_enqueue_total", "Timed messages that were stored")
 TIMER_DEQUEUED: Final = _counter("rocketmq_timer_dequeue_total", "Timed messages that were delivered")
 TIMER_ENQUEUE_LAG: Final = _gauge(
-    "rocketmq_timer_enqueue_lag", "Timed messages that the wheel does not know yet"
+    "rocketmq_timer_enqueue_lag", "Timed messages that are stored and not yet known to wait"
 )
 TIMER_ENQUEUE_LATENCY: Final = _gauge(
     "rocketmq_timer_enqueue_latency_milliseconds",
-    "Age of the oldest timed message that the wheel does not know",
+    "Age of the oldest timed message that is not yet known to wait",
 )
 TIMER_DEQUEUE_LAG: Final = _gauge(
     "rocketmq_timer_dequeue_lag", "Timed messages that are due and not delivered"

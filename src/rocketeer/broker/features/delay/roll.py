@@ -69,7 +69,7 @@ class DelayRoll:
 
     def roll(self, below: int) -> bool:
         """Hand over what waits below that log offset; True when nothing there waits any more."""
-        if not self._offsets.has_place:  # a crash now would find the message in its level and on the wheel
+        if not self._offsets.has_place:  # a crash now would find the message in its level and as a timer
             return False
         left, until_s = ROLL_COUNT, self._clock.monotonic_s() + ROLL_S
         for level in self._progress.levels:

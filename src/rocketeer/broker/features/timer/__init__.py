@@ -1,1 +1,1 @@
-"""When a waiting message is due: the wheel in memory, its snapshot on disk. The timer feature puts them to use."""
+"""When a waiting message is due: the timers in memory, their snapshot on disk. The timer feature puts them to use."""

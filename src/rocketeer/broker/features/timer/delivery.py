@@ -7,8 +7,9 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
+from rocketeer.broker.features.timer.block import Timer
+from rocketeer.broker.features.timer.pending import PendingTimers
 from rocketeer.broker.features.timer.restore import key_hash, timer_of
-from rocketeer.broker.features.timer.wheel import Timer, Wheel
 from rocketeer.broker.writer import Done, Put, Writer
 from rocketeer.clock import Clock
 from rocketeer.model.offsets import LogOffset
@@ -22,7 +23,7 @@ from rocketeer.store.message_store import MessageStore
 
 log = logging.getLogger(__name__)
 
-TAKE: Final = 64  # messages that leave the wheel together
+TAKE: Final = 64  # messages that are taken together
 SLICE_S: Final = 0.003
 ROUNDS: Final = 8  # of a slice, however slowly the clock goes
 PAUSE_S: Final = 0.5  # after the store refused a message: the disk is full
@@ -35,8 +36,8 @@ AHEAD_BUCKETS_S: Final = (60, 600, 3_600, 43_200, 86_400, 259_200)
 class TimerDelivery:
     """The loop thread's: `tick` delivers, `roll` saves from deletion."""
 
-    def __init__(self, wheel: Wheel, store: MessageStore, writer: Writer, clock: Clock) -> None:
-        self.wheel = wheel
+    def __init__(self, pending: PendingTimers, store: MessageStore, writer: Writer, clock: Clock) -> None:
+        self.pending = pending
         self.changes = 0
         """Timers that began or ended since the last snapshot."""
         self._store = store
@@ -49,45 +50,44 @@ class TimerDelivery:
         """How far ahead messages were timed."""
 
     def stored(self, entry: DispatchEntry) -> None:
-        """The dispatcher: a message that waits goes onto the wheel; one that somebody else ended leaves it."""
+        """The dispatcher: a message that waits is a timer; one that somebody else ended no longer."""
         if entry.prepared_offset < 0 and entry.prepared_offset != self._ending:
             self._ended_elsewhere(LogOffset(~entry.prepared_offset))
         timer = timer_of(entry)
         if timer is not None:
-            self.wheel.add(timer)
+            self.pending.add(timer)
             self.changes += 1
             self.ahead_s.add(max(0, timer.due_ms - entry.store_ms) // 1000)
 
     def store_end(self, message: PendingMessage, done: Done, *, wait: bool = False) -> None:
-        """Store a record that ends a timer, which has left the wheel already."""
+        """Store a record that ends a timer, which waits no longer already."""
         self._ending = message.prepared_offset
         self._writer.put(message, done, wait=wait, internal=True)
         self._ending = 0
 
     def _ended_elsewhere(self, log_offset: LogOffset) -> None:
-        """On a slave its master ends timers: the wheel follows."""
+        """On a slave its master ends timers."""
         message = self._store.message_at(log_offset)
         if message is None or message.topic != TIMER_TOPIC:
             return
         timer = Timer(due_ms(message.properties), log_offset, key_hash(message.uniq_key))
-        self.changes += self.wheel.remove(timer)
+        self.changes += self.pending.remove(timer)
 
     def tick(self) -> bool:
         """Deliver what is due, for a few milliseconds; True when more is due."""
-        self.wheel.advance(self._clock.now_ms())
         until_s = self._clock.monotonic_s() + SLICE_S
         if until_s - SLICE_S < self._paused_until_s:
             return False
         for _ in range(ROUNDS):
             now_ms = self._clock.now_ms()
-            timers = self.wheel.take(now_ms, TAKE)
+            timers = self.pending.take(now_ms, TAKE)
             for at, timer in enumerate(timers):
                 if not self._deliver(timer, now_ms):
-                    self.wheel.give_back(timers[at:])
+                    self._take_back(timers[at:])
                     self._paused_until_s = self._clock.monotonic_s() + PAUSE_S
                     return False
                 if self._clock.monotonic_s() >= until_s and at + 1 < len(timers):  # they may be large
-                    self.wheel.give_back(timers[at + 1 :])
+                    self._take_back(timers[at + 1 :])
                     return True
             if len(timers) < TAKE:
                 return False
@@ -97,11 +97,11 @@ class TimerDelivery:
 
     def oldest(self) -> LogOffset | None:
         """The oldest log offset that is still needed."""
-        return self.wheel.oldest()
+        return self.pending.oldest()
 
     def roll(self, below: LogOffset) -> bool:
         """Store again what waits below that log offset; True when nothing there waits any more."""
-        timers = self.wheel.take_below(below, ROLL_TAKE)
+        timers = self.pending.take_below(below, ROLL_TAKE)
         until_s = self._clock.monotonic_s() + SLICE_S
         for at, timer in enumerate(timers):
             if at and self._clock.monotonic_s() >= until_s:
@@ -113,11 +113,12 @@ class TimerDelivery:
             elif not self._put(rolled_forward(message), "rolled forward"):
                 self._take_back(timers[at:])
                 return False
-        return len(timers) < ROLL_TAKE
+        oldest = self.pending.oldest()
+        return oldest is None or oldest >= below
 
     def _take_back(self, timers: Sequence[Timer]) -> None:
         for timer in timers:
-            self.wheel.add(timer)
+            self.pending.add(timer)
 
     def _deliver(self, timer: Timer, now_ms: int) -> bool:
         """False when the store refuses it now."""

@@ -1,7 +1,7 @@
-"""Messages delivered at any time: they wait in TIMER_TOPIC, on a wheel that the log can rebuild.
+"""Messages delivered at any time: they wait in TIMER_TOPIC; which do and until when, the log can tell.
 
-Here the parts are put together (`wheel`, `admission`, `delivery`, `recall`), and the wheel is noted on disk now and
-then, so that a start need not read the whole log.
+Here the parts are put together (`pending`, `admission`, `delivery`, `recall`), and what waits is noted on disk
+now and then, so that a start need not read the whole log.
 """
 
 import asyncio
@@ -13,10 +13,10 @@ from typing import Final
 from rocketeer.broker.feature import Dispatcher, Feature, Periodic, Replay, Rest
 from rocketeer.broker.features.timer.admission import CLAIMS, TimerAdmission, TimerRules
 from rocketeer.broker.features.timer.delivery import TimerDelivery
+from rocketeer.broker.features.timer.pending import PendingTimers
 from rocketeer.broker.features.timer.recall import Recall, RecallRules
 from rocketeer.broker.features.timer.restore import Restoring
 from rocketeer.broker.features.timer.snapshot import read_snapshot, write_snapshot
-from rocketeer.broker.features.timer.wheel import Wheel
 from rocketeer.broker.topics import TopicTable
 from rocketeer.broker.writer import Writer
 from rocketeer.clock import Clock
@@ -41,15 +41,14 @@ SNAPSHOT_LOG_BYTES: Final = 256 << 20
 
 
 class Timers:
-    """The wheel's life: restored at start, run by ticks, noted on disk when enough has changed."""
+    """The life of those that wait: restored at start, run by ticks, noted on disk when enough has changed."""
 
     def __init__(self, path: Path, store: MessageStore, writer: Writer, clock: Clock) -> None:
         self._path = path
         self._store = store
-        self._clock = clock
         self._restoring: Restoring | None = None
         self._noted_offset = 0
-        self.delivery = TimerDelivery(Wheel(clock.now_ms()), store, writer, clock)
+        self.delivery = TimerDelivery(PendingTimers(), store, writer, clock)
 
     # --- start -------------------------------------------------------------------------------
 
@@ -67,7 +66,7 @@ class Timers:
         rows = self._restoring.waiting(self._store.min_log_offset)
         self.delivery.changes = self._restoring.changes
         self._restoring = None
-        self.delivery.wheel.load(rows, self._clock.now_ms())
+        self.delivery.pending.load(rows)
         if len(rows):
             log.info("timers restored pending=%d snapshot_offset=%d", len(rows), self._noted_offset)
 
@@ -86,7 +85,7 @@ class Timers:
         """Write a snapshot if reading the log instead has become expensive."""
         delivery = self.delivery
         grown = self._store.max_log_offset - self._noted_offset
-        many = delivery.changes > len(delivery.wheel) // SNAPSHOT_SHARE
+        many = delivery.changes > len(delivery.pending) // SNAPSHOT_SHARE
         if many or grown >= SNAPSHOT_LOG_BYTES:
             await self.snapshot()
 
@@ -95,7 +94,7 @@ class Timers:
         log_offset = self._store.whole_log_offset
         self.delivery.changes = 0
         pieces = []
-        for piece in self.delivery.wheel.copy():
+        for piece in self.delivery.pending.copy():
             pieces.append(piece)
             await asyncio.sleep(0)
         durable: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
@@ -126,12 +125,12 @@ def timer_feature(
     clock: Clock,
     follows: bool,
 ) -> Feature:
-    """`follows`: a slave delivers nothing itself; its wheel follows what its master stores."""
+    """`follows`: a slave delivers nothing itself; what waits follows what its master stores."""
     timers = Timers(folder / "pending", store, writer, clock)
     delivery = timers.delivery
     recall = Recall(recall_rules, timers=delivery, topics=topics, store=store, clock=clock)
 
-    rest = Rest(lambda: not len(delivery.wheel), REST_S)
+    rest = Rest(lambda: not len(delivery.pending), REST_S)
 
     def ensure_topic(entry: DispatchEntry) -> None:
         """Like 5.x, but not before there is a timer: brokers without any look like 4.9's."""
@@ -142,11 +141,11 @@ def timer_feature(
     def gauges(page: Page) -> Steps[None]:
         labels = page.labels(storage_type="local", storage_medium="disk", topic=TIMER_TOPIC)
         now_ms = clock.now_ms()
-        late, since_ms = delivery.wheel.due(now_ms)
-        page.add(f.TIMING_MESSAGES, len(delivery.wheel), labels)
+        late, since_ms = delivery.pending.due(now_ms)
+        page.add(f.TIMING_MESSAGES, len(delivery.pending), labels)
         page.add(f.TIMER_ENQUEUED, delivery.ahead_s.count, labels)
         page.add(f.TIMER_DEQUEUED, delivery.delivered, labels)
-        page.add(f.TIMER_ENQUEUE_LAG, 0, labels)  # what is stored is on the wheel
+        page.add(f.TIMER_ENQUEUE_LAG, 0, labels)  # what is stored waits at once
         page.add(f.TIMER_ENQUEUE_LATENCY, 0, labels)
         page.add(f.TIMER_DEQUEUE_LAG, late, labels)
         page.add(f.TIMER_DEQUEUE_LATENCY, now_ms - since_ms if late else 0, labels)
@@ -155,13 +154,13 @@ def timer_feature(
         yield
 
     timer_topic = frozenset({TIMER_TOPIC})
-    wheel = Dispatcher(delivery.stored, topics=timer_topic, pointing=True)
+    following = Dispatcher(delivery.stored, topics=timer_topic, pointing=True)
     noting = Periodic("note timers on disk", flush_ms / 1000, timers.note_on_disk)
     replay = Replay(timers.since, timers.see, timers.finish, Wanted(timer_topic))
     if follows:
         return Feature(
             "timer",
-            dispatchers=(wheel,),
+            dispatchers=(following,),
             replays=(replay,),
             services=(noting,),
             needs=(delivery.oldest,),
@@ -172,7 +171,7 @@ def timer_feature(
         claims=CLAIMS,
         handlers={RequestCode.RECALL_MESSAGE: recall.handle},
         rewrites=(TimerAdmission(rules, clock).rewrite,),
-        dispatchers=(wheel, Dispatcher(ensure_topic, topics=timer_topic)),
+        dispatchers=(following, Dispatcher(ensure_topic, topics=timer_topic)),
         replays=(replay,),
         services=(Periodic("deliver timed messages", TICK_S, timers.run, rest), noting),
         needs=(delivery.oldest,),

@@ -5,9 +5,9 @@ The note of it is a record of the log, so it outlives a crash; the message's own
 
 from dataclasses import dataclass
 
+from rocketeer.broker.features.timer.block import Timer
 from rocketeer.broker.features.timer.delivery import TimerDelivery
 from rocketeer.broker.features.timer.restore import key_hash
-from rocketeer.broker.features.timer.wheel import Timer
 from rocketeer.broker.topics import TopicTable
 from rocketeer.broker.writer import Put, code_without_slaves
 from rocketeer.clock import Clock
@@ -22,6 +22,8 @@ from rocketeer.record.entry import DispatchEntry
 from rocketeer.record.layout import StoredMessage
 from rocketeer.record.timers import recalled, target
 from rocketeer.remoting.server import Connection
+from rocketeer.remoting.slices import InOrder
+from rocketeer.steps import Steps
 from rocketeer.store.message_store import MessageStore
 
 
@@ -59,19 +61,22 @@ class Recall:
         handle = RecallHandle(topic, self._rules.broker_name, entry.tag_code, entry.uniq_key)
         return {"recallHandle": handle.encode()}
 
-    def handle(self, command: Command, connection: Connection) -> Command | None:
+    def handle(self, command: Command, connection: Connection) -> InOrder[Command | None]:
+        """In steps: strangers may have timed millions of messages for one millisecond."""
+        return InOrder(self._recalling(command, connection))
+
+    def _recalling(self, command: Command, connection: Connection) -> Steps[Command | None]:
         header = decode_header(RecallMessageHeader, command.ext)
         region = {"MSG_REGION": self._rules.region}
         try:
-            timer, message = self._find(header)
+            timer, message = yield from self._taking(header)
         except RequestRefused as refusal:
             return reply(command, refusal.code, refusal.remark, region)
         topic, message_id = header.topic, message.uniq_key or ""
-        self._timers.wheel.remove(timer)
 
         def done(put: Put) -> None:
             if not put.stored:  # at once: nothing was delivered meanwhile
-                self._timers.wheel.add(timer)
+                self._timers.pending.add(timer)
             if code_without_slaves(put.code) == ResponseCode.SUCCESS:
                 answer = reply(command, ext={**region, "msgId": message_id})
             else:
@@ -83,7 +88,8 @@ class Recall:
         self._timers.store_end(recalled(message, topic, message_id), done, wait=True)
         return None
 
-    def _find(self, header: RecallMessageHeader) -> tuple[Timer, StoredMessage]:
+    def _taking(self, header: RecallMessageHeader) -> Steps[tuple[Timer, StoredMessage]]:
+        """The timer, which waits no longer."""
         if not self._rules.enabled:
             raise RequestRefused(ResponseCode.NO_PERMISSION, "recall failed, operation is forbidden")
         if self._topics.get(header.topic) is None:
@@ -100,12 +106,13 @@ class Recall:
             raise RequestRefused(
                 ResponseCode.ILLEGAL_OPERATION, "recall failed, broker service not available"
             )
-        for timer in self._timers.wheel.find(handle.deliver_ms, key_hash(handle.message_id)):
-            message = self._store.message_at(timer.log_offset)
-            if message is not None and message.uniq_key == handle.message_id:
-                where = target(message)
-                if where is not None and where[0] == handle.topic:
+        for timers in self._timers.pending.find(handle.deliver_ms, key_hash(handle.message_id)):
+            for timer in timers:
+                message = self._store.message_at(timer.log_offset)
+                if message is not None and _is_meant(message, handle) and self._timers.pending.remove(timer):
                     return timer, message
+                yield
+            yield
         if handle.deliver_ms <= self._clock.now_ms():
             raise RequestRefused(
                 ResponseCode.ILLEGAL_OPERATION,
@@ -115,3 +122,8 @@ class Recall:
             ResponseCode.ILLEGAL_OPERATION,
             f"recall failed, message {handle.message_id} does not wait here: it was recalled already, or never sent",
         )
+
+
+def _is_meant(message: StoredMessage, handle: RecallHandle) -> bool:
+    where = target(message)
+    return message.uniq_key == handle.message_id and where is not None and where[0] == handle.topic

@@ -5,15 +5,15 @@ from zlib import crc32
 
 import numpy as np
 
+from rocketeer.broker.features.timer.block import ROW, Rows, Timer
 from rocketeer.broker.features.timer.snapshot import NOTHING, Snapshot
-from rocketeer.broker.features.timer.wheel import ROW, Rows, Timer
 from rocketeer.model.topic import TIMER_TOPIC
 from rocketeer.record.entry import DispatchEntry
 from rocketeer.record.timers import ended_by
 
 
 def key_hash(message_id: str | None) -> int:
-    """What the wheel keeps of a message's id, for a recall to find it by."""
+    """What is kept in memory of a message's id, for a recall to find it by."""
     return crc32((message_id or "").encode())
 
 

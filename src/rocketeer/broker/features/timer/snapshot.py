@@ -1,6 +1,6 @@
 """The pending timers on disk: how the log stood when they were noted; what came later is replayed from the log.
 
-    file, little-endian: "RKTTIMER" | version i32 | crc32 of the rest u32 | log offset i64 | wheel entries
+    file, little-endian: "RKTTIMER" | version i32 | crc32 of the rest u32 | log offset i64 | entries (`block.py`)
 
 Written beside the old one and renamed, after the log below its offset is on disk: a snapshot never knows of an
 end that the log has lost. One that is missing or broken costs a walk over the whole log, and nothing else.
@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from isal import isal_zlib
 
-from rocketeer.broker.features.timer.wheel import ENTRY, ROW, Rows
+from rocketeer.broker.features.timer.block import ENTRY, ROW, Rows
 from rocketeer.model.offsets import LogOffset
 from rocketeer.store.kernel import make_folder, sync_folder
 
