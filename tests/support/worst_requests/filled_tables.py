@@ -7,6 +7,7 @@ import time
 
 from rocketeer.bench.control import Control
 from rocketeer.protocol.command import Command, encode, reply, request
+from rocketeer.protocol.recall_handle import RecallHandle
 from support.hold import HONEST_TOPIC
 from support.senders import pull_header, send_header
 from support.wire import Line
@@ -55,6 +56,18 @@ def _(address: str) -> None:
         for _ in range(40):
             line.ask(send)
     time.sleep(max(0.2, due_ms / 1000 + 0.5 - time.time()))
+
+
+@broker("20,000 messages with one id, timed for one millisecond, and 20 recalls that search them")
+def _(address: str) -> None:
+    due_ms = int(time.time() * 1000) + 30 * 86_400_000
+    timed = f"UNIQ_KEY\x01same\x02TIMER_DELIVER_MS\x01{due_ms}\x02"
+    flood(address, [request(310, send_header(HONEST_TOPIC, 0, timed), b"x") for _ in range(20_000)])
+    with Control(address, timeout_s=60) as control:
+        control.create_topic("Other", queues=1)
+    handle = RecallHandle("Other", "broker-a", due_ms, "same").encode()
+    recall = request(370, {"producerGroup": "PG", "topic": "Other", "recallHandle": handle})
+    ask(address, *[recall] * 20)
 
 
 @broker("30 transactions of 3 MB, asked after together")

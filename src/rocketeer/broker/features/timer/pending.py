@@ -44,7 +44,7 @@ class PendingTimers:
         self._blocks, self._lows, self._count = [], [], len(rows)
         block_rows = self._rows_max * 3 // 4  # room for some more
         for start in range(0, len(rows), block_rows):
-            self._insert(len(self._blocks), Block(rows[order[start : start + block_rows]].tobytes()))
+            self._insert(len(self._blocks), Block(rows.take(order[start : start + block_rows]).tobytes()))
 
     # --- blocks ------------------------------------------------------------------------------
 

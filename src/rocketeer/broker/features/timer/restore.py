@@ -5,7 +5,7 @@ from zlib import crc32
 
 import numpy as np
 
-from rocketeer.broker.features.timer.block import ROW, Rows, Timer
+from rocketeer.broker.features.timer.block import NOWHERE, ROW, Rows, Timer
 from rocketeer.broker.features.timer.snapshot import NOTHING, Snapshot
 from rocketeer.model.topic import TIMER_TOPIC
 from rocketeer.record.entry import DispatchEntry
@@ -58,9 +58,14 @@ class Restoring:
         seen["offset"] = self._offsets
         seen["key"] = self._keys
         known = self.snapshot.rows
-        known = known[(known["offset"] >= log_min) & (known["offset"] < self.snapshot.log_offset)]
-        rows = np.concatenate([known, seen])
-        _, first = np.unique(rows["offset"], return_index=True)
-        rows = rows[first]
-        ended = np.isin(rows["offset"], np.array(self._ended, np.int64))
-        return rows[~ended]
+        elsewhere = (known["offset"] < log_min) | (known["offset"] >= self.snapshot.log_offset)
+        rows = np.concatenate([known.take(np.flatnonzero(~elsewhere)), seen])
+        # Sorting and searching leave other threads the interpreter, where `unique` and `isin` keep it for long.
+        order = np.argsort(rows["offset"], kind="stable")
+        offsets = rows["offset"][order]
+        again = np.zeros(len(rows), bool)
+        again[1:] = offsets[1:] == offsets[:-1]
+        ended = np.sort(np.array(self._ended, np.int64))
+        gone = np.append(ended, NOWHERE)[np.searchsorted(ended, offsets)] == offsets
+        waiting: Rows = rows.take(order[~again & ~gone])
+        return waiting
