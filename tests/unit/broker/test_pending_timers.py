@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from rocketeer.broker.features.timer import block
-from rocketeer.broker.features.timer.block import ROW, Block, Timer
+from rocketeer.broker.features.timer.block import ENTRY, ROW, Block, Timer
 from rocketeer.broker.features.timer.pending import LOOK_BLOCKS, ROWS_MAX, PendingTimers
 
 NOW = 1_700_000_000_000
@@ -266,3 +266,25 @@ def test_a_block_grows_while_a_look_at_the_stack_keeps_its_rows_alive() -> None:
     assert pending.remove(first)
     pending.add(third)
     assert [timer for _, timer in run(pending, NOW, NOW + 61_000, 1_000)] == [second, third]
+
+
+def test_a_copy_has_whatever_waits_all_the_time_once() -> None:
+    """Blocks are split and put together between its pieces."""
+    dice = random.Random(1)
+    for _ in range(20):
+        pending = PendingTimers(rows_max=16)
+        timers = [Timer(NOW + dice.randrange(1_000), n, n) for n in range(2_000)]
+        for timer in timers:
+            pending.add(timer)
+        dice.shuffle(timers)
+        copied = []
+        for piece in pending.copy():
+            copied += [Timer(*entry) for entry in ENTRY.iter_unpack(piece)]
+            for _ in range(100):
+                if timers:
+                    pending.remove(timers.pop())
+            for n in range(50):
+                pending.add(Timer(NOW + dice.randrange(1_000), 10_000 + n + 100 * len(copied), 0))
+        assert len(copied) == len(set(copied))
+        assert len(timers) > 100
+        assert not set(timers) - set(copied)
