@@ -4,6 +4,7 @@ from array import array
 from zlib import crc32
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rocketeer.broker.features.timer.block import NOWHERE, ROW, Rows, Timer
 from rocketeer.broker.features.timer.snapshot import NOTHING, Snapshot
@@ -53,19 +54,21 @@ class Restoring:
 
     def waiting(self, log_min: int) -> Rows:
         """The timers that wait, each once, in the log's order; those below the log's beginning are no more."""
+        # Sorting and searching leave other threads the interpreter, where `unique` and `isin` keep it for long.
+        ended = np.sort(np.array(self._ended, np.int64))
+        order = np.argsort(self.snapshot.rows["offset"], kind="stable")
+        offsets = self.snapshot.rows["offset"][order]
+        wrong = (offsets < log_min) | (offsets >= self.snapshot.log_offset) | _are_among(ended, offsets)
+        wrong[1:] |= offsets[1:] == offsets[:-1]
+        known = self.snapshot.rows.take(order[~wrong])
         seen = np.empty(len(self._due), ROW)
         seen["due"] = self._due
         seen["offset"] = self._offsets
         seen["key"] = self._keys
-        known = self.snapshot.rows
-        elsewhere = (known["offset"] < log_min) | (known["offset"] >= self.snapshot.log_offset)
-        rows = np.concatenate([known.take(np.flatnonzero(~elsewhere)), seen])
-        # Sorting and searching leave other threads the interpreter, where `unique` and `isin` keep it for long.
-        order = np.argsort(rows["offset"], kind="stable")
-        offsets = rows["offset"][order]
-        again = np.zeros(len(rows), bool)
-        again[1:] = offsets[1:] == offsets[:-1]
-        ended = np.sort(np.array(self._ended, np.int64))
-        gone = np.append(ended, NOWHERE)[np.searchsorted(ended, offsets)] == offsets
-        waiting: Rows = rows.take(order[~again & ~gone])
-        return waiting
+        return np.concatenate([known, seen.take(np.flatnonzero(~_are_among(ended, seen["offset"])))])
+
+
+def _are_among(some: NDArray[np.int64], offsets: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Of each offset; `some` go up."""
+    found: NDArray[np.bool_] = np.append(some, NOWHERE)[np.searchsorted(some, offsets)] == offsets
+    return found
