@@ -280,7 +280,7 @@ def test_a_copy_has_whatever_waits_all_the_time_once() -> None:
         copied = []
         for piece in pending.copy():
             copied += [Timer(*entry) for entry in ENTRY.iter_unpack(piece)]
-            for _ in range(100):
+            for _ in range(60):
                 if timers:
                     pending.remove(timers.pop())
             for n in range(50):

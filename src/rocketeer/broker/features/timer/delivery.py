@@ -60,7 +60,7 @@ class TimerDelivery:
             self.ahead_s.add(max(0, timer.due_ms - entry.store_ms) // 1000)
 
     def store_end(self, message: PendingMessage, done: Done, *, wait: bool = False) -> None:
-        """Store a record that ends a timer, which waits no longer already."""
+        """Store a record that ends a timer; that waits no longer by now."""
         self._ending = message.prepared_offset
         self._writer.put(message, done, wait=wait, internal=True)
         self._ending = 0
@@ -101,8 +101,8 @@ class TimerDelivery:
 
     def roll(self, below: LogOffset) -> bool:
         """Store again what waits below that log offset; True when nothing there waits any more."""
-        timers = self.pending.take_below(below, ROLL_TAKE)
         until_s = self._clock.monotonic_s() + SLICE_S
+        timers = self.pending.take_below(below, ROLL_TAKE)
         for at, timer in enumerate(timers):
             if at and self._clock.monotonic_s() >= until_s:
                 self._take_back(timers[at:])

@@ -20,7 +20,7 @@ from rocketeer.broker.features.timer.block import NOWHERE, Block, Place, Rows, T
 from rocketeer.model.offsets import LogOffset
 
 ROWS_MAX: Final = 4_096  # of a block: putting one more into its midst moves 40 KB on average
-LOOK_BLOCKS: Final = 16  # that one step of `take_below` or `copy` looks into: below 1 ms
+LOOK_BLOCKS: Final = 8  # that one step of `take_below` or `copy` looks into: below 1 ms
 
 
 class PendingTimers:
