@@ -284,6 +284,8 @@ def same(left: Sending, right: Sending) -> None:
                 other.ext,
             )
         assert left.stored() == right.stored()
+        table = left.store.queue_table
+        assert table.offsets_sum() == sum(queue.max_offset for queue in table.by_key.values())
     finally:
         left.store.close()
         right.store.close()

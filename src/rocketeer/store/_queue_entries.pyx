@@ -13,6 +13,10 @@ from rocketeer.record._layout cimport (
 )
 
 
+cdef class QueueEnds:
+    pass
+
+
 cdef class QueueTail:
     def put(self, int64_t queue_offset, int64_t log_offset, int32_t size, int64_t tag_code):
         """Add the next entry; False if the queue has that offset already (dispatch may repeat itself)."""
@@ -32,6 +36,7 @@ cdef class QueueTail:
         put32(to + 8, <uint32_t> size)
         put64(to + 12, <uint64_t> tag_code)
         self.max_offset += 1
+        self._ends.total += 1
         return 0
 
 

@@ -34,6 +34,7 @@ log = logging.getLogger(__name__)
 ROUND_BYTES = 64 << 20  # of new log: a start after a crash reads little more than this
 ROUND_BYTES_PER_QUEUE = 256 << 10  # with thousands of queues a round costs more, so it comes less often
 SLICE_S = 0.002
+_QUEUES_AT_ONCE = 64  # passed by before the time is looked at, of those with nothing to write
 VERIFY_BYTES = 32 << 20  # of the log before the checkpoint, read again at every start
 MARK_BYTES = 8 << 20  # of log between two boundaries that are remembered
 PAUSE_S = 0.0005  # of the worker between two pieces of an index
@@ -189,20 +190,21 @@ class Checkpointer:
             end,
             self._last_store_ms(),
             queues.offsets_sum(),
-            iter(list(queues.by_key.values())),
+            queues.walk(),
         )
 
     def _advance(self) -> None:
         current = self._round
         assert current is not None
         until_s = self._clock.monotonic_s() + SLICE_S
-        queues = self._dispatch.queues
         try:
-            for queue in current.queues:
-                if queue.pending_bytes and queues.has(queue):
+            for passed, queue in enumerate(current.queues, 1):
+                if queue.pending_bytes:
                     queue.write_out()
-                    if self._clock.monotonic_s() >= until_s:
-                        return
+                elif passed % _QUEUES_AT_ONCE:
+                    continue
+                if self._clock.monotonic_s() >= until_s:
+                    return
         except OSError as error:
             log.error("queues not written out error=%s", error)
             self._round = None

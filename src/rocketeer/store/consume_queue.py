@@ -17,7 +17,7 @@ import numpy as np
 from rocketeer.model.offsets import LogOffset, QueueOffset
 from rocketeer.store.consume_queue_ext import ExtUnit
 from rocketeer.store.file_cache import FileCache
-from rocketeer.store.queue_entries import QueueTail
+from rocketeer.store.queue_entries import QueueEnds, QueueTail
 from rocketeer.store.queue_entry import BLANK, BLANK_SIZE, ENTRY, ENTRY_BYTES, QueueEntry, rounded_file_bytes
 from rocketeer.store.queue_files import QueueFiles
 
@@ -83,9 +83,16 @@ class ConsumeQueue(QueueTail):
         self._written = QueueOffset(0)
         self._tail = bytearray()
         self._due = WRITE_OUT_ENTRIES  # the offset that makes the tail long enough to be written out
+        self._ends = QueueEnds()
 
     def __repr__(self) -> str:
         return f"ConsumeQueue({self.topic}:{self.queue_id} [{self.min_offset}, {self.max_offset}))"
+
+    def count_in(self, ends: QueueEnds) -> None:
+        """From now on its end is part of this sum, and of no other."""
+        self._ends.total -= self.max_offset
+        ends.total += self.max_offset
+        self._ends = ends
 
     # --- writing -----------------------------------------------------------------------------
 
@@ -103,7 +110,7 @@ class ConsumeQueue(QueueTail):
                 self._files.write(offset, BLANK)
         elif offset == self.max_offset or self._move_to(offset):
             self._tail += BLANK
-            self.max_offset = QueueOffset(offset + 1)
+            self._end_at(QueueOffset(offset + 1))
 
     def put_right(self, offset: QueueOffset, entry: QueueEntry) -> None:
         """Write an entry that the queue has once more: what stood there was damaged."""
@@ -157,7 +164,7 @@ class ConsumeQueue(QueueTail):
         self._written = min(self._written, end)
         self._due = self._written + WRITE_OUT_ENTRIES
         self._files.clear_from(self._written)
-        self.max_offset = end
+        self._end_at(end)
         self.min_offset = min(self.min_offset, end)
 
     def first_beyond(self, log_end: LogOffset) -> tuple[QueueOffset, QueueEntry] | None:
@@ -199,7 +206,8 @@ class ConsumeQueue(QueueTail):
     def forget(self) -> None:
         """Its files are gone, or another's: start again from nothing."""
         self._tail.clear()
-        self._first = self._written = self.min_offset = self.max_offset = QueueOffset(0)
+        self._first = self._written = self.min_offset = QueueOffset(0)
+        self._end_at(QueueOffset(0))
         self._due = WRITE_OUT_ENTRIES
 
     def load(self) -> list[str]:
@@ -210,7 +218,8 @@ class ConsumeQueue(QueueTail):
         first, end, problems = self._files.find_entries()
         self._tail.clear()
         self._first = self.min_offset = first
-        self._written = self.max_offset = end
+        self._written = end
+        self._end_at(end)
         self._due = end + WRITE_OUT_ENTRIES
         if first < end and self._entry(first).is_blank:
             self.min_offset = self._next_real(first, end)
@@ -308,7 +317,7 @@ class ConsumeQueue(QueueTail):
         if self.min_offset == self.max_offset:
             self.min_offset = offset
         self._tail += BLANK * gap
-        self.max_offset = offset
+        self._end_at(offset)
         return True
 
     def _start_at(self, offset: QueueOffset) -> None:
@@ -316,7 +325,12 @@ class ConsumeQueue(QueueTail):
         self._first = self._written = QueueOffset(offset - offset % self._files.per_file)
         self._tail += BLANK * (offset - self._first)
         self._due = self._first + WRITE_OUT_ENTRIES
-        self.min_offset = self.max_offset = offset
+        self.min_offset = offset
+        self._end_at(offset)
+
+    def _end_at(self, end: QueueOffset) -> None:
+        self._ends.total += end - self.max_offset
+        self.max_offset = end
 
     def _write_out_due(self) -> None:
         try:

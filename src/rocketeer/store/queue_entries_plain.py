@@ -11,12 +11,25 @@ _unpack_entries: Final = QUEUE_ENTRY.iter_unpack
 _record_place: Final = RECORD_PLACE.unpack_from
 
 
+class QueueEnds:
+    """The sum of the ends of the queues that count in it."""
+
+    __slots__ = ("total",)
+
+    total: int
+
+    def __init__(self) -> None:
+        self.total = 0
+
+
 class QueueTail(ABC):
     """The end of a consume queue: what the hot path needs of it. `ConsumeQueue` builds on it."""
 
-    __slots__ = ("_due", "_tail", "max_offset")
+    __slots__ = ("_due", "_ends", "_tail", "max_offset")
 
     max_offset: QueueOffset
+    _ends: QueueEnds
+    """Whoever changes the end changes it there, too."""
     _due: int
     _tail: bytearray
 
@@ -26,6 +39,7 @@ class QueueTail(ABC):
             return False
         self._tail += _pack_entry(log_offset, size, tag_code)
         self.max_offset = QueueOffset(queue_offset + 1)
+        self._ends.total += 1
         if queue_offset >= self._due:
             self._write_out_due()
         return True

@@ -5,7 +5,7 @@ import os
 import shutil
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from rocketeer.errors import StoreRefused
@@ -15,6 +15,7 @@ from rocketeer.steps import Steps
 from rocketeer.store.consume_queue import ENTRY_BYTES, ConsumeQueue, rounded_file_bytes
 from rocketeer.store.extended_queue import ExtendedQueue, QueueExtension
 from rocketeer.store.file_cache import FileCache
+from rocketeer.store.queue_entries import QueueEnds
 
 log = logging.getLogger(__name__)
 
@@ -36,8 +37,11 @@ class QueueTable:
         self.file_bytes = rounded_file_bytes(file_bytes)
         self.entries_per_file = self.file_bytes // ENTRY_BYTES
         self.by_key: dict[tuple[str, int], ConsumeQueue] = {}
-        self._keys: dict[str, dict[int, tuple[str, int]]] = {}
-        """By topic and queue id: one topic must not be looked for among all queues."""
+        self._by_topic: dict[str, dict[int, ConsumeQueue]] = {}
+        """One topic must not be looked for among all queues, and of these nobody can have a list at once."""
+        self._ends = QueueEnds()
+        self._gone = QueueEnds()
+        """What removed queues count in."""
         self._removed: deque[ConsumeQueue] = deque()
         self.set_aside: list[Path] = []
         """Folders of topics that are gone, for `delete_folders` in a worker thread."""
@@ -89,20 +93,29 @@ class QueueTable:
         return queue
 
     def _add(self, topic: str, queue_id: int, queue: ConsumeQueue) -> None:
-        key = topic, queue_id
-        self.by_key[key] = queue
-        self._keys.setdefault(topic, {})[queue_id] = key
-
-    def has(self, queue: ConsumeQueue) -> bool:
-        """Whether it is one of these still."""
-        return self.by_key.get((queue.topic, queue.queue_id)) is queue
+        self.by_key[topic, queue_id] = queue
+        self._by_topic.setdefault(topic, {})[queue_id] = queue
+        queue.count_in(self._ends)
 
     def topics(self) -> list[str]:
         """Those that have queues."""
-        return list(self._keys)
+        return list(self._by_topic)
 
     def has_topic(self, topic: str) -> bool:
-        return topic in self._keys
+        return topic in self._by_topic
+
+    def of_topic(self, topic: str) -> Mapping[int, ConsumeQueue]:
+        """Its queues by id; to look at."""
+        return self._by_topic.get(topic, {})
+
+    def walk(self) -> Iterator[ConsumeQueue]:
+        """One queue after the other, for whoever goes on later: there may be a million. Those that are made
+        meanwhile may be left out, those that go are."""
+        for topic in self.topics():
+            for queue_id in list(self.of_topic(topic)):
+                queue = self.of_topic(topic).get(queue_id)
+                if queue is not None:
+                    yield queue
 
     def _new(self, topic: str, queue_id: int) -> ConsumeQueue:
         folder = self.folder / topic / str(queue_id)
@@ -119,8 +132,11 @@ class QueueTable:
             self.files.note_change(f"{root}/{topic}/{queue_id}")
 
     def offsets_sum(self) -> int:
-        """Of all queues' ends. It only changes with dispatch: a queue that lost entries makes it smaller."""
-        return sum(queue.max_offset for queue in self.by_key.values())
+        """Of all queues' ends, as they are now. Each queue keeps it up to date, so it costs nothing to ask.
+
+        It only grows with dispatch: a queue that lost entries makes it smaller.
+        """
+        return self._ends.total
 
     def max_log_offset(self) -> LogOffset:
         """The end, in the log, of the newest message in any queue."""
@@ -150,25 +166,26 @@ class QueueTable:
     ) -> Steps[list[tuple[str, int]]]:
         """Delete the queues whose newest message lies below the log, one a step; topic and id of each."""
         removed: list[tuple[str, int]] = []
-        for key in list(self.by_key):
-            queue = self.by_key.get(key)
-            if queue is not None and 0 < queue.max_log_offset <= log_min:
+        for queue in self.walk():
+            if 0 < queue.max_log_offset <= log_min:
                 before_each()
                 self.removals += 1
-                del self.by_key[key]
-                self._forget_key(*key)
+                self._forget(queue)
                 queue.remove()
-                removed.append(key)
+                removed.append((queue.topic, queue.queue_id))
             yield
         return removed
 
     def remove_topic(self, topic: str) -> int:
         """Delete a topic's queues; how many there were."""
         self.removals += 1
-        keys = self._keys.pop(topic, None)
-        if keys is None:
+        found = self._by_topic.pop(topic, None)
+        if found is None:
             return 0
-        queues = list(map(self.by_key.pop, keys.values()))
+        queues = list(found.values())
+        for queue in queues:
+            del self.by_key[topic, queue.queue_id]
+            queue.count_in(self._gone)
         if self.extension is not None:
             for queue in queues:
                 queue.remove()
@@ -202,11 +219,13 @@ class QueueTable:
     def _aside(self) -> Path:
         return self.folder.with_name(ASIDE)
 
-    def _forget_key(self, topic: str, queue_id: int) -> None:
-        keys = self._keys[topic]
-        del keys[queue_id]
-        if not keys:
-            del self._keys[topic]
+    def _forget(self, queue: ConsumeQueue) -> None:
+        del self.by_key[queue.topic, queue.queue_id]
+        of_topic = self._by_topic[queue.topic]
+        del of_topic[queue.queue_id]
+        if not of_topic:
+            del self._by_topic[queue.topic]
+        queue.count_in(self._gone)
 
 
 def delete_folders(folders: Iterable[Path]) -> None:
