@@ -23,7 +23,7 @@ from rocketeer.store.consume_queue import ConsumeQueue
 from rocketeer.store.disk_trust import DiskTrust
 from rocketeer.store.dispatch import Dispatch
 from rocketeer.store.expiry_clock import ExpiryClock
-from rocketeer.store.file_cache import sync_paths
+from rocketeer.store.file_cache import SYNC_ALL_AT, sync_paths
 from rocketeer.store.index_file import ChangedSlots
 from rocketeer.store.kernel import SyncFailed, sync_file_system
 from rocketeer.store.summary import Summary
@@ -38,7 +38,6 @@ _QUEUES_AT_ONCE = 64  # passed by before the time is looked at, of those with no
 VERIFY_BYTES = 32 << 20  # of the log before the checkpoint, read again at every start
 MARK_BYTES = 8 << 20  # of log between two boundaries that are remembered
 PAUSE_S = 0.0005  # of the worker between two pieces of an index
-_SYNC_ALL_AT = 64  # from so many files on, one sync of the file system is cheaper
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +227,8 @@ class Checkpointer:
         """Everything read from the loop's data now, everything done to the disk later."""
         dispatch = self._dispatch
         index = dispatch.index
-        paths = dispatch.queues.files.take_unsynced()
+        unsynced = dispatch.queues.files.take_unsynced()
+        paths = unsynced or []
         index_ms, index_last, index_offset = 0, -1, None
         slots: list[ChangedSlots] = []
         if index is not None:
@@ -245,7 +245,7 @@ class Checkpointer:
         )  # fmt: skip
         extra = Summary(current.queue_offsets_sum, index_last)
         generation = self._generation
-        sync_all, self._sync_all = self._sync_all, False
+        sync_all, self._sync_all = self._sync_all or unsynced is None, False
         self._noted = current.log_end
         self._forgotten = False
 
@@ -254,7 +254,7 @@ class Checkpointer:
                 changed.write(pause_s=pause_s)
             self._trust.require()
             try:
-                if sync_all or len(paths) >= _SYNC_ALL_AT:
+                if sync_all or len(paths) >= SYNC_ALL_AT:
                     sync_file_system(self._folder)
                 else:
                     sync_paths(paths)

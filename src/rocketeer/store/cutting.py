@@ -11,6 +11,7 @@ copied again those messages are there, and the places theirs.
 """
 
 import logging
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +22,7 @@ from rocketeer.model.offsets import LogOffset
 from rocketeer.store.checkpoint import read_checkpoint
 from rocketeer.store.commit_log import CommitLog
 from rocketeer.store.file_cache import sync_paths
-from rocketeer.store.kernel import sync_folder
+from rocketeer.store.kernel import sync_file_system, sync_folder
 from rocketeer.store.lock import StoreLock
 from rocketeer.store.queue_table import QueueTable
 from rocketeer.store.summary import save
@@ -58,11 +59,21 @@ def cut_store(config: StoreConfig, end: LogOffset, *, tables: Sequence[str]) -> 
 
 def _cut_queues(config: StoreConfig, end: LogOffset) -> None:
     queues = QueueTable(config.store_path / "consumequeue", config.consume_queue_bytes)
-    queues.load()
-    queues.cut_to_log(end)
-    for queue in queues.by_key.values():
-        queue.drop_blank_end()
-    sync_paths(queues.files.take_unsynced())
+    fd = os.open(
+        config.store_path, os.O_RDONLY | os.O_CLOEXEC
+    )  # before the first write: it is told what fails
+    try:
+        queues.load()
+        queues.cut_to_log(end)
+        for queue in queues.by_key.values():
+            queue.drop_blank_end()
+        paths = queues.files.take_unsynced()
+        if paths is None:
+            sync_file_system(fd)
+        else:
+            sync_paths(paths)
+    finally:
+        os.close(fd)
     queues.files.close()
 
 

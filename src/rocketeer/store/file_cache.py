@@ -17,6 +17,8 @@ from rocketeer.store.kernel import sync_fd
 log = logging.getLogger(__name__)
 
 OPEN_FILES_MAX = 256
+SYNC_ALL_AT = 64
+"""From so many files on one sync of the file system is cheaper; what they are called need not be known then."""
 
 
 def files_share(part: int, most: int) -> int:
@@ -28,7 +30,7 @@ def files_share(part: int, most: int) -> int:
 class FileCache:
     """Positional reads and writes by path through at most `open_max` descriptors."""
 
-    __slots__ = ("_fds", "_open_max", "_unsynced")
+    __slots__ = ("_fds", "_many_unsynced", "_open_max", "_unsynced")
 
     def __init__(self, open_max: int | None = None) -> None:
         open_max = files_share(4, OPEN_FILES_MAX) if open_max is None else open_max
@@ -36,6 +38,8 @@ class FileCache:
         self._fds: dict[str, int] = {}  # in order of use: the first was used longest ago
         self._open_max = open_max
         self._unsynced: set[str] = set()
+        self._many_unsynced = False
+        """More than are remembered: a round over a million queues has no list of their files."""
 
     def __len__(self) -> int:
         return len(self._fds)
@@ -59,8 +63,8 @@ class FileCache:
         self._fds[path] = fd
         if os.fstat(fd).st_size < file_bytes:  # new, or left short by a crash: RocketMQ wants whole files
             os.ftruncate(fd, file_bytes)
-            self._unsynced.add(os.path.dirname(path))
-        self._unsynced.add(path)
+            self._note(os.path.dirname(path))
+        self._note(path)
         done = os.pwrite(fd, data, at)
         with memoryview(data) as view:
             while done < len(view):
@@ -71,17 +75,26 @@ class FileCache:
         fd = self._fd(path)
         os.ftruncate(fd, at)
         os.ftruncate(fd, file_bytes)
-        self._unsynced.add(path)
+        self._note(path)
 
     def note_change(self, folder: str) -> None:
         """Names in the folder changed: they are to be synced, too."""
-        self._unsynced.add(folder)
+        self._note(folder)
 
-    def take_unsynced(self) -> list[str]:
-        """Paths written since the last call, and folders of new files: for `sync_paths` in a thread."""
-        paths = sorted(self._unsynced)
+    def take_unsynced(self) -> list[str] | None:
+        """Paths written since the last call, and folders of new files: for `sync_paths` in a thread.
+
+        None: they are many, and the whole file system is to be synced.
+        """
+        paths = None if self._many_unsynced else sorted(self._unsynced)
         self._unsynced.clear()
+        self._many_unsynced = False
         return paths
+
+    def _note(self, path: str) -> None:
+        if not self._many_unsynced:
+            self._unsynced.add(path)
+            self._many_unsynced = len(self._unsynced) >= SYNC_ALL_AT
 
     def forget(self, path: str) -> None:
         """The file is about to be deleted."""
@@ -125,8 +138,8 @@ class FileCache:
             os.mkdir(folder)  # mostly only the queue's own is missing
         except FileNotFoundError:
             os.makedirs(folder, exist_ok=True)
-            self._unsynced.add(os.path.dirname(os.path.dirname(folder)))
-        self._unsynced.add(os.path.dirname(folder))
+            self._note(os.path.dirname(os.path.dirname(folder)))
+        self._note(os.path.dirname(folder))
 
     def _make_room(self) -> None:
         while len(self._fds) >= self._open_max:

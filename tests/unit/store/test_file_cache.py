@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from rocketeer.store.file_cache import FileCache, delete_paths, sync_paths
+from rocketeer.store.file_cache import SYNC_ALL_AT, FileCache, delete_paths, sync_paths
 
 
 def test_the_file_used_longest_ago_is_closed_first(tmp_path: Path) -> None:
@@ -55,8 +55,28 @@ def test_what_was_deleted_needs_no_sync_and_no_second_deletion(tmp_path: Path) -
     path = str(tmp_path / "sub" / "x")
     cache.write(path, b"a", 0, 10)
     paths = cache.take_unsynced()
+    assert paths is not None
     assert paths == sorted({str(tmp_path), str(tmp_path / "sub"), path})
     cache.forget(path)
     assert delete_paths([path]) == 1
     sync_paths(paths)
     assert delete_paths([path, tmp_path / "sub"]) == 0
+
+
+def test_the_names_of_many_files_are_not_remembered(tmp_path: Path) -> None:
+    cache = FileCache()
+    path = str(tmp_path / "x")
+    for number in range(SYNC_ALL_AT - 1):
+        cache.note_change(f"{number}")
+    cache.note_change("0")
+    paths = cache.take_unsynced()
+    assert paths is not None
+    assert len(paths) == SYNC_ALL_AT - 1
+    for number in range(1_000):
+        cache.note_change(f"{number}")
+    cache.write(path, b"a", 0, 10)
+    cache.forget(path)
+    assert cache.take_unsynced() is None, "all of them are to be synced, whatever they were"
+    cache.write(path, b"b", 0, 10)
+    assert cache.take_unsynced() == [path]
+    cache.close()
