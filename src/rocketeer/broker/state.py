@@ -87,7 +87,7 @@ class BrokerState:
         """In a group: up to where messages may be seen."""
         self.counters = Counters()
         self.recorder = Recorder(
-            self.counters, StoredTopics(self.store.queue_table.by_key), clock, cluster=broker.cluster_name
+            self.counters, StoredTopics(self.store.queue_table), clock, cluster=broker.cluster_name
         )
         self.writer = Writer(self.store, message_bytes_max=store.message_bytes_max, counters=self.counters)
         self.tables = TableKeeper(store.store_path / "config", self.store)

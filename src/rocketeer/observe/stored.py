@@ -4,7 +4,7 @@ Storing counts nothing: a queue's end says how many messages it got, and its ent
 added up behind the writers, in slices from `catch_up`.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final, Protocol
 
 import numpy as np
@@ -18,13 +18,19 @@ READ_ENTRIES: Final = 8_192
 """Looked at in one step: some 50 us."""
 QUEUES_AT_ONCE: Final = 256
 """Passed by in one step, of those that have nothing new."""
+TOPICS_AT_ONCE: Final = 64
+"""Whose queues are looked at in one step, for those that are gone."""
 SIZE_BUCKETS: Final = (1 << 10, 4 << 10, 512 << 10, 1 << 20, 2 << 20, 4 << 20)
-
-Key = tuple[str, int]
 
 
 class Queue(Protocol):
     """What is asked of a consume queue."""
+
+    @property
+    def topic(self) -> str: ...
+
+    @property
+    def queue_id(self) -> int: ...
 
     @property
     def min_offset(self) -> QueueOffset: ...
@@ -38,19 +44,15 @@ class Queue(Protocol):
 
 
 class Queues(Protocol):
-    """What is asked of the store's table of queues: a dict, of which new keys stand last."""
+    """What is asked of the store's table of queues."""
 
-    def __len__(self) -> int: ...
+    def walk(self) -> Iterator[Queue]:
+        """One after the other, while queues come and go."""
+        ...
 
-    def __iter__(self) -> Iterator[Key]: ...
-
-    def __reversed__(self) -> Iterator[Key]: ...
-
-    def __contains__(self, key: object, /) -> bool: ...
-
-    def __getitem__(self, key: Key, /) -> Queue: ...
-
-    def get(self, key: Key, /) -> Queue | None: ...
+    def of_topic(self, topic: str) -> Mapping[int, Queue]:
+        """Its queues by id."""
+        ...
 
 
 class _Seen:
@@ -70,61 +72,60 @@ class StoredTopics:
     """Belongs to the loop thread, as the queues do."""
 
     def __init__(self, queues: Queues) -> None:
-        """`queues` are those of the store, by topic and id; made anew after a topic was deleted."""
+        """`queues` are those of the store; made anew after a topic was deleted."""
         self._queues = queues
-        self._seen: dict[Key, _Seen] = {}
-        self._round: Iterator[tuple[Key, _Seen]] | None = None
+        self._seen: dict[str, dict[int, _Seen]] = {}
+        """By topic and queue id."""
+        self._round: Iterator[_Seen | None] | None = None
         self._at: _Seen | None = None
         """The queue that the round is at."""
-        self._by_topic: dict[str, dict[Key, None]] = {}
-        self._indexed = 0
-        """So many keys are in it, some of them of queues that are gone."""
-        self._last: tuple[Key, Queue] | None = None
-        """The newest of them: those behind it in `queues` are not in it yet."""
         self.sizes = [0] * (len(SIZE_BUCKETS) + 1)
         """Messages by size: up to each of SIZE_BUCKETS, and larger ones."""
         self.sizes_sum = 0
 
     def start(self) -> None:
         """What the queues hold now was there before."""
-        self._seen = {
-            key: _Seen(queue, queue.max_offset) for key in self._queues for queue in (self._queues[key],)
-        }
+        self._seen = {}
+        for queue in self._queues.walk():
+            self._seen.setdefault(queue.topic, {})[queue.queue_id] = _Seen(queue, queue.max_offset)
 
     # --- asking ------------------------------------------------------------------------------
 
     def messages(self) -> Steps[dict[str, int]]:
         """Messages since the start, by topic; topics that got none are left out."""
         counts: dict[str, int] = {}
-        for topic, count, _ in self.each():
-            if count:
-                counts[topic] = counts.get(topic, 0) + count
+        for found in self.each():
+            if found is not None and found[1]:
+                counts[found[0]] = counts.get(found[0], 0) + found[1]
             yield
         return counts
 
     def bytes(self) -> Steps[dict[str, int]]:
         """Bytes of the records that were looked at since the start, by topic."""
         sizes: dict[str, int] = {}
-        for topic, _, size in self.each():
-            if size:
-                sizes[topic] = sizes.get(topic, 0) + size
+        for found in self.each():
+            if found is not None and found[2]:
+                sizes[found[0]] = sizes.get(found[0], 0) + found[2]
             yield
         return sizes
 
     def of(self, topic: str) -> tuple[int, int]:
         """Messages and bytes of one topic since the start."""
         messages = size = 0
-        for key in self._keys_of(topic):
-            seen = self._seen_of(key)
-            if seen is not None:
-                messages += seen.queue.max_offset - seen.start
-                size += seen.bytes
+        for queue in self._queues.of_topic(topic).values():
+            seen = self._seen_of(queue)
+            messages += queue.max_offset - seen.start
+            size += seen.bytes
         return messages, size
 
-    def each(self) -> "Iterator[tuple[str, int, int]]":
-        """Topic, messages and bytes of one queue after the other: for whoever adds up in steps."""
-        for (topic, _), seen in self._all():
-            yield topic, seen.queue.max_offset - seen.start, seen.bytes
+    def each(self) -> "Iterator[tuple[str, int, int] | None]":
+        """Topic, messages and bytes of one queue after the other, for whoever adds up in steps; None after a step
+        that found none."""
+        for seen in self._all():
+            if seen is None:
+                yield None
+            else:
+                yield seen.queue.topic, seen.queue.max_offset - seen.start, seen.bytes
 
     # --- keeping up --------------------------------------------------------------------------
 
@@ -138,11 +139,15 @@ class StoredTopics:
         passed = 0
         while True:
             if self._at is None:
-                entry = next(self._round, None)
-                if entry is None:
+                try:
+                    self._at = next(self._round)
+                except StopIteration:
                     self._round = None
                     return True
-                self._at = entry[1]
+                if self._at is None:
+                    if is_over():
+                        return False
+                    continue
             if self._at.seen >= self._at.queue.max_offset:
                 self._at = None
                 passed += 1
@@ -175,44 +180,28 @@ class StoredTopics:
         # A read ends with its file, and entries that cannot be read are passed over.
         seen.seen = first + (len(sizes) or max(count, 1))
 
-    def _all(self) -> "Iterator[tuple[Key, _Seen]]":
+    def _all(self) -> "Iterator[_Seen | None]":
         """Every queue there is now. One that was made anew since begins anew, those that are gone are forgotten."""
-        queues, known = self._queues, self._seen
-        if len(known) > len(queues):
-            for key in [key for key in known if key not in queues]:
-                del known[key]
-        for key in list(queues):
-            seen = self._seen_of(key)
-            if seen is not None:
-                yield key, seen
+        for number, topic in enumerate(list(self._seen), 1):
+            self._forget_gone(topic)
+            if number % TOPICS_AT_ONCE == 0:
+                yield None
+        for queue in self._queues.walk():
+            yield self._seen_of(queue)
 
-    def _seen_of(self, key: Key) -> _Seen | None:
-        queue = self._queues.get(key)
-        if queue is None:  # gone while somebody walked over the queues
-            return None
-        seen = self._seen.get(key)
+    def _forget_gone(self, topic: str) -> None:
+        seen, queues = self._seen.get(topic, {}), self._queues.of_topic(topic)
+        if not queues:
+            self._seen.pop(topic, None)
+            return
+        for queue_id in [queue_id for queue_id in seen if queue_id not in queues]:
+            del seen[queue_id]
+
+    def _seen_of(self, queue: Queue) -> _Seen:
+        of_topic = self._seen.get(queue.topic)
+        if of_topic is None:
+            of_topic = self._seen[queue.topic] = {}
+        seen = of_topic.get(queue.queue_id)
         if seen is None or seen.queue is not queue:
-            seen = self._seen[key] = _Seen(queue, queue.min_offset)
+            seen = of_topic[queue.queue_id] = _Seen(queue, queue.min_offset)
         return seen
-
-    def _keys_of(self, topic: str) -> "Iterable[Key]":
-        self._index()
-        return self._by_topic.get(topic, ())
-
-    def _index(self) -> None:
-        """Take in the queues that are new: they stand behind those that were there."""
-        queues = self._queues
-        if self._indexed > 2 * len(queues):
-            self._by_topic, self._indexed, self._last = {}, 0, None
-        new = []
-        for key in reversed(queues):
-            if self._last is not None and key == self._last[0] and queues[key] is self._last[1]:
-                break
-            new.append(key)
-        else:
-            self._by_topic, self._indexed = {}, 0  # the last one is gone: begin anew
-        if new:
-            self._last = new[0], queues[new[0]]
-            self._indexed += len(new)
-            for key in reversed(new):
-                self._by_topic.setdefault(key[0], {})[key] = None

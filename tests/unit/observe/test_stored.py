@@ -5,10 +5,11 @@ from pathlib import Path
 import pytest
 
 from rocketeer.clock import ManualClock
-from rocketeer.model.offsets import QueueOffset
+from rocketeer.model.offsets import LogOffset, QueueOffset
 from rocketeer.observe import stored as observed
 from rocketeer.observe.stored import SIZE_BUCKETS, StoredTopics
 from rocketeer.steps import finish
+from rocketeer.store.queue_table import QueueTable
 from support.stores import make_store, message
 
 
@@ -24,7 +25,7 @@ def test_messages_and_bytes_since_the_start_by_topic(tmp_path: Path) -> None:
     store = make_store(tmp_path, ManualClock())
     store.open()
     store.append(message(b"before", topic="T", queue_id=0))
-    stored = StoredTopics(store.queue_table.by_key)
+    stored = StoredTopics(store.queue_table)
     stored.start()
     sizes = [store.append(message(b"x" * n, topic="T", queue_id=n % 3)).size for n in range(100)]
     other = store.append(message(b"y" * 2_000, topic="U", queue_id=0)).size
@@ -41,7 +42,7 @@ def test_messages_and_bytes_since_the_start_by_topic(tmp_path: Path) -> None:
 def test_slices_add_up_to_the_whole(tmp_path: Path) -> None:
     store = make_store(tmp_path, ManualClock())
     store.open()
-    stored = StoredTopics(store.queue_table.by_key)
+    stored = StoredTopics(store.queue_table)
     stored.start()
     total = sum(store.append(message(b"x" * n, topic=f"T{n % 7}", queue_id=n % 2)).size for n in range(300))
     steps = 0
@@ -57,7 +58,7 @@ def test_slices_add_up_to_the_whole(tmp_path: Path) -> None:
 def test_a_topic_that_was_deleted_and_made_anew_begins_anew(tmp_path: Path) -> None:
     store = make_store(tmp_path, ManualClock())
     store.open()
-    stored = StoredTopics(store.queue_table.by_key)
+    stored = StoredTopics(store.queue_table)
     stored.start()
     for _ in range(10):
         store.append(message(b"x", topic="T", queue_id=0))
@@ -76,7 +77,7 @@ def test_a_queue_with_more_than_a_step_is_looked_at_to_its_end(
     monkeypatch.setattr(observed, "READ_ENTRIES", 7)
     store = make_store(tmp_path, ManualClock())
     store.open()
-    stored = StoredTopics(store.queue_table.by_key)
+    stored = StoredTopics(store.queue_table)
     stored.start()
     total = sum(store.append(message(b"x" * n, topic=f"T{n % 2}", queue_id=0)).size for n in range(100))
     while not stored.catch_up(at_once):
@@ -91,7 +92,7 @@ def test_queues_without_news_are_passed_by_in_steps(tmp_path: Path) -> None:
     store.open()
     for number in range(2 * observed.QUEUES_AT_ONCE):
         store.append(message(b"x", topic="T", queue_id=number))
-    stored = StoredTopics(store.queue_table.by_key)
+    stored = StoredTopics(store.queue_table)
     stored.start()
     assert not stored.catch_up(at_once), "nobody waits for a walk over all queues"
     while not stored.catch_up(at_once):
@@ -99,35 +100,50 @@ def test_queues_without_news_are_passed_by_in_steps(tmp_path: Path) -> None:
     store.close()
 
 
-def test_one_topic_is_asked_after_whatever_queues_came_and_went() -> None:
-    queues = {("T", number): FakeEnd(number) for number in range(3)}
-    stored = StoredTopics(queues)
+def with_entries(table: QueueTable, topic: str, queue_id: int, entries: int) -> None:
+    queue = table.get_or_make(topic, queue_id)
+    for offset in range(entries):
+        queue.put(QueueOffset(offset), LogOffset(100 * offset), 100, 0)
+
+
+def test_one_topic_is_asked_after_whatever_queues_came_and_went(tmp_path: Path) -> None:
+    table = QueueTable(tmp_path / "queues", 2_000)
+    for number in range(3):
+        with_entries(table, "T", number, number)
+    stored = StoredTopics(table)
     assert stored.of("T") == (0 + 1 + 2, 0)
-    queues["U", 0] = FakeEnd(7)
-    queues["T", 3] = FakeEnd(3)
+    with_entries(table, "U", 0, 7)
+    with_entries(table, "T", 3, 3)
     assert (stored.of("T"), stored.of("U")) == ((6, 0), (7, 0))
-    del queues["T", 3]
-    queues["V", 0] = FakeEnd(9)
-    queues["T", 3] = FakeEnd(30)
-    assert (stored.of("T"), stored.of("V")) == ((33, 0), (9, 0)), "the last one was made anew"
-    for number in range(100):
-        queues["W", number] = FakeEnd(1)
-        assert stored.of("W") == (number + 1, 0)
-        del queues["W", number]
-        queues["W", number] = FakeEnd(1)
-        assert stored.of("W") == (number + 1, 0), "none is counted twice"
-    for number in range(100):
-        del queues["W", number]
-    assert (stored.of("W"), stored.of("T")) == ((0, 0), (33, 0))
+    table.remove_topic("T")
+    with_entries(table, "V", 0, 9)
+    with_entries(table, "T", 3, 30)
+    assert (stored.of("T"), stored.of("V")) == ((30, 0), (9, 0)), "it was made anew"
+    for number in range(20):
+        table.remove_topic("W")
+        for queue_id in range(number):
+            with_entries(table, "W", queue_id, 1)
+            assert stored.of("W") == (queue_id + 1, 0), "none is counted twice"
+    table.remove_topic("W")
+    assert finish(stored.messages()) == {"T": 30, "U": 7, "V": 9}
+    assert (stored.of("W"), stored.of("T")) == ((0, 0), (30, 0))
+    table.files.close()
 
 
-class FakeEnd:
-    """A queue with so many entries, which nobody reads."""
-
-    min_offset = QueueOffset(0)
-
-    def __init__(self, entries: int) -> None:
-        self.max_offset = QueueOffset(entries)
-
-    def read(self, offset: QueueOffset, count: int) -> bytes:
-        raise AssertionError
+def test_queues_that_are_gone_are_forgotten_in_steps(tmp_path: Path) -> None:
+    table = QueueTable(tmp_path / "queues", 2_000)
+    for number in range(4 * observed.TOPICS_AT_ONCE):
+        table.get_or_make(f"T{number}", number)
+    stored = StoredTopics(table)
+    stored.start()
+    table.get_or_make("T1", 7)
+    assert stored.catch_up(never)
+    for number in range(4 * observed.TOPICS_AT_ONCE):
+        if number != 1:
+            table.remove_topic(f"T{number}")
+    steps = 0
+    while not stored.catch_up(at_once):
+        steps += 1
+    assert steps >= 4
+    assert [found for found in stored.each() if found is not None] == [("T1", 0, 0), ("T1", 0, 0)]
+    table.files.close()

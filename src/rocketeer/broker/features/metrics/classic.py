@@ -92,8 +92,9 @@ class ClassicPage:
 
     def _topic_figures(self, page: Page) -> Steps[None]:
         ends: dict[str, int] = {}
-        for topic, queue_id in self._store.queues():
-            ends[topic] = ends.get(topic, 0) + self._store.max_queue_offset(topic, queue_id)
+        for queue in self._store.queue_table.walk():
+            topic = queue.topic
+            ends[topic] = ends.get(topic, 0) + self._store.max_queue_offset(topic, queue.queue_id)
             yield
         recorder = self._recorder
         for topic, end in ends.items():

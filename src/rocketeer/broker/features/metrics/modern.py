@@ -112,8 +112,9 @@ class ModernPage:
         stored = self._recorder.stored
         counts: dict[str, int] = {}
         sizes: dict[str, int] = {}
-        for topic, count, size in stored.each():
-            if count:
+        for found in stored.each():
+            if found is not None and found[1]:
+                topic, count, size = found
                 counts[topic] = counts.get(topic, 0) + count
                 sizes[topic] = sizes.get(topic, 0) + size
             yield
