@@ -35,6 +35,8 @@ log = logging.getLogger(__name__)
 
 _LOOK_S = 1.0  # how often the disk is measured and retention asked
 _DELETING_S = 0.05  # while files go
+_FOLLOW_S = 0.001  # of a tick, for queues that follow the log
+_FOLLOW_QUEUES = 64  # whose files go together
 _ROLLING_S = 0.02  # while messages that are waited for are rolled forward
 
 
@@ -151,7 +153,7 @@ class Cleaner:
         self._worker.submit("deleting a log file", self._delete_log_files)
         self._before_deleting()
         index = self._dispatch.index
-        self._following = follow_log(self._log.min_offset, self._dispatch.queues.by_key.values(), index)
+        self._following = follow_log(self._log.min_offset, self._dispatch.queues.walk(), index)
 
     def _delete_log_files(self) -> None:
         """In the worker. One after the other, each off the disk before the next: a start refuses a log that lacks a
@@ -166,10 +168,14 @@ class Cleaner:
 
     def _follow(self, now_s: float) -> None:
         assert self._following is not None
-        paths = next(self._following, None)
-        if paths is None:
+        paths: list[str] = []
+        for passed, found in enumerate(self._following, 1):
+            paths += found
+            if (paths and passed >= _FOLLOW_QUEUES) or self._clock.monotonic_s() >= now_s + _FOLLOW_S:
+                break
+        else:
             self._following = None
-        elif paths:
+        if paths:
             self._worker.submit("deleting files below the log", lambda: delete_paths(paths))
             self._follow_s = now_s + self._follow_pause_s
 

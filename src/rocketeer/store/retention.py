@@ -16,7 +16,6 @@ Some messages are still waited for. Before the oldest file's time is over they a
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import NamedTuple, Protocol
 
 from rocketeer.config import StoreConfig
@@ -28,7 +27,6 @@ log = logging.getLogger(__name__)
 HOUR_MS = 3_600_000
 FIRST_ROUND_MS = 60_000  # after the start, as RocketMQ
 MANUAL_ROUNDS = 20  # rounds that an operator's order to delete expired files lasts
-FOLLOW_SLICE = 64
 ROLL_AHEAD_MS = HOUR_MS  # before a file expires, what is needed of it is rolled forward
 
 
@@ -219,9 +217,8 @@ class IndexFollowsLog(Protocol):
 def follow_log(
     log_min: LogOffset, queues: Iterable[FollowsLog], index: IndexFollowsLog | None
 ) -> Iterator[list[str]]:
-    """After the log lost its oldest file: some queues a step, then the index; yields paths to delete."""
-    left = iter(list(queues))
-    while some := list(islice(left, FOLLOW_SLICE)):
-        yield [path for queue in some for path in queue.raise_min(log_min)]
+    """After the log lost its oldest file: a queue a step, then the index; yields paths to delete."""
+    for queue in queues:
+        yield queue.raise_min(log_min)
     if index is not None:
         yield index.delete_below(log_min)

@@ -1,6 +1,7 @@
 """Beside appends and pulls: checkpoints, retention, a disk that fills up."""
 
 import errno
+import itertools
 import os
 import time
 from pathlib import Path
@@ -226,6 +227,39 @@ def test_an_operator_may_have_expired_files_deleted_at_once(tmp_path: Path) -> N
     clock.advance(ms=2 * HOUR_MS)
     store.delete_expired()
     tick_until(store, clock, lambda: len(store.log.segments) == 1)
+    store.close()
+
+
+class PassingClock(ManualClock):
+    """Whoever asks for the time takes some."""
+
+    ask_s = 0.0
+    _asked_s = 0.0
+
+    def monotonic_s(self) -> float:
+        self._asked_s += self.ask_s
+        return super().monotonic_s() + self._asked_s
+
+
+def test_queues_follow_the_log_as_long_as_there_is_time(tmp_path: Path) -> None:
+    clock = PassingClock(NOON_MS)
+    store = make_store(tmp_path, clock, reserved_hours=1, delete_when="04")
+    store.open()
+    for number in range(200):
+        for _ in range(2):
+            store.append(message(b"x" * 300, topic=f"T{number % 10}", queue_id=number // 10))
+    fill_segments(store, 4)
+    age_files(store, clock)
+    clock.advance(ms=2 * HOUR_MS)
+    store.delete_expired()
+    tick_until(store, clock, lambda: len(store.log.segments) < 4)
+    clock.ask_s = 0.0005
+    following = [0]
+    while following[-1] < 50:
+        store.tick()
+        following.append(sum(queue.min_offset > 0 for queue in store.queue_table.walk()))
+        assert len(following) < 500
+    assert max(after - before for before, after in itertools.pairwise(following)) <= 2
     store.close()
 
 

@@ -160,7 +160,7 @@ def test_rules_come_from_the_configuration() -> None:
     assert (rules.reserved_ms, rules.delete_hours, rules.used_percent_max) == (HOUR_MS, {1, 2}, 50)
 
 
-def test_queues_follow_the_log_in_slices_and_the_index_comes_last() -> None:
+def test_queues_follow_the_log_one_a_step_and_the_index_comes_last() -> None:
     asked: list[tuple[int, int]] = []
 
     class Queue:
@@ -176,10 +176,10 @@ def test_queues_follow_the_log_in_slices_and_the_index_comes_last() -> None:
             assert len(asked) == 200
             return ["i"]
 
-    slices = follow_log(7, [Queue(n) for n in range(200)], Index())
-    assert next(slices) == ["q0"]
-    assert len(asked) == 64
-    assert [path for paths in slices for path in paths] == ["q100", "i"]
+    steps = follow_log(7, (Queue(n) for n in range(200)), Index())
+    assert next(steps) == ["q0"]
+    assert len(asked) == 1
+    assert [path for paths in steps for path in paths] == ["q100", "i"]
     assert list(follow_log(7, [], None)) == []
 
 
