@@ -186,12 +186,10 @@ class QueueTable:
         for queue in queues:
             del self.by_key[topic, queue.queue_id]
             queue.count_in(self._gone)
-        if self.extension is not None:
-            for queue in queues:
-                queue.remove()
-        self.files.forget_below(f"{self.folder}/{topic}/")
-        self.files.note_change(str(self.folder))
-        self._put_aside(self.folder / topic)
+        for folder in (self.folder,) if self.extension is None else (self.folder, self.extension.folder):
+            self.files.forget_below(f"{folder}/{topic}/")
+            self.files.note_change(str(folder))
+            self._put_aside(folder / topic)
         self._removed.extend(queues)
         self.let_go()
         return len(queues)

@@ -1,6 +1,7 @@
 """Units beside queue entries (enableConsumeQueueExt): written before what points to them, rebuilt, deleted with it."""
 
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -143,6 +144,24 @@ def test_units_go_with_their_messages(tmp_path: Path) -> None:
     assert not folder.exists()
     store.append(message(b"again"))
     assert bodies(store) == [b"again"]
+    store.close()
+
+
+def test_units_of_a_topic_that_is_deleted_are_put_aside_with_its_queues(tmp_path: Path) -> None:
+    store = extended(tmp_path)
+    for number in range(50):
+        store.append(message(queue_id=number))
+    store.queue_table.write_out()
+    store.delete_topic("TopicTest")
+    aside = list(store.queue_table.set_aside)
+    assert [len(list(folder.glob("*/*"))) for folder in aside] == [50, 50], "deleting files takes its time"
+    deadline_s = time.monotonic() + 60
+    while any(map(Path.exists, aside)):
+        assert time.monotonic() < deadline_s
+        store.tick()
+        time.sleep(0.001)
+    store.append(message(b"again"))
+    assert [unit is not None for unit in units(store)] == [True]
     store.close()
 
 
