@@ -178,25 +178,35 @@ class ClientTable(Generic[C]):
         return finish(self.expiring(now_ms))
 
     def expiring(self, now_ms: int) -> Steps[Expired[C]]:
-        """As `expire`, one group a step."""
+        """As `expire`, some groups of a connection a step: all that there are nobody can have a list of at once."""
         dead: dict[C, None] = {}
+        changed: dict[str, None] = {}
+        passed = 0
+        for connection in list(self._producing):
+            for group in list(self._producing.get(connection, ())):
+                if self._is_silent(self.producers.get(group, {}).get(connection), now_ms):
+                    dead[connection] = None
+                    self.unregister_producer(group, connection)
+                passed += 1
+                if passed % GROUPS_A_STEP == 0:
+                    yield
+        for connection in list(self._consuming):
+            for group in list(self._consuming.get(connection, ())):
+                info = self.consumers.get(group)
+                if info is not None and self._is_silent(info.members.get(connection), now_ms):
+                    dead[connection] = None
+                    if self.unregister_consumer(group, connection):
+                        changed[group] = None
+                passed += 1
+                if passed % GROUPS_A_STEP == 0:
+                    yield
         notices: list[Notice[C]] = []
-        for name in list(self.producers):
-            for connection in self._silent(self.producers.get(name, {}), now_ms):
-                dead[connection] = None
-                self.unregister_producer(name, connection)
-            yield
-        for name in list(self.consumers):
-            info = self.consumers.get(name)
-            silent = [] if info is None else self._silent(info.members, now_ms)
-            for connection in silent:
-                dead[connection] = None
-                del self.consumers[name].members[connection]
-                self.memberships -= 1
-                _discard(self._consuming, connection, name)
-            if info is not None and silent:
-                notices += self._after_leaving(info)
-            yield
+        for number, group in enumerate(changed, 1):
+            info = self.consumers.get(group)
+            if info is not None:  # somebody is left to be told
+                notices.append(Notice(group, info.members.keys()))
+            if number % GROUPS_A_STEP == 0:
+                yield
         return Expired(list(dead), notices)
 
     # --- looking up --------------------------------------------------------------------------
@@ -248,8 +258,8 @@ class ClientTable(Generic[C]):
             return []
         return [Notice(info.name, info.members.keys())]
 
-    def _silent(self, members: dict[C, Member[C]], now_ms: int) -> list[C]:
-        return [c for c, member in members.items() if now_ms - member.seen_ms > self._expiry_ms]
+    def _is_silent(self, member: Member[C] | None, now_ms: int) -> bool:
+        return member is not None and now_ms - member.seen_ms > self._expiry_ms
 
 
 def bytes_of(subscriptions: Iterable[Subscription]) -> int:

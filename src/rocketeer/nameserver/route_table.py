@@ -30,6 +30,7 @@ UNIT_SUB = 0x2
 """Bits of a topic's system flag: it belongs to a unit (a data centre's share), or has consumers of a unit."""
 
 
+LOOKED_AT_ONCE = 64
 SWEPT_AT_ONCE = 256
 """A broker with no more topics than this is swept when it goes."""
 
@@ -161,15 +162,21 @@ class RouteTable:
         return True
 
     def evict(self, now_ms: int, expiry_ms: int) -> list[Evicted]:
-        """Forget every broker not heard of for over `expiry_ms`; the caller closes their connections."""
-        late = [
-            Evicted(address, alive.connection)
-            for address, alive in self._alive.items()
-            if alive.heard_ms + expiry_ms < now_ms
-        ]
-        for address, _ in late:
-            self._forget(address)
-        return late
+        """All of `evicting` at once."""
+        return [found for found in self.evicting(now_ms, expiry_ms) if found is not None]
+
+    def evicting(self, now_ms: int, expiry_ms: int) -> Iterator[Evicted | None]:
+        """Forget every broker not heard of for over `expiry_ms`, one a step; the caller closes its connection.
+
+        None after steps that found none.
+        """
+        for number, address in enumerate(list(self._alive), 1):
+            alive = self._alive.get(address)
+            if alive is not None and alive.heard_ms + expiry_ms < now_ms:
+                self._forget(address)
+                yield Evicted(address, alive.connection)
+            elif number % LOOKED_AT_ONCE == 0:
+                yield None
 
     def connection_closed(self, connection: object) -> list[str]:
         """All of `closing` at once."""

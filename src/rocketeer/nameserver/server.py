@@ -15,7 +15,7 @@ from rocketeer.protocol.codes import RequestCode
 from rocketeer.protocol.command import Command
 from rocketeer.remoting.limits import RequestLimits
 from rocketeer.remoting.server import Connection, RemotingServer, Router, SocketSizes
-from rocketeer.remoting.slices import Steps, run_sliced
+from rocketeer.remoting.slices import Steps, in_slices, run_sliced
 from rocketeer.security.access import AccessControl
 from rocketeer.security.acl_files import AclFiles
 from rocketeer.security.rules import NothingStored, check_complete, nameserver_rules
@@ -122,13 +122,19 @@ class NameServer:
             await self._metrics.stop()
         await self._remoting.stop()
 
-    def scan(self) -> None:
+    async def scan(self) -> None:
         """Forget the brokers whose last heartbeat is too old, and close their connections."""
-        for address, connection in self.routes.evict(self._state.now_ms(), self._config.broker_expiry_ms):
-            log.warning("broker expired address=%s silent_ms=%d", address, self._config.broker_expiry_ms)
-            assert isinstance(connection, Connection)
-            connection.close("its broker sent no heartbeat")
+        await in_slices(self._scanning())
         self._state.sweep()
+
+    def _scanning(self) -> Steps[None]:
+        for found in self.routes.evicting(self._state.now_ms(), self._config.broker_expiry_ms):
+            if found is not None:
+                address, connection = found
+                log.warning("broker expired address=%s silent_ms=%d", address, self._config.broker_expiry_ms)
+                assert isinstance(connection, Connection)
+                connection.close("its broker sent no heartbeat")
+            yield
 
     async def _scan_forever(self) -> None:
         interval_ms = self._config.scan_interval_ms
@@ -137,7 +143,7 @@ class NameServer:
             await asyncio.sleep(interval_ms / 1000)
             # Had this process itself stood still, heartbeats would wait in the sockets: read them first.
             if self._state.now_ms() - began_ms < 3 * interval_ms:
-                self.scan()
+                await self.scan()
 
     def _let_in(self, command: Command, connection: Connection) -> Steps[None]:
         return self._access.checking(command, connection.remote)

@@ -6,6 +6,7 @@ all that are ready; asyncio's way costs some calls in Python for each of them.
 """
 
 import os
+from collections import deque
 
 from rocketeer.remoting import fair_queue as rule
 from rocketeer.remoting.fair_queue import fair_queue
@@ -63,6 +64,8 @@ cdef enum:
     READ_BYTES = 256 << 10
     PARTS_MAX = 64
 
+cdef double ENDS_S = 0.001  # of a turn, for telling that connections have ended
+
 cdef Py_ssize_t MUCH_BYTES = rule.MUCH_BYTES
 cdef Py_ssize_t KNOWN_READS = rule.KNOWN_READS
 
@@ -95,6 +98,8 @@ cdef class SocketPoller:
     cdef bint _reading
     cdef list _after
     cdef set _streams
+    cdef object _ended
+    """Streams that are lost, and why; who used them is told a few at a time, for ten thousand may go together."""
     cdef object _fair_queue
     """Where streams wait; None until one had to."""
 
@@ -110,6 +115,7 @@ cdef class SocketPoller:
         self._loop = loop
         self._after = []
         self._streams = set()
+        self._ended = deque()
 
     def start(self):
         """Have the loop call `read` when a socket is ready."""
@@ -133,6 +139,25 @@ cdef class SocketPoller:
             self._after.append(callback)
         else:
             self._loop.call_soon(callback)
+
+    cdef int tell_end(self, Stream stream, object error) except -1:
+        if not self._ended:
+            self._loop.call_soon(self._tell_ends)
+        self._ended.append((stream, error))
+        return 0
+
+    def _tell_ends(self):
+        cdef double until_s = monotonic_s() + ENDS_S
+        cdef Stream stream
+        try:
+            while self._ended:
+                stream, error = self._ended.popleft()
+                stream._end(error)
+                if monotonic_s() >= until_s:
+                    break
+        finally:
+            if self._ended:
+                self._loop.call_soon(self._tell_ends)
 
     def together(self, callback):
         """Call what brings requests as one of the reads: what was put off until they are done is done, too."""
@@ -526,16 +551,17 @@ cdef class Stream:
         self._unsent_bytes = 0
         if self._poller._epoll >= 0:
             epoll_ctl(self._poller._epoll, EPOLL_CTL_DEL, self._fd, NULL)
-        self._poller._loop.call_soon(self._end, error)
+        self._poller.tell_end(self, error)
         return 0
 
-    def _end(self, error):
+    cdef int _end(self, object error) except -1:
         self._poller._streams.discard(self)
         try:
             self._protocol.connection_lost(error)
         finally:
             self._sock.close()
             self._serve_front = None
+        return 0
 
     def get_extra_info(self, name, default=None):
         return self._extra.get(name, default)

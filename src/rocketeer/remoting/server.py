@@ -26,7 +26,7 @@ from rocketeer.remoting.fair_queue import LoopReads, fair_queue
 from rocketeer.remoting.handshakes import HELLO_BYTES_MAX, RECORD_HEADER_BYTES, Handshakes, hello_bytes
 from rocketeer.remoting.held_bytes import UnfinishedFrames, UnreadReplies
 from rocketeer.remoting.limits import RequestLimits, busy_limit, command_of_huge_header, over_limit
-from rocketeer.remoting.slices import InOrder
+from rocketeer.remoting.slices import InOrder, in_slices
 from rocketeer.remoting.streams import SocketPoller, Stream, new_poller
 from rocketeer.steps import Steps, finish
 
@@ -43,6 +43,8 @@ Brake = Callable[[Command, Connection], None]
 """Raises RequestRefused to refuse."""
 TLS_HELLO = b"\x16"
 SWEEP_S = 5.0
+SWEPT_AT_ONCE = 64
+"""Connections that are passed by in one step."""
 CLOSE_S = 2.0
 """How long a peer may take to read its last replies when the server stops."""
 CONNECTIONS_MAX = 100_000
@@ -512,19 +514,28 @@ class RemotingServer:
         pause_s = min(SWEEP_S, self._idle_s / 4, self._frame_s / 4)
         while True:
             await asyncio.sleep(pause_s)
-            self._sweep(asyncio.get_running_loop().time())
+            await in_slices(self._sweep(asyncio.get_running_loop().time()))
 
-    def _sweep(self, now_s: float) -> None:
-        for sock, since_s in list(self._greeting.items()):
-            if now_s - since_s > self._idle_s:
+    def _sweep(self, now_s: float) -> Steps[None]:
+        """Those whose time is over, one a step: ten thousand may have fallen silent together."""
+        for number, sock in enumerate(list(self._greeting), 1):
+            since_s = self._greeting.get(sock)
+            if since_s is not None and now_s - since_s > self._idle_s:
                 self._forget_greeting(sock)
                 sock.close()
-        for connection in list(self.connections):
+                yield
+            elif number % SWEPT_AT_ONCE == 0:
+                yield
+        for number, connection in enumerate(list(self.connections), 1):
+            if number % SWEPT_AT_ONCE == 0:
+                yield
             if now_s - connection.last_read_s > self._idle_s:
                 # One that does not even read would never let us say goodbye.
                 connection.close(f"idle for {self._idle_s:g} s", abort=connection.unread_bytes > 0)
+                yield
             elif connection.frame_began_s and now_s - connection.frame_began_s > self._frame_s:
                 connection.close(f"one frame took longer than {self._frame_s:g} s", abort=True)
+                yield
 
 
 class _Newcomer:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocketeer.broker.clients import EXPIRY_MS, ClientIdentity, ClientTable, Notice
+from rocketeer.broker.clients import EXPIRY_MS, GROUPS_A_STEP, ClientIdentity, ClientTable, Notice
 from rocketeer.model.subscription import ConsumeFromWhere, ConsumeType, MessageModel, Subscription
 from rocketeer.steps import finish
 
@@ -121,6 +121,39 @@ def test_silence_for_two_minutes_is_death() -> None:
     assert table.expire(NOW + EXPIRY_MS + 2) == (["b"], [])
     assert not table.consumers
     assert not table.producers
+
+
+def test_many_that_fall_silent_together_are_removed_a_few_a_step() -> None:
+    table: ClientTable[str] = ClientTable()
+    identity = ClientIdentity("x", "JAVA", 409)
+    for number in range(1_000):
+        table.producer_heartbeat("P", f"{number}", identity, now_ms=NOW)
+        beat(table, "G", f"{number}", client_id=f"c{number}")
+    beat(table, "G", "alive", now_ms=NOW + 1)
+    left = table.memberships
+    steps = table.expiring(NOW + EXPIRY_MS + 1)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            dead, notices = end.value
+            break
+        assert left - table.memberships <= GROUPS_A_STEP
+        left = table.memberships
+    assert len(dead) == 1_000
+    assert listed(notices) == [Notice("G", ["alive"])], "one notice, however many left"
+    assert table.memberships == 1
+
+
+def test_who_speaks_while_silent_ones_are_looked_for_stays() -> None:
+    table: ClientTable[str] = ClientTable()
+    for number in range(200):
+        beat(table, "G", f"{number}", client_id=f"c{number}")
+    steps = table.expiring(NOW + EXPIRY_MS + 1)
+    next(steps)
+    beat(table, "G", "199", now_ms=NOW + EXPIRY_MS)
+    assert "199" not in finish(steps).connections
+    assert list(table.consumers["G"].members) == ["199"]
 
 
 GROUPS = ["G", "H"]

@@ -421,6 +421,24 @@ def test_a_broker_with_very_many_topics_is_gone_at_once_and_swept_later() -> Non
     assert finish(table.topics()) == ["many-0"]
 
 
+def test_brokers_that_fall_silent_together_are_evicted_one_a_step() -> None:
+    table = RouteTable()
+    for number in range(200):
+        register(table, f"{number}:1", f"b{number}", topics=many(10), connection=number, now_ms=number % 2)
+    alive = 200
+    found: list[str] = []
+    for each in table.evicting(EXPIRY_MS + 1, EXPIRY_MS):
+        assert alive - len(table.alive()) <= 1
+        alive = len(table.alive())
+        found += [] if each is None else [each.address]
+    assert found == [f"{number}:1" for number in range(0, 200, 2)]
+    steps = table.evicting(EXPIRY_MS + 2, EXPIRY_MS)
+    assert next(steps) == ("1:1", 1)
+    register(table, "199:1", "b199", now_ms=EXPIRY_MS)
+    assert sum(each is not None for each in steps) == 98
+    assert list(table.alive()) == ["199:1"], "it came back meanwhile"
+
+
 def test_a_broker_that_comes_back_before_it_was_swept_has_what_it_tells_now() -> None:
     table = RouteTable()
     register(table, "a:1", "a", topics=many(1000))

@@ -126,7 +126,7 @@ async def test_a_silent_broker_is_forgotten_after_120_s_and_its_connection_close
         beat = await two(RequestCode.QUERY_DATA_VERSION, broker("b", 2000), encode_data_version(V1))
         assert beat.ext == {"changed": "false"}
         clock.advance(ms=20_001)
-        server.scan()
+        await server.scan()
         assert await client.route() == {"b": {0: "10.0.0.1:2000"}}
         await until(lambda: not one.client.connected(one.address))
 

@@ -6,6 +6,8 @@ import gc
 import logging
 import socket
 import struct
+import time
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
@@ -178,6 +180,59 @@ async def test_silent_and_stalled_connections_are_closed() -> None:
         await fell_silent.ask(request(ECHO))
         assert await never_spoke.closed()
         assert await fell_silent.closed()
+        assert not server.connections
+
+
+class Turns:
+    """What was seen in which turn of the loop."""
+
+    def __init__(self) -> None:
+        self.seen: Counter[int] = Counter()
+        self._turn = 0
+        self._next()
+
+    def _next(self) -> None:
+        self._turn += 1
+        self._timer = asyncio.get_running_loop().call_soon(self._next)
+
+    def see(self) -> None:
+        """It takes some time."""
+        self.seen[self._turn] += 1
+        until_s = time.perf_counter() + 0.0006
+        while time.perf_counter() < until_s:
+            pass
+
+    def stop(self) -> None:
+        self._timer.cancel()
+
+
+class SeenLines(logging.Handler):
+    def __init__(self, turns: Turns) -> None:
+        super().__init__()
+        self._turns = turns
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if "idle for" in record.getMessage():
+            self._turns.see()
+
+
+async def test_many_that_fall_silent_together_are_closed_a_few_at_a_time() -> None:
+    async with serving(idle_s=1) as (server, connect):
+        turns = Turns()
+        handler = SeenLines(turns)
+        logging.getLogger("rocketeer.remoting.connection").addHandler(handler)
+        try:
+            peers = [await connect() for _ in range(60)]
+            for peer in peers:
+                await peer.ask(request(ECHO))
+            for peer in peers:
+                assert await peer.closed()
+        finally:
+            logging.getLogger("rocketeer.remoting.connection").removeHandler(handler)
+            turns.stop()
+        assert sum(turns.seen.values()) == 60
+        assert max(turns.seen.values()) <= 5
+        await asyncio.sleep(0.1)
         assert not server.connections
 
 

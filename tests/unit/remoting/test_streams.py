@@ -8,6 +8,7 @@ import random
 import socket
 import time
 import weakref
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from typing import Any, cast
 
@@ -65,12 +66,17 @@ class Seen:
 class Pair:
     """A stream and its peer's end of the socket."""
 
-    def __init__(self, poller: SocketPoller, take: Callable[[bytes, Any], int] | None = None) -> None:
+    def __init__(
+        self,
+        poller: SocketPoller,
+        take: Callable[[bytes, Any], int] | None = None,
+        seen: Seen | None = None,
+    ) -> None:
         served, self.peer = socket.socketpair()
         for sock in (served, self.peer):
             sock.setblocking(False)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SMALL_BUFFER)
-        self.seen = Seen()
+        self.seen = seen or Seen()
         self.served = served
         self.stream = Stream(poller, served, cast(Connection, self.seen), take)
         self.loop = asyncio.get_running_loop()
@@ -123,6 +129,37 @@ async def test_what_comes_is_given_to_the_protocol() -> None:
         pair.peer.close()
         assert await pair.lost() == ("lost", type(None))
         assert pair.served.fileno() == -1
+
+
+async def test_many_that_go_together_are_told_of_a_few_at_a_time() -> None:
+    loop = asyncio.get_running_loop()
+    turn = 0
+    told: Counter[int] = Counter()
+
+    def next_turn() -> None:
+        nonlocal turn
+        turn += 1
+        timers[0] = loop.call_soon(next_turn)
+
+    class SlowToLeave(Seen):
+        def connection_lost(self, error: Exception | None) -> None:
+            told[turn] += 1
+            time.sleep(0.0006)
+            super().connection_lost(error)
+
+    async with turns() as poller:
+        pairs = [Pair(poller, seen=SlowToLeave()) for _ in range(100)]
+        timers = [loop.call_soon(next_turn)]
+        for pair in pairs[:50]:
+            pair.peer.close()
+        for pair in pairs[50:]:
+            pair.stream.abort()
+        for pair in pairs:
+            await pair.lost()
+            assert pair.served.fileno() == -1
+        timers[0].cancel()
+    assert sum(told.values()) == 100
+    assert max(told.values()) <= 2
 
 
 async def test_between_frames_the_taker_is_asked_first() -> None:

@@ -233,10 +233,16 @@ class ClientService:
 
     async def scan(self) -> None:
         """Close the connections of clients that have been silent for too long."""
-        dead, notices = await in_slices(self._clients.expiring(self._now_ms()))
+        await in_slices(self._scanning())
+
+    def _scanning(self) -> Steps[None]:
+        dead, notices = yield from self._clients.expiring(self._now_ms())
         for connection in dead:
             connection.close("no heartbeat")
-        self.notify(notices)
+            yield
+        for notice in notices:
+            self.notify((notice,))
+            yield
 
     def _now_ms(self) -> int:
         """Time that no clock adjustment moves: one must not make every client look dead."""
