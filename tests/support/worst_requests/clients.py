@@ -2,16 +2,20 @@
 
 import contextlib
 import json
+import socket
+import struct
 import threading
 
 from rocketeer.protocol.command import encode, request
 from support.wire import Line
 from support.worst_requests.catalogue import broker
 from support.worst_requests.pieces import (
+    FILLED,
     WIDE,
     ask,
     flood,
     heartbeat,
+    held_pull,
     names,
     pour,
     read_to_the_end,
@@ -57,6 +61,19 @@ def _(address: str) -> None:
             line.send(request(34, {}, beat))
         for line in lines:
             line.reply()
+
+
+@broker("1,500 members of a group, each with a held pull, are reset together", memory_mb=128)
+def _(address: str) -> None:
+    with contextlib.ExitStack() as stack:
+        lines = [stack.enter_context(Line(address)) for _ in range(1_500)]
+        for number, line in enumerate(lines):
+            line.send(request(34, {}, heartbeat(["crowd"], client=f"c{number}")))
+            line.send(held_pull(FILLED, 10**9))
+        for line in lines:
+            line.reply()
+        for line in lines:
+            line.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
 @broker("unregistering 8,000 groups that are not there")
