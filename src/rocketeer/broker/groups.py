@@ -10,9 +10,11 @@ from rocketeer.model.data_version import DataVersion
 from rocketeer.model.group import SubscriptionGroup, is_system_group, is_usable_group
 from rocketeer.protocol.bodies.groups import decode_group_table, encode_group_entry, group_table_ends
 from rocketeer.remoting.limits import busy_limit
-from rocketeer.steps import Steps
+from rocketeer.steps import Steps, finish
 
 log = logging.getLogger(__name__)
+
+FOLLOWED_AT_ONCE = 256
 
 SYSTEM_GROUPS = (
     "TOOLS_CONSUMER",
@@ -78,12 +80,26 @@ class GroupTable:
 
     def follow(self, groups: Mapping[str, SubscriptionGroup], version: DataVersion) -> None:
         """Become the master's table; what every broker has by itself stays."""
+        finish(self.following(groups, version))
+
+    def following(self, groups: Mapping[str, SubscriptionGroup], version: DataVersion) -> Steps[None]:
+        """The same, a changed group a step."""
         if version == self.version:
             return
-        system = {name: group for name, group in self.configs.items() if name in SYSTEM_GROUPS}
-        self.configs.clear()
-        self.configs.update({**system, **groups})
-        self._entries = {name: encode_group_entry(group) for name, group in self.configs.items()}
+        for number, name in enumerate(list(self.configs), 1):
+            if name not in groups and name not in SYSTEM_GROUPS and self.configs.pop(name, None) is not None:
+                del self._entries[name]
+                self._dirty = True
+            if number % FOLLOWED_AT_ONCE == 0:
+                yield
+        for number, (name, group) in enumerate(groups.items(), 1):
+            if self.configs.get(name) != group:
+                self.configs[name] = group
+                self._entries[name] = encode_group_entry(group)
+                self._dirty = True
+                yield
+            elif number % FOLLOWED_AT_ONCE == 0:
+                yield
         self.version = version
         self._dirty = True
 

@@ -11,12 +11,13 @@ from rocketeer.protocol.bodies.offsets import decode_consumer_offsets
 from rocketeer.protocol.codes import ResponseCode
 from rocketeer.protocol.frame import FRAME_BYTES_MAX
 from rocketeer.remoting.limits import busy_limit
-from rocketeer.steps import Steps
+from rocketeer.steps import Steps, finish
 
 log = logging.getLogger(__name__)
 
 SEPARATOR = "@"
 KEYS_AT_ONCE = 1024
+FOLLOWED_AT_ONCE = 256
 KEY_CHARS_MAX = 1024
 """Of a topic and a group: twice as many as those have that a broker knows."""
 
@@ -146,11 +147,20 @@ class ConsumerOffsets:
 
     def follow(self, table: Mapping[str, Mapping[int, int]]) -> None:
         """Become this table, the master's as a slave knows it."""
-        self._remove([key for key in self._table if key not in table])
-        for key, queues in table.items():
+        finish(self.following(table))
+
+    def following(self, table: Mapping[str, Mapping[int, int]]) -> Steps[None]:
+        """The same, some keys a step."""
+        for keys in self._keys():
+            self._remove([key for key in keys if key not in table and key in self._table])
+            yield
+        for number, (key, queues) in enumerate(table.items(), 1):
             if self._table.get(key) is not queues and self._table.get(key) != queues:
                 self._replace(key, queues)
                 self._touch(key)
+                yield
+            elif number % FOLLOWED_AT_ONCE == 0:
+                yield
 
     def removing_group(self, group: str) -> Steps[None]:
         for topic in (yield from self.topics_of(group)):
@@ -209,6 +219,19 @@ class ConsumerOffsets:
             self._text.removed(key)
         self._changed()
 
+    def add_queues(self, key: str, queues: Mapping[int, int]) -> None:
+        """As `set_queues`, of some of its queues: the others keep their offsets."""
+        known = self._table.get(key)
+        if known is None:
+            self._replace(key, queues)
+        else:
+            self._count -= len(known)
+            known.update(queues)
+            self._count += len(known)
+            for queue_id in queues:
+                self._text.changed(key, queue_id)
+        self._changed()
+
     # --- the file ----------------------------------------------------------------------------
 
     def refresh(self) -> Steps[None]:
@@ -255,6 +278,8 @@ class JournaledOffsets(ConsumerOffsets):
     def __init__(self, entries_max: int = 1_000_000, chars_max: int = 128 << 20) -> None:
         super().__init__(entries_max, chars_max)
         self.changed: set[str] = set()
+        self.begun_anew: set[str] = set()
+        """Those of which more may have changed than that queues were added or moved."""
 
     def _touch(self, key: str) -> None:
         super()._touch(key)
@@ -263,3 +288,8 @@ class JournaledOffsets(ConsumerOffsets):
     def _remove(self, keys: list[str]) -> None:
         super()._remove(keys)
         self.changed.update(keys)
+        self.begun_anew.update(keys)
+
+    def _replace(self, key: str, queues: Mapping[int, int]) -> None:
+        super()._replace(key, queues)
+        self.begun_anew.add(key)

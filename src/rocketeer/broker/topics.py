@@ -36,6 +36,7 @@ log = logging.getLogger(__name__)
 READ_WRITE = int(Perm.READ | Perm.WRITE)
 SCHEDULE_QUEUES = 18
 BENCHMARK_QUEUES = 1024
+FOLLOWED_AT_ONCE = 256
 
 
 class ChangeKind(Enum):
@@ -167,13 +168,21 @@ class TopicTable:
 
     def follow(self, topics: Mapping[str, TopicConfig], version: DataVersion) -> None:
         """Become the master's table; what every broker has by itself stays."""
-        changed = [topic for name, topic in topics.items() if self.configs.get(name) != topic]
-        self.configs.update(topics)
-        self._note(changed)
+        finish(self.following(topics, version))
+
+    def following(self, topics: Mapping[str, TopicConfig], version: DataVersion) -> Steps[None]:
+        """The same, a changed topic a step."""
+        for number, (name, topic) in enumerate(topics.items(), 1):
+            if self.configs.get(name) != topic:
+                self.configs[name] = topic
+                self._note((topic,))
+                self._dirty = True
+                self._tell(TopicChange(ChangeKind.UPDATED, topic))
+                yield
+            elif number % FOLLOWED_AT_ONCE == 0:
+                yield
         self.version = version
         self._dirty = True
-        for topic in changed:
-            self._tell(TopicChange(ChangeKind.UPDATED, topic))
 
     def guess(self, topic: TopicConfig) -> None:
         """A slave has met messages of a topic before its master told of it; the version stays the master's."""

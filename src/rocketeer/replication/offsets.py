@@ -5,8 +5,10 @@ too (RocketMQ issue 1094). So what a master says right after its start counts on
 knows. What changes there afterwards was committed or reset by somebody, and is followed wherever it leads.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import Final
 
+KEYS_AT_ONCE: Final = 128
 Table = Mapping[str, Mapping[int, int]]
 """`topic@group` -> queue id -> offset."""
 
@@ -17,24 +19,51 @@ class OffsetMerge:
     def __init__(self) -> None:
         self._started: str | None = None
         self._at_start: dict[str, dict[int, int]] = {}
-        self._last: Table = {}
+        self._last: dict[str, dict[int, int]] = {}
 
-    def merged(self, ours: Table, theirs: Table, started: str) -> Table:
+    def merged(self, ours: Table, theirs: dict[str, dict[int, int]], started: str) -> Table:
         """What the slave knows from now on. `started` differs for every start of the master."""
+        result = dict(ours)
+        for change in self.merging(ours, theirs, started):
+            if change is None:
+                continue
+            key, queues = change
+            if queues is None:
+                del result[key]
+            else:
+                result[key] = queues
+        return result
+
+    def merging(
+        self, ours: Table, theirs: dict[str, dict[int, int]], started: str
+    ) -> Iterator[tuple[str, dict[int, int] | None] | None]:
+        """The same in steps: a key and its offsets from now on, None for one that is gone; None after steps that
+        changed nothing. It keeps `theirs`; `ours` may be changed in between, by whoever takes these over and by
+        others."""
         if started != self._started:
             self._started = started
-            self._at_start = {key: dict(queues) for key, queues in theirs.items()}
+            self._at_start = {}
             self._last = {}
-        result: dict[str, Mapping[int, int]] = {
-            key: queues for key, queues in ours.items() if key in theirs or key not in self._last
-        }
-        for key, queues in theirs.items():
-            if (
-                self._last.get(key) != queues or key not in result
-            ):  # of many groups few move between two looks
-                result[key] = self._followed(key, result.get(key, {}), queues)
-        self._last = theirs
-        return result
+            for number, (key, queues) in enumerate(theirs.items(), 1):
+                self._at_start[key] = dict(queues)
+                if number % KEYS_AT_ONCE == 0:
+                    yield None
+        for number, key in enumerate(self._last, 1):
+            if key not in theirs and key in ours:
+                yield key, None
+            elif number % KEYS_AT_ONCE == 0:
+                yield None
+        for number, (key, queues) in enumerate(theirs.items(), 1):
+            known = ours.get(key)
+            if known is None or self._last.get(key) != queues:  # of many groups few move between two looks
+                yield key, self._followed(key, known or {}, queues)
+            elif number % KEYS_AT_ONCE == 0:
+                yield None
+        before, self._last = self._last, theirs
+        while before:  # to let go of a million at once takes its time
+            for _ in range(min(KEYS_AT_ONCE, len(before))):
+                before.popitem()
+            yield None
 
     def _followed(self, key: str, ours: Mapping[int, int], theirs: Mapping[int, int]) -> dict[int, int]:
         known = dict(ours)

@@ -1,6 +1,6 @@
 """Consumer offsets on a slave: never backwards because a master restarted, backwards when somebody meant it."""
 
-from rocketeer.replication.offsets import OffsetMerge
+from rocketeer.replication.offsets import KEYS_AT_ONCE, OffsetMerge
 
 KEY = "T@G"
 
@@ -33,3 +33,25 @@ def test_a_group_deleted_on_a_running_master_goes_and_one_the_master_lost_stays(
     ours = merge.merged(ours, {}, "s")
     assert ours == {"A@G": {0: 1}}
     assert merge.merged({KEY: {0: 5}}, {}, "t") == {KEY: {0: 5}}
+
+
+def test_what_others_commit_between_two_steps_is_kept() -> None:
+    merge = OffsetMerge()
+    ours: dict[str, dict[int, int]] = {"Mine@G": {0: 1}}
+    theirs = {f"T{number}@G": {0: number} for number in range(10 * KEYS_AT_ONCE)}
+    steps = 0
+    for change in merge.merging(ours, dict(theirs), "s"):
+        steps += 1
+        ours[f"Meanwhile{steps}@G"] = {0: steps}
+        if change is not None:
+            assert change[1] is not None
+            ours[change[0]] = change[1]
+    assert steps > 10 * KEYS_AT_ONCE, "a key a step"
+    assert {key: queues for key, queues in ours.items() if key in theirs} == theirs
+    assert ours["Mine@G"] == {0: 1}
+    assert len(ours) == len(theirs) + steps + 1
+    moved = {**theirs, "T7@G": {0: 700}}
+    del moved["T8@G"]
+    changes = list(merge.merging(ours, moved, "s"))
+    assert [change for change in changes if change is not None] == [("T8@G", None), ("T7@G", {0: 700})]
+    assert len(changes) >= 20, "keys that did not move are passed by some a step"

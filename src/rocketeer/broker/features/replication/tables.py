@@ -34,7 +34,7 @@ from rocketeer.protocol.command import Command, reply, request
 from rocketeer.record.entry import DispatchEntry
 from rocketeer.record.flags import TX_PREPARED
 from rocketeer.remoting.server import Connection, Handler
-from rocketeer.remoting.slices import Steps
+from rocketeer.remoting.slices import Steps, in_slices
 from rocketeer.replication.offsets import OffsetMerge
 from rocketeer.store.message_store import MessageStore
 
@@ -53,6 +53,7 @@ NO_DELAYS: Final = '{"offsetTable":{}}'
 
 LOG_OFFSET: Final = "rocketeerLogOffset"
 STARTED: Final = "rocketeerStarted"
+NAMES_AT_ONCE: Final = 256
 
 
 class Files(Protocol):
@@ -190,10 +191,10 @@ class FollowedTables:
     async def _sync(self, address: str) -> None:
         """Each by itself: one that cannot be read does not hold up the others."""
         topics = await self._ask(address, RequestCode.GET_ALL_TOPIC_CONFIG)
-        self._follow_topics(*await asyncio.to_thread(decode_topic_table, topics.body))
+        await in_slices(self._follow_topics(*await asyncio.to_thread(decode_topic_table, topics.body)))
         groups = await self._ask(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
         if groups.body:
-            self._groups.follow(*await asyncio.to_thread(decode_group_table, groups.body))
+            await in_slices(self._groups.following(*await asyncio.to_thread(decode_group_table, groups.body)))
         offsets = await self._ask(address, RequestCode.GET_ALL_CONSUMER_OFFSET)
         delays = await self._ask(address, RequestCode.GET_ALL_DELAY_OFFSET)
         is_ours = self._master_is_ours = LOG_OFFSET in offsets.ext
@@ -204,7 +205,7 @@ class FollowedTables:
             facts = decode_kv_table(info.body)
             at, started = number_of(facts, "commitLogMaxOffset"), facts.get("bootTimestamp", "")
         told = await asyncio.to_thread(decode_consumer_offsets, offsets.body)
-        self._held["offsets"] = Held(LogOffset(at), lambda: self._follow_offsets(told, started))
+        self._held["offsets"] = Held(LogOffset(at), lambda: in_slices(self._follow_offsets(told, started)))
         files = {DELAY_FILE: delays}
         for name in OWN_FILES if is_ours else ():
             files[name] = await self._ask(address, RequestCode.GET_BROKER_TABLE, {"name": name})
@@ -235,28 +236,36 @@ class FollowedTables:
 
     # --- one table ---------------------------------------------------------------------------
 
-    def _follow_topics(self, topics: Mapping[str, TopicConfig], version: DataVersion) -> None:
+    def _follow_topics(self, topics: Mapping[str, TopicConfig], version: DataVersion) -> Steps[None]:
         if version == self._topics.version and not self._guessed:
             return
         self._guessed -= topics.keys()
-        known = self._topics.configs.keys() - topics.keys() - self._guessed
-        gone = [name for name in known if not self._topics.is_system(name)]
-        self._topics.follow({**topics, **{name: self._topics.configs[name] for name in gone}}, version)
+        gone: list[str] = []
+        for number, name in enumerate(list(self._topics.configs), 1):
+            if name not in topics and name not in self._guessed and not self._topics.is_system(name):
+                gone.append(name)
+            if number % NAMES_AT_ONCE == 0:
+                yield
+        yield from self._topics.following(topics, version)
         if gone:
             # Their last messages may be on the way yet: their queues go when the log has been copied that far.
             at = self._store.max_log_offset
-            self._held["topics"] = Held(LogOffset(at), lambda: self._forget_topics(gone))
+            self._held["topics"] = Held(LogOffset(at), lambda: in_slices(self._forget_topics(gone)))
 
-    def _forget_topics(self, gone: Iterable[str]) -> None:
+    def _forget_topics(self, gone: Iterable[str]) -> Steps[None]:
         """Its queues go as well. (A master of ours has said so in the log, and they may be those of a new one.)"""
         for name in gone:
             log.info("topic deleted by the master topic=%s", name)
             self._topics.follow_deletion(name)
             if not self._master_is_ours:
                 self._store.delete_topic(name)
+            yield
 
-    def _follow_offsets(self, theirs: dict[str, dict[int, int]], started: str) -> None:
-        self._offsets.follow(self._merge.merged(self._offsets.table, theirs, started))
+    def _follow_offsets(self, theirs: dict[str, dict[int, int]], started: str) -> Steps[None]:
+        for change in self._merge.merging(self._offsets.table, theirs, started):
+            if change is not None:
+                self._offsets.set_queues(*change)
+            yield
 
     def _tell(self, text: str) -> None:
         """The same trouble is told once."""
