@@ -10,7 +10,7 @@ Whatever is derived goes first: were it found beside a log that was cut and has 
 
 from typing import Final
 
-from rocketeer.broker.features.group.shared_tables import Position, position_text, read_position
+from rocketeer.broker.features.group.table_position import Position, position_text, read_position
 from rocketeer.config import StoreConfig
 from rocketeer.group.member_file import MemberFile
 from rocketeer.model.offsets import LogOffset

@@ -6,7 +6,9 @@ from typing import Final, NoReturn
 from rocketeer.broker.feature import Feature, Periodic
 from rocketeer.broker.features.group.follower import FollowerPart
 from rocketeer.broker.features.group.leader import LeaderPart
-from rocketeer.broker.features.group.shared_tables import SHARED, Position, SharedTables
+from rocketeer.broker.features.group.shared_tables import SHARED, SharedTables
+from rocketeer.broker.features.group.table_position import Position
+from rocketeer.broker.features.group.table_records import SharedTableSet
 from rocketeer.broker.features.replication.master import master_feature
 from rocketeer.broker.followed_tables import followed_tables
 from rocketeer.broker.group_tables import JoinedTables
@@ -44,10 +46,7 @@ def _shared_tables(state: BrokerState, *, was_member: bool) -> SharedTables:
         store,
         state.clock,
         state.store_host,
-        offsets=state.offsets,
-        locks=state.locks,
-        topics=state.topics,
-        groups=state.groups,
+        SharedTableSet(state.offsets, state.locks, state.topics, state.groups),
         position=position,
     )
 

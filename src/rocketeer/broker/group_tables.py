@@ -5,8 +5,9 @@ place, and is seen once more. From then on the log tells every change. The files
 are copied as a slave copies its master's.
 """
 
+import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 from typing import Protocol
 
 from rocketeer.broker.feature import Feature, Periodic
@@ -20,7 +21,7 @@ from rocketeer.broker.features.replication.tables import (
     Held,
     number_of,
 )
-from rocketeer.broker.locks import JournaledLocks
+from rocketeer.broker.locks import JournaledLocks, LockRow, rows_of
 from rocketeer.errors import BadBody
 from rocketeer.model.offsets import LogOffset
 from rocketeer.protocol.bodies.groups import decode_group_table
@@ -28,6 +29,8 @@ from rocketeer.protocol.bodies.offsets import decode_consumer_offsets
 from rocketeer.protocol.bodies.topics import decode_topic_table
 from rocketeer.protocol.codes import RequestCode
 from rocketeer.record.dispatch_entry import DispatchEntry
+from rocketeer.remoting.slices import in_slices
+from rocketeer.steps import Steps
 
 log = logging.getLogger(__name__)
 
@@ -82,27 +85,30 @@ class JoinedTables(FollowedTables):
         leader = self._leader
         answer = await self._ask(address, RequestCode.GET_ALL_CONSUMER_OFFSET)
         at = LogOffset(number_of(answer.ext, LOG_OFFSET))
-        offsets = decode_consumer_offsets(answer.body)
-        topics = decode_topic_table((await self._ask(address, RequestCode.GET_ALL_TOPIC_CONFIG)).body)
-        groups = decode_group_table(
-            (await self._ask(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)).body
-        )
+        offsets = await asyncio.to_thread(decode_consumer_offsets, answer.body)
+        answer = await self._ask(address, RequestCode.GET_ALL_TOPIC_CONFIG)
+        topics = await asyncio.to_thread(decode_topic_table, answer.body)
+        answer = await self._ask(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
+        groups = await asyncio.to_thread(decode_group_table, answer.body)
         locks = await self._locks_of(address)
 
-        def take() -> None:
-            self._topics.follow(*topics)
-            self._groups.follow(*groups)
-            self._offsets.follow(offsets)
+        def following() -> Steps[None]:
+            yield from self._topics.following(*topics)
+            yield from self._groups.following(*groups)
+            yield from self._offsets.following(offsets)
             if locks is not None:
-                self.shared.follow_locks(locks)
-            for entry in self.scanned.scan(at):
-                self.shared.see(entry)
-            self.shared.position.whole = True
+                yield from self.shared.locks.following(locks)
+
+        def take() -> Awaitable[None]:
+            steps = self.shared.becoming(
+                following(), lambda: self.scanned.scan(at), lambda: leader == self._leader
+            )
+            return in_slices(steps)
 
         if leader == self._leader:
             self._held["tables"] = Held(at, take)
 
-    async def _locks_of(self, address: str) -> str | None:
+    async def _locks_of(self, address: str) -> list[LockRow] | None:
         """None: a leader of an older version does not tell them. Their owners renew them within 20 s."""
         try:
             answer = await self._ask(
@@ -111,4 +117,4 @@ class JoinedTables(FollowedTables):
         except BadBody as error:
             log.info("queue locks not told leader=%s reason=%s", address, error)
             return None
-        return answer.body.decode()
+        return await asyncio.to_thread(rows_of, answer.body)

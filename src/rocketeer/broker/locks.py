@@ -5,13 +5,19 @@ renewed: a client that renews in time never loses it, and one that dies blocks t
 """
 
 import json
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 
+from rocketeer.broker.table_text import TableText, joining_body
 from rocketeer.errors import BadBody
 from rocketeer.model.queue import MessageQueue
+from rocketeer.steps import Steps, finish
+
+LockRow = tuple[str, MessageQueue, str]
+"""Group, queue and the client that owns it."""
 
 LOCK_LIFE_MS = 60_000
+ROWS_AT_ONCE = 64
 STEP_QUEUES = 256
 """How many queues are looked at in one step."""
 
@@ -97,6 +103,8 @@ class JournaledLocks(QueueLocks):
         super().__init__()
         self._now_ms = now_ms
         self._dirty = False
+        self._pieces: list[bytes] | None = None
+        """Of the text, when it was made."""
         self.changed: dict[tuple[str, MessageQueue], str | None] = {}
 
     def lock(
@@ -128,25 +136,59 @@ class JournaledLocks(QueueLocks):
         held = self._groups.get(group, {}).get(queue)
         return None if held is None else held.client_id
 
+    def refresh(self) -> Steps[None]:
+        """Make the text for `told`, in steps."""
+        pieces: list[bytes] = []
+        rows: list[list[object]] = []
+        for group in list(self._groups):
+            for queue in list(self._groups.get(group, ())):
+                holder = self._holder(group, queue)
+                if holder is not None:
+                    rows.append([group, queue.topic, queue.broker_name, queue.queue_id, holder])
+                if len(rows) == ROWS_AT_ONCE:
+                    pieces.append(_text(rows))
+                    rows = []
+                    yield
+        if rows:
+            pieces.append(_text(rows))
+        self._pieces = pieces
+
+    def told(self) -> TableText:
+        """As they were when the text was made; that is let go of."""
+        pieces, self._pieces = self._pieces, None
+        if pieces is None:
+            finish(self.refresh())
+            pieces, self._pieces = self._pieces, None
+        assert pieces is not None
+        return TableText(b'{"locks":[', pieces, b",", b"]}")
+
     def encode(self) -> str:
-        rows = [
-            [group, queue.topic, queue.broker_name, queue.queue_id, held.client_id]
-            for group, locks in self._groups.items()
-            for queue, held in locks.items()
-        ]
-        return json.dumps({"locks": rows})
+        return self.told().whole().decode()
+
+    def encoding(self) -> Steps[bytes]:
+        """As `encode`, for peers, in steps."""
+        yield from self.refresh()
+        return (yield from joining_body(self.told()))
 
     def decode(self, text: str) -> None:
-        for group, queue, client_id in _rows(text):
+        for group, queue, client_id in rows_of(text):
             super().lock(group, client_id, [queue], self._now_ms())
 
-    def follow(self, text: str) -> None:
-        """Be as another member's table: what we knew may be of a log that was cut."""
-        rows = _rows(text)
-        self._groups.clear()
+    def following(self, rows: Sequence[LockRow]) -> Steps[None]:
+        """Be as another member's table, in steps: what we knew may be of a log that was cut."""
+        self._dirty = True
+        groups, self._groups = self._groups, {}
         self._count = 0
-        for group, queue, client_id in rows:
+        while groups:
+            _, locks = groups.popitem()
+            while locks:
+                for _ in range(min(STEP_QUEUES, len(locks))):
+                    locks.popitem()
+                yield
+        for number, (group, queue, client_id) in enumerate(rows, 1):
             super().lock(group, client_id, [queue], self._now_ms())
+            if number % ROWS_AT_ONCE == 0:
+                yield
         self._dirty = True
 
     def take_dirty(self) -> bool:
@@ -154,7 +196,12 @@ class JournaledLocks(QueueLocks):
         return dirty
 
 
-def _rows(text: str) -> list[tuple[str, MessageQueue, str]]:
+def _text(rows: list[list[object]]) -> bytes:
+    return json.dumps(rows)[1:-1].encode()
+
+
+def rows_of(text: str | bytes) -> list[LockRow]:
+    """The locks of a table that is told."""
     try:
         return [
             (group, MessageQueue(topic, broker_name, queue_id), client_id)

@@ -7,7 +7,9 @@ from typing import Any, cast
 
 import pytest
 
-from rocketeer.broker.features.group.shared_tables import Position, SharedTables, position_text, read_position
+from rocketeer.broker.features.group.shared_tables import SharedTables
+from rocketeer.broker.features.group.table_position import Position, position_text, read_position
+from rocketeer.broker.features.group.table_records import SharedTableSet
 from rocketeer.broker.features.replication.tables import DELAY_FILE, LOG_OFFSET, OWN_FILES
 from rocketeer.broker.group_cut import LOG_TABLES, cut_member
 from rocketeer.broker.group_tables import JoinedTables
@@ -16,7 +18,7 @@ from rocketeer.broker.locks import JournaledLocks
 from rocketeer.broker.offsets import ConsumerOffsets, JournaledOffsets
 from rocketeer.broker.topics import TopicTable
 from rocketeer.clock import ManualClock
-from rocketeer.config import BrokerConfig
+from rocketeer.config import BrokerConfig, StoreConfig
 from rocketeer.errors import ConnectFailed
 from rocketeer.group.member_file import MemberFile
 from rocketeer.model.queue import MessageQueue
@@ -106,6 +108,7 @@ class Saved:
 class CopiedLog:
     def __init__(self) -> None:
         self.max_log_offset = self.flushed_log_offset = 900
+        self.config = StoreConfig()
 
     def delete_topic(self, topic: str) -> None:
         raise AssertionError(topic)
@@ -147,10 +150,9 @@ def shared_tables(locks: JournaledLocks, clock: ManualClock) -> SharedTables:
         cast(Any, CopiedLog()),
         clock,
         b"",
-        offsets=JournaledOffsets(),
-        locks=locks,
-        topics=TopicTable(BrokerConfig(), clock),
-        groups=GroupTable(BrokerConfig(), clock),
+        SharedTableSet(
+            JournaledOffsets(), locks, TopicTable(BrokerConfig(), clock), GroupTable(BrokerConfig(), clock)
+        ),
         position=Position(lambda: 900, known_until=None),
     )
 

@@ -9,41 +9,43 @@ by the way (with pulls, one-way) is recorded together, several times a second.
 """
 
 import asyncio
-import json
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator
 from inspect import isawaitable
-from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from rocketeer.broker.feature import Dispatcher, Feature, Periodic, Replay
-from rocketeer.broker.groups import GroupTable
+from rocketeer.broker.features.group.table_position import Position
+from rocketeer.broker.features.group.table_records import (
+    RECORD_BYTES,
+    Changes,
+    SharedTableSet,
+    records_of,
+    taking_over,
+)
 from rocketeer.broker.locks import JournaledLocks
-from rocketeer.broker.offsets import JournaledOffsets
-from rocketeer.broker.topics import ChangeKind, TopicChange, TopicTable
+from rocketeer.broker.table_text import Telling
+from rocketeer.broker.topics import ChangeKind, TopicChange
 from rocketeer.clock import Clock
-from rocketeer.errors import OUTCOME_UNKNOWN, BadBody, RequestRefused, StoreRefused
-from rocketeer.model.data_version import DataVersion
+from rocketeer.errors import OUTCOME_UNKNOWN, RequestRefused, StoreRefused
 from rocketeer.model.offsets import LogOffset
-from rocketeer.model.queue import MessageQueue
-from rocketeer.protocol.bodies.groups import decode_group_table, encode_group_entry, join_group_table
-from rocketeer.protocol.bodies.topics import decode_topic_table, encode_topic_entry, join_topic_table
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, reply
 from rocketeer.record.dispatch_entry import DispatchEntry
 from rocketeer.record.skip import Wanted
 from rocketeer.record.table_change import TOPIC, is_table_change, table_change
 from rocketeer.remoting.server import Connection, Handler
+from rocketeer.remoting.slices import Slicer
+from rocketeer.steps import Steps, finish
 from rocketeer.store.message_store import MessageStore
-from rocketeer.store.table_file import load_table
 
 log = logging.getLogger(__name__)
 
 RECORD_S: Final = 0.2
 """What nobody waits for is recorded this often."""
-QUEUES_MAX: Final = 10_000
-LOCKS_MAX: Final = 1_000
-"""Of one record: it is no larger than messages are."""
+SLICE_S: Final = 0.001
+"""Of a turn of the loop, for records: requests wait for them, and they wait for nobody."""
 
 SHARED: Final = (
     RequestCode.UPDATE_CONSUMER_OFFSET,
@@ -59,81 +61,39 @@ SHARED: Final = (
 """Requests that change the tables: only a leader takes them, and answers when the in-sync set has the change."""
 
 
-class Position:
-    """Which records the tables' files have; written after them. `whole`: they are the group's."""
-
-    file_name = "groupTables.json"
-    speaks_of_others = True
-
-    def __init__(self, log_end: Callable[[], LogOffset], *, known_until: LogOffset | None) -> None:
-        """`known_until`: what holds without a file; None: nothing is known, all records of the log are seen."""
-        self._log_end = log_end
-        self._saved = -1
-        self.log_offset = LogOffset(0) if known_until is None else known_until
-        self.whole = False
-
-    def encode(self) -> str:
-        self._saved = self.log_offset = self._log_end()
-        return position_text(self.log_offset, self.whole)
-
-    def decode(self, text: str) -> None:
-        self.log_offset, self.whole = _decode_position(text)
-
-    def take_dirty(self) -> bool:
-        return self._saved != self._log_end()
-
-
-def position_text(log_offset: LogOffset, whole: bool) -> str:
-    return json.dumps({"logOffset": log_offset, "whole": whole})
-
-
-def read_position(path: Path) -> LogOffset | None:
-    """Up to where in the log a store's tables are known to have its records; None when that is not known."""
-    text = load_table(path)
-    try:
-        return None if text is None else _decode_position(text)[0]
-    except BadBody:
-        return None
-
-
-def _decode_position(text: str) -> tuple[LogOffset, bool]:
-    try:
-        told = json.loads(text)
-        return LogOffset(int(told["logOffset"])), bool(told["whole"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise BadBody(f"no position of tables: {error}") from None
-
-
 class SharedTables:
     """Belongs to the loop thread."""
 
     def __init__(
-        self,
-        store: MessageStore,
-        clock: Clock,
-        host: bytes,
-        *,
-        offsets: JournaledOffsets,
-        locks: JournaledLocks,
-        topics: TopicTable,
-        groups: GroupTable,
-        position: Position,
+        self, store: MessageStore, clock: Clock, host: bytes, tables: SharedTableSet, *, position: Position
     ) -> None:
         self._store = store
         self._clock = clock
         self._host = host
-        self._offsets = offsets
-        self._locks = locks
-        self._topics = topics
-        self._groups = groups
+        self._tables = tables
         self.position = position
-        self._changed_topics: dict[str, None] = {}
-        self._changed_groups: dict[str, None] = {}
+        position.first_waiting = lambda: self._seen[0] if self._seen else None
+        self._record_bytes = min(RECORD_BYTES, store.config.message_bytes_max // 4)
+        self._slicer = Slicer(slice_s=SLICE_S)
+        self._topics: dict[str, None] = {}
+        self._groups: dict[str, None] = {}
+        """Those that changed."""
         self._end = LogOffset(0)
         self._recording: asyncio.Future[LogOffset] | None = None
+        """Of the records that have not begun."""
+        self._is_recording = False
+        self._seen: deque[LogOffset] = deque()
+        """Records that the tables do not have yet."""
+        self._is_taking = False
+        self._held_back = False
+        self._telling = Telling()
 
-    def _replay(self) -> Replay:
-        return Replay(lambda: self.position.log_offset, self.see, wanted=Wanted())
+    @property
+    def locks(self) -> JournaledLocks:
+        return self._tables.locks
+
+    def _replay(self, ready: Callable[[], None] = lambda: None) -> Replay:
+        return Replay(lambda: self.position.log_offset, self._see_now, ready, wanted=Wanted())
 
     # --- a follower --------------------------------------------------------------------------
 
@@ -142,65 +102,102 @@ class SharedTables:
             "shared tables",
             dispatchers=(Dispatcher(self.see, topics=frozenset({TOPIC})),),
             replays=(self._replay(),),
-            state=(self._locks, self.position),
+            state=(self._tables.locks, self.position),
         )
 
-    def follow_locks(self, text: str) -> None:
-        """All locks, as the leader told them."""
-        self._locks.follow(text)
-
     def see(self, entry: DispatchEntry) -> None:
-        """A record of the log, perhaps for the second time."""
-        if not is_table_change(entry):
-            return
-        message = self._store.message_at(entry.log_offset)
-        if message is None:
-            log.error("change of tables unreadable log_offset=%d", entry.log_offset)
-            return
-        self._apply(json.loads(message.body))
+        """A record of the log, perhaps for the second time: the tables have it some steps later."""
+        if is_table_change(entry):
+            self._seen.append(entry.log_offset)
+            self._take_soon()
 
-    def _apply(self, change: Mapping[str, Any]) -> None:
-        for key, queues in change.get("offsets", {}).items():
-            numbers = None if queues is None else {int(queue): offset for queue, offset in queues.items()}
-            self._offsets.set_queues(key, numbers)
-        for group, topic, broker_name, queue_id, client_id in change.get("locks", ()):
-            self._locks.set_owner(group, MessageQueue(topic, broker_name, queue_id), client_id)
-        if "topics" in change:
-            configs, _ = decode_topic_table(change["topics"].encode())
-            for config in configs.values():
-                if self._topics.configs.get(config.name) != config:
-                    self._topics.guess(config)
-        for name in change.get("topicsGone", ()):
-            self._topics.follow_deletion(name)
-        if "groups" in change:
-            groups, _ = decode_group_table(change["groups"].encode())
-            for group in groups.values():
-                self._groups.put(group)
-        for name in change.get("groupsGone", ()):
-            self._groups.delete(name)
+    def _see_now(self, entry: DispatchEntry) -> None:
+        finish(self._taking(entry))
+
+    def _taking(self, entry: DispatchEntry) -> Steps[None]:
+        if is_table_change(entry):
+            yield from self._taking_at(entry.log_offset)
+
+    def _taking_at(self, log_offset: LogOffset) -> Steps[None]:
+        message = self._store.message_at(log_offset)
+        if message is None:
+            log.error("change of tables unreadable log_offset=%d", log_offset)
+        else:
+            yield from taking_over(message.body, self._tables)
+
+    def _take_soon(self) -> None:
+        if self._seen and not self._is_taking and not self._held_back:
+            self._is_taking = True
+            asyncio.get_running_loop().call_soon(lambda: self._slicer.run(self._taking_seen()))
+
+    def _taking_seen(self) -> Steps[None]:
+        while self._seen and not self._held_back:
+            try:
+                for _ in self._taking_at(self._seen[0]):
+                    yield
+                    if self._held_back:  # all of them are seen once more
+                        break
+                else:
+                    self._seen.popleft()
+            except Exception:  # the tables stay as they are, and what is known of them
+                log.exception("change of tables not taken over log_offset=%d", self._seen[0])
+                return
+        self._is_taking = False
+
+    def becoming(
+        self,
+        following: Steps[None],
+        records: Callable[[], Iterator[DispatchEntry]],
+        is_valid: Callable[[], bool],
+    ) -> Steps[None]:
+        """Be as the leader's tables were (`following`), then take over all `records` since. What comes meanwhile
+        waits. No longer than `is_valid`."""
+        self._held_back = True
+        try:
+            for _ in following:
+                yield
+                if not is_valid():
+                    return
+            self._seen.clear()  # they are among the records
+            for entry in records():
+                yield from self._taking(entry)
+                yield
+                if not is_valid():
+                    return
+            self.position.whole = True
+        finally:
+            self._held_back = False
+            self._take_soon()
 
     # --- the leader --------------------------------------------------------------------------
 
     def leader_feature(self) -> Feature:
         return Feature(
             "shared tables",
-            replays=(Replay(lambda: self.position.log_offset, self.see, self._watch, Wanted()),),
+            replays=(self._replay(self._watch),),
             services=(Periodic("record changes of tables", RECORD_S, self._record_or_wait),),
-            state=(self._locks, self.position),
+            state=(self._tables.locks, self.position),
         )
 
     def _watch(self) -> None:
         """From now on: what the replay did is no change. A leader's tables are the group's."""
         self.position.whole = True
-        self._offsets.changed.clear()
-        self._locks.changed.clear()
-        self._topics.on_change.append(self._topic_changed)
-        self._groups.on_change.append(lambda name: self._changed_groups.update({name: None}))
+        self._changes()
+        self._tables.topics.on_change.append(self._topic_changed)
+        self._tables.groups.on_change.append(lambda name: self._groups.update({name: None}))
 
     def _topic_changed(self, change: TopicChange) -> None:
-        self._changed_topics[change.topic.name] = None
-        if change.kind is ChangeKind.CREATED:
-            self._record_or_wait()  # before the first message of the topic
+        name = change.topic.name
+        self._topics[name] = None
+        if change.kind is ChangeKind.CREATED:  # in the log before its first message
+            try:
+                for body in records_of(Changes(topics={name: None}), self._tables, bytes_max=1):
+                    self._append(body)
+            except StoreRefused as refused:
+                log.debug("new topic not recorded topic=%s reason=%s", name, refused)
+            else:
+                if not self._is_recording:  # a record that is being made may say what it was before
+                    self._topics.pop(name, None)
 
     def handler(
         self, handler: Handler, confirmed: Callable[[LogOffset, Callable[[int], None]], None]
@@ -233,11 +230,16 @@ class SharedTables:
 
     def telling_locks(self, handler: Handler) -> Handler:
         """A handler that tells tables by their names, and the locks as they are now."""
+        locks = self._tables.locks
 
         def tell(command: Command, connection: Connection) -> Command | Awaitable[Command | None] | None:
             if command.ext.get("name") != JournaledLocks.file_name:
                 return handler(command, connection)
-            return reply(command, body=self._locks.encode().encode())
+
+            def steps() -> Steps[Command]:
+                return reply(command, body=(yield from locks.encoding()))
+
+            return self._telling.run(steps(), len(locks))
 
         return tell
 
@@ -250,66 +252,67 @@ class SharedTables:
         return await asyncio.shield(self._recording)
 
     def _record_for_all(self) -> None:
-        recording, self._recording = self._recording, None
-        assert recording is not None
-        try:
-            end = self.record()
-        except StoreRefused as refused:
-            recording.set_exception(refused)
-        else:
-            recording.set_result(end)
+        if self._recording is not None and not self._is_recording:
+            recording, self._recording = self._recording, None
+            self._begin(recording)
 
     def _record_or_wait(self) -> None:
-        try:
-            self.record()
-        except StoreRefused as refused:  # it stays noted
-            log.debug("changes of tables wait reason=%s", refused)
+        """For nobody; those who wait are told by the next."""
+        if not self._is_recording:
+            self._begin(None)
 
-    def record(self) -> LogOffset:
-        """Bring all that changed into the log; where its last record ends. StoreRefused, and all stays noted."""
-        while True:
-            refusal = self._store.refusal
-            waits = (
-                self._offsets.changed or self._locks.changed or self._changed_topics or self._changed_groups
-            )
-            if not waits:
-                return self._end
-            if refusal is not None:
+    def _begin(self, recording: "asyncio.Future[LogOffset] | None") -> None:
+        self._is_recording = True
+        self._slicer.run(self._record(recording))
+
+    def _record(self, recording: "asyncio.Future[LogOffset] | None") -> Steps[None]:
+        """Bring all that has changed by now into the log, and tell where its last record ends. StoreRefused, and all
+        stays noted."""
+        changes = self._changes()
+        failed: StoreRefused | None = None
+        try:
+            if changes and (refusal := self._store.refusal) is not None:
                 raise StoreRefused(refusal.reason, str(refusal))
-            body = json.dumps(self._take(), separators=(",", ":")).encode()
+            for body in records_of(changes, self._tables, bytes_max=self._record_bytes):
+                self._append(body)
+                yield
+        except StoreRefused as refused:
+            failed = refused
+            log.debug("changes of tables wait reason=%s", refused)
+        except Exception as error:
+            failed = StoreRefused(
+                StoreRefused.NOT_WRITABLE, f"changes of tables could not be recorded: {error}"
+            )
+            log.exception("changes of tables not recorded")
+        if failed is not None:
+            self._note_again(changes)
+        self._is_recording = False
+        if recording is not None and not recording.done():
+            if failed is None:
+                recording.set_result(self._end)
+            else:
+                recording.set_exception(failed)
+        if self._recording is not None:
+            asyncio.get_running_loop().call_soon(self._record_for_all)
+
+    def _append(self, body: bytes | None) -> None:
+        if body is not None:
             message = table_change(body, now_ms=self._clock.now_ms(), host=self._host)
             self._end = self._store.append(message).end
 
-    def _take(self) -> dict[str, Any]:
-        change: dict[str, Any] = {}
-        table, changed = self._offsets.table, self._offsets.changed
-        offsets: dict[str, Mapping[int, int] | None] = {}
-        room = QUEUES_MAX
-        while changed and room > 0:
-            key = changed.pop()
-            offsets[key] = queues = table.get(key)
-            room -= 1 + len(queues or ())
-        if offsets:
-            change["offsets"] = offsets
-        locks = self._locks.changed
-        if locks:
-            change["locks"] = [
-                [group, queue.topic, queue.broker_name, queue.queue_id, locks[group, queue]]
-                for group, queue in list(locks)[:LOCKS_MAX]
-            ]
-            for group, topic, broker_name, queue_id, _ in change["locks"]:
-                del locks[group, MessageQueue(topic, broker_name, queue_id)]
-        version = DataVersion(0, 0)
-        if self._changed_topics:
-            names, self._changed_topics = self._changed_topics, {}
-            known = self._topics.configs
-            entries = [encode_topic_entry(known[name]) for name in names if name in known]
-            change["topics"] = join_topic_table(entries, version).decode()
-            change["topicsGone"] = [name for name in names if name not in known]
-        if self._changed_groups:
-            names, self._changed_groups = self._changed_groups, {}
-            configs = self._groups.configs
-            found = [encode_group_entry(configs[name]) for name in names if name in configs]
-            change["groups"] = join_group_table(found, version).decode()
-            change["groupsGone"] = [name for name in names if name not in configs]
-        return change
+    def _changes(self) -> Changes:
+        """All that is noted; it is noted no longer."""
+        offsets, locks = self._tables.offsets, self._tables.locks
+        changes = Changes(offsets.changed, offsets.begun_anew, locks.changed, self._topics, self._groups)
+        offsets.changed, offsets.begun_anew, locks.changed = set(), set(), {}
+        self._topics, self._groups = {}, {}
+        return changes
+
+    def _note_again(self, changes: Changes) -> None:
+        """What changed since goes behind it. All of it: a record says what a thing is now, and may say it twice."""
+        offsets, locks = self._tables.offsets, self._tables.locks
+        offsets.changed |= changes.offsets
+        offsets.begun_anew |= changes.begun_anew
+        locks.changed = {**changes.locks, **locks.changed}
+        self._topics = {**changes.topics, **self._topics}
+        self._groups = {**changes.groups, **self._groups}
