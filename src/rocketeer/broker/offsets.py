@@ -138,7 +138,7 @@ class ConsumerOffsets:
                 yield
             key = f"{topic}{SEPARATOR}{target}"
             self._replace(key, queues)
-            self._touch(key)
+            self._touch(key, anew=True)
 
     @property
     def table(self) -> Mapping[str, Mapping[int, int]]:
@@ -157,7 +157,7 @@ class ConsumerOffsets:
         for number, (key, queues) in enumerate(table.items(), 1):
             if self._table.get(key) is not queues and self._table.get(key) != queues:
                 self._replace(key, queues)
-                self._touch(key)
+                self._touch(key, anew=True)
                 yield
             elif number % FOLLOWED_AT_ONCE == 0:
                 yield
@@ -185,7 +185,8 @@ class ConsumerOffsets:
         self._table[key] = dict(queues)
         self._text.replaced(key)
 
-    def _touch(self, key: str) -> None:
+    def _touch(self, key: str, *, anew: bool = False) -> None:
+        """`anew`: more may have changed than that queues were added or moved."""
         self._changed()
 
     def _changed(self) -> None:
@@ -281,15 +282,13 @@ class JournaledOffsets(ConsumerOffsets):
         self.begun_anew: set[str] = set()
         """Those of which more may have changed than that queues were added or moved."""
 
-    def _touch(self, key: str) -> None:
+    def _touch(self, key: str, *, anew: bool = False) -> None:
         super()._touch(key)
         self.changed.add(key)
+        if anew:
+            self.begun_anew.add(key)
 
     def _remove(self, keys: list[str]) -> None:
         super()._remove(keys)
         self.changed.update(keys)
         self.begun_anew.update(keys)
-
-    def _replace(self, key: str, queues: Mapping[int, int]) -> None:
-        super()._replace(key, queues)
-        self.begun_anew.add(key)

@@ -165,6 +165,7 @@ class SharedTables:
                 if not is_valid():
                     return
             self.position.whole = True
+            self._changes()  # they are the leader's to record
         finally:
             self._held_back = False
             self._take_soon()
