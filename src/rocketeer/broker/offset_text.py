@@ -46,7 +46,9 @@ class OffsetText:
     def refresh(self) -> Steps[None]:
         """Make what changed, a part a step."""
         while self._stale:
-            key, stale = next(iter(self._stale.items()))
+            key, stale = (
+                self._stale.popitem()
+            )  # the first would be looked for behind all that were taken before
             queues = self._table[key]
             if len(queues) <= PART_QUEUES:
                 self._parts.pop(key, None)
@@ -58,10 +60,10 @@ class OffsetText:
                 if stale:
                     number = stale.pop()
                     self._parts[key][number] = _text(_part(queues, number))
+                    self._stale[key] = stale
                     yield
                     continue
                 text = b",".join(self._parts[key].values())
-            del self._stale[key]
             self._pieces[key] = b"%b:{%b}" % (json.dumps(key).encode(), text)
             yield
 

@@ -1,10 +1,12 @@
 """The text of the consumers' offsets, kept in pieces."""
 
 import random
+import time
 
 from rocketeer.broker.offset_text import PART_QUEUES, OffsetText
 from rocketeer.broker.offsets import ConsumerOffsets
 from rocketeer.protocol.bodies.offsets import decode_consumer_offsets
+from rocketeer.steps import finish
 
 
 def test_the_text_always_tells_the_table_whatever_changed_and_whenever_it_was_made() -> None:
@@ -40,3 +42,16 @@ def test_a_commit_makes_a_part_anew_and_not_all_queues_of_its_topic() -> None:
     offsets.commit("G", "T", 30_000, 6)
     assert sum(1 for _ in offsets.refresh()) == 2, "the part, then the piece"
     assert decode_consumer_offsets(offsets.encode().encode())["T@G"][30_000] == 6
+
+
+def test_ten_times_as_many_keys_take_about_ten_times_as_long() -> None:
+    def took_s(keys: int) -> float:
+        text = OffsetText({f"T{number}@G": {0: number} for number in range(keys)})
+        began_s = time.thread_time()
+        finish(text.refresh())
+        return time.thread_time() - began_s
+
+    few_s = min(took_s(6_000) for _ in range(3))
+    assert (
+        min(took_s(60_000) for _ in range(2)) < 30 * few_s
+    )  # a walk past all that are done made it a hundred

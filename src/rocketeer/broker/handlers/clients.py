@@ -4,6 +4,7 @@
 """
 
 import logging
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from rocketeer.broker.clients import ClientIdentity, ClientTable, Notice, bytes_of
@@ -76,7 +77,7 @@ class ClientService:
         self._clock = clock
         self._check_expression = check_expression
         self._limits = limits or BrokerLimits()
-        self._unsent: dict[str, None] = {}
+        self._unsent: OrderedDict[str, None] = OrderedDict()
         """Groups whose members are still to be told; a job sends the notices as long as there is one."""
         self._sending = False
         self.notices_enabled = notices_enabled
@@ -261,8 +262,7 @@ class ClientService:
     def _send_notices(self) -> Steps[None]:
         try:
             while self._unsent:
-                group = next(iter(self._unsent))
-                del self._unsent[group]
+                group, _ = self._unsent.popitem(last=False)
                 info = self._clients.consumer(group)
                 header = ConsumerGroupHeader(consumer_group=group)
                 for number, connection in enumerate(() if info is None else list(info.members), 1):
