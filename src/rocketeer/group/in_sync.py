@@ -22,18 +22,31 @@ class Outcome(Enum):
 
 Done = Callable[[Outcome], None]
 NOTHING: Final = LogOffset(-1)
+ANSWERS_AT_ONCE: Final = 64
+"""Each may write a reply."""
 
 
 class InSyncCount:
     """Belongs to the loop thread. `advanced` is called whenever `confirmed` grew."""
 
-    def __init__(self, me: int, in_sync: Iterable[int], *, min_in_sync: int, confirmed: LogOffset) -> None:
+    def __init__(
+        self,
+        me: int,
+        in_sync: Iterable[int],
+        *,
+        min_in_sync: int,
+        confirmed: LogOffset,
+        soon: Callable[[Callable[[], None]], object] = lambda run: run(),
+    ) -> None:
+        """`soon` has something run when others had their turn: thousands may be confirmed together."""
         self._me = me
         self._set = frozenset(in_sync)
         self._changing: frozenset[int] | None = None
         self.min_in_sync = min_in_sync
         self._ends: dict[int, LogOffset] = {}
         self._waiters: deque[tuple[LogOffset, Done]] = deque()
+        self._soon = soon
+        self._answering = False
         self.confirmed = confirmed
         """Only grows."""
         self.on_advanced: list[Callable[[LogOffset], None]] = []
@@ -101,7 +114,7 @@ class InSyncCount:
         """Call back once: at once, later, or when this broker ceases to lead. `end`s come in rising order."""
         if self._closed:
             done(Outcome.UNKNOWN)
-        elif end <= self.confirmed:
+        elif end <= self.confirmed and not self._answering:
             done(Outcome.CONFIRMED)
         else:
             self._waiters.append((end, done))
@@ -110,7 +123,8 @@ class InSyncCount:
         """This broker leads no longer."""
         self._closed = True
         while self._waiters:
-            self._waiters.popleft()[1](Outcome.UNKNOWN)
+            end, done = self._waiters.popleft()
+            done(Outcome.CONFIRMED if end <= self.confirmed else Outcome.UNKNOWN)
 
     def _count(self) -> None:
         if self._closed or not self.is_enough:
@@ -120,8 +134,17 @@ class InSyncCount:
         if least <= self.confirmed:
             return
         self.confirmed = least
-        waiters = self._waiters
-        while waiters and waiters[0][0] <= least:
-            waiters.popleft()[1](Outcome.CONFIRMED)
+        if not self._answering:
+            self._answer()
         for told in self.on_advanced:
             told(least)
+
+    def _answer(self) -> None:
+        waiters = self._waiters
+        for _ in range(ANSWERS_AT_ONCE):
+            if not waiters or waiters[0][0] > self.confirmed:
+                self._answering = False
+                return
+            waiters.popleft()[1](Outcome.CONFIRMED)
+        self._answering = True
+        self._soon(self._answer)

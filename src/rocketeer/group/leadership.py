@@ -64,7 +64,11 @@ class Leadership:
         self.me = me
         self.epochs = epochs
         self.count = InSyncCount(
-            me.member, state.in_sync, min_in_sync=min_in_sync, confirmed=min(confirmed, sent_log.max_offset)
+            me.member,
+            state.in_sync,
+            min_in_sync=min_in_sync,
+            confirmed=min(confirmed, sent_log.max_offset),
+            soon=lambda run: asyncio.get_running_loop().call_soon(run),
         )
         self.followers: dict[int, Follower] = {}
         self.on_enough: list[Callable[[], None]] = []

@@ -6,7 +6,7 @@ Pure but for the clock it is given. `SlaveProgress` values say how far slaves ar
 from collections import deque
 from collections.abc import Callable, Collection
 from enum import Enum
-from typing import Protocol
+from typing import Final, Protocol
 
 from rocketeer.clock import Clock
 from rocketeer.model.offsets import LogOffset
@@ -29,6 +29,9 @@ class SlaveProgress(Protocol):
         ...
 
 
+ANSWERS_AT_ONCE: Final = 64
+"""Each may write a reply."""
+
 Done = Callable[[Outcome], None]
 
 
@@ -42,12 +45,18 @@ class Confirmations:
         *,
         timeout_ms: int,
         behind_bytes_max: int,
+        soon: Callable[[Callable[[], None]], object] = lambda run: run(),
     ) -> None:
+        """`soon` has something run when others had their turn: thousands may be confirmed together."""
         self._slaves = slaves
         self._clock = clock
         self._timeout_s = timeout_ms / 1000
         self._behind_bytes_max = behind_bytes_max
+        self._soon = soon
         self._waiters: deque[tuple[LogOffset, float, Done]] = deque()
+        self._reached = LogOffset(-1)
+        """What a slave had when it reported: those below it are being answered, whatever becomes of the slave."""
+        self._answering = False
 
     def __len__(self) -> int:
         return len(self._waiters)
@@ -69,15 +78,29 @@ class Confirmations:
 
     def advanced(self) -> None:
         """A slave reported."""
-        waiters, confirmed = self._waiters, self.confirmed
-        while waiters and waiters[0][0] <= confirmed:
+        self._reached = max(self._reached, self.confirmed)
+        if not self._answering:
+            self._answer()
+
+    def _answer(self) -> None:
+        waiters = self._waiters
+        for _ in range(ANSWERS_AT_ONCE):
+            if not waiters or waiters[0][0] > self._reached:
+                self._answering = False
+                return
             waiters.popleft()[2](Outcome.CONFIRMED)
+        self._answering = True
+        self._soon(self._answer)
 
     def expire(self) -> None:
         """Give up on those who waited too long; call it now and then."""
         now_s = self._clock.monotonic_s()
-        while self._waiters and self._waiters[0][1] <= now_s:
-            self._waiters.popleft()[2](Outcome.TIMEOUT)
+        for _ in range(ANSWERS_AT_ONCE):
+            if not self._waiters or self._waiters[0][1] > now_s:
+                return
+            end, _, done = self._waiters.popleft()
+            done(Outcome.CONFIRMED if end <= self._reached else Outcome.TIMEOUT)
+        self._soon(self.expire)
 
     def close(self) -> None:
         """No slave will report any more."""

@@ -5,6 +5,7 @@ belongs into a network of its own. What a stranger can cost is bounded: so many 
 housekeeping time, no memory for what it does not read.
 """
 
+import asyncio
 import logging
 from typing import Final
 
@@ -56,6 +57,7 @@ class Master:
             clock,
             timeout_ms=config.slave_timeout_ms,
             behind_bytes_max=config.ha_fall_behind_bytes_max,
+            soon=lambda run: asyncio.get_running_loop().call_soon(run),
         )
 
     async def start(self) -> None:

@@ -1,6 +1,8 @@
 """The leader's count of who has what."""
 
-from rocketeer.group.in_sync import InSyncCount, Outcome
+from collections.abc import Callable
+
+from rocketeer.group.in_sync import ANSWERS_AT_ONCE, InSyncCount, Outcome
 
 
 def count_of(*members: int, min_in_sync: int = 2) -> InSyncCount:
@@ -70,3 +72,36 @@ def test_who_waits_when_the_lead_is_lost_hears_that_nobody_knows() -> None:
     count.has(2, 10)
     assert told == [Outcome.UNKNOWN, Outcome.UNKNOWN]
     assert count.confirmed == 0
+
+
+def test_thousands_that_are_confirmed_together_are_answered_some_at_a_time_and_in_order() -> None:
+    later: list[Callable[[], None]] = []
+    count = InSyncCount(1, [1, 2], min_in_sync=2, confirmed=0, soon=later.append)
+    told: list[int] = []
+    advanced: list[int] = []
+    count.on_advanced.append(advanced.append)
+    for number in range(1_000):
+        count.wait(number + 1, lambda outcome, number=number: told.append(number))  # type: ignore[misc]
+    count.has(1, 1_000)
+    count.has(2, 900)
+    assert len(told) == ANSWERS_AT_ONCE
+    assert advanced == [900], "readers see them at once"
+    count.wait(900, lambda outcome: told.append(1_000))
+    count.has(2, 1_000)
+    assert len(told) == ANSWERS_AT_ONCE
+    while later:
+        before = len(told)
+        later.pop()()
+        assert len(told) - before <= ANSWERS_AT_ONCE
+        assert len(later) <= 1
+    assert told == [*range(1_000), 1_000]
+
+
+def test_who_is_confirmed_and_not_answered_yet_is_told_so_when_the_lead_ends() -> None:
+    count = InSyncCount(1, [1], min_in_sync=1, confirmed=0, soon=lambda run: None)
+    told: list[Outcome] = []
+    for number in range(200):
+        count.wait(number + 1, told.append)
+    count.has(1, 150)
+    count.close()
+    assert told == [Outcome.CONFIRMED] * 150 + [Outcome.UNKNOWN] * 50

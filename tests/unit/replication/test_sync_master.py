@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,7 @@ from rocketeer.clock import ManualClock
 from rocketeer.config import BrokerRole
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.record.ids import parse_offset_msg_id
-from rocketeer.replication.confirmations import Confirmations, Outcome
+from rocketeer.replication.confirmations import ANSWERS_AT_ONCE, Confirmations, Outcome
 from rocketeer.replication.stream import HEADER, REPORT
 from support.broker import BrokerUnderTest, broker_at
 from support.pairs import eventually, ha_address, slave_at
@@ -45,6 +45,25 @@ def test_a_wait_ends_with_the_first_slave_that_has_it_or_with_the_time() -> None
     slaves.clear()
     waits.wait(170, seen.append)
     assert seen[-1] is Outcome.NO_SLAVE
+
+
+def test_thousands_that_a_slave_has_are_answered_some_at_a_time_whatever_becomes_of_it() -> None:
+    clock, slaves, seen = ManualClock(), [Slave(0)], list[Outcome]()
+    later: list[Callable[[], None]] = []
+    waits = Confirmations(slaves, clock, timeout_ms=3_000, behind_bytes_max=10_000, soon=later.append)
+    for number in range(1_000):
+        waits.wait(number + 1, seen.append)
+    slaves[0].acknowledged = 900
+    waits.advanced()
+    assert len(seen) == ANSWERS_AT_ONCE
+    slaves.clear()
+    clock.advance(ms=3_100)
+    waits.expire()
+    while later:
+        before = len(seen)
+        later.pop(0)()
+        assert len(seen) - before <= ANSWERS_AT_ONCE
+    assert seen == [Outcome.CONFIRMED] * 900 + [Outcome.TIMEOUT] * 100
 
 
 @contextlib.contextmanager

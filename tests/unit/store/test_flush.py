@@ -12,6 +12,7 @@ from rocketeer.clock import ManualClock
 from rocketeer.config import FlushMode
 from rocketeer.errors import StoreRefused
 from rocketeer.store import segment as segment_module
+from rocketeer.store.flush import ANSWERS_AT_ONCE
 from rocketeer.store.kernel import sync_range
 from rocketeer.store.message_store import MessageStore
 from support.stores import SEGMENT_BYTES, make_store, message
@@ -171,4 +172,23 @@ def test_without_anybody_waiting_the_log_is_synced_every_interval(
         deadline.wait(0.01)
     assert store.flushed_log_offset == end
     assert loop.jobs.empty(), "nobody waited, nobody is told"
+    store.close()
+
+
+def test_thousands_who_wait_for_one_sync_are_answered_some_at_a_time(
+    tmp_path: Path, disk: Disk, loop: Loop
+) -> None:
+    store = make_store(tmp_path, post=loop.jobs.put, flush_mode=FlushMode.SYNC_FLUSH)
+    store.open()
+    disk.gate.clear()
+    answers: list[int] = []
+    for number in range(1_000):
+        end = store.append(message()).end
+        store.when_durable(end, lambda durable, number=number: answers.append(number))  # type: ignore[misc]
+    disk.gate.set()
+    while len(answers) < 1_000:
+        before = len(answers)
+        loop.run_one()
+        assert len(answers) - before <= ANSWERS_AT_ONCE
+    assert answers == list(range(1_000))
     store.close()
