@@ -5,6 +5,7 @@ the queue's end. The parts that read are given
 queues that end there; a store without a group has none of this.
 """
 
+from collections import deque
 from collections.abc import Callable, Collection
 from typing import Any, Final
 
@@ -18,6 +19,8 @@ from rocketeer.store.lookup import Found
 from rocketeer.store.queue_table import QueueTable
 
 UNBOUNDED: Final = LogOffset(1 << 62)
+TOLD_AT_ONCE: Final = 64
+"""Queues: a hundred thousand may get messages between two acknowledgements."""
 
 
 class BoundedQueue:
@@ -53,12 +56,20 @@ class _ByKey:
 class ConfirmedBound:
     """Up to where the log may be read. Belongs to the loop thread; stands in for the table of queues."""
 
-    def __init__(self, queues: QueueTable) -> None:
+    def __init__(
+        self, queues: QueueTable, soon: Callable[[Callable[[], None]], object] = lambda run: run()
+    ) -> None:
+        """`soon` has something run when others had their turn."""
         self.queues = queues
+        self._soon = soon
         self.by_key = _ByKey(self)
         self.limit = UNBOUNDED
         self.on_advanced: list[Callable[[], None]] = []
-        self._arrived: dict[tuple[str, int], None] = {}
+        self._arrived: deque[tuple[LogOffset, tuple[str, int]]] = deque()
+        """Queues that got messages, each once, with where the newest one ended in the log then."""
+        self._noted: set[tuple[str, int]] = set()
+        """The same, to look them up."""
+        self._telling = False
         self._tell: list[tuple[Collection[tuple[str, int]], Callable[[str, int, QueueOffset], None]]] = []
 
     @property
@@ -101,26 +112,39 @@ class ConfirmedBound:
         return self._arrival
 
     def _arrival(self, topic: str, queue_id: int, max_offset: QueueOffset) -> None:
-        self._arrived[topic, queue_id] = None
+        key = topic, queue_id
+        if key not in self._noted:
+            self._noted.add(key)
+            self._arrived.append((self.queues.by_key[key].max_log_offset, key))
 
     def advance(self, limit: LogOffset) -> None:
         """More is confirmed."""
         self.limit = limit
         for advanced in self.on_advanced:
             advanced()
-        if not self._arrived:
-            return
-        arrived, self._arrived = self._arrived, {}
-        for key in arrived:
+        if not self._telling:
+            self._tell_some()
+
+    def _tell_some(self) -> None:
+        """Who waits hears of some queues; of the others when the rest of the loop had its turn."""
+        arrived = self._arrived
+        for _ in range(TOLD_AT_ONCE):
+            if not arrived or arrived[0][0] > self.limit:
+                self._telling = False
+                return
+            _, key = arrived.popleft()
+            self._noted.discard(key)
             queue = self.queues.by_key.get(key)
             if queue is None:
                 continue
             end = self.end(queue)
+            if end < queue.max_offset:
+                self._arrival(*key, queue.max_offset)
             for awaited, told in self._tell:
                 if key in awaited:
                     told(*key, end)
-            if end < queue.max_offset:
-                self._arrived[key] = None
+        self._telling = True
+        self._soon(self._tell_some)
 
 
 def _is_below(queue: ConsumeQueue, offset: int, limit: LogOffset) -> bool:

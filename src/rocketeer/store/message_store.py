@@ -87,6 +87,7 @@ class MessageStore:
         self.config = config
         self._clock = clock
         self._store_host = store_host
+        self._post = post
         root = config.store_path
         self._abort = root / "abort"
         self._checkpoint_path = root / "checkpoint"
@@ -375,7 +376,7 @@ class MessageStore:
 
     def bound_reads(self) -> ConfirmedBound:
         """From now on consumers read no further than the bound, which starts without one; before `open`."""
-        bound = ConfirmedBound(self.queue_table)
+        bound = ConfirmedBound(self.queue_table, soon=self._post)
         queues: Any = bound  # stands in for the table, for those who read
         reader = BoundedReader(self.config, self.log, queues, self._levels)
         self._reader = reader

@@ -1,10 +1,11 @@
 """What a returning member cuts is gone for good, and what is not confirmed is seen by nobody."""
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 from rocketeer.steps import finish
-from rocketeer.store.confirmed import ConfirmedLog, ConfirmedLookups
+from rocketeer.store.confirmed import TOLD_AT_ONCE, ConfirmedLog, ConfirmedLookups
 from rocketeer.store.cutting import cut_store
 from rocketeer.store.message_store import GetStatus
 from support.stores import make_store, message, open_store, small_config
@@ -82,4 +83,31 @@ def test_arrivals_are_told_when_they_are_confirmed(tmp_path: Path) -> None:
     bound.advance(first.end)
     bound.advance(second.end)
     assert told == [("TopicTest", 0, 1), ("TopicTest", 0, 2)]
+    store.close()
+
+
+def test_arrivals_in_many_queues_are_told_some_at_a_time_each_once(tmp_path: Path) -> None:
+    later: list[Callable[[], None]] = []
+    store = make_store(tmp_path, post=later.append, segment_bytes=1 << 20)
+    bound = store.bound_reads()
+    told: list[tuple[str, int, int]] = []
+    awaited = {("TopicTest", number) for number in range(500)}
+    store.listeners.append((awaited, bound.listener(awaited, lambda *news: told.append(news))))
+    store.open()
+    first = [store.append(message(b"1", queue_id=number)) for number in range(500)]
+    second = [store.append(message(b"2", queue_id=number)) for number in range(500)]
+    later.clear()
+    bound.advance(first[299].end)
+    assert len(told) == TOLD_AT_ONCE
+    while later:
+        before = len(told)
+        later.pop()()
+        assert len(told) - before <= TOLD_AT_ONCE
+    assert told == [("TopicTest", number, 1) for number in range(300)]
+    told.clear()
+    bound.advance(second[-1].end)
+    while later:
+        later.pop()()
+    assert sorted({number for _, number, end in told if end == 2}) == list(range(500))
+    assert len(told) == 500
     store.close()
