@@ -285,3 +285,18 @@ def test_a_file_written_for_other_bloom_filters_is_forgotten(table: FilterTable,
     assert data.is_dead, "nobody is connected yet"
     same.decode(table.encode().replace("a = 1", "a = = 1"))
     assert list(same) == []
+
+
+def test_filters_whose_groups_left_long_ago_are_forgotten_in_steps() -> None:
+    clock = ManualClock()
+    table = FilterTable(BloomFilter(20, 32), clock, keep_dead_ms=1_000)
+    for number in range(100):
+        register(table, f"G{number}", [sql("a = 1", topic=f"T{number % 10}")])
+        table.unregister(f"G{number}")
+    clock.advance(ms=1_000)
+    left = 100
+    for _ in table.refresh():
+        assert left - len(list(table)) <= 1
+        left = len(list(table))
+    assert left == 0
+    assert json.loads(table.encode())["filterDataByTopic"] == {}

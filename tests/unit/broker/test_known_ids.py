@@ -90,8 +90,8 @@ def test_idle_sequences_go_and_the_one_used_longest_ago_makes_room() -> None:
     sequences.add(("a", "T", 0), 1, 30, 600)
     sequences.add(("c", "T", 0), 0, 40, 700)
     assert [sequences.expected((name, "T", 0)) for name in "abc"] == [2, 0, 1]
-    assert sequences.expire(1600) == 0
-    assert sequences.expire(1601) == 1
+    assert sequences.expire(1600, 9) == 0
+    assert sequences.expire(1601, 9) == 1
     assert sequences.expected(("a", "T", 0)) == 0
 
 
@@ -106,3 +106,15 @@ def test_a_broken_snapshot_is_no_snapshot(tmp_path: Path) -> None:
         assert load_snapshot(path) is None
         path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
         assert load_snapshot(path) is None
+
+
+def test_sequences_that_end_together_are_forgotten_some_at_a_time_and_told_without_those_that_went() -> None:
+    sequences = Sequences(window=4, sequences_max=10_000, idle_ms=1_000)
+    for number in range(2_000):
+        sequences.add((f"p{number}", "T", 0), 0, number, 0)
+    told = sequences.dump_slices(500)
+    assert len(next(told)) == 500
+    assert sequences.expire(1_001, 700) == 700
+    assert [saved.producer for saved in next(told)] == [f"p{number}" for number in range(700, 1_000)]
+    assert [sequences.expire(1_001, 700) for _ in range(3)] == [700, 600, 0]
+    assert len(sequences) == 0

@@ -9,13 +9,17 @@ from typing import Any
 
 import pytest
 
-from rocketeer.broker.features.retry.sent_back import KEEP_MS
+from rocketeer.broker.features.retry.sent_back import KEEP_MS, SAVED_AT_ONCE, SentBack
+from rocketeer.broker.offsets import ConsumerOffsets
 from rocketeer.clock import ManualClock
 from rocketeer.errors import StoreError
+from rocketeer.model.offsets import LogOffset, QueueOffset
 from rocketeer.model.topic import TIMER_TOPIC
 from rocketeer.protocol.codes import RequestCode
 from rocketeer.record.layout import StoredMessage
 from support.broker import BrokerUnderTest, broker_at
+from support.stores import message as pending
+from support.stores import open_store
 
 TOPIC, GROUP = "RetryTopic", "CG_back"
 WAITING, DEAD = ("SCHEDULE_TOPIC_XXXX", 2), (f"%DLQ%{GROUP}", 0)
@@ -183,3 +187,29 @@ async def test_the_oldest_is_forgotten_first(tmp_path: Path, monkeypatch: pytest
             await send_back(broker, message)
         bodies = [message.body for message in await broker.messages(*WAITING)]
         assert bodies == [b"0", b"1", b"2", b"0"]
+
+
+def test_the_table_is_written_a_few_messages_a_step_and_says_what_holds_for_the_log_on_disk(
+    tmp_path: Path,
+) -> None:
+    clock = ManualClock()
+    store, _ = open_store(tmp_path, clock=clock)
+    offsets = ConsumerOffsets()
+    table = SentBack(store, offsets)
+    entries = [store.append(pending(b"%d" % number)) for number in range(3 * SAVED_AT_ONCE)]
+    found = [store.message_at(entry.log_offset) for entry in entries]
+    for delivered in found:
+        assert delivered is not None
+        table.remember("G", delivered, LogOffset(0), dead=False)
+    steps = table.refresh()
+    next(steps)
+    assert found[0] is not None
+    table.remember("Later", found[0], LogOffset(store.max_log_offset + 1), dead=True)
+    assert sum(1 for _ in steps) >= 2
+    told = json.loads(table.encode())
+    assert [(queue["group"], len(queue["tries"])) for queue in told["sentBack"]] == [("G", len(entries))]
+    offsets.commit("G", "TopicTest", 0, QueueOffset(len(entries)))
+    table.encode()  # the group's offset goes to disk with it
+    assert [queue["group"] for queue in json.loads(table.encode())["sentBack"]] == ["Later"]
+    assert len(table) == 1
+    store.close()

@@ -201,26 +201,36 @@ class FilterTable:
 
     def expire(self) -> None:
         """Forget groups that left too long ago."""
+        finish(self._expiring())
+
+    def _expiring(self) -> Steps[None]:
         now_ms = self._clock.now_ms()
-        for data in list(self):
-            if data.is_dead and now_ms - data.dead_ms >= self._keep_dead_ms:
-                log.info("filter forgotten group=%s topic=%s", data.group, data.topic)
-                self._remove(data)
+        for topic in list(self._by_topic):
+            for data in list(self.of_topic(topic)):
+                if data.is_dead and now_ms - data.dead_ms >= self._keep_dead_ms:
+                    log.info("filter forgotten group=%s topic=%s", data.group, data.topic)
+                    self._remove(data)
+                    yield
+            yield
 
     # --- the file ----------------------------------------------------------------------------
 
     def encode(self) -> str:
+        finish(self.refresh())
         return self.told().whole().decode()
 
     def told(self) -> TableText:
         """As `encode`, yet to be put together."""
-        finish(self.refresh())
+        finish(self._making())
         begin, end = filters_ends()
         return TableText(begin, list(self._pieces.values()), b",", end)
 
     def refresh(self) -> Steps[None]:
-        """Make what changed of the text, a filter a step."""
-        self.expire()
+        """Forget what is to be forgotten and make what changed of the text, a filter a step."""
+        yield from self._expiring()
+        yield from self._making()
+
+    def _making(self) -> Steps[None]:
         while self._stale:
             topic = self._stale.pop()
             entries = []

@@ -24,6 +24,8 @@ from rocketeer.store.known_ids import KnownIds
 
 log = logging.getLogger(__name__)
 
+EXPIRED_AT_ONCE = 500
+
 
 _PRODUCER_ID = PRODUCER_ID.encode()
 
@@ -186,10 +188,14 @@ class Idempotence:
         if not known:
             self.remember(mark, sent.topic, sent.queue_id, entry)
 
-    def expire(self) -> None:
-        gone = self.sequences.expire(self._store.expiry_ms())
-        if gone:
+    def expiring(self) -> Steps[None]:
+        """Forget sequences that were not used for long, some a step."""
+        now_ms, gone = self._store.expiry_ms(), 0
+        while some := self.sequences.expire(now_ms, EXPIRED_AT_ONCE):
+            gone += some
             self.changed = True
+            yield
+        if gone:
             log.info("idle producers forgotten sequences=%d", gone)
 
 

@@ -94,11 +94,11 @@ class Sequences:
         if len(known.places) >= 2 * self.window:
             del known.places[: -self.window]
 
-    def expire(self, now_ms: int) -> int:
-        """Forget sequences that were not used for long; returns how many."""
-        idle = []
+    def expire(self, now_ms: int, count_max: int) -> int:
+        """Forget some of the sequences that were not used for long; returns how many."""
+        idle: list[Key] = []
         for key, known in self._sequences.items():
-            if now_ms - known.last_ms <= self._idle_ms:
+            if now_ms - known.last_ms <= self._idle_ms or len(idle) == count_max:
                 break
             idle.append(key)
         for key in idle:
@@ -113,10 +113,11 @@ class Sequences:
 
     def dump_slices(self, sequences_max: int = 500) -> Iterator[list[SavedSequence]]:
         """All sequences; those that go on meanwhile as they are now or as they were."""
-        for some in batched(list(self._sequences.items()), sequences_max):
+        for some in batched(list(self._sequences), sequences_max):
+            found = [(key, self._sequences[key]) for key in some if key in self._sequences]
             yield [
                 SavedSequence(*key, known.next, known.last_ms, known.places[-self.window :].tobytes())
-                for key, known in some
+                for key, known in found
             ]
 
     def dump(self) -> list[SavedSequence]:

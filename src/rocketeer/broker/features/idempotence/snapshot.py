@@ -25,6 +25,8 @@ from rocketeer.broker.features.idempotence.sequences import SavedSequence
 from rocketeer.clock import Clock
 from rocketeer.model.offsets import LogOffset
 from rocketeer.record.entry import DispatchEntry
+from rocketeer.remoting.slices import in_slices
+from rocketeer.steps import finish
 from rocketeer.store.message_store import MessageStore
 from rocketeer.store.snapshot_file import load_snapshot, save_snapshot
 
@@ -89,7 +91,7 @@ class Snapshots:
 
     def loaded(self) -> None:
         """All was seen. The first snapshot says from where on there may be idempotent producers."""
-        self.table.expire()
+        finish(self.table.expiring())
         if not self._path.exists() or self._grown():
             self.save()
 
@@ -147,7 +149,7 @@ class Snapshots:
 
     async def keep(self) -> None:
         """Called now and then, on the loop: write a snapshot when it is time."""
-        self.table.expire()
+        await in_slices(self.table.expiring())
         waited_s = self._clock.monotonic_s() - self._saved_s
         if not self._grown() and not (self.table.changed and waited_s >= SAVE_AFTER_S):
             return

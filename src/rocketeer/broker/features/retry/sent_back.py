@@ -18,6 +18,7 @@ from typing import Final, Protocol
 
 import msgspec
 
+from rocketeer.broker.table_text import TableText
 from rocketeer.errors import BadBody, BadMessageId
 from rocketeer.model.offsets import LogOffset, QueueOffset
 from rocketeer.model.property_names import ORIGIN_MESSAGE_ID, REAL_TOPIC
@@ -25,6 +26,7 @@ from rocketeer.model.topic import DLQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC, TIME
 from rocketeer.record.entry import DispatchEntry
 from rocketeer.record.ids import parse_offset_msg_id
 from rocketeer.record.layout import StoredMessage
+from rocketeer.steps import Steps, finish
 from rocketeer.store.message_store import MessageStore
 
 log = logging.getLogger(__name__)
@@ -35,6 +37,7 @@ COUNT_MAX: Final = 20_000
 SAVE_AFTER_BYTES: Final = 64 << 20
 """Of log: so much is walked over at start at most."""
 READ_COUNT: Final = 256
+SAVED_AT_ONCE: Final = 128
 LOOK_AT_MAX: Final = 20_000
 """How many messages of a retry queue are looked at, behind the group's offset."""
 
@@ -94,6 +97,8 @@ class SentBack:
         self._copies: dict[Try, tuple[LogOffset, int]] = {}
         self._saved: SavedTable | None = None
         self._saved_at: int | None = None
+        self._text: tuple[LogOffset, list[bytes]] | None = None
+        """Of the table, when it was made: where the log on disk ended, and what went back of each queue."""
         self._dirty = True  # so that there is a file
 
     def __len__(self) -> int:
@@ -141,31 +146,46 @@ class SentBack:
 
     # --- the file ----------------------------------------------------------------------------
 
-    def encode(self) -> str:
-        """What holds for the log on disk. Called after the groups' offsets were saved."""
+    def refresh(self) -> Steps[None]:
+        """Make the text for `told`, some messages a step: what holds for the log on disk. Called before the groups'
+        offsets are told."""
         oldest_ms = self._store.expiry_ms() - KEEP_MS
-        for place, sends in list(self._places.items()):
-            # Passed when the table was written last: the offsets saved since then say so.
-            passed = sends.passed
-            self._keep_if(
-                sends,
-                lambda sent: sent.queue_offset >= passed and sent.sent_ms >= oldest_ms,  # noqa: B023
-            )
-            sends.passed = self._offsets.query(*place) or 0
-            if not sends.known:
+        flushed = self._store.flushed_log_offset
+        pieces: list[bytes] = []
+        for place in list(self._places):
+            sends = self._places.get(place)
+            if sends is None:
+                continue
+            saved = SavedQueue(place[0], [], [])
+            passed, sends.passed = sends.passed, self._offsets.query(*place) or 0
+            for number, (key, sent) in enumerate(list(sends.known.items()), 1):
+                # Passed when the table was written last: the offsets saved since then say so.
+                if sent.queue_offset < passed or sent.sent_ms < oldest_ms:
+                    self._count -= sends.known.pop(key, None) is not None
+                elif sent.copy_end <= flushed:
+                    log_offset, dead = key
+                    (saved.dead if dead else saved.tries).append(log_offset)
+                if number % SAVED_AT_ONCE == 0:
+                    yield
+            if sends.known:
+                pieces.append(msgspec.json.encode(saved))
+            elif self._places.get(place) is sends:
                 del self._places[place]
-        flushed = self._saved_at = self._store.flushed_log_offset
-        table = SavedTable(flushed, [])
-        for (group, _, _), sends in self._places.items():
-            on_disk = [key for key, sent in sends.known.items() if sent.copy_end <= flushed]
-            table.sent_back.append(
-                SavedQueue(
-                    group,
-                    [log_offset for log_offset, dead in on_disk if not dead],
-                    [log_offset for log_offset, dead in on_disk if dead],
-                )
-            )
-        return msgspec.json.encode(table).decode()
+            yield
+        self._text = flushed, pieces
+
+    def told(self) -> TableText:
+        """As it was when the text was made; that is let go of."""
+        if self._text is None:
+            finish(self.refresh())
+        assert self._text is not None
+        flushed, pieces = self._text
+        self._text = None
+        self._saved_at = flushed
+        return TableText(b'{"logOffset":%d,"sentBack":[' % flushed, pieces, b",", b"]}")
+
+    def encode(self) -> str:
+        return self.told().whole().decode()
 
     def decode(self, text: str) -> None:
         try:

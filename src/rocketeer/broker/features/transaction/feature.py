@@ -44,7 +44,8 @@ from rocketeer.store.message_store import MessageStore
 
 log = logging.getLogger(__name__)
 
-NOTE_S: Final = 1.0
+NOTE_S: Final = 0.05
+"""A second's halves would be too many for one step."""
 HALVES_READ: Final = 200
 """Half messages looked at for one page of metrics."""
 UNKNOWN: Final = 0
