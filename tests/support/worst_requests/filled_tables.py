@@ -8,6 +8,7 @@ import time
 from rocketeer.bench.control import Control
 from rocketeer.protocol.command import Command, encode, reply, request
 from rocketeer.protocol.recall_handle import RecallHandle
+from rocketeer.record.ids import parse_offset_msg_id
 from support.hold import HONEST_TOPIC
 from support.senders import pull_header, send_header
 from support.wire import Line
@@ -208,6 +209,19 @@ def _(address: str) -> None:
         control.create_topic("Used", queues=4_000)
     flood(address, [request(310, send_header("Used", queue, ""), b"x") for queue in range(4_000)])
     ask(address, request(306), request(316), request(215, {"topic": "Used"}))
+
+
+@broker("20,000 messages of as many queues sent back, and saved", memory_mb=96)
+def _(address: str) -> None:
+    with Control(address, timeout_s=60) as control:
+        control.create_topic("Failing", queues=20_000)
+    with Line(address) as line:
+        line.ask(request(34, {}, heartbeat(["failing"])))
+        sends = [request(310, send_header("Failing", queue, ""), b"x") for queue in range(20_000)]
+        stored = [parse_offset_msg_id(answer.ext["msgId"])[1] for answer in line.ask_all(sends)]
+    back = {"group": "failing", "delayLevel": "3", "originTopic": "Failing"}
+    flood(address, [request(36, back | {"offset": str(log_offset)}) for log_offset in stored])
+    ask(address, _saved())
 
 
 # --- settings ------------------------------------------------------------------------------------
