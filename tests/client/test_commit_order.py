@@ -18,13 +18,14 @@ from rocketeer.client.core.received import ReceivedMessage
 from rocketeer.client.plans.offsets import committed_offset
 from rocketeer.client.plans.pull import COMMIT_OFFSET, SUSPEND
 from rocketeer.model.route import BrokerData, QueueData, Route
-from rocketeer.protocol.bodies.clients import encode_consumer_list
+from rocketeer.protocol.bodies.clients import encoding_consumer_list
 from rocketeer.protocol.bodies.heartbeat import decode_heartbeat
 from rocketeer.protocol.bodies.locks import encode_locked_queues, open_lock_request
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, reply
 from rocketeer.record.hosts import encode_host
 from rocketeer.record.layout import PendingMessage, encode_pending
+from rocketeer.steps import finish
 from support.bodies import encode_route
 from support.cluster import Cluster
 from support.consuming import make_topic, names, options, send, until
@@ -199,7 +200,7 @@ class ManyThreads:
         return {
             RequestCode.HEART_BEAT: self._heartbeat,
             RequestCode.GET_CONSUMER_LIST_BY_GROUP: lambda asked: reply(
-                asked, body=encode_consumer_list(self._clients)
+                asked, body=finish(encoding_consumer_list(self._clients))
             ),
             RequestCode.GET_CONSUMER_CONNECTION_LIST: lambda asked: reply(asked, ResponseCode.SYSTEM_ERROR),
             RequestCode.QUERY_CONSUMER_OFFSET: lambda asked: reply(asked, ext={"offset": "0"}),

@@ -12,13 +12,14 @@ import pytest
 
 from rocketeer.client.sync.push_consumer import PushConsumer
 from rocketeer.model.route import BrokerData, QueueData, Route
-from rocketeer.protocol.bodies.clients import encode_consumer_list
+from rocketeer.protocol.bodies.clients import encoding_consumer_list
 from rocketeer.protocol.bodies.heartbeat import decode_heartbeat
 from rocketeer.protocol.bodies.locks import encode_locked_queues, open_lock_request
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, reply
 from rocketeer.record.hosts import encode_host
 from rocketeer.record.layout import PendingMessage, encode_pending
+from rocketeer.steps import finish
 from support.bodies import encode_route
 from support.consuming import until_sync
 from support.stage import Play, Stage, stage
@@ -65,7 +66,7 @@ class Broker:
         return {
             RequestCode.HEART_BEAT: self._heartbeat,
             RequestCode.GET_CONSUMER_LIST_BY_GROUP: lambda asked: reply(
-                asked, body=encode_consumer_list(self.clients)
+                asked, body=finish(encoding_consumer_list(self.clients))
             ),
             RequestCode.QUERY_CONSUMER_OFFSET: lambda asked: reply(asked, ext={"offset": "0"}),
             RequestCode.UPDATE_CONSUMER_OFFSET: reply,

@@ -2,12 +2,13 @@
 
 from rocketeer.client.sync.push_consumer import PushConsumer
 from rocketeer.model.route import BrokerData, QueueData, Route
-from rocketeer.protocol.bodies.clients import encode_consumer_list
+from rocketeer.protocol.bodies.clients import encoding_consumer_list
 from rocketeer.protocol.bodies.heartbeat import decode_heartbeat
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, reply
 from rocketeer.record.hosts import encode_host
 from rocketeer.record.layout import PendingMessage, encode_pending
+from rocketeer.steps import finish
 from support.bodies import encode_route
 from support.consuming import until_sync
 from support.stage import Play, Stage, stage
@@ -37,7 +38,7 @@ class Plays:
         return reply(asked)
 
     def _members(self, asked: Command) -> Command:
-        return reply(asked, body=encode_consumer_list(self.clients))
+        return reply(asked, body=finish(encoding_consumer_list(self.clients)))
 
     def _pull(self, asked: Command) -> Command:
         offset = int(asked.ext["queueOffset"])

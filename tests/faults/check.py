@@ -30,6 +30,7 @@ from rocketeer.model.topic import TIMER_TOPIC
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.record.layout import StoredMessage
 from rocketeer.record.timers import due_ms
+from support.records import sent_body
 from support.senders import read_queue, read_topic
 
 QUIET_S = 180.0
@@ -108,7 +109,7 @@ def wait_until_delivered(cluster: GroupCluster, ledger: Ledger) -> list[str]:
 
 
 def _bodies(member: Member, topic: str) -> set[bytes]:
-    return {each.plain_body() for queue in read_topic(member.address, topic, QUEUES) for each in queue}
+    return {sent_body(each) for queue in read_topic(member.address, topic, QUEUES) for each in queue}
 
 
 def _dead_letters(member: Member) -> set[bytes]:
@@ -116,7 +117,7 @@ def _dead_letters(member: Member) -> set[bytes]:
         topic = f"%DLQ%{RETRIED_GROUP}"
         if topic not in broker.topics():
             return set()
-        return {each.plain_body() for each in read_queue(broker, topic, 0)}
+        return {sent_body(each) for each in read_queue(broker, topic, 0)}
 
 
 def _waiting_for_long(member: Member) -> set[bytes]:
@@ -125,7 +126,7 @@ def _waiting_for_long(member: Member) -> set[bytes]:
     due: dict[bytes, int] = {}
     with Control(member.address, timeout_s=30) as broker:
         for each in read_queue(broker, TIMER_TOPIC, 0):
-            due[each.plain_body()] = due_ms(each.properties)
+            due[sent_body(each)] = due_ms(each.properties)
     return {body for body, when_ms in due.items() if when_ms > soon_ms}
 
 
@@ -171,7 +172,7 @@ def _topic_problems(topic: str, queues: Queues, ledger: Ledger) -> list[str]:
     for queue_id, messages in enumerate(queues):
         if [message.queue_offset for message in messages] != list(range(len(messages))):
             found.append(f"the offsets of queue {queue_id} are not dense")
-        seen.update(message.plain_body() for message in messages)
+        seen.update(sent_body(message) for message in messages)
     lost = [
         ack for ack in ledger.acked[topic] if not _is_at(queues[ack.queue_id], ack.queue_offset, ack.body)
     ]
@@ -199,7 +200,7 @@ def _told(bad: Iterable[object], what: str) -> list[str]:
 
 
 def _is_at(queue: list[StoredMessage], offset: int, body: bytes) -> bool:
-    return offset < len(queue) and queue[offset].plain_body() == body
+    return offset < len(queue) and sent_body(queue[offset]) == body
 
 
 def _order_problems(queues: Queues) -> list[str]:
@@ -208,7 +209,7 @@ def _order_problems(queues: Queues) -> list[str]:
     for queue in queues:
         highest: dict[str, int] = {}
         for message in queue:
-            name, number, _ = message.plain_body().decode().split(" ")
+            name, number, _ = sent_body(message).decode().split(" ")
             if int(number) < highest.get(name, 0):
                 found.append(f"{name}: {number} stands behind {highest[name]}")
             highest[name] = max(highest.get(name, 0), int(number))

@@ -16,6 +16,7 @@ from rocketeer import PushConsumer, ReceivedMessage
 from rocketeer.errors import RocketeerError
 from rocketeer.model.subscription import ConsumeFromWhere
 from rocketeer.record.layout import StoredMessage
+from support.records import sent_body
 
 ALONE_S: Final = 3.0
 HANDLING_S: Final = (0.0, 0.001, 0.005)
@@ -107,7 +108,7 @@ def _queue_problems(handled: Sequence[Handled], queue: Sequence[StoredMessage]) 
     """Whoever was at it the longest, of those that began before."""
     done = 0
     for each in handled:
-        if each.offset >= len(queue) or queue[each.offset].plain_body() != each.body:
+        if each.offset >= len(queue) or sent_body(queue[each.offset]) != each.body:
             yield f"{each.member} handled {each.body!r} at {each.offset}, which is not there"
         if each.offset > done:
             yield f"{each.member} handled {each.offset} before {done} was done"

@@ -10,12 +10,12 @@ import pytest
 from rocketeer.errors import BadBody
 from rocketeer.protocol import fastjson
 from rocketeer.protocol.bodies.broker_stats import decode_broker_stats, encode_broker_stats
-from rocketeer.protocol.bodies.clients import decode_consumer_list, encode_consumer_list
+from rocketeer.protocol.bodies.clients import decode_consumer_list, encoding_consumer_list
 from rocketeer.protocol.bodies.connections import (
     decode_group_connections,
     decode_producer_connections,
-    encode_group_connections,
-    encode_producer_connections,
+    encoding_group_connections,
+    encoding_producer_connections,
 )
 from rocketeer.protocol.bodies.consume_queue import decode_queue_entries, encode_queue_entries
 from rocketeer.protocol.bodies.consume_stats import (
@@ -30,8 +30,8 @@ from rocketeer.protocol.bodies.groups import (
     decode_group_list,
     decode_group_table,
     encode_group,
-    encode_group_list,
     encode_group_table,
+    encoding_group_list,
 )
 from rocketeer.protocol.bodies.heartbeat import (
     decode_client_check,
@@ -54,10 +54,10 @@ from rocketeer.protocol.bodies.offsets import (
     decode_queue_offsets,
     encode_corrections,
     encode_delay_offsets,
-    encode_members_status,
     encode_queue_offsets,
+    encoding_members_status,
 )
-from rocketeer.protocol.bodies.producers import decode_producer_table, encode_producer_table
+from rocketeer.protocol.bodies.producers import decode_producer_table, encoding_producer_table
 from rocketeer.protocol.bodies.properties import decode_properties, encode_properties
 from rocketeer.protocol.bodies.register import body_crc32, encode_registration
 from rocketeer.protocol.bodies.route import (
@@ -105,7 +105,7 @@ REQUESTS: dict[int, Recode] = {
 REPLIES: dict[int, Recode] = {
     21: lambda body: encode_topic_table(*decode_topic_table(body)),
     28: lambda body: encode_kv_table(decode_kv_table(body)),
-    38: lambda body: encode_consumer_list(decode_consumer_list(body)),
+    38: lambda body: finish(encoding_consumer_list(decode_consumer_list(body))),
     41: lambda body: encode_locked_queues(decode_locked_queues(body)),
     43: lambda body: fastjson.dumps_bare({"offsetTable": decode_consumer_offsets(body)}),
     45: lambda body: encode_delay_offsets(decode_delay_offsets(body)),
@@ -113,15 +113,15 @@ REPLIES: dict[int, Recode] = {
     106: lambda body: encode_cluster_info(*decode_cluster_info(body)),
     201: lambda body: encode_group_table(*decode_group_table(body)),
     202: lambda body: finish(encoding_topic_stats(decode_topic_stats(body).items())),
-    203: lambda body: encode_group_connections(decode_group_connections(body)),
-    204: lambda body: encode_producer_connections(decode_producer_connections(body)),
+    203: lambda body: finish(encoding_group_connections(decode_group_connections(body))),
+    204: lambda body: finish(encoding_producer_connections(decode_producer_connections(body))),
     206: lambda body: encode_topic_list(*decode_topic_list(body)),
     208: lambda body: encode_consume_stats(decode_consume_stats(body)),
     219: lambda body: encode_kv_table(decode_kv_table(body)),
     222: lambda body: encode_queue_offsets(decode_queue_offsets(body)),
-    223: lambda body: encode_members_status(decode_members_status(body)),
+    223: lambda body: finish(encoding_members_status(decode_members_status(body))),
     224: lambda body: encode_topic_list(*decode_topic_list(body)),
-    300: lambda body: encode_group_list(decode_group_list(body)),
+    300: lambda body: finish(encoding_group_list(decode_group_list(body))),
     303: lambda body: finish(encoding_time_spans(decode_time_spans(body))),
     304: lambda body: encode_topic_list(*decode_topic_list(body)),
     305: lambda body: encode_topic_list(*decode_topic_list(body)),
@@ -134,7 +134,7 @@ REPLIES: dict[int, Recode] = {
     315: lambda body: encode_broker_stats(decode_broker_stats(body)),
     321: lambda body: encode_queue_entries(decode_queue_entries(body)),
     322: lambda body: encode_data_version(decode_data_version(body)),
-    328: lambda body: encode_producer_table(decode_producer_table(body)),
+    328: lambda body: finish(encoding_producer_table(decode_producer_table(body).items())),
 }
 # Composed wrong on purpose; the real broker answered SYSTEM_ERROR.
 MALFORMED = {(34, b"not json"), (41, b"x"), (200, b"{}")}

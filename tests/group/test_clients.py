@@ -6,6 +6,7 @@ from pathlib import Path
 from rocketeer import Message, Producer, PullConsumer, SendStatus
 from rocketeer.bench.groups import GroupCluster, Member
 from support.grouped import GROUP_CONF, TOPIC, group_command
+from support.records import sent_body
 from support.senders import read_topic, wait_for
 
 
@@ -70,7 +71,7 @@ def test_a_switch_and_a_death_refuse_no_send_and_store_each_once(tmp_path: Path)
         sending.goes_on()
         sending.finish()
         assert sending.errors == []
-        stored = [message.plain_body() for queue in read_topic(now.address, TOPIC, 4) for message in queue]
+        stored = [sent_body(message) for queue in read_topic(now.address, TOPIC, 4) for message in queue]
         assert sorted(stored) == sorted(sending.acked)
         with PullConsumer("CG", nameserver=group.namesrv) as consumer:
             found = consumer.view_message(sending.last_id)

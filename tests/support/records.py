@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from rocketeer.record.compression import decompress
 from rocketeer.record.layout import Buffer, StoredMessage, decode_record
 
 
@@ -12,3 +13,8 @@ def split_records(buf: Buffer, check_crc: bool = True) -> Iterator[StoredMessage
         message = decode_record(buf, at, check_crc)
         yield message
         at += message.size
+
+
+def sent_body(message: StoredMessage) -> bytes:
+    """As the sender had it: decompressed when its flag says so."""
+    return decompress(message.body, message.sys_flag)

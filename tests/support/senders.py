@@ -21,7 +21,7 @@ from rocketeer.protocol.frame import FrameSplitter
 from rocketeer.record.batch import BatchItem, encode_batch
 from rocketeer.record.layout import StoredMessage
 from rocketeer.remoting.address import split_address
-from support.records import split_records
+from support.records import sent_body, split_records
 
 Kind = Literal["plain", "batch", "delayed"]
 
@@ -199,7 +199,7 @@ def assert_ledger_holds(
         assert all(message.queue_id == queue_id for message in messages)
         positions = [message.log_offset for message in messages]
         assert positions == sorted(set(positions)), "a queue follows the log"
-        seen.update(message.plain_body() for message in messages)
+        seen.update(sent_body(message) for message in messages)
     invented = [body[:40] for body in seen if body not in allowed]
     assert not invented, f"{len(invented)} messages nobody sent: {invented[:3]}"
     doubled = [body[:40] for body, count in seen.items() if count > 1]

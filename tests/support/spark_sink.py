@@ -19,7 +19,7 @@ from rocketeer.model.topic import TopicConfig
 from rocketeer.protocol.codes import RequestCode
 from rocketeer.record.layout import StoredMessage
 from support.cluster import Cluster
-from support.records import split_records
+from support.records import sent_body, split_records
 
 WAIT_S = 600
 """So long may a driver take on a machine with much else to do; some 15 s on one without."""
@@ -77,7 +77,7 @@ def stored(broker: str, topic: str, queues: int = 4) -> list[StoredMessage]:
 
 
 def bodies(broker: str, topic: str, queues: int = 4) -> Counter[bytes]:
-    return Counter(message.plain_body() for message in stored(broker, topic, queues))
+    return Counter(sent_body(message) for message in stored(broker, topic, queues))
 
 
 def noted_queues(nameserver: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, TypeVar
 
 from rocketeer.model.subscription import ConsumeFromWhere, ConsumeType, MessageModel, Subscription
-from rocketeer.steps import Steps, finish
+from rocketeer.steps import Steps
 
 EXPIRY_MS = 120_000
 """A client that sent no heartbeat for longer than this is gone."""
@@ -160,12 +160,8 @@ class ClientTable(Generic[C]):
         if self._producer_ids.get(client_id) == connection and connection not in self._producing:
             del self._producer_ids[client_id]
 
-    def connection_closed(self, connection: C) -> list[Notice[C]]:
-        """The connection is gone, and with it every group it spoke for."""
-        return [notice for notice in self.leaving(connection) if notice is not None]
-
     def leaving(self, connection: C) -> Iterator[Notice[C] | None]:
-        """As `connection_closed`, in steps; some of them bring nothing to tell."""
+        """The connection is gone, and with it every group it spoke for; some steps bring nothing to tell."""
         for number, group in enumerate(list(self._producing.get(connection, ())), 1):
             self.unregister_producer(group, connection)
             if number % GROUPS_A_STEP == 0:
@@ -173,12 +169,8 @@ class ClientTable(Generic[C]):
         for group in list(self._consuming.get(connection, ())):
             yield from self.unregister_consumer(group, connection) or (None,)
 
-    def expire(self, now_ms: int) -> Expired[C]:
-        """Remove every member that has been silent for too long."""
-        return finish(self.expiring(now_ms))
-
     def expiring(self, now_ms: int) -> Steps[Expired[C]]:
-        """As `expire`, some groups of a connection a step: all that there are nobody can have a list of at once."""
+        """Remove every member that has been silent for too long, some groups of a connection a step."""
         dead: dict[C, None] = {}
         changed: dict[str, None] = {}
         passed = 0

@@ -145,13 +145,8 @@ class HeldPulls:
             self._schedule(self._wake_arrived)
         self._arrived.add((topic, queue_id))
 
-    def expire(self, now_s: float) -> None:
-        """Give every waiter whose time is over its last try."""
-        for _ in self.expiring(now_s):
-            pass
-
     def expiring(self, now_s: float) -> Steps[None]:
-        """As `expire`, a waiter a step."""
+        """Give every waiter whose time is over its last try, a waiter a step."""
         while self._deadlines and self._deadlines[0][0] <= now_s:
             waiter = heapq.heappop(self._deadlines)[2]
             self._try(waiter, last=True)

@@ -169,9 +169,6 @@ class ConsumerOffsets:
                 self._remove([key])
             yield
 
-    def remove_topic(self, topic: str) -> None:
-        self._remove([key for key in self._table if key.partition(SEPARATOR)[0] == topic])
-
     def _remove(self, keys: list[str]) -> None:
         for key in keys:
             self._count -= len(self._table.pop(key))

@@ -29,7 +29,7 @@ from rocketeer.model.topic import (
 )
 from rocketeer.protocol.bodies.topics import decode_topic_table, encode_topic_entry, topic_table_ends
 from rocketeer.remoting.limits import busy_limit
-from rocketeer.steps import Steps, finish
+from rocketeer.steps import Steps
 
 log = logging.getLogger(__name__)
 
@@ -153,12 +153,9 @@ class TopicTable:
         log.info("topic created topic=%s queues=%d", topic, queues)
         return self._store(ChangeKind.CREATED, created)
 
-    def set_order_topics(self, order_topics: Iterable[str]) -> None:
-        """Make exactly these topics order topics: what the name servers' order configuration says."""
-        finish(self.ordering(order_topics))
-
     def ordering(self, order_topics: Iterable[str]) -> Steps[None]:
-        """The same, a topic a step: there may be very many."""
+        """Make exactly these order topics, as the name servers' configuration says; a topic a step, for there may be
+        very many."""
         for name in sorted(self._ordered.symmetric_difference(order_topics)):
             topic = self.configs.get(name)
             if topic is not None:

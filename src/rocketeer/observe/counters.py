@@ -84,7 +84,6 @@ class Counters:
         self.pulls_found = 0
         self.pulls_missed = 0
         self.messages_out = 0
-        self.bytes_out = 0
         self.get_ms_max = 0
         self.puts_failed = 0
         self.put_ms_max = 0
@@ -145,7 +144,6 @@ class Counters:
             gets.disk_bytes += size
         self.pulls_found += 1
         self.messages_out += messages
-        self.bytes_out += size
 
     def put(self, messages: int, took_s: float) -> None:
         """Messages were stored together."""

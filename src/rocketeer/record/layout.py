@@ -34,7 +34,6 @@ from isal import isal_zlib
 
 from rocketeer.errors import BadRecord
 from rocketeer.model.offsets import LogOffset, QueueOffset
-from rocketeer.record.compression import BODY_BYTES_MAX, decompress
 from rocketeer.record.flags import BORN_HOST_V6, HOSTS_V6, STORE_HOST_V6
 from rocketeer.record.hosts import V4_BYTES, V6_BYTES
 from rocketeer.record.ids import offset_msg_id
@@ -137,10 +136,6 @@ class StoredMessage(msgspec.Struct, frozen=True):
 
     def properties_dict(self) -> dict[str, str]:
         return decode_properties(self.properties)
-
-    def plain_body(self, limit_bytes: int = BODY_BYTES_MAX) -> bytes:
-        """The body as the sender had it: decompressed when its flag says so."""
-        return decompress(self.body, self.sys_flag, limit_bytes)
 
     def pending(self, topic: str, queue_id: int, properties: bytes) -> PendingMessage:
         """The same message, to be stored once more: there, and with these properties."""

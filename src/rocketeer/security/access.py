@@ -76,10 +76,6 @@ class AccessControl:
         for tell in self.on_change:
             tell()
 
-    @property
-    def failures_total(self) -> int:
-        return self._throttle.failures_total
-
     def checking(self, command: Command, remote: str) -> Steps[None]:
         """In steps, for its body may be large. Raises RequestRefused, with RocketMQ's code and texts."""
         rule = self._rules.get(command.code)

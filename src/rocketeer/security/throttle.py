@@ -15,7 +15,6 @@ class FailureThrottle:
 
     def __init__(self) -> None:
         self._failures: OrderedDict[str, tuple[int, int]] = OrderedDict()  # count, refused until
-        self.failures_total = 0
 
     def __len__(self) -> int:
         return len(self._failures)
@@ -31,7 +30,6 @@ class FailureThrottle:
 
     def failed(self, peer: str, now_ms: int) -> int:
         """Count one; returns how many there were in a row."""
-        self.failures_total += 1
         count, until_ms = self._failures.pop(peer, (0, 0))
         if now_ms - until_ms > FORGET_MS:
             count = 0

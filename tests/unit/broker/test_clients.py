@@ -40,6 +40,10 @@ def listed(notices: Iterable[Notice[str]]) -> list[Notice[str]]:
     return [Notice(group, list(connections)) for group, connections in notices]
 
 
+def closed(table: ClientTable[str], connection: str) -> list[Notice[str]]:
+    return [notice for notice in table.leaving(connection) if notice is not None]
+
+
 def test_everybody_hears_of_a_new_member_and_nobody_of_a_regular_heartbeat() -> None:
     table: ClientTable[str] = ClientTable()
     assert beat(table, "G", "a") == [Notice("G", ["a"])]
@@ -54,8 +58,8 @@ def test_those_who_stay_hear_of_those_who_go() -> None:
         beat(table, "G", connection)
     assert listed(table.unregister_consumer("G", "a")) == [Notice("G", ["b", "c"])]
     assert table.unregister_consumer("G", "a") == []
-    assert listed(table.connection_closed("b")) == [Notice("G", ["c"])]
-    assert table.connection_closed("c") == []
+    assert listed(closed(table, "b")) == [Notice("G", ["c"])]
+    assert closed(table, "c") == []
     assert table.consumer("G") is None
 
 
@@ -65,7 +69,7 @@ def test_a_closed_connection_leaves_all_its_groups() -> None:
         beat(table, group, "a")
         beat(table, group, "b")
     table.producer_heartbeat("P", "a", ClientIdentity("x", "JAVA", 409), now_ms=NOW)
-    assert listed(table.connection_closed("a")) == [Notice("G", ["b"]), Notice("H", ["b"])]
+    assert listed(closed(table, "a")) == [Notice("G", ["b"]), Notice("H", ["b"])]
     assert table.producers_of("P") == []
 
 
@@ -114,11 +118,11 @@ def test_silence_for_two_minutes_is_death() -> None:
     beat(table, "G", "a", now_ms=NOW)
     beat(table, "G", "b", now_ms=NOW + 1)
     table.producer_heartbeat("P", "a", ClientIdentity("x", "JAVA", 409), now_ms=NOW)
-    assert table.expire(NOW + EXPIRY_MS) == ([], [])
-    dead, notices = table.expire(NOW + EXPIRY_MS + 1)
+    assert finish(table.expiring(NOW + EXPIRY_MS)) == ([], [])
+    dead, notices = finish(table.expiring(NOW + EXPIRY_MS + 1))
     assert (dead, listed(notices)) == (["a"], [Notice("G", ["b"])])
     assert table.producers_of("P") == []
-    assert table.expire(NOW + EXPIRY_MS + 2) == (["b"], [])
+    assert finish(table.expiring(NOW + EXPIRY_MS + 2)) == (["b"], [])
     assert not table.consumers
     assert not table.producers
 
@@ -192,9 +196,9 @@ def test_exactly_the_members_hear_of_exactly_the_changes(
         elif kind == "leave":
             notices = table.unregister_consumer(group, connection)
         elif kind == "close":
-            notices = table.connection_closed(connection)
+            notices = closed(table, connection)
         else:
-            notices = table.expire(now_ms).notices
+            notices = finish(table.expiring(now_ms)).notices
             for info in table.consumers.values():
                 assert all(now_ms - member.seen_ms <= EXPIRY_MS for member in info.members.values())
         after = shape()
@@ -214,6 +218,6 @@ def test_a_connection_that_left_all_its_groups_is_forgotten() -> None:
     table.unregister_consumer("G", "a")
     table.unregister_producer("G", "a")
     assert table.group_count("a") == 2
-    table.expire(NOW + EXPIRY_MS + 1)
+    finish(table.expiring(NOW + EXPIRY_MS + 1))
     assert table.group_count("a") == 0
-    assert table.connection_closed("a") == []
+    assert closed(table, "a") == []

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from rocketeer.broker.held_pulls import HeldPulls
+from rocketeer.steps import finish
 
 
 class Scheduled:
@@ -52,7 +53,7 @@ def test_an_arrival_wakes_those_of_its_queue_only(scheduled: Scheduled) -> None:
     scheduled.run()
     assert (mine.tries, other.tries, picky.tries) == ([False], [], [False])
     assert len(holds) == 2
-    holds.expire(100.0)
+    finish(holds.expiring(100.0))
     assert (mine.tries, other.tries, picky.tries) == ([False], [True], [False, True])
     assert len(holds) == 0
 

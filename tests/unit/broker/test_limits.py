@@ -21,6 +21,7 @@ from rocketeer.protocol.bodies.groups import encode_group_table
 from rocketeer.protocol.bodies.register import encode_registration, join_registration
 from rocketeer.protocol.bodies.topics import encode_topic_entry, encode_topic_table
 from rocketeer.protocol.codes import RequestCode, ResponseCode
+from rocketeer.steps import finish
 from support.broker import broker_at
 from support.desk import desk, heartbeat
 
@@ -72,7 +73,7 @@ def test_offsets_are_bounded_and_known_ones_go_on() -> None:
         offsets.commit("G", "U", 0, 1)
     offsets.commit("G", "T", 2, 5)
     assert (offsets.query("G", "T", 2), offsets.query("G", "U", 0)) == (5, None)
-    offsets.remove_topic("T")
+    finish(offsets.removing_group("G"))
     offsets.commit("G", "U", 0, 1)
 
 
@@ -134,7 +135,7 @@ def test_names_of_offsets_are_bounded_together() -> None:
     with pytest.raises(RequestRefused, match="limitConsumerOffsetChars"):
         offsets.commit("G", "T3", 0, QueueOffset(1))
     offsets.commit("G", "T1", 1, QueueOffset(1))
-    offsets.remove_topic("T1")
+    finish(offsets.removing_group("G"))
     offsets.commit("G", "T3", 0, QueueOffset(1))
 
 

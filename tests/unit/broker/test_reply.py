@@ -10,6 +10,7 @@ from rocketeer.protocol.bodies.heartbeat import Heartbeat, encode_heartbeat
 from rocketeer.protocol.codes import RequestCode
 from rocketeer.protocol.command import Command, reply, request
 from rocketeer.remoting.client import RemotingClient
+from rocketeer.steps import finish
 from support.broker import BrokerUnderTest, broker_at
 from support.recorded import recorded_command, recorded_commands, recorded_messages
 
@@ -120,7 +121,7 @@ def test_a_producer_is_found_by_its_id_while_it_is_there(leaving: str) -> None:
         table.producer_heartbeat(group, "old", identity, now_ms=0)
     table.producer_heartbeat("A", "new", identity, now_ms=50)
     assert table.producer_connection("10.0.0.1@p") == "new"
-    table.connection_closed("old")
+    list(table.leaving("old"))
     assert table.producer_connection("10.0.0.1@p") == "new", "the old connection ended, not the client"
     table.producer_heartbeat("B", "new", identity, now_ms=50)
     if leaving == "goodbye":
@@ -128,7 +129,7 @@ def test_a_producer_is_found_by_its_id_while_it_is_there(leaving: str) -> None:
         assert table.producer_connection("10.0.0.1@p") == "new", "it still produces for B"
         table.unregister_producer("B", "new")
     elif leaving == "closing":
-        table.connection_closed("new")
+        list(table.leaving("new"))
     else:
-        table.expire(1000)
+        finish(table.expiring(1000))
     assert table.producer_connection("10.0.0.1@p") is None

@@ -202,7 +202,6 @@ def test_who_guessed_wrong_before_takes_the_general_path_until_it_is_right(tmp_p
     sending = Sending(tmp_path, [], access=access)
     good = signed(send(), *GOOD[0])
     sending.serve_fast(signed(send(), "sender123", "secret-two"))
-    assert access.failures_total == 1
     assert sending.serve_fast(good) == 0, "the general path forgives"
     assert sending.serve_fast(good) == len(good)
     sending.store.close()

@@ -141,10 +141,10 @@ def test_order_topics_are_exactly_those_the_name_servers_name() -> None:
     table.put(TopicConfig("A"))
     table.put(TopicConfig("B", order=True))
     table.take_dirty()
-    table.set_order_topics({"A": "broker-a:4", "Unknown": "x"})
+    finish(table.ordering({"A": "broker-a:4", "Unknown": "x"}))
     assert [topic.name for topic in table.configs.values() if topic.order] == ["A"]
     assert table.take_dirty()
-    table.set_order_topics({"A": "broker-a:4"})
+    finish(table.ordering({"A": "broker-a:4"}))
     assert not table.take_dirty(), "nothing changed"
 
 
@@ -231,7 +231,8 @@ def test_removing_a_group_leaves_the_others() -> None:
     assert written == {"offsetTable": {"T@GG": {"0": 5}}}
     finish(offsets.copying_group("GG", "H", "T"))
     assert offsets.of("H", "T") == {0: 5}
-    offsets.remove_topic("T")
+    for group in ("GG", "H"):
+        finish(offsets.removing_group(group))
     assert loads(offsets.encode().encode()) == {"offsetTable": {}}
 
 

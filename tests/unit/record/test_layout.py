@@ -20,7 +20,7 @@ from rocketeer.record.layout import (
     without_place,
 )
 from rocketeer.record.vectorised import body_at, fixed_fields, record_offsets
-from support.records import split_records
+from support.records import sent_body, split_records
 
 HOST = encode_host("127.0.0.1", 10911)
 HOST6 = encode_host("2001:db8::1", 10911)
@@ -57,7 +57,7 @@ def test_a_stored_message_knows_its_properties_id_and_body() -> None:
     assert (message.tags, message.keys, message.uniq_key) == ("t", "k1 k2", None)
     assert message.properties_dict() == {"KEYS": "k1 k2", "TAGS": "t"}
     assert message.offset_msg_id == "7F00000100002A9F0000000000000010"
-    assert message.plain_body() == b"plain" * 9
+    assert sent_body(message) == b"plain" * 9
 
 
 def test_records_in_a_row_are_split() -> None:

@@ -29,15 +29,6 @@ class CommittedOffsets(Protocol):
     def query(self, group: str, topic: str, queue_id: int) -> int | None: ...
 
 
-class Found(Protocol):
-    """What a read of the store tells besides the messages."""
-
-    @property
-    def suggest_slave(self) -> bool:
-        """Whether the messages lie so far back in the log that they are likely to be on disk only."""
-        ...
-
-
 def offset_handlers(offsets: CommittedOffsets, queues: MessageStore) -> dict[int, Handler]:
     def query(command: Command, connection: Connection) -> Command:
         header = decode_header(QueryConsumerOffsetHeader, command.ext)

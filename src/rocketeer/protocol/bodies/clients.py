@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from rocketeer.protocol.bodies.long_body import encoding_list
 from rocketeer.protocol.bodies.wire import Wire, decoder, load_as
-from rocketeer.steps import Steps, finish
+from rocketeer.steps import Steps
 
 
 class _ConsumersWire(Wire):
@@ -14,12 +14,8 @@ class _ConsumersWire(Wire):
 _decoder = decoder(_ConsumersWire)
 
 
-def encode_consumer_list(client_ids: Iterable[str]) -> bytes:
-    return finish(encoding_consumer_list(client_ids))
-
-
 def encoding_consumer_list(client_ids: Iterable[str]) -> Steps[bytes]:
-    """The same in steps: a group may have very many members."""
+    """In steps, for a group may have very many members."""
     return encoding_list("consumerIdList", client_ids)
 
 

@@ -12,7 +12,7 @@ from rocketeer.protocol.bodies.subscription import (
     subscription_to_wire,
 )
 from rocketeer.protocol.bodies.wire import Wire, decoder, encode, load_as
-from rocketeer.steps import Steps, finish
+from rocketeer.steps import Steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +59,8 @@ _decoder = decoder(_GroupWire)
 _producers_decoder = decoder(_ProducersWire)
 
 
-def encode_group_connections(group: GroupConnections) -> bytes:
-    return finish(encoding_group_connections(group))
-
-
 def encoding_group_connections(group: GroupConnections) -> Steps[bytes]:
-    """The same in steps: members and subscriptions may be very many."""
+    """In steps, for members and subscriptions may be very many."""
     body = LongBody()
     body.write(b'{"connectionSet":[')
     yield from writing_values(body, map(_wire_of, group.connections))
@@ -91,13 +87,8 @@ def decode_group_connections(data: bytes) -> GroupConnections:
     )
 
 
-def encode_producer_connections(connections: Iterable[ClientConnection]) -> bytes:
-    """The answer to 204."""
-    return finish(encoding_producer_connections(connections))
-
-
 def encoding_producer_connections(connections: Iterable[ClientConnection]) -> Steps[bytes]:
-    """The same in steps."""
+    """The answer to 204, in steps."""
     return encoding_list("connectionSet", map(_wire_of, connections))
 
 

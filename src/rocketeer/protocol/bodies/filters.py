@@ -53,14 +53,6 @@ class _TableWire(Wire):
 _decoder = decoder(_TableWire)
 
 
-def encode_filters(records: list[FilterRecord]) -> bytes:
-    topics: dict[str, list[bytes]] = {}
-    for record in records:
-        topics.setdefault(record.topic, []).append(encode_filter_entry(record))
-    begin, end = filters_ends()
-    return begin + b",".join(encode_topic_filters(*each) for each in topics.items()) + end
-
-
 def filters_ends() -> tuple[bytes, bytes]:
     """What stands before and behind the topics of a table."""
     return b'{"filterDataByTopic":{', b"}}"

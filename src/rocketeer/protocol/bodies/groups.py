@@ -10,7 +10,7 @@ from rocketeer.model.data_version import DataVersion
 from rocketeer.model.group import SubscriptionGroup
 from rocketeer.protocol.bodies.long_body import encoding_list
 from rocketeer.protocol.bodies.wire import Wire, decoder, encode, load_as, load_request
-from rocketeer.steps import Steps, finish
+from rocketeer.steps import Steps
 
 
 class GroupTable(NamedTuple):
@@ -76,13 +76,8 @@ def decode_group_table(data: bytes) -> GroupTable:
     return GroupTable(groups, wire.data_version or DataVersion())
 
 
-def encode_group_list(groups: Iterable[str]) -> bytes:
-    """The answer to 300."""
-    return finish(encoding_group_list(groups))
-
-
 def encoding_group_list(groups: Iterable[str]) -> Steps[bytes]:
-    """The same in steps: offsets are taken for any name."""
+    """The answer to 300, in steps: offsets are taken for any name, so there may be very many."""
     return encoding_list("groupList", groups)
 
 

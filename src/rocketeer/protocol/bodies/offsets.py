@@ -126,7 +126,7 @@ def reading_member_status(data: bytes) -> Steps[dict[MessageQueue, int]]:
 
 
 def encoding_members_status(members: Mapping[str, Mapping[MessageQueue, int]]) -> Steps[bytes]:
-    """As `encode_members_status`, in steps."""
+    """The answer to 223: client id -> how far it is. In steps."""
     body = LongBody()
     body.write(b'{"consumerTable":{')
     comma = b""
@@ -136,11 +136,6 @@ def encoding_members_status(members: Mapping[str, Mapping[MessageQueue, int]]) -
         comma = b","
     body.write(b'},"messageQueueTable":{}}')
     return (yield from body.joining())
-
-
-def encode_members_status(members: Mapping[str, Mapping[MessageQueue, int]]) -> bytes:
-    """The answer to 223: client id -> how far it is."""
-    return finish(encoding_members_status(members))
 
 
 def decode_members_status(data: bytes) -> dict[str, dict[MessageQueue, int]]:

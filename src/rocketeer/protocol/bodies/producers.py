@@ -1,6 +1,6 @@
 """Who produces, as JSON: every producer group of a broker (328)."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from msgspec import field
@@ -8,7 +8,7 @@ from msgspec import field
 from rocketeer.model.java_types import I32, I64
 from rocketeer.protocol.bodies.long_body import LongBody, writing_values
 from rocketeer.protocol.bodies.wire import Wire, decoder, encode, load_as
-from rocketeer.steps import Steps, finish
+from rocketeer.steps import Steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +35,6 @@ class _TableWire(Wire):
 
 
 _decoder = decoder(_TableWire)
-
-
-def encode_producer_table(table: Mapping[str, tuple[ProducerClient, ...]]) -> bytes:
-    return finish(encoding_producer_table(table.items()))
 
 
 def encoding_producer_table(table: Iterable[tuple[str, Iterable[ProducerClient]]]) -> Steps[bytes]:
