@@ -19,10 +19,8 @@ def encode_route(route: Route, *, strict: bool) -> bytes:
     return finish(encoding_route(route, strict=strict))
 
 
-def encode_cluster_info(
-    brokers: Mapping[str, BrokerData], clusters: Mapping[str, list[str]], *, strict: bool = False
-) -> bytes:
-    return finish(encoding_cluster_info(brokers.items(), clusters, strict=strict))
+def encode_cluster_info(brokers: Mapping[str, BrokerData], clusters: Mapping[str, list[str]]) -> bytes:
+    return finish(encoding_cluster_info(brokers.items(), clusters))
 
 
 def decode_registration(body: bytes, *, compressed: bool = False) -> Registration:

@@ -89,7 +89,7 @@ def sql_filter(expression: str, bounds: Bounds = DEFAULT_BOUNDS) -> SqlFilter:
     return made
 
 
-def sql_subscription(topic: str, expression: str, *, version: int = 0) -> Subscription:
+def sql_subscription(topic: str, expression: str) -> Subscription:
     """A subscription to the messages for which the expression is true. BadSqlExpression if it is none."""
     sql_filter(expression)
-    return Subscription(topic=topic, expression=expression, kind=SQL92, version=version)
+    return Subscription(topic=topic, expression=expression, kind=SQL92)

@@ -10,7 +10,7 @@ from rocketeer.record.java_hash import tag_hash
 _EXT_ADDRESS_BELOW: Final = -(1 << 31)
 
 
-def tag_subscription(topic: str, expression: str | None = SUB_ALL, *, version: int = 0) -> Subscription:
+def tag_subscription(topic: str, expression: str | None = SUB_ALL) -> Subscription:
     """A subscription to `a || b`, or to everything (`*`, empty).
 
     >>> sorted(tag_subscription("Orders", "TagA || TagB").codes)
@@ -22,7 +22,6 @@ def tag_subscription(topic: str, expression: str | None = SUB_ALL, *, version: i
         expression=expression or SUB_ALL,
         tags=tags,
         codes=frozenset(map(tag_hash, tags)),
-        version=version,
     )
 
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Generator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +72,7 @@ OFFSETS = {"nextBeginOffset": "7", "minOffset": "0", "maxOffset": "9", "suggestW
 
 def test_a_push_pull_is_the_javas() -> None:
     java = recorded("push_consume", 11, queueId="3", sysFlag="3")
-    subscription = tag_subscription("TopicTest", "*", version=int(java["subVersion"]))
+    subscription = replace(tag_subscription("TopicTest", "*"), version=int(java["subVersion"]))
     ours = pull_request(
         PullSettings("CG_golden", send_subscription=False), QUEUE, 2, subscription, commit_offset=1
     )
@@ -86,7 +87,7 @@ def test_a_lite_pull_is_the_javas() -> None:
 
 def test_an_offset_of_zero_is_not_told() -> None:
     java = recorded("push_consume", 11, queueId="3", sysFlag="2")
-    subscription = tag_subscription("TopicTest", "*", version=int(java["subVersion"]))
+    subscription = replace(tag_subscription("TopicTest", "*"), version=int(java["subVersion"]))
     settings = PullSettings("CG_golden", send_subscription=False)
     assert pull_request(settings, QUEUE, 0, subscription, commit_offset=0).ext == java
 

@@ -167,8 +167,8 @@ def test_an_expression_is_compiled_once() -> None:
 
 
 def test_a_subscription_is_by_tags_or_by_expression() -> None:
-    made = sql_subscription("T", "a = 1", version=7)
-    assert (made.topic, made.expression, made.kind, made.version) == ("T", "a = 1", "SQL92", 7)
+    made = sql_subscription("T", "a = 1")
+    assert (made.topic, made.expression, made.kind) == ("T", "a = 1", "SQL92")
     assert subscription_of("T", "x || y").tags == {"x", "y"}
     assert subscription_of("T", sql="a = 1").kind == "SQL92"
     with pytest.raises(ConfigError, match="put the tags into the expression"):

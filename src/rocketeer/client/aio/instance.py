@@ -236,7 +236,6 @@ class ClientInstance:
             ),
             self._addresses(masters_only=False),
             "goodbye",
-            timeout_s=GOODBYE_S,
         )
 
     async def heartbeat_now(self) -> None:
@@ -248,7 +247,7 @@ class ClientInstance:
         addresses = self._addresses(masters_only=not heartbeat.consumers)
         timeout_s = self.config.call_timeout_s
         answered = await self._run_on_all(
-            lambda address: send_heartbeat(address, heartbeat, timeout_s), addresses, "heartbeat", timeout_s
+            lambda address: send_heartbeat(address, heartbeat, timeout_s), addresses, "heartbeat"
         )
         self._registered_at = answered
 
@@ -286,7 +285,7 @@ class ClientInstance:
         ]
 
     async def _run_on_all(
-        self, make: Callable[[str], Plan[Any]], addresses: list[str], what: str, timeout_s: float
+        self, make: Callable[[str], Plan[Any]], addresses: list[str], what: str
     ) -> set[str]:
         """Run one plan per address side by side; the addresses where it worked."""
         if not addresses:

@@ -97,17 +97,13 @@ class RouteCache:
         """Whether a route ever named it: without a master now, it restarts, or its group elects a leader."""
         return broker_name in self._seen
 
-    def address(
-        self, broker_name: str, broker_id: int = MASTER_ID, *, only_this: bool = False
-    ) -> BrokerAddress | None:
+    def address(self, broker_name: str, broker_id: int = MASTER_ID) -> BrokerAddress | None:
         """The address to read from: the one suggested, else the slave after it, else any of that name."""
         addresses = self._brokers.get(broker_name)
         if not addresses:
             return None
         wanted = [broker_id] if broker_id == MASTER_ID else [broker_id, broker_id + 1]
-        if not only_this:
-            wanted += sorted(addresses)
-        for candidate in wanted:
+        for candidate in wanted + sorted(addresses):
             if candidate in addresses:
                 return BrokerAddress(addresses[candidate], candidate != MASTER_ID)
         return None

@@ -105,17 +105,16 @@ def decode_route(data: bytes) -> Route:
 
 
 def encoding_cluster_info(
-    brokers: Iterable[tuple[str, BrokerData]], clusters: Mapping[str, list[str]], *, strict: bool = False
+    brokers: Iterable[tuple[str, BrokerData]], clusters: Mapping[str, list[str]]
 ) -> Steps[bytes]:
     """A broker a step: there may be very many."""
-    write = fastjson.dumps if strict else fastjson.dumps_bare
     entries = []
-    for name, broker in sorted(brokers) if strict else brokers:
-        entries.append(b"%b:%b" % (write(name), write(_broker(broker, strict))))
+    for name, broker in brokers:
+        entries.append(b"%b:%b" % (fastjson.dumps(name), fastjson.dumps_bare(_broker(broker, strict=False))))
         yield
     members = []
-    for name, names in sorted(clusters.items()) if strict else clusters.items():
-        members.append(b"%b:%b" % (write(name), fastjson.dumps(names)))
+    for name, names in clusters.items():
+        members.append(b"%b:%b" % (fastjson.dumps(name), fastjson.dumps(names)))
         yield
     return b'{"brokerAddrTable":{%b},"clusterAddrTable":{%b}}' % (b",".join(entries), b",".join(members))
 

@@ -27,7 +27,6 @@ def progress_line(
     seconds: float,
     batch: int | None = None,
     lag: int | None = None,
-    more: str = "",
 ) -> str:
     """`archive  batch 3  120,000 rows  60,000 rows/s  lag 1,200  2 s`"""
     parts = [name]
@@ -37,7 +36,7 @@ def progress_line(
     if lag is not None:
         parts.append(f"lag {lag:,}")
     parts.append(f"{seconds:,.0f} s")
-    return "  ".join([*parts, more] if more else parts)
+    return "  ".join(parts)
 
 
 class Progress:
@@ -63,14 +62,11 @@ class Progress:
         *,
         batch: int | None = None,
         lag: int | None = None,
-        more: str = "",
         last: bool = False,
     ) -> None:
         """A new state of things; printed now, later or never, so call it often. `last`: printed in any case."""
         self.text(
-            lambda: progress_line(
-                self._name, rows=rows, seconds=self.seconds, batch=batch, lag=lag, more=more
-            ),
+            lambda: progress_line(self._name, rows=rows, seconds=self.seconds, batch=batch, lag=lag),
             last=last,
         )
 

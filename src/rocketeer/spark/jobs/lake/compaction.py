@@ -29,9 +29,7 @@ FILES_MIN: Final = 4
 _READ_ROWS: Final = 8192
 
 
-def plan_compaction(
-    files: Iterable[DataFile], file_bytes: int, files_min: int = FILES_MIN
-) -> list[tuple[DataFile, ...]]:
+def plan_compaction(files: Iterable[DataFile], file_bytes: int) -> list[tuple[DataFile, ...]]:
     """Groups of small files (under half of `file_bytes`) to be made one each, in the order of storing."""
     by_folder: dict[str, list[DataFile]] = {}
     for file in files:
@@ -40,7 +38,7 @@ def plan_compaction(
     groups: list[tuple[DataFile, ...]] = []
     for folder in sorted(by_folder):
         small = sorted(by_folder[folder], key=lambda file: (file.store_ms_min, file.store_ms_max, file.path))
-        if len(small) < files_min:
+        if len(small) < FILES_MIN:
             continue
         group: list[DataFile] = []
         size = 0
@@ -54,12 +52,7 @@ def plan_compaction(
     return [group for group in groups if len(group) > 1]
 
 
-def compact(
-    spark: "SparkSession",
-    session: LakeSession,
-    terms: WriterTerms | None = None,
-    files_min: int = FILES_MIN,
-) -> int:
+def compact(spark: "SparkSession", session: LakeSession, terms: WriterTerms | None = None) -> int:
     """Replace small files by large ones; how many were replaced. Plain Parquet has no way to: 0.
 
     Old files stay for those who read an older version, until a vacuum.
@@ -68,7 +61,7 @@ def compact(
     if not isinstance(table, DeltaLake):
         return 0
     chosen = session.terms(terms)
-    groups = plan_compaction(table.state().files.values(), chosen.file_bytes, files_min)
+    groups = plan_compaction(table.state().files.values(), chosen.file_bytes)
     if not groups:
         return 0
     place = session.lake.place

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -22,9 +21,9 @@ WINDOWS_MAX = 40
 QUEUES_MAX = 64
 
 
-def print_stats(stats: Stats, given: Console | None = None) -> None:
-    """All tables, on the terminal unless a console is given."""
-    show = given or console()
+def print_stats(stats: Stats) -> None:
+    """All tables, on the terminal."""
+    show = console()
     show.print(_summary(stats))
     show.print(_topics(stats))
     for topic in stats.topics:

@@ -144,14 +144,14 @@ def skew_of(counts: Iterable[int]) -> Skew:
     )
 
 
-def window_for(first_ms: int, last_ms: int, wanted: int = WINDOWS_WANTED) -> int:
-    """The smallest readable step that cuts the span into `wanted` windows at most; ms.
+def window_for(first_ms: int, last_ms: int) -> int:
+    """The smallest readable step that cuts the span into WINDOWS_WANTED windows at most; ms.
 
     >>> window_for(0, 3_600_000), window_for(5, 5)
     (60000, 1000)
     """
     span_ms = max(last_ms - first_ms, 0)
     for step_s in _STEPS_S:
-        if span_ms <= step_s * 1000 * wanted:
+        if span_ms <= step_s * 1000 * WINDOWS_WANTED:
             return step_s * 1000
-    return math.ceil(span_ms / wanted / (_STEPS_S[-1] * 1000)) * _STEPS_S[-1] * 1000
+    return math.ceil(span_ms / WINDOWS_WANTED / (_STEPS_S[-1] * 1000)) * _STEPS_S[-1] * 1000
