@@ -1,6 +1,5 @@
 """Messages: by topic and time, by key, by id; what is in one, who consumed it; consume directly; download."""
 
-import asyncio
 import json
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -8,6 +7,7 @@ from typing import Any, Final
 
 from rocketeer import ReceivedMessage
 from rocketeer.admin.results import MessageTrack, TrackState
+from rocketeer.console.asking import ask_each
 from rocketeer.console.errors import BadField
 from rocketeer.console.i18n import text
 from rocketeer.console.pages.message_forms import as_object, body_forms, shown
@@ -80,15 +80,8 @@ async def message(visit: Visit) -> Mapping[str, Any]:
     online = [
         track.group for track in tracks if track.state not in (TrackState.NOT_ONLINE, TrackState.UNKNOWN)
     ]
-    known = await asyncio.gather(
-        *(admin.group_connections(group) for group in online[:20]), return_exceptions=True
-    )
-    members = [
-        (group, client.client_id)
-        for group, each in zip(online, known, strict=False)
-        if not isinstance(each, BaseException)
-        for client in each.connections
-    ]
+    known, _ = await ask_each(online[:20], admin.group_connections)
+    members = [(group, client.client_id) for group, each in known for client in each.connections]
     return {
         "message": shown(found),
         "stored_topic": found.stored_topic,

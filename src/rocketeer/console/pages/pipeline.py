@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from rocketeer.admin.results import GroupProgress
+from rocketeer.console.asking import ask_each, outcomes
 from rocketeer.console.errors import Refused
 from rocketeer.console.i18n import text
 from rocketeer.console.registry import Action, Attachment, Download, Param, View
@@ -28,27 +29,18 @@ TOOLS: Final = frozenset({"TOOLS_CONSUMER", "FILTERSRV_CONSUMER", "SELF_TEST_C_G
 async def pipeline(visit: Visit) -> Mapping[str, Any]:
     cluster = visit.cluster
     names, known = await asyncio.gather(cluster.topics.get(), cluster.brokers.get())
-    masters = known.masters()
-    tables = await asyncio.gather(
-        *(cluster.admin.consumer_offsets(broker.address) for broker in masters), return_exceptions=True
+    tables, failures = await ask_each(
+        known.masters(), lambda broker: cluster.admin.consumer_offsets(broker.address)
     )
     topics: dict[str, set[str]] = {}
-    failures: list[object] = []
-    for broker, table in zip(masters, tables, strict=True):
-        if isinstance(table, RocketeerError):
-            failures.append(text("{who} did not answer: {error}", who=broker, error=table))
-        elif isinstance(table, BaseException):
-            raise table
-        else:
-            for place in table:
-                topic, _, group = place.rpartition("@")
-                topics.setdefault(group, set()).add(topic)
+    for _, table in tables:
+        for place in table:
+            topic, _, group = place.rpartition("@")
+            topics.setdefault(group, set()).add(topic)
     having = set(names)
     jobs = [group for group in topics if _only_reports(group, having)][:GROUPS_MAX]
-    progress = await asyncio.gather(
-        *(cluster.admin.group_progress(group) for group in jobs), return_exceptions=True
-    )
-    rows = [_row(group, sorted(topics[group]), each) for group, each in zip(jobs, progress, strict=True)]
+    progress = await outcomes(jobs, cluster.admin.group_progress)
+    rows = [_row(group, sorted(topics[group]), each) for group, each in progress]
     page = listing(
         visit, rows, search_in=lambda row: row["group"], default_sort="group",
         sorts={"group": lambda row: row["group"], "lag": lambda row: row["lag"],
@@ -63,11 +55,9 @@ def _only_reports(group: str, topics: set[str]) -> bool:
     )
 
 
-def _row(group: str, topics: list[str], progress: GroupProgress | BaseException) -> dict[str, Any]:
+def _row(group: str, topics: list[str], progress: GroupProgress | RocketeerError) -> dict[str, Any]:
     """Lag in messages, and in time: how old what was read last is, where something is left."""
-    if isinstance(progress, BaseException):
-        if not isinstance(progress, RocketeerError):
-            raise progress
+    if isinstance(progress, RocketeerError):
         return {"group": group, "topics": topics, "lag": None, "behind_s": None, "read_ms": None,
                 "problem": str(progress)}  # fmt: skip
     now_ms = time.time() * 1000

@@ -1,29 +1,19 @@
 """Producers that are connected, by group."""
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rocketeer.console.i18n import text
+from rocketeer.console.asking import ask_each
 from rocketeer.console.registry import Action, Param, View
 from rocketeer.console.visit import Visit, listing
-from rocketeer.errors import RocketeerError
 
 
 async def producers(visit: Visit) -> Mapping[str, Any]:
     known = await visit.cluster.brokers.get()
-    masters = [broker for broker in known.brokers if broker.broker_id == 0]
-    answers = await asyncio.gather(
-        *(visit.cluster.admin.producers(broker.address) for broker in masters), return_exceptions=True
-    )
+    masters = known.masters()
+    answers, failures = await ask_each(masters, lambda broker: visit.cluster.admin.producers(broker.address))
     rows: dict[tuple[str, str], dict[str, Any]] = {}
-    failures: list[object] = []
-    for broker, answer in zip(masters, answers, strict=True):
-        if isinstance(answer, RocketeerError):
-            failures.append(text("{who} did not answer: {error}", who=broker, error=answer))
-            continue
-        if isinstance(answer, BaseException):
-            raise answer
+    for broker, answer in answers:
         for group, clients in answer.items():
             for client in clients:
                 row = rows.setdefault(

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from rocketeer import Message, TopicConfig
+from rocketeer.console.asking import outcomes
 from rocketeer.console.i18n import Text, text
 from rocketeer.console.registry import Action, Outcome, Param, View
 from rocketeer.console.users import Role
@@ -64,20 +65,15 @@ async def topic(visit: Visit) -> Mapping[str, Any]:
         visit.cluster.topic_configs.get(),
         visit.cluster.brokers.get(),
     )
-    progress = await asyncio.gather(
-        *(admin.group_progress(group, name) for group in groups.groups[:50]), return_exceptions=True
-    )
+    progress = await outcomes(groups.groups[:50], lambda group: admin.group_progress(group, name))
     consumers = [
         {
             "group": group,
-            "lag": None if isinstance(each, BaseException) or each.failures else each.lag,
-            "members": None if isinstance(each, BaseException) else each.members,
+            "lag": None if isinstance(each, RocketeerError) or each.failures else each.lag,
+            "members": None if isinstance(each, RocketeerError) else each.members,
         }
-        for group, each in zip(groups.groups, progress, strict=False)
+        for group, each in progress
     ]
-    for each in progress:
-        if isinstance(each, BaseException) and not isinstance(each, RocketeerError):
-            raise each
     queues = sorted(status.queues.items(), key=lambda item: (item[0].broker_name, item[0].queue_id))
     own = frozenset([*known.clusters, *(broker.name for broker in known.brokers)])
     return {

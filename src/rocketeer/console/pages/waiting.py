@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from rocketeer import MessageQueue, ReceivedMessage
 from rocketeer.admin.results import Broker
+from rocketeer.console.asking import ask_each
 from rocketeer.console.cluster_view import ClusterView
 from rocketeer.console.i18n import Text, text
 from rocketeer.console.pages.message_forms import shown
@@ -16,7 +17,7 @@ from rocketeer.console.pages.topics import CONSOLE_GROUP
 from rocketeer.console.registry import Action, Outcome, Param, View
 from rocketeer.console.users import Role
 from rocketeer.console.visit import Visit
-from rocketeer.errors import NoRoute, RocketeerError
+from rocketeer.errors import NoRoute
 from rocketeer.model.property_names import (
     PGROUP,
     REAL_TOPIC,
@@ -78,21 +79,14 @@ async def _queues(cluster: ClusterView, topic: str) -> tuple[MessageQueue, ...]:
 async def delayed(visit: Visit) -> Mapping[str, Any]:
     cluster = visit.cluster
     masters = (await cluster.brokers.get()).masters()
-    levels, timed = await asyncio.gather(
-        asyncio.gather(*(_levels(cluster, broker) for broker in masters), return_exceptions=True),
-        _timed(cluster),
+    (levels, failures), timed = await asyncio.gather(
+        ask_each(masters, lambda broker: _levels(cluster, broker)), _timed(cluster)
     )
     rows: list[dict[str, Any]] = []
     untimed: list[Text] = []
-    failures: list[object] = []
-    for broker, answer in zip(masters, levels, strict=True):
-        if isinstance(answer, RocketeerError):
-            failures.append(text("{who} did not answer: {error}", who=broker, error=answer))
-        elif isinstance(answer, BaseException):
-            raise answer
-        else:
-            rows += answer[0]
-            untimed += no_timers(broker, answer[1])
+    for broker, (its_rows, settings) in levels:
+        rows += its_rows
+        untimed += no_timers(broker, settings)
     return {
         "rows": rows,
         "has_timers": not masters or len(untimed) < len(masters),
@@ -163,19 +157,15 @@ def delays_s(levels: str) -> dict[int, int]:
     return found
 
 
-async def _timed(cluster: ClusterView) -> tuple[list[dict[str, Any]], list[object]]:
+async def _timed(cluster: ClusterView) -> tuple[list[dict[str, Any]], list[Text]]:
     """Timed messages among the newest records: those not due yet and not taken back; who did not answer."""
     now_ms = int(time.time() * 1000)
     queues = await _queues(cluster, TIMER_TOPIC)
-    answers = await asyncio.gather(*(newest(cluster, queue) for queue in queues), return_exceptions=True)
+    answers, failures = await ask_each(
+        queues, lambda queue: newest(cluster, queue), name=lambda queue: queue.broker_name
+    )
     rows: dict[tuple[str, str], dict[str, Any]] = {}
-    failures: list[object] = []
-    for queue, answer in zip(queues, answers, strict=True):
-        if isinstance(answer, RocketeerError):
-            failures.append(text("{who} did not answer: {error}", who=queue.broker_name, error=answer))
-            continue
-        if isinstance(answer, BaseException):
-            raise answer
+    for queue, answer in answers:
         for message in answer:
             recalled = message.properties.get(TIMER_DEL_UNIQKEY)
             if recalled is not None:
@@ -208,18 +198,12 @@ async def transactions(visit: Visit) -> Mapping[str, Any]:
     """Half messages without an end: of what the broker has not settled, those no op message names."""
     cluster = visit.cluster
     masters = (await cluster.brokers.get()).masters()
-    answers = await asyncio.gather(*(_halves(cluster, broker) for broker in masters), return_exceptions=True)
+    answers, failures = await ask_each(masters, lambda broker: _halves(cluster, broker))
     pending: list[dict[str, Any]] = []
     given_up: list[dict[str, Any]] = []
-    failures: list[object] = []
-    for broker, answer in zip(masters, answers, strict=True):
-        if isinstance(answer, RocketeerError):
-            failures.append(text("{who} did not answer: {error}", who=broker, error=answer))
-        elif isinstance(answer, BaseException):
-            raise answer
-        else:
-            pending += [_half(each, broker) for each in answer[0]]
-            given_up += [_half(each, broker) for each in answer[1]]
+    for broker, (halves, lost) in answers:
+        pending += [_half(each, broker) for each in halves]
+        given_up += [_half(each, broker) for each in lost]
     pending.sort(key=lambda row: int(row["message"].born_ms))
     return {
         "pending": pending,
