@@ -137,7 +137,7 @@ class MessageStore:
             last_store_ms=self._last_store_ms,
             trust=self._trust,
         )
-        self._keeping = RetentionGuard(lambda: self.log.max_offset, lambda: self._flusher.flushed)
+        self._keeping = RetentionGuard(self.log, self._flusher)
         self.needs: list[Need] = self._keeping.needs
         self.rolls: list[Roll] = self._keeping.rolls
         # The inner loops are the parts' own methods: no call in between.

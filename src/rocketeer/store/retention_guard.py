@@ -7,6 +7,8 @@ a half message, a long delay) is appended again; its old record is then needed n
 from collections.abc import Callable
 
 from rocketeer.model.offsets import LogOffset
+from rocketeer.store.commit_log import CommitLog
+from rocketeer.store.flush import Flusher
 
 Need = Callable[[], LogOffset | None]
 """The oldest log offset somebody needs; None for none."""
@@ -17,26 +19,26 @@ Roll = Callable[[LogOffset], bool]
 class RetentionGuard:
     """The two lists are open: features add themselves."""
 
-    def __init__(self, log_max: Callable[[], LogOffset], flushed: Callable[[], LogOffset]) -> None:
+    def __init__(self, log: CommitLog, flusher: Flusher) -> None:
         self.needs: list[Need] = []
         self.rolls: list[Roll] = []
-        self._log_max = log_max
-        self._flushed = flushed
+        self._log = log
+        self._flusher = flusher
         self._rolled_to = LogOffset(0)
         self.rolling = False
         """Whether another slice is wanted soon."""
 
     def free(self, below: LogOffset) -> bool:
         """One slice of rolling; True when the log below the offset may go."""
-        before = self._log_max()
+        before = self._log.max_offset
         rolled = True
         for roll in self.rolls:
             rolled = roll(below) and rolled  # each gets its slice
-        if self._log_max() != before:
-            self._rolled_to = self._log_max()
+        if self._log.max_offset != before:
+            self._rolled_to = self._log.max_offset
         self.rolling = not rolled
         # A power failure must not find the old file gone and the new record not yet on disk.
-        return rolled and self._flushed() >= self._rolled_to and not self.is_needed(below)
+        return rolled and self._flusher.flushed >= self._rolled_to and not self.is_needed(below)
 
     def is_needed(self, below: LogOffset) -> bool:
         return any((offset := need()) is not None and offset < below for need in self.needs)

@@ -219,12 +219,11 @@ def test_a_file_that_is_needed_stays_and_goes_when_it_is_not(tmp_path: Path, clo
 
 def test_a_rolled_message_is_on_disk_before_its_old_file_goes(tmp_path: Path, clock: ManualClock) -> None:
     life = begin(tmp_path, clock, set())
-    flushed = life.store._keeping._flushed
     life.send(b"x", TIMER_DELIVER_MS=str(clock.now_ms() + DAY_MS))
     end = life.store.max_log_offset
-    assert not life.store._keeping.free(end) or flushed() >= life.store.max_log_offset
+    assert not life.store._keeping.free(end) or life.store.flushed_log_offset >= life.store.max_log_offset
     life.until(lambda: life.store._keeping.free(end))
-    assert flushed() >= life.store.max_log_offset > end
+    assert life.store.flushed_log_offset >= life.store.max_log_offset > end
     life.store.close()
 
 

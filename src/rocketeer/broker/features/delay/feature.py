@@ -49,12 +49,7 @@ class DelayService:
         self._next_due_ms: dict[int, int] = {}
         self._at_level = 0
         """Where the next slice begins."""
-        self.offsets = DelayOffsets(
-            lambda: store.max_log_offset,
-            lambda: store.flushed_log_offset,
-            save_every_s=save_every_s,
-            now_s=clock.monotonic_s,
-        )
+        self.offsets = DelayOffsets(store, save_every_s=save_every_s, now_s=clock.monotonic_s)
         self.recovery = DelayRecovery(levels, self.offsets, store)
 
     def rewrite(self, message: PendingMessage) -> None:

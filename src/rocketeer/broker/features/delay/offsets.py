@@ -6,7 +6,7 @@ stands where that log ends ("logOffset", which Java ignores): what lies behind i
 
 from collections import deque
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 from rocketeer.model.offsets import LogOffset, QueueOffset
 from rocketeer.protocol.bodies.offsets import (
@@ -19,21 +19,23 @@ SAVE_AFTER_BYTES: Final = 64 << 20
 """Of log: so much is walked over at start at most."""
 
 
+class FlushedLog(Protocol):
+    """Where the log ends, and up to where it is on disk."""
+
+    @property
+    def max_log_offset(self) -> LogOffset: ...
+
+    @property
+    def flushed_log_offset(self) -> LogOffset: ...
+
+
 class DelayOffsets:
     """`delivered` is the truth now; the file follows."""
 
     file_name = "delayOffset.json"
 
-    def __init__(
-        self,
-        log_end: Callable[[], LogOffset],
-        flushed: Callable[[], LogOffset],
-        *,
-        save_every_s: float,
-        now_s: Callable[[], float],
-    ) -> None:
-        self._log_end = log_end
-        self._flushed = flushed
+    def __init__(self, log: FlushedLog, *, save_every_s: float, now_s: Callable[[], float]) -> None:
+        self._log = log
         self._save_every_s = save_every_s
         self._now_s = now_s
         self._save_s = 0.0
@@ -50,7 +52,7 @@ class DelayOffsets:
     def advance(self, level: int, offset: QueueOffset) -> None:
         """Messages of the level before `offset` are delivered, the log up to its end now says so."""
         self.delivered[level] = offset
-        self._unflushed.append((self._log_end(), level, offset))
+        self._unflushed.append((self._log.max_log_offset, level, offset))
         self._dirty = True
 
     def recovered(self, delivered: dict[int, int]) -> None:
@@ -64,7 +66,7 @@ class DelayOffsets:
         self.has_place = True
 
     def encode(self) -> str:
-        flushed = self._flushed()
+        flushed = self._log.flushed_log_offset
         while self._unflushed and self._unflushed[0][0] <= flushed:
             _, level, offset = self._unflushed.popleft()
             self._on_disk[level] = offset
@@ -81,7 +83,7 @@ class DelayOffsets:
         self._saved_at = self.log_offset or 0
 
     def take_dirty(self) -> bool:
-        if self._flushed() - self._saved_at < SAVE_AFTER_BYTES:
+        if self._log.flushed_log_offset - self._saved_at < SAVE_AFTER_BYTES:
             if not (self._dirty or self._unflushed):
                 return False
             if self.has_place and self._now_s() < self._save_s:
