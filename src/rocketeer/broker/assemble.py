@@ -58,7 +58,7 @@ class GroupPart(Protocol):
     def features(self, state: BrokerState, store: StoreConfig, server: ServerConfig) -> list[Feature]: ...
 
     def handlers(self, handlers: dict[int, Handler]) -> dict[int, Handler]:
-        """The same, but for what goes through the group's log, or only its leader may do."""
+        """The same handlers, but for requests that go through the group's log or that only its leader may serve."""
         ...
 
 

@@ -86,7 +86,7 @@ class ClientTable(Generic[C]):
         self._producer_ids: dict[str, C] = {}
         self._consuming: dict[C, dict[str, None]] = {}
         self._producing: dict[C, dict[str, None]] = {}
-        """The groups of each connection: who leaves must not be looked for among all."""
+        """Groups by connection, so that one that closes need not be looked for in every group."""
         self.memberships = 0
         """Groups of all connections together."""
         self.subscription_bytes = 0

@@ -133,11 +133,13 @@ class Feature:
     """Names of message properties this feature must see: such messages take the general path."""
     guards: Sequence[Guard] = ()
     send_access: AccessControl | None = None
-    """The law of the guards in a form for plain sends in bulk; without it guards end their short way."""
+    """The rules of `guards` in a form that the engine applies to plain sends; without it a guard has all sends take
+    the general path."""
     handlers: Mapping[int, Handler] = field(default_factory=dict)
     resends: Sequence[Examine] = ()
     stored_ids: StoredIds | None = None
-    """What `resends` know of ids, in a form for batches in bulk; without it such batches take the general path."""
+    """The ids that `resends` knows, in a form that the engine looks up; without it batches with ids take the general
+    path."""
     rewrites: Sequence[Rewrite] = ()
     dispatchers: Sequence[Dispatcher] = ()
     """Derived state that follows messages stored while the broker runs, whichever way they came into the log (see

@@ -69,7 +69,7 @@ def message_features(state: BrokerState, broker: BrokerConfig, store: StoreConfi
     follows = store.broker_role is BrokerRole.SLAVE
 
     def at_rest(feature: Feature) -> Feature:
-        """On a slave the master does what the feature does, and its tables are copied."""
+        """On a slave a feature does nothing by itself: the master does its work, and its tables are copied."""
         if not follows:
             return feature
         return replace(feature, services=(), replays=(), state=(), needs=(), rolls=())
@@ -170,6 +170,6 @@ def replication_features(state: BrokerState, store: StoreConfig, server: ServerC
 
 
 def send_access(features: list[Feature]) -> AccessControl | None:
-    """What holds plain sends to the law of the guards; None where a guard has no such form."""
+    """What applies the rules of the guards to plain sends; None where a guard has no such form."""
     guarded = [feature for feature in features if feature.guards]
     return guarded[0].send_access if len(guarded) == 1 else None

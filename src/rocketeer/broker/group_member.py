@@ -162,7 +162,8 @@ class GroupMember:
         return MemberIdentity(self._group.member_id, incarnation, secrets.token_hex(8))
 
     def _rename(self) -> bool:
-        """Whether the log was found damaged as the store opened: then we are not who was in sync, or leads."""
+        """Whether the log was found damaged as the store opened. Then this member has a new incarnation: it is no
+        longer the one that the record calls in sync, or leader."""
         me = self._new_me()
         if me.incarnation == self._me.incarnation:
             return False

@@ -160,7 +160,8 @@ class RoleRuns:
         return role.confirmed_now, role.store.max_log_offset
 
     def save_confirmed(self) -> None:
-        """Of what we have: a start that finds less knows that the log has lost something."""
+        """Note up to where our own log is confirmed: a later start that finds a shorter log knows that it lost
+        something."""
         role = self.role
         if role is None:
             return

@@ -36,7 +36,8 @@ class Waiter:
         self.made_of = made_of
         self.owner = owner
         self.retry: Retry | None = retry
-        """None once it was answered: its deadline may outlive it, what it would have answered with does not."""
+        """None once the pull was answered: its deadline may be kept a while longer, and must not keep in memory what
+        the answer would have been made of."""
 
 
 class Shared:
@@ -66,12 +67,12 @@ class HeldPulls:
         self._run = run
         self._limits = limits or BrokerLimits()
         self.waiting: dict[Key, set[Waiter]] = {}
-        """By the queue they wait for: a queue is in here only as long as somebody does."""
+        """The waiters by the queue they wait for; queues that nobody waits for are not in here."""
         self._owned: dict[Hashable, set[Waiter]] = {}
         self._deadlines: list[tuple[float, int, Waiter]] = []
         self._count = 0
         self._shared: dict[MadeOf, Shared] = {}
-        """By the texts they were made of: a compiled filter may be a hundred times as large."""
+        """The filters by the texts they were made of: a compiled filter may be a hundred times as large."""
         self._chars = 0
         self._order = itertools.count()
         self._arrived: set[Key] = set()
@@ -133,7 +134,7 @@ class HeldPulls:
         return found
 
     def unshare(self, made_of: MadeOf) -> None:
-        """Whoever asked for it is not held after all, or no longer."""
+        """Give a shared filter back: the pull that asked for it is not held after all, or no longer."""
         known = self._shared.get(made_of)
         if known is not None and known.count <= 0:
             del self._shared[made_of]
@@ -166,7 +167,7 @@ class HeldPulls:
             yield
 
     def forget(self, owner: Hashable) -> None:
-        """Nobody is there any more to be answered."""
+        """Drop all pulls of an owner that has gone: there is nobody to answer."""
         self._run(self._forgetting(owner))
 
     def _forgetting(self, owner: Hashable) -> Steps[None]:

@@ -102,7 +102,7 @@ class Lifecycle:
             components.state.remoting.close()
 
     async def _log_durable(self) -> None:
-        """What tables say must be true of the log on disk."""
+        """Wait until the log is on disk: the tables that are saved next speak of it."""
         durable: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._store.when_durable(
             self._store.max_log_offset, lambda ok: None if durable.done() else durable.set_result(ok)

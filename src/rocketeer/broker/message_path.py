@@ -154,7 +154,7 @@ class MessagePath:
     def fast(self, router: Router, after_reads: AfterReads, access: AccessControl | None = None) -> FastPath:
         """The short way for plain sends and pulls; all else goes to the router.
 
-        `access` is the law of the router's guards, if sends can be held to it in bulk.
+        `access` applies the rules of the router's guards to many sends at once, if it can be done so.
         """
         state = self._state
         sends = None

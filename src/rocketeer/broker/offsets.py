@@ -19,7 +19,7 @@ SEPARATOR = "@"
 KEYS_AT_ONCE = 1024
 FOLLOWED_AT_ONCE = 256
 KEY_CHARS_MAX = 1024
-"""Of a topic and a group: twice as many as those have that a broker knows."""
+"""Characters of a topic's and a group's names together: twice as many as those that a broker keeps may have."""
 
 WentBack = Callable[[str, str, int, int, int], None]
 """Told (group, topic, queue id, offset before, offset now) when a group is to consume something again."""

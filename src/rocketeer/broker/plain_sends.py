@@ -45,7 +45,7 @@ from rocketeer.store.commit_log import CommitLog
 from rocketeer.store.dispatch import Dispatch
 
 AfterReads = Callable[[Callable[[], None]], object]
-"""Has something run when the sockets that are ready now have been read."""
+"""Schedules a function for when all sockets that are ready now have been read."""
 
 _WRITE: Final = int(Perm.WRITE)
 _SEND: Final = int(RequestCode.SEND_MESSAGE_V2)

@@ -66,7 +66,7 @@ class BrokerIdentity:
     address: str
     ha_address: str
     epoch: int = 0
-    """Of the leader of a group."""
+    """The epoch of a replica group's leader."""
 
 
 @dataclass(slots=True)
@@ -76,7 +76,7 @@ class _NameServer:
 
 
 class Registration:
-    """One broker's side of the bargain with all its name servers."""
+    """Registers one broker with all its name servers, from `start` to `stop`."""
 
     def __init__(
         self, config: BrokerConfig, identity: BrokerIdentity, *, client: Caller, topics: TopicTable
@@ -96,7 +96,7 @@ class Registration:
         self.on_master: list[Callable[[str, str], None]] = []
         """Told (address, HA address) of the master of our broker name, whenever a name server names one."""
         self.is_current: Callable[[], bool] = lambda: True
-        """While it is False nobody is told of us: a leader whose lease is over may have a successor."""
+        """While it is False the broker does not register: a leader whose lease is over may have a successor."""
 
     def feature(self) -> Feature:
         interval_ms = max(INTERVAL_MS_MIN, min(self._config.register_interval_ms, INTERVAL_MS_MAX))

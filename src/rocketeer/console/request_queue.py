@@ -17,7 +17,7 @@ class Peer(Protocol):
         ...
 
     def give_way(self) -> None:
-        """Close the connection: there are too many strangers."""
+        """Close the connection: too many peers are here that have not signed in."""
         ...
 
 
@@ -26,7 +26,7 @@ class RequestQueue:
 
     def __init__(self) -> None:
         self._strangers: dict[Peer, None] = {}
-        """All that are there, the oldest first."""
+        """All peers that have not signed in, the oldest first."""
         self._waiting_users: dict[Peer, None] = {}
         self._waiting_strangers: dict[Peer, None] = {}
         self._is_due = False

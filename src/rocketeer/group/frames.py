@@ -33,9 +33,9 @@ HEADER: Final = Struct(">BiqI")
 BEAT_NUMBER: Final = Struct(">q")
 assert HEADER.size == 17
 PAYLOAD_BYTES_MAX: Final = 1 << 20
-"""Of everything but DATA that a leader says."""
+"""Largest payload of a frame from a leader; DATA frames have a limit of their own."""
 HELLO_BYTES_MAX: Final = 64 << 10
-"""Of what a leader is told, by somebody it does not know: twice as much as EPOCHS_MAX epochs take."""
+"""Largest payload that a leader takes from a peer it does not know yet: twice what EPOCHS_MAX epochs take."""
 NAME_CHARS_MAX: Final = 512
 DATA_BYTES_MAX: Final = 1 << 30
 
@@ -65,7 +65,7 @@ class Hello(msgspec.Struct, frozen=True):
 
 
 def check_sizes(hello: Hello) -> None:
-    """Raise ReplicationError for what no member says: it would be kept, logged and searched."""
+    """Raise ReplicationError for a HELLO larger than any member's: it would be kept, logged and searched."""
     if not 0 < hello.member <= MEMBERS_MAX:
         raise ReplicationError(f"a member has a number from 1 to {MEMBERS_MAX}, not {hello.member}")
     if len(hello.epochs) > EPOCHS_MAX:

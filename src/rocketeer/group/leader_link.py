@@ -131,14 +131,14 @@ class Follower:
     # --- the end -----------------------------------------------------------------------------
 
     def _ended(self, error: Exception) -> None:
-        """Nothing more comes; whoever said what cannot be is told so."""
+        """The connection has ended, or the member sent what no member sends: then it is told why it is refused."""
         if isinstance(error, ReplicationError):
             log.error("member refused remote=%s reason=%s", self.remote, error)
             self._sender.say(frame(Kind.REFUSED, self.epoch, 0, str(error).encode()[:4096]))
         self.close(str(error))
 
     def _lost(self, error: Exception) -> None:
-        """Nothing more can be sent."""
+        """Writing to the connection has failed."""
         if isinstance(error, ReplicationError):
             log.error("member lost remote=%s reason=%s", self.remote, error)
         self.close(str(error))

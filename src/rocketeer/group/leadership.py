@@ -33,7 +33,7 @@ BEAT_S: Final = 0.2
 AGAIN_S: Final = 0.2
 HAND_OVER_S: Final = 1.0
 MARGIN: Final = 0.8
-"""Of a lease: no two clocks run alike, and a request takes its time."""
+"""Safety margin of a lease: no two clocks run equally fast, and a request takes its time."""
 
 
 class Deposed(GroupError):

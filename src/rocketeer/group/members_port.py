@@ -43,7 +43,7 @@ class MembersPort:
         self._port.security = security
 
     def rest(self) -> None:
-        """Nobody follows us any more."""
+        """Stop leading: let no followers in, and close the connections of those that are here."""
         self._led = None
         self._port.send_away()
         for link in list(self._links):

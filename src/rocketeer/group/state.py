@@ -103,7 +103,7 @@ def is_alive(leader: Leader, seats: Mapping[int, Seat]) -> bool:
 
 
 def lost(state: GroupState, seats: Mapping[int, Seat]) -> bool:
-    """True when nobody who is alive may be elected: without a hand there will be no leader."""
+    """True when nobody who is alive may be elected: only a person can name a leader then."""
     return not any(state.has(member, seat.incarnation) for member, seat in seats.items())
 
 

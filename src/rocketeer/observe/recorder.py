@@ -111,7 +111,7 @@ class Recorder:
             yield
 
     def _notice_lateness(self, now_s: float) -> None:
-        """By how much this step comes late is how long requests wait for their turn of the loop."""
+        """Note how late this step runs: requests wait for their turn of the loop as long."""
         self.late_ms = max(0, int((now_s - self._due_s) * 1000))
         self._due_s = now_s + TICK_S
 

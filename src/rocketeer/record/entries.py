@@ -29,7 +29,7 @@ class Rest(NamedTuple):
 
     end: int
     blank_bytes: int
-    """Of the blank that begins at `end`, 0 if none does."""
+    """How large the blank is that begins at `end`; 0 if none does."""
     wanted_bytes: int
     """So many bytes from `end` on make the next record whole, as far as that can be told; at least 8."""
 

@@ -69,7 +69,7 @@ class TlsSession:
         return True
 
     def fail(self, error: Exception) -> None:
-        """There will be no handshake."""
+        """The handshake has failed."""
         if not self.shaken.done():
             self.shaken.set_exception(error)
 
@@ -79,7 +79,7 @@ class TlsSession:
         return self._out.read()
 
     def own_words(self) -> bytes:
-        """What TLS itself has to say: of the handshake, new keys, alerts."""
+        """What TLS itself sends: parts of the handshake, new keys, alerts."""
         return self._out.read() if self._out.pending else b""
 
     def end(self) -> None:

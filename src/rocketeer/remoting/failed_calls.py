@@ -15,7 +15,7 @@ CALLS_A_TURN = 16
 _Failed = tuple[asyncio.Future[Any], Callable[[], Exception]]
 
 _failed_of: WeakKeyDictionary[asyncio.AbstractEventLoop, deque[_Failed]] = WeakKeyDictionary()
-"""One line for all connections of a loop: they may go together."""
+"""One queue of failed calls for all connections of a loop: many may be lost together."""
 
 
 def fail_calls(waiters: Iterable[asyncio.Future[Any]], error: Callable[[], Exception]) -> None:

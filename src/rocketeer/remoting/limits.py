@@ -47,7 +47,7 @@ class RequestLimits:
 
 
 def command_of_huge_header(kind: int, header: bytes) -> Command | None:
-    """Enough of a request to refuse it; None if it says not how."""
+    """As much of a request as its refusal needs; None if its header does not say enough."""
     if kind != JSON:
         if len(header) < FIXED.size:
             return None

@@ -33,7 +33,7 @@ _REFUSING = -1
 
 
 def _raise_failed(what: str, error: OSError) -> None:
-    """For a log without a store around it."""
+    """What a sync that failed does to a log that is used without a store."""
     raise error
 
 
@@ -148,7 +148,7 @@ class CommitLog:
                 )
 
     def start(self) -> None:
-        """Let appends in. Recovery has found the end of the log."""
+        """Allow appends: recovery has found the end of the log."""
         self._preparer.start()
         self._refusal = None
         if self.segments and self.max_offset < self.segments[-1].base + self.segment_bytes:

@@ -153,7 +153,7 @@ def _is_below(queue: ConsumeQueue, offset: int, limit: LogOffset) -> bool:
 
 
 class BoundedReader(Reader):
-    """Whoever stands behind the bound waits there: nobody is sent to another offset."""
+    """A reader whose offset is beyond the bound waits there; it is never sent to another offset."""
 
     def get(
         self, topic: str, queue_id: int, offset: QueueOffset, max_count: int, *more: Any, **options: Any

@@ -34,7 +34,7 @@ class CopiedPart:
     """The log offset of the first."""
     entries: list[DispatchEntry] | None = None
     run: tuple[int, int] = (0, 0)
-    """Without entries: from where to where in the run that was read."""
+    """Where the part begins and ends in the run that was read, if it has no entries."""
 
 
 class Copied:

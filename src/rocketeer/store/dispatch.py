@@ -63,7 +63,7 @@ class Dispatcher:
         )
 
     def wanted(self, entries: Sequence[DispatchEntry]) -> Sequence[DispatchEntry]:
-        """Those of many that are; a slave asks this of all it copies."""
+        """Those of many messages that are wanted; a slave asks this of all it copies."""
         if self.each_queue:
             return entries
         topics, pointing = self.topics, self.pointing

@@ -41,7 +41,7 @@ class IdTable:
         return int.from_bytes(hashlib.blake2b(text, digest_size=8, key=self.salt).digest(), "big")
 
     def find(self, hashed: int) -> int | None:
-        """The log offset that was stored with the hash, newest first and only."""
+        """The newest log offset that was stored with the hash; None if there is none."""
         slots, hashes, mask = self._slots, self._hashes, self._mask
         slot = hashed & mask
         while place := slots[slot]:

@@ -46,7 +46,7 @@ ConsumerSeen = Callable[[str, Sequence[Subscription]], Steps[None]]
 
 NOTICES_A_STEP = 16
 NAME_CHARS_MAX = 512
-"""Of clients and groups: twice as many as a group has that a broker knows."""
+"""Characters of a client's or a group's name: twice as many as the name of a group that a broker keeps may have."""
 LANGUAGE_CHARS_MAX = 32
 
 

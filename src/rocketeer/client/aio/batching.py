@@ -80,7 +80,7 @@ class Batcher:
         return batch
 
     def full(self, batch: Batch) -> None:
-        """It leaves as it is, or lines up: whoever comes now comes behind it."""
+        """Send the batch as it is, or line it up for its turn: messages that come now go behind it."""
         self._flush(batch)
         self._shut(batch)
 
@@ -178,7 +178,7 @@ class Batcher:
             self._lines.leave(batch.queue)
 
     def _shut(self, batch: Batch) -> None:
-        """Nobody can join it any more."""
+        """Take no more messages into the batch."""
         batch.shut = True
         if self._open.get(batch.slot) is batch:
             del self._open[batch.slot]

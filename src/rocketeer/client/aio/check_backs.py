@@ -136,7 +136,7 @@ class CheckBacks:
 
 
 class _CheckRouter:
-    """Deals out the questions of one client instance."""
+    """Gives each question that reaches one client instance to the producer it is for."""
 
     _by_instance: ClassVar[WeakKeyDictionary[ClientInstance, "_CheckRouter"]] = WeakKeyDictionary()
 

@@ -171,7 +171,7 @@ class OffsetKeeper:
             self.table.saved(queue, offset)
 
     def _plain(self, queue: MessageQueue) -> MessageQueue:
-        """As the user names it."""
+        """The queue under its name without a namespace."""
         if not self._namespace:
             return queue
         return MessageQueue(

@@ -30,7 +30,7 @@ class FlushedLog(Protocol):
 
 
 class DelayOffsets:
-    """`delivered` is the truth now; the file follows."""
+    """`delivered` is what holds now; the file may lag behind it."""
 
     file_name = "delayOffset.json"
 

@@ -145,7 +145,7 @@ class DelayRecovery:
                     break
 
     def _look_up(self, level: int, offset: QueueOffset, waiting: StoredMessage, due_ms: int) -> bool:
-        """False when it cannot have been delivered yet, nor those behind it."""
+        """False when the message cannot have been delivered yet, and so none behind it in its level either."""
         properties = waiting.properties_dict()
         topic, queue = properties.get(REAL_TOPIC), properties.get(REAL_QID, "")
         if topic is None or not queue.isdigit():

@@ -86,7 +86,7 @@ class HalfTable:
         return self.pending.pop(half.log_offset)
 
     def note_copy(self, half: StoredMessage, copy: DispatchEntry) -> None:
-        """Who asks for the half means this one."""
+        """From now on whoever asks for the half means this copy."""
         self._copies[identity(half)] = copy.log_offset
         if copy.queue_offset >= self._read_to:
             self._ahead[copy.log_offset] = copy.queue_offset
