@@ -7,6 +7,7 @@ and a topic that no message can have.
 from collections.abc import Iterator
 from typing import Final
 
+from rocketeer.model.offsets import LogOffset, QueueOffset
 from rocketeer.record.dispatch_entry import DispatchEntry
 from rocketeer.record.flags import TX_MASK, TX_ROLLBACK
 from rocketeer.record.layout import HEAD, TAIL_BYTES, PendingMessage, encode_pending
@@ -21,7 +22,7 @@ def is_filler(entry: DispatchEntry) -> bool:
     return entry.topic == TOPIC and entry.sys_flag & TX_MASK == TX_ROLLBACK
 
 
-def fillers(start: int, end: int, store_ms: int) -> Iterator[tuple[int, bytes]]:
+def fillers(start: LogOffset, end: LogOffset, store_ms: int) -> Iterator[tuple[LogOffset, bytes]]:
     """(log offset, record) of the records that fill the log from `start` to `end`."""
     assert end - start >= BYTES_MIN
     host = bytes(8)
@@ -30,7 +31,9 @@ def fillers(start: int, end: int, store_ms: int) -> Iterator[tuple[int, bytes]]:
         if 0 < end - start - size < BYTES_MIN:
             size -= BYTES_MIN
         message = PendingMessage(TOPIC, 0, 0, TX_ROLLBACK, store_ms, host, bytes(size - BYTES_MIN), b"")
-        record = encode_pending(message, queue_offset=0, log_offset=start, store_ms=store_ms, store_host=host)
+        record = encode_pending(
+            message, queue_offset=QueueOffset(0), log_offset=start, store_ms=store_ms, store_host=host
+        )
         assert len(record) == size
         yield start, record
-        start += size
+        start = LogOffset(start + size)

@@ -25,7 +25,7 @@ class HasNow(Protocol):
     def now_ms(self) -> int: ...
 
 
-def offset_msg_id(store_host: bytes, log_offset: int) -> str:
+def offset_msg_id(store_host: bytes, log_offset: LogOffset) -> str:
     """The id by which a broker finds a record at once.
 
     >>> offset_msg_id(bytes.fromhex("7f00000100002a9f"), 123456789)

@@ -217,7 +217,12 @@ def without_place(message: PendingMessage, store_host: bytes) -> PlacelessRecord
 
 
 def encode_pending(
-    message: PendingMessage, *, queue_offset: int, log_offset: int, store_ms: int, store_host: bytes
+    message: PendingMessage,
+    *,
+    queue_offset: QueueOffset,
+    log_offset: LogOffset,
+    store_ms: int,
+    store_host: bytes,
 ) -> bytes:
     """The whole record."""
     record = without_place(message, store_host)
@@ -246,8 +251,8 @@ def _without_place(message: PendingMessage | StoredMessage, crc: int, sys_flag: 
 def encode_head(
     message: PendingMessage | StoredMessage,
     record: PlacelessRecord,
-    queue_offset: int,
-    log_offset: int,
+    queue_offset: QueueOffset,
+    log_offset: LogOffset,
     store_ms: int,
     store_host: bytes,
 ) -> bytes:

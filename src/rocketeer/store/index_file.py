@@ -23,6 +23,7 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
+from rocketeer.model.offsets import LogOffset
 from rocketeer.store.index_twin import compiled as _compiled
 from rocketeer.store.kernel import begin_writing
 
@@ -236,7 +237,7 @@ class IndexFile:
         batch["older"] = older
         return batch.tobytes(), count - int(np.count_nonzero(older))
 
-    def keep_below(self, log_offset: int) -> int:
+    def keep_below(self, log_offset: LogOffset) -> int:
         """Drop the entries at or beyond `log_offset` and find every slot's newest entry again; how many went.
 
         What was written before `log_offset` became safe is whole; behind it may be anything.
@@ -390,7 +391,7 @@ def _link_within(places: NDArray[np.int32], numbers: NDArray[np.int32], older: N
 
 
 def _newest_in_slots(
-    chunk: NDArray[np.void], first: int, before: int, log_offset: int, slots: NDArray[np.int32]
+    chunk: NDArray[np.void], first: int, before: int, log_offset: LogOffset, slots: NDArray[np.int32]
 ) -> tuple[int, int]:
     """Let slots point to the good entries of a chunk, which begins with number `first`: how many are good, and the
     last one's log offset."""
@@ -403,7 +404,9 @@ def _newest_in_slots(
     return good, int(offsets[good - 1]) if good else before
 
 
-def _leading_good(chunk: NDArray[np.void], offsets: NDArray[np.int64], before: int, log_offset: int) -> int:
+def _leading_good(
+    chunk: NDArray[np.void], offsets: NDArray[np.int64], before: int, log_offset: LogOffset
+) -> int:
     """How many from the start are entries below `log_offset`: offsets only grow, zeros are no entry."""
     bad = offsets >= log_offset
     bad[0] |= offsets[0] < before

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple, Protocol
 from rocketeer.broker.clients import ClientTable
 from rocketeer.broker.pull import accepts_of
 from rocketeer.errors import RequestRefused
-from rocketeer.model.offsets import QueueOffset
+from rocketeer.model.offsets import LogOffset, QueueOffset
 from rocketeer.model.subscription import TAG, Subscription
 from rocketeer.protocol.bodies.consume_queue import QueueEntries, QueueEntry, encode_queue_entries
 from rocketeer.protocol.codes import RequestCode, ResponseCode
@@ -91,7 +91,9 @@ def _view_of(
     )
 
 
-def _entry(queue: ConsumeQueue, log_offset: int, size: int, code: int, matches: Matches | None) -> QueueEntry:
+def _entry(
+    queue: ConsumeQueue, log_offset: LogOffset, size: int, code: int, matches: Matches | None
+) -> QueueEntry:
     unit = queue.unit(code) if is_address(code) else None
     tag_code = code if unit is None else unit.tag_code
     return QueueEntry(

@@ -15,6 +15,7 @@ from rocketeer.client.plans.replies import ask
 from rocketeer.client.plans.routes import ask_nameservers, find_route
 from rocketeer.clock import Clock
 from rocketeer.errors import BadMessageId, BrokerRefused, MessageNotFound, RemotingError
+from rocketeer.model.offsets import LogOffset
 from rocketeer.model.queue import MessageQueue
 from rocketeer.model.route import MASTER_ID
 from rocketeer.model.subscription import Subscription
@@ -69,7 +70,7 @@ class Lookups:
             raise MessageNotFound(f"no message with id {message_id}: broker {address} sent none")
         return messages[0]
 
-    def _elsewhere(self, message_id: str, log_offset: int, gone: str) -> Plan[ReceivedMessage | None]:
+    def _elsewhere(self, message_id: str, log_offset: LogOffset, gone: str) -> Plan[ReceivedMessage | None]:
         """The same message from another member of its group: all of them have it at the same place of the log."""
         command = request(RequestCode.GET_BROKER_CLUSTER_INFO)
         answer = yield from ask_nameservers(self._cluster.nameservers, command, self._cluster.timeout_s)

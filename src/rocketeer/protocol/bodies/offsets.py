@@ -59,7 +59,7 @@ def decode_consumer_offsets(data: bytes) -> dict[str, dict[int, int]]:
     return load_as(_consumers_decoder, data).offset_table or {}
 
 
-def encode_delay_offsets(table: Mapping[int, int], log_offset: int | None = None) -> bytes:
+def encode_delay_offsets(table: Mapping[int, int], log_offset: LogOffset | None = None) -> bytes:
     """Delay level -> offset in its queue; ours: also where the log ended when this was so (Java ignores it)."""
     where = {} if log_offset is None else {"logOffset": log_offset}
     return fastjson.dumps_bare({"offsetTable": table, **where})

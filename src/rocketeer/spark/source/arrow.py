@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from rocketeer.model.offsets import LogOffset
 from rocketeer.record.columns import (
     Bytes,
     Parts,
@@ -183,7 +184,9 @@ class Records:
         return _patched(
             ids,
             {
-                at: offset_msg_id(self.wide_host(at, STORE_HOST_V6), int(self.rows["log_offset"][at]))
+                at: offset_msg_id(
+                    self.wide_host(at, STORE_HOST_V6), LogOffset(int(self.rows["log_offset"][at]))
+                )
                 for at in rows
             },
         )
