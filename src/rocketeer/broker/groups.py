@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Mapping
 
-from rocketeer.broker.table_text import TableText, joining_body
+from rocketeer.broker.entries_table import EntriesTable
 from rocketeer.clock import Clock
 from rocketeer.config import BrokerConfig
 from rocketeer.model.data_version import DataVersion
@@ -27,16 +27,14 @@ SYSTEM_GROUPS = (
 )
 
 
-class GroupTable:
+class GroupTable(EntriesTable):
     """Every group this broker knows; whether an unknown one appears by itself is a setting."""
 
     file_name = "subscriptionGroup.json"
 
     def __init__(self, config: BrokerConfig, clock: Clock) -> None:
-        self._clock = clock
-        self._dirty = False
+        super().__init__(clock)
         self.auto_create = config.auto_create_group_enable
-        self.version = DataVersion(clock.now_ms(), 0)
         self.configs: dict[str, SubscriptionGroup] = {name: SubscriptionGroup(name) for name in SYSTEM_GROUPS}
         self._entries = {name: encode_group_entry(group) for name, group in self.configs.items()}
         self._groups_max = config.limits.groups
@@ -104,38 +102,17 @@ class GroupTable:
         self._dirty = True
 
     def _changed(self, name: str) -> None:
-        self.version = self.version.next(self._clock.now_ms())
-        self._dirty = True
+        self._note_change()
         for told in self.on_change:
             told(name)
 
     # --- the file ----------------------------------------------------------------------------
 
-    def body(self) -> bytes:
-        """The table as a reply carries it."""
-        return self._text().whole()
-
-    def telling(self, *, any_size: bool = False) -> Steps[bytes]:
-        """The same in steps; FrameTooLarge for what no frame can carry, unless it may have `any_size`."""
-        return joining_body(self._text(), any_size=any_size)
-
-    def _text(self) -> TableText:
-        begin, end = group_table_ends(self.version)
-        return TableText(begin, list(self._entries.values()), b",", end)
-
-    def encode(self) -> str:
-        return self.body().decode()
-
-    def told(self) -> TableText:
-        """As `encode`, yet to be put together."""
-        return self._text()
+    def _ends(self) -> tuple[bytes, bytes]:
+        return group_table_ends(self.version)
 
     def decode(self, text: str) -> None:
         """Lay the file over the system groups."""
         groups, self.version = decode_group_table(text.encode())
         self.configs.update(groups)
         self._entries.update((name, encode_group_entry(group)) for name, group in groups.items())
-
-    def take_dirty(self) -> bool:
-        dirty, self._dirty = self._dirty, False
-        return dirty

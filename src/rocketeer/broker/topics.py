@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from rocketeer.broker.table_text import TableText, joining_body
+from rocketeer.broker.entries_table import EntriesTable
+from rocketeer.broker.table_text import TableText
 from rocketeer.clock import Clock
 from rocketeer.config import BrokerConfig
 from rocketeer.model.data_version import DataVersion
@@ -53,21 +54,17 @@ class TopicChange(NamedTuple):
     topic: TopicConfig
 
 
-class TopicTable:
+class TopicTable(EntriesTable):
     """Every topic this broker serves."""
 
     file_name = "topics.json"
 
     def __init__(self, config: BrokerConfig, clock: Clock) -> None:
-        self._clock = clock
-        self._dirty = False
+        super().__init__(clock)
         self._deletions = self._encoded_deletions = self._saved_deletions = 0
         self.auto_create = config.auto_create_topic_enable
-        self.version = DataVersion(clock.now_ms(), 0)
         self.configs: dict[str, TopicConfig] = {topic.name: topic for topic in system_topics(config)}
         self._system = frozenset(self.configs)
-        self._entries: dict[str, bytes] = {}
-        """What stands for each topic in the file and in registrations: of many only few change at a time."""
         self._ordered: set[str] = set()
         self._note(self.configs.values())
         self._limits = config.limits
@@ -227,8 +224,7 @@ class TopicTable:
         return topic
 
     def _changed(self, change: TopicChange) -> None:
-        self.version = self.version.next(self._clock.now_ms())
-        self._dirty = True
+        self._note_change()
         self._tell(change)
 
     def _tell(self, change: TopicChange) -> None:
@@ -237,30 +233,17 @@ class TopicTable:
 
     # --- the file ----------------------------------------------------------------------------
 
-    def body(self) -> bytes:
-        """The table as a reply or a registration carries it."""
-        return self._text().whole()
-
-    def telling(self, *, any_size: bool = False) -> Steps[bytes]:
-        """The same in steps; FrameTooLarge for what no frame can carry, unless it may have `any_size`."""
-        return joining_body(self._text(), any_size=any_size)
-
-    def _text(self) -> TableText:
-        begin, end = topic_table_ends(self.version)
-        return TableText(begin, list(self._entries.values()), b",", end)
+    def _ends(self) -> tuple[bytes, bytes]:
+        return topic_table_ends(self.version)
 
     def entries(self, topics: Iterable[str]) -> list[bytes]:
         """What a registration carries for these topics, as far as they are there."""
         known = self._entries
         return [known[name] for name in topics if name in known]
 
-    def encode(self) -> str:
-        return self.told().whole().decode()
-
     def told(self) -> TableText:
-        """As `encode`, yet to be put together."""
         self._encoded_deletions = self._deletions
-        return self._text()
+        return super().told()
 
     def waits_for_log(self) -> bool:
         """A topic says nothing of messages. That there is none any more is for the log to say, and first."""
@@ -274,10 +257,6 @@ class TopicTable:
         topics, self.version = decode_topic_table(text.encode())
         self.configs.update(topics)
         self._note(topics.values())
-
-    def take_dirty(self) -> bool:
-        dirty, self._dirty = self._dirty, False
-        return dirty
 
 
 def system_topics(config: BrokerConfig) -> list[TopicConfig]:

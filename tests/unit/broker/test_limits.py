@@ -88,8 +88,8 @@ def test_a_table_made_of_entries_is_the_table_encoded_whole() -> None:
     groups.get_or_create("H")
     groups.delete("H")
     for _ in range(2):
-        assert topics.body() == encode_topic_table(topics.configs, topics.version)
-        assert groups.body() == encode_group_table(groups.configs, groups.version)
+        assert topics.encode().encode() == encode_topic_table(topics.configs, topics.version)
+        assert groups.encode().encode() == encode_group_table(groups.configs, groups.version)
         again = TopicTable(config(), clock), GroupTable(config(), clock)
         again[0].decode(topics.encode())
         again[1].decode(groups.encode())

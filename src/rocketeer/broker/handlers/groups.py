@@ -4,8 +4,8 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
+from rocketeer.broker.entries_table import list_handler
 from rocketeer.broker.groups import GroupTable
-from rocketeer.broker.table_text import Telling, wants_packed
 from rocketeer.errors import RequestRefused
 from rocketeer.model.group import is_usable_group
 from rocketeer.protocol.bodies.groups import decode_group
@@ -39,14 +39,6 @@ def group_handlers(
         await persist()
         return reply(command)
 
-    telling = Telling()
-
-    def list_all(command: Command, connection: Connection) -> Command | Awaitable[Command]:
-        def steps() -> Steps[Command]:
-            return reply(command, body=(yield from groups.telling(any_size=wants_packed(command))))
-
-        return telling.run(steps(), len(groups.configs))
-
     async def delete(command: Command, connection: Connection) -> Command:
         header = decode_header(DeleteSubscriptionGroupHeader, command.ext)
         log.info("group deleted group=%s remote=%s", header.group_name, connection.remote)
@@ -58,6 +50,6 @@ def group_handlers(
 
     return {
         RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: update,
-        RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: list_all,
+        RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: list_handler(groups),
         RequestCode.DELETE_SUBSCRIPTIONGROUP: delete,
     }

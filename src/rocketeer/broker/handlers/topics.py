@@ -4,7 +4,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from rocketeer.broker.table_text import Telling, wants_packed
+from rocketeer.broker.entries_table import list_handler
 from rocketeer.broker.topics import TopicTable
 from rocketeer.errors import InvalidTopic, RequestRefused, StoreRefused
 from rocketeer.model.topic import TopicConfig, validate_topic_name
@@ -14,7 +14,6 @@ from rocketeer.protocol.command import Command, reply
 from rocketeer.protocol.headers.base import decode_header
 from rocketeer.protocol.headers.topics import CreateTopicHeader, TopicHeader
 from rocketeer.remoting.server import Connection, Handler
-from rocketeer.remoting.slices import Steps
 
 log = logging.getLogger(__name__)
 
@@ -78,14 +77,6 @@ def topic_handlers(
         await persist()
         return reply(command)
 
-    telling = Telling()
-
-    def list_all(command: Command, connection: Connection) -> Command | Awaitable[Command]:
-        def steps() -> Steps[Command]:
-            return reply(command, body=(yield from topics.telling(any_size=wants_packed(command))))
-
-        return telling.run(steps(), len(topics.configs))
-
     def list_system(command: Command, connection: Connection) -> Command:
         return reply(command, body=encode_topic_list(sorted(topics.system_names)))
 
@@ -93,7 +84,7 @@ def topic_handlers(
         RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: list_system,
         RequestCode.UPDATE_AND_CREATE_TOPIC: update,
         RequestCode.DELETE_TOPIC_IN_BROKER: delete,
-        RequestCode.GET_ALL_TOPIC_CONFIG: list_all,
+        RequestCode.GET_ALL_TOPIC_CONFIG: list_handler(topics),
     }
 
 
