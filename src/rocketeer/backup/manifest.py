@@ -7,14 +7,13 @@
 
 import hashlib
 import json
-import os
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from rocketeer.errors import BackupError
 from rocketeer.model.offsets import LogOffset
-from rocketeer.store.kernel import sync_folder
+from rocketeer.whole_file import replace_file
 
 FILE_NAME: Final = "manifest.json"
 FORMAT: Final = 1
@@ -80,13 +79,7 @@ def write_manifest(backup: Path, manifest: Manifest) -> None:
         },
     }
     text = json.dumps({"format": FORMAT, "digest": _digest(content), "content": content}, indent=1)
-    temporary = backup / (FILE_NAME + ".tmp")
-    with temporary.open("w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(backup / FILE_NAME)
-    sync_folder(str(backup))
+    replace_file(backup / FILE_NAME, text.encode())
 
 
 def _digest(content: dict[str, Any]) -> str:

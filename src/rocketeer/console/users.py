@@ -1,7 +1,6 @@
 """Who may sign in: a YAML file, `name: {password: <argon2 hash>, role: viewer|operator|admin}`."""
 
 import logging
-import os
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
@@ -11,6 +10,7 @@ from argon2 import PasswordHasher
 from argon2.exceptions import Argon2Error, InvalidHashError
 
 from rocketeer.errors import ConfigError
+from rocketeer.whole_file import replace_file
 
 log = logging.getLogger(__name__)
 
@@ -100,13 +100,7 @@ def add_user(path: Path, name: str, password: str, role: Role) -> None:
     """Add one to the file, or change one; the file is made 0600."""
     users = _read(path) if path.exists() else {}
     users[name] = {"password": PasswordHasher().hash(password), "role": role.name.lower()}
-    temporary = path.with_name(path.name + ".tmp")
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with os.fdopen(fd, "w") as file:
-        yaml.safe_dump(users, file)
-        file.flush()
-        os.fsync(fd)
-    temporary.rename(path)
+    replace_file(path, yaml.safe_dump(users).encode(), mode=0o600)
 
 
 def _read(path: Path) -> dict[str, dict[str, object]]:

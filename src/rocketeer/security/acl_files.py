@@ -18,6 +18,7 @@ import yaml
 
 from rocketeer.errors import ConfigError
 from rocketeer.security.accounts import Account, Accounts, parse_account, parse_accounts
+from rocketeer.whole_file import replace_file
 
 log = logging.getLogger(__name__)
 
@@ -196,20 +197,7 @@ class AclFiles:
         content["dataVersion"] = [{"counter": version.counter, "timestamp": version.timestamp_ms}]
         data = yaml.safe_dump(content, sort_keys=False, allow_unicode=True).encode()
         parse_accounts(yaml.safe_load(data))  # never write what could not be read again
-        temporary = path.with_name(path.name + ".tmp")
-        mode = stat.S_IMODE(path.stat().st_mode)
-        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        with os.fdopen(fd, "wb") as file:
-            os.fchmod(fd, mode)
-            file.write(data)
-            file.flush()
-            os.fsync(fd)
-        temporary.rename(path)
-        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        replace_file(path, data, mode=stat.S_IMODE(path.stat().st_mode))
         self._read(path, data)
 
 

@@ -13,6 +13,7 @@ from typing import Final
 from isal.isal_zlib import crc32
 
 from rocketeer.store.kernel import make_folder, sync_folder
+from rocketeer.whole_file import write_synced
 
 log = logging.getLogger(__name__)
 
@@ -28,12 +29,7 @@ def save_snapshot(path: Path, parts: Sequence[bytes | memoryview]) -> None:
     for part in parts:
         crc = crc32(part, crc)
     temporary = path.parent / (path.name + ".tmp")
-    with temporary.open("wb") as file:
-        file.write(HEAD.pack(MAGIC, crc, sum(map(len, parts))))
-        for part in parts:
-            file.write(part)
-        file.flush()
-        os.fsync(file.fileno())
+    write_synced(temporary, (HEAD.pack(MAGIC, crc, sum(map(len, parts))), *parts))
     os.replace(temporary, path)
     sync_folder(str(path.parent))
 

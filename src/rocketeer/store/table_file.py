@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from rocketeer.store.kernel import make_folder, sync_folder
+from rocketeer.whole_file import write_synced
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +36,7 @@ def save_table(path: Path, text: str | Iterable[bytes]) -> None:
     """Replace the table; durable on return. Blocks on the disk: call it from a worker thread."""
     make_folder(path.parent)
     temporary = _beside(path, ".tmp")
-    _write_synced(temporary, (text.encode(),) if isinstance(text, str) else text)
+    write_synced(temporary, (text.encode(),) if isinstance(text, str) else text)
     # A broken file must not take the place of a good .bak.
     if _is_known(path) or ((old := _read(path)) is not None and looks_whole(old)):
         _keep_as_bak(path)
@@ -107,16 +108,9 @@ def _keep_as_bak(path: Path) -> None:
     try:
         os.link(path, temporary)  # no second copy to write, and `path` stays where it is
     except OSError:  # a file system without links
-        _write_synced(temporary, (path.read_bytes(),))
+        write_synced(temporary, (path.read_bytes(),))
     os.replace(temporary, backup)
     temporary.unlink(missing_ok=True)  # still there if both names were one file already
-
-
-def _write_synced(path: Path, parts: Iterable[bytes]) -> None:
-    with path.open("wb") as file:
-        file.writelines(parts)
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def _beside(path: Path, suffix: str) -> Path:

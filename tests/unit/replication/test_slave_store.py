@@ -88,6 +88,6 @@ async def test_rocketmq_issue_9705_a_table_is_replaced_whole_or_not_at_all(tmp_p
             path.write_bytes(data[: len(data) // 2])
             raise OSError(errno.ENOSPC, "no room")
 
-        patch.setattr(table_file, "_write_synced", torn)
+        patch.setattr(table_file, "write_synced", torn)
         await keeper.save_text("delayOffset.json", '{"offsetTable":{1:2}}')
     assert await keeper.saved_text("delayOffset.json") == '{"offsetTable":{1:1}}'

@@ -266,7 +266,7 @@ def test_a_damaged_archive_does_not_count_any_more(tmp_path: Path, damage: str) 
 
 def test_what_a_killed_maker_leaves_does_not_count(tmp_path: Path) -> None:
     archive = _archive(tmp_path / "key")
-    (archive.folder / CHECKSUMS_FILE).rename(archive.folder / "checksums.new")
+    (archive.folder / CHECKSUMS_FILE).rename(archive.folder / f"{CHECKSUMS_FILE}.tmp")
     assert not archive.exists
     assert not archive.is_whole()
 

@@ -5,7 +5,6 @@ must write, however often it changed in between.
 """
 
 import contextlib
-import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
@@ -13,6 +12,7 @@ from typing import Final
 from rocketeer.errors import BadBody, ConfigError
 from rocketeer.model.queue import MessageQueue
 from rocketeer.protocol.bodies.offsets import decode_queue_offsets, encode_queue_offsets
+from rocketeer.whole_file import write_synced
 
 FOLDER: Final = Path("~/.rocketmq_offsets")
 """Where Java's broadcasting consumers keep theirs; a member that moves to Python goes on where it was."""
@@ -96,10 +96,7 @@ class OffsetFile:
         """Old or new, never half of it: a crash may come at any time."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         fresh = self.path.with_name(self.path.name + ".tmp")
-        with fresh.open("wb") as file:
-            file.write(encode_queue_offsets(offsets))
-            file.flush()
-            os.fsync(file.fileno())
+        write_synced(fresh, (encode_queue_offsets(offsets),))
         with contextlib.suppress(FileNotFoundError):
             self.path.replace(self._backup)
         fresh.replace(self.path)

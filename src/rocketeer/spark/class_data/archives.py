@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Final
 
 from rocketeer.spark.private_folders import is_private, make_private
+from rocketeer.whole_file import replace_file, sync_path
 
 SPARK_FILE: Final = "spark.jsa"
 BASE_FILE: Final = "base.jsa"
@@ -156,21 +157,9 @@ def write_checksums(folder: Path) -> None:
     """From now on the files count: they are on disk before they are named."""
     files = [path for name in (BASE_FILE, SPARK_FILE) if (path := folder / name).exists()]
     for path in files:
-        _sync(path)
+        sync_path(path)
     record = folder / CHECKSUMS_FILE
-    fresh = record.with_suffix(".new")
-    fresh.write_text(json.dumps({path.name: checksum(path) for path in files}))
-    _sync(fresh)
-    fresh.rename(record)
-    _sync(folder)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    replace_file(record, json.dumps({path.name: checksum(path) for path in files}).encode())
 
 
 def remove_old(folder: Path, now_s: float) -> None:

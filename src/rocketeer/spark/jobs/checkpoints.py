@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from rocketeer.errors import RocketeerError
-from rocketeer.spark.jobs.lake.notes import read_json, write_whole
+from rocketeer.spark.jobs.lake.notes import read_json, write_json
 
 NOTE: Final = "rocketeer.json"
 
@@ -33,7 +33,7 @@ def claim(
         if folder.exists() and any(folder.iterdir()):
             what = "another query's checkpoint" if (folder / "metadata").exists() else "not empty"
             raise OtherCheckpoint(f"{folder} is {what}: choose another folder")
-        write_whole(note, {"query": dict(who), "facts": dict(facts or {})}, replace=True)
+        write_json(note, {"query": dict(who), "facts": dict(facts or {})})
         return dict(facts or {})
     found = read_json(note)
     theirs = found.get("query", {})

@@ -19,7 +19,7 @@ from typing import Any, Final
 from rocketeer.errors import ConfigError
 from rocketeer.model.queue import MessageQueue
 from rocketeer.spark.jobs.lake.delta import lake_columns
-from rocketeer.spark.jobs.lake.notes import META, read_json, write_whole
+from rocketeer.spark.jobs.lake.notes import META, read_json, write_json
 from rocketeer.spark.jobs.lake.places import LakeDamaged, LakePlace, NoLake
 from rocketeer.spark.jobs.lake.state import DataFile, LakeState, Range, ranges_json, ranges_of
 
@@ -48,7 +48,7 @@ class ParquetLake:
     def create(self) -> None:
         about = {"format": FORMAT, "kind": self.kind, "columns": lake_columns()}
         self._meta.mkdir(parents=True, exist_ok=True)
-        write_whole(self._meta / "lake.json", about, replace=True)
+        write_json(self._meta / "lake.json", about)
 
     def check(self) -> None:
         about = read_json(self._meta / "lake.json")
@@ -75,7 +75,7 @@ class ParquetLake:
         batch: int,
     ) -> None:
         saved = self._saved()
-        write_whole(
+        write_json(
             self._meta / "next.json",
             {
                 "batches": int(saved.get("batches", 0)) + 1,
@@ -83,7 +83,6 @@ class ParquetLake:
                 "last_batch": {**saved.get("last_batch", {}), writer: batch},
                 "files": [[file.path, _published(file)] for file in files],
             },
-            replace=True,
         )
         self.recover()
 
@@ -97,7 +96,7 @@ class ParquetLake:
                     (self.place.path / pending).rename(self.place.path / final)
                 elif not (self.place.path / final).exists():
                     raise LakeDamaged(f"{self.place}: {pending} has gone, which the newest batch needs")
-            write_whole(self._meta / "state.json", {**new, "files": []}, replace=True)
+            write_json(self._meta / "state.json", {**new, "files": []})
             path.unlink()
         for left in self.place.path.glob(f"topic=*/date=*/*{PENDING}"):
             left.unlink()

@@ -5,7 +5,6 @@ The driver, delta-rs and Python workers reach it through this; Spark itself thro
 environment.
 """
 
-import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from rocketeer.errors import RocketeerError
+from rocketeer.whole_file import sync_path
 
 _URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+(.*)")
 """One slash is enough: of `s3a://bucket/lake` a Path makes `s3a:/bucket/lake`."""
@@ -99,11 +99,7 @@ class LakePlace:
     def settle(self, name: str) -> None:
         """Returns when the file outlives a power cut; an object store has it when its stream is closed."""
         if self.is_local:
-            handle = os.open(self.path / name, os.O_RDONLY)
-            try:
-                os.fsync(handle)
-            finally:
-                os.close(handle)
+            sync_path(self.path / name)
 
     def read(self, name: str) -> Any:
         """A pyarrow file; FileNotFoundError if there is none."""

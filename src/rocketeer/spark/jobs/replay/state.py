@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 
 from rocketeer.errors import ConfigError, RocketeerError
 from rocketeer.model.queue import MessageQueue
-from rocketeer.spark.jobs.lake.notes import read_json, write_whole
+from rocketeer.spark.jobs.lake.notes import read_json, write_json
 from rocketeer.spark.jobs.lake.state import Range
 from rocketeer.spark.source.planning import share
 
@@ -112,7 +112,7 @@ class ReplayFile:
             )
 
     def save(self, state: ReplayState) -> None:
-        write_whole(self.path, state.to_json(), replace=True)
+        write_json(self.path, state.to_json())
         self.state = state
 
 
