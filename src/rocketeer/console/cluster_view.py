@@ -21,6 +21,7 @@ from rocketeer.errors import RocketeerError
 T = TypeVar("T")
 
 FRESH_S = 2.0
+PRODUCER_GROUP = "CONSOLE_PRODUCER"
 STALE_S = 30.0
 """Older answers are not shown: the page waits for a new one."""
 SAMPLE_S = 5.0
@@ -213,9 +214,12 @@ class ClusterView:
                 )
             await asyncio.sleep(SAMPLE_S)
 
-    def producer(self, group: str) -> Producer:
+    def producer(self) -> Producer:
         """For a test message; start it, send, close it."""
         config = self.config
         return Producer(
-            group, nameserver=config.nameserver, access_key=config.access_key, secret_key=config.secret_key
+            PRODUCER_GROUP,
+            nameserver=config.nameserver,
+            access_key=config.access_key,
+            secret_key=config.secret_key,
         )

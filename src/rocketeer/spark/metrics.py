@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from rocketeer.errors import RocketeerError
-from rocketeer.spark.source.offsets import METRICS, lag_of
+from rocketeer.spark.source.offsets import METRICS, lag_of, read_offsets
 
 if TYPE_CHECKING:
     from prometheus_client.registry import CollectorRegistry
@@ -169,17 +169,7 @@ def watch_streams(
 
 def _told(source: Mapping[str, Any]) -> tuple[int, Mapping[str, Any]] | None:
     """A source's lag in messages and what it told; None for one that is none of ours."""
-    latest, end = _offsets(source.get("latestOffset")), _offsets(source.get("endOffset"))
+    latest, end = read_offsets(source.get("latestOffset")), read_offsets(source.get("endOffset"))
     if latest is None or METRICS not in latest:
         return None
     return lag_of(latest, end) or 0, latest[METRICS]
-
-
-def _offsets(value: Any) -> dict[str, Any] | None:
-    """Spark writes offsets as JSON inside JSON, or as text of it."""
-    if isinstance(value, str):
-        try:
-            value = json.loads(value)
-        except ValueError:
-            return None
-    return value if isinstance(value, dict) else None

@@ -131,7 +131,7 @@ class MemberCalls:
             )
         members = list(group.members.values())
         for member in members:  # all or none: one that stays where it was would go on from there
-            _require(member, V3_0_7_SNAPSHOT)
+            _check_version(member)
         told = ResetOffsetHeader(header.topic, header.group, header.timestamp_ms)
         answer = yield from encoding_queue_offsets(table)
         listed: bytes | None = None
@@ -178,7 +178,7 @@ class MemberCalls:
         told: dict[str, Mapping[MessageQueue, int]] = {}
         try:
             for member in list(group.members.values()):
-                _require(member, V3_0_7_SNAPSHOT)
+                _check_version(member)
                 await self._ask_status(member, header, told)
             return reply(command, body=await in_slices(encoding_members_status(told)))
         finally:
@@ -265,8 +265,8 @@ class MemberCalls:
         return reply(command, answer.code, answer.remark, answer.ext, answer.body)
 
 
-def _require(member: Member[Connection], version: int) -> None:
-    if member.identity.version < version:
+def _check_version(member: Member[Connection]) -> None:
+    if member.identity.version < V3_0_7_SNAPSHOT:
         raise RequestRefused(
             ResponseCode.SYSTEM_ERROR,
             f"the client does not support this feature. version={version_name(member.identity.version)}",

@@ -12,7 +12,6 @@ from rocketeer.console.i18n import Text, text
 from rocketeer.console.jobs import Job
 from rocketeer.console.pages.message_forms import as_object, matches, shown
 from rocketeer.console.pages.message_list import END_MS, Wanted, page_of_messages
-from rocketeer.console.pages.topics import CONSOLE_GROUP
 from rocketeer.console.registry import Action, Attachment, Download, Outcome, Param, View
 from rocketeer.console.visit import Visit, listing
 from rocketeer.errors import RocketeerError
@@ -152,7 +151,7 @@ async def export(visit: Visit) -> Attachment:
 
 async def resend_one(visit: Visit) -> Outcome:
     found = await visit.cluster.admin.view_message(visit.path["id"], visit.path["topic"])
-    async with visit.cluster.producer(CONSOLE_GROUP) as producer:
+    async with visit.cluster.producer() as producer:
         topic = await _send_again(producer, found)
     return Outcome(text("sent to {topic} again, as a new message", topic=topic))
 
@@ -185,7 +184,7 @@ def _start(visit: Visit, total: int | None, letters: AsyncIterator[ReceivedMessa
     cluster = visit.cluster
 
     async def steps(job: Job) -> AsyncIterator[None]:
-        async with cluster.producer(CONSOLE_GROUP) as producer:
+        async with cluster.producer() as producer:
             async for letter in letters:
                 if not _origin(letter):
                     job.skipped += 1  # named on the page; the others go on

@@ -16,7 +16,6 @@ from rocketeer.model.topic import DLQ_PREFIX, RETRY_PREFIX, Perm, is_system_topi
 KINDS: Final = ("normal", "retry", "dead letters", "system", "all")
 REPLY_SUFFIX: Final = "_REPLY_TOPIC"
 ROUTE_LOOKS: Final = 20
-CONSOLE_GROUP: Final = "CONSOLE_PRODUCER"
 
 
 def kind_of(topic: str, own: frozenset[str] = frozenset()) -> str:
@@ -140,7 +139,7 @@ async def send_message(visit: Visit) -> Outcome:
         tags=visit.text("tags") or None,
         keys=visit.text("keys") or None,
     )
-    async with visit.cluster.producer(CONSOLE_GROUP) as producer:
+    async with visit.cluster.producer() as producer:
         result = await producer.send(message)
     return Outcome(
         text(

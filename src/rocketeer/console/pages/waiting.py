@@ -13,7 +13,6 @@ from rocketeer.console.asking import ask_each
 from rocketeer.console.cluster_view import ClusterView
 from rocketeer.console.i18n import Text, text
 from rocketeer.console.pages.message_forms import shown
-from rocketeer.console.pages.topics import CONSOLE_GROUP
 from rocketeer.console.registry import Action, Outcome, Param, View
 from rocketeer.console.users import Role
 from rocketeer.console.visit import Visit
@@ -186,7 +185,7 @@ async def _timed(cluster: ClusterView) -> tuple[list[dict[str, Any]], list[Text]
 
 
 async def recall(visit: Visit) -> Outcome:
-    async with visit.cluster.producer(CONSOLE_GROUP) as producer:
+    async with visit.cluster.producer() as producer:
         identity = await producer.recall(visit.needed("handle"))
     return Outcome(text("the message {id} will not be delivered", id=identity))
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
-from rocketeer.spark.source.offsets import lag_of
+from rocketeer.spark.source.offsets import lag_of, read_offsets
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -159,11 +159,6 @@ def _lag(state: Mapping[str, Any]) -> int | None:
 
 
 def _offsets(value: Any) -> Mapping[str, Any] | None:
-    """Spark gives offsets as JSON text or already read; sources other than ours give other things."""
-    if isinstance(value, str):
-        try:
-            value = json.loads(value)
-        except ValueError:
-            return None
-    nested = isinstance(value, dict) and all(isinstance(brokers, dict) for brokers in value.values())
-    return value if nested else None
+    """None for those of sources other than ours."""
+    offsets = read_offsets(value) or {}
+    return offsets if all(isinstance(brokers, dict) for brokers in offsets.values()) else None

@@ -101,6 +101,16 @@ def _queue(option: str, topic: str, broker: str, queue_id: object) -> MessageQue
     return MessageQueue(topic, broker, int(text))
 
 
+def read_offsets(value: Any) -> dict[str, Any] | None:
+    """What Spark tells of a source's offsets: JSON inside JSON, or as text of it; None for what is no object."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            return None
+    return value if isinstance(value, dict) else None
+
+
 def lag_of(latest: Mapping[str, Any] | None, end: Mapping[str, Any] | None) -> int | None:
     """Messages behind, from two offsets {"topic": {"broker": {"queue": offset}}}; None when nothing is known.
 
