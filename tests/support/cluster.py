@@ -40,13 +40,20 @@ def chosen_make() -> Make:
 def running_cluster(
     folder: Path, *, peer: Make = "ours", conf: Mapping[str, object] | None = None
 ) -> Iterator[Cluster]:
-    """A name server and a broker with test-sized files; the servers' logs are printed when the test fails."""
+    """A name server and a broker with test-sized files."""
     cluster = Cluster(peer, folder, conf={**TEST_CONF, **(conf or {})}, heap="512m")
+    with started(cluster):
+        yield cluster
+
+
+@contextmanager
+def started(cluster: Cluster) -> Iterator[None]:
+    """For as long as the block lasts; the servers' logs are printed when it fails."""
     try:
         cluster.start()
-        yield cluster
+        yield
     except BaseException:
-        for log in sorted(folder.glob("*.out")):
+        for log in sorted(cluster.folder.glob("*.out")):
             print(f"--- {log.name}\n{log.read_text(errors='replace')[-4000:]}")
         cluster.kill()
         raise

@@ -11,7 +11,7 @@ from rocketeer.bench.processes import ServerFailed, ServerProcess
 from rocketeer.bench.servers import HOST, Cluster
 from rocketeer.config.ports import free_ports
 from rocketeer.testing.cluster import START_TRIES
-from support.cluster import TEST_CONF
+from support.cluster import TEST_CONF, started
 
 
 class TwoBrokers(Cluster):
@@ -99,14 +99,7 @@ class TwoBrokers(Cluster):
 
 @contextmanager
 def two_brokers(folder: Path) -> Iterator[TwoBrokers]:
-    """The cluster for as long as the block lasts; the servers' logs are printed when it fails."""
+    """The cluster for as long as the block lasts."""
     cluster = TwoBrokers(folder)
-    try:
-        cluster.start()
+    with started(cluster):
         yield cluster
-    except BaseException:
-        for log in sorted(folder.glob("*.out")):
-            print(f"--- {log.name}\n{log.read_text(errors='replace')[-4000:]}")
-        cluster.kill()
-        raise
-    cluster.stop()

@@ -7,7 +7,7 @@ import time
 
 from rocketeer.protocol.command import request
 from support.wire import Line
-from support.worst_requests.catalogue import broker
+from support.worst_requests.catalogue import broker, nameserver
 from support.worst_requests.pieces import (
     MB,
     ask,
@@ -63,6 +63,7 @@ def _(address: str) -> None:
 
 
 @broker("40 unfinished frames of 15.9 MB", memory_mb=340)
+@nameserver("40 unfinished frames of 15.9 MB", memory_mb=340)
 def _(address: str) -> None:
     data = struct.pack(">iI", 16 * MB - 64, 0) + bytes(15_900_000)
     with contextlib.ExitStack() as stack:

@@ -1,6 +1,5 @@
 """What a name server is asked."""
 
-import contextlib
 import json
 import struct
 import time
@@ -133,14 +132,3 @@ def _(address: str) -> None:
 def _(address: str) -> None:
     fields = b",".join(b'"k%d":"v"' % number for number in range(1_000_000))
     ask(address, frame(b'{"code":105,"opaque":7,"extFields":{%s}}' % fields))
-
-
-@nameserver("40 unfinished frames of 15.9 MB", memory_mb=340)
-def _(address: str) -> None:
-    data = struct.pack(">iI", 16 * MB - 64, 0) + bytes(15_900_000)
-    with contextlib.ExitStack() as stack:
-        for _ in range(40):
-            line = stack.enter_context(Line(address))
-            with contextlib.suppress(OSError):
-                line.send(data)
-        time.sleep(0.3)
