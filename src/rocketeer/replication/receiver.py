@@ -97,7 +97,7 @@ class Receiver:
         if self._store.failure is not None:
             raise ReplicationError(f"nothing is copied any more: {self._store.failure}")
         async with connected(address, self._security, PURPOSE, CONNECT_S) as peer:
-            self._link = MasterLink(peer, address, self._config, self._store, self._clock)
+            self._link = MasterLink(peer, self._config, self._store, self._clock)
             log.info("master connected ha_address=%s log_end=%d", address, self._store.max_log_offset)
             try:
                 await self._link.run()
@@ -115,10 +115,7 @@ class Receiver:
 class MasterLink:
     """One connection to a master."""
 
-    def __init__(
-        self, sock: PeerSocket, address: str, config: StoreConfig, store: CopiedLog, clock: Clock
-    ) -> None:
-        self._address = address
+    def __init__(self, sock: PeerSocket, config: StoreConfig, store: CopiedLog, clock: Clock) -> None:
         self._store = store
         self._clock = clock
         self._flushes = config.flush_mode is FlushMode.SYNC_FLUSH

@@ -75,7 +75,6 @@ class Command:
     summary: str
     run: Callable[..., Output]
     parameters: tuple[Parameter, ...]
-    aliases: tuple[str, ...] = ()
     danger: Callable[..., Sequence[str]] | None = None
     watch: Watch | None = None
     one_of: tuple[tuple[str, ...], ...] = ()
@@ -100,9 +99,7 @@ def command(
 
     def declare(run: F) -> F:
         assert name not in COMMANDS, f"two commands are called {name}"
-        COMMANDS[name] = Command(
-            name, subject, summary, run, _parameters(run), aliases, danger, watch, one_of
-        )
+        COMMANDS[name] = Command(name, subject, summary, run, _parameters(run), danger, watch, one_of)
         ALIASES.update(dict.fromkeys(aliases, name))
         return run
 
