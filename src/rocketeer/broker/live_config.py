@@ -35,7 +35,7 @@ LOCKED_KEYS: Final = frozenset({"configBlackList", "brokerConfigPath"})
 
 
 class LiveConfig:
-    """What is in force now, and the one door to change it."""
+    """The settings in force now, and the only way to change them."""
 
     def __init__(
         self,

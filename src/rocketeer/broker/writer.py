@@ -1,4 +1,4 @@
-"""The one door to the log: known resends, rewrites, append, then the wait until it is as durable as configured.
+"""The general path into the log: known resends, rewrites, append, then the wait until it is as durable as configured.
 
 Handlers, the delay service, retries and transactions all write through here; none of them knows the others.
 """

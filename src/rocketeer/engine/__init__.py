@@ -11,5 +11,5 @@
     _send_buffer  what the sockets bring: read, append, answer
 
 The general path (`broker/send.py`, `store/append.py`) does the same for every message that is not plain, and for all
-of them where there is no compiler; both store and answer the same bytes (tested). `sends.py` is the door.
+of them where there is no compiler; both store and answer the same bytes (tested). Others import `sends.py` only.
 """

@@ -1,4 +1,4 @@
-"""The door to the compiled engine: `SendBuffer` is None where the compiled modules are not in use."""
+"""What others import of the compiled engine: `SendBuffer` is None where the compiled modules are not in use."""
 
 from typing import TYPE_CHECKING
 

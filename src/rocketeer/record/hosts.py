@@ -8,7 +8,7 @@ V6_BYTES: Final = 20
 
 
 def encode_host(ip: str, port: int) -> bytes:
-    """The 8 or 20 bytes of an address; an IPv4 address in IPv6 clothes (::ffff:1.2.3.4) becomes IPv4.
+    """The 8 or 20 bytes of an address; an IPv4 address written as IPv6 (::ffff:1.2.3.4) becomes IPv4.
 
     >>> encode_host("127.0.0.1", 10911).hex()
     '7f00000100002a9f'

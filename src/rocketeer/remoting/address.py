@@ -11,7 +11,7 @@ class HostPort(NamedTuple):
 
 
 def join_address(host: str, port: int) -> str:
-    """`host:port`, with brackets around an IPv6 address; an IPv4 address in IPv6 clothes is written as what it is.
+    """`host:port`, with brackets around an IPv6 address; one that is IPv4 (::ffff:1.2.3.4) becomes IPv4.
 
     >>> join_address("::1", 9876), join_address("::ffff:10.0.0.1", 9876)
     ('[::1]:9876', '10.0.0.1:9876')

@@ -109,7 +109,8 @@ class UnreadReplies:
             backlog.since_s, backlog.until = now_s, taken + unread
 
     def _close_slowest(self) -> None:
-        """Look at all again; if it is true, make some room, so that the next look comes not at once."""
+        """Count anew; if it is still too much, close the slowest peers, and some more, so that the next count is not
+        due at once."""
         now_s = self._now_s()
         for peer, backlog in list(self._backlogs.items()):
             self._look_at(peer, backlog, now_s)

@@ -1,4 +1,4 @@
-"""The store's front door: opens, wires and closes its parts; every call goes straight to the one that does it."""
+"""The store as others see it: opens, connects and closes its parts; every call goes straight to one of them."""
 
 import logging
 from collections.abc import Callable, Iterator

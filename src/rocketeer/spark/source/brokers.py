@@ -164,7 +164,7 @@ class BrokersView:
     # --- progress of a group -----------------------------------------------------------------
 
     def commit(self, group: str, places: Places) -> None:
-        """What brokers do not take is logged: the checkpoint is the truth, this is for people to see."""
+        """What brokers do not take is logged: the checkpoint is what counts, this is for people to see."""
         for name in sorted({queue.broker_name for queue in places}):
             some = {queue: offset for queue, offset in places.items() if queue.broker_name == name}
             try:
