@@ -10,7 +10,7 @@ from rocketeer.model.data_version import DataVersion
 from rocketeer.model.group import SubscriptionGroup, is_system_group, is_usable_group
 from rocketeer.protocol.bodies.groups import decode_group_table, encode_group_entry, group_table_ends
 from rocketeer.remoting.limits import busy_limit
-from rocketeer.steps import Steps, finish
+from rocketeer.steps import Steps
 
 log = logging.getLogger(__name__)
 
@@ -76,12 +76,8 @@ class GroupTable(EntriesTable):
             self._changed(name)
         return group
 
-    def follow(self, groups: Mapping[str, SubscriptionGroup], version: DataVersion) -> None:
-        """Become the master's table; what every broker has by itself stays."""
-        finish(self.following(groups, version))
-
     def following(self, groups: Mapping[str, SubscriptionGroup], version: DataVersion) -> Steps[None]:
-        """The same, a changed group a step."""
+        """Become the master's table, a changed group a step; what every broker has by itself stays."""
         if version == self.version:
             return
         for number, name in enumerate(list(self.configs), 1):

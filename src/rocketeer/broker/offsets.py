@@ -11,7 +11,7 @@ from rocketeer.protocol.bodies.offsets import decode_consumer_offsets
 from rocketeer.protocol.codes import ResponseCode
 from rocketeer.protocol.frame import FRAME_BYTES_MAX
 from rocketeer.remoting.limits import busy_limit
-from rocketeer.steps import Steps, finish
+from rocketeer.steps import Steps
 
 log = logging.getLogger(__name__)
 
@@ -145,12 +145,8 @@ class ConsumerOffsets:
         """`topic@group` -> queue id -> offset; to look at."""
         return self._table
 
-    def follow(self, table: Mapping[str, Mapping[int, int]]) -> None:
-        """Become this table, the master's as a slave knows it."""
-        finish(self.following(table))
-
     def following(self, table: Mapping[str, Mapping[int, int]]) -> Steps[None]:
-        """The same, some keys a step."""
+        """Become this table, the master's as a slave knows it, some keys a step."""
         for keys in self._keys():
             self._remove([key for key in keys if key not in table and key in self._table])
             yield

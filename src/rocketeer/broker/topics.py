@@ -160,12 +160,8 @@ class TopicTable(EntriesTable):
                 self._store(ChangeKind.REORDERED, replace(topic, order=not topic.order))
             yield
 
-    def follow(self, topics: Mapping[str, TopicConfig], version: DataVersion) -> None:
-        """Become the master's table; what every broker has by itself stays."""
-        finish(self.following(topics, version))
-
     def following(self, topics: Mapping[str, TopicConfig], version: DataVersion) -> Steps[None]:
-        """The same, a changed topic a step."""
+        """Become the master's table, a changed topic a step; what every broker has by itself stays."""
         for number, (name, topic) in enumerate(topics.items(), 1):
             if self.configs.get(name) != topic:
                 self.configs[name] = topic
