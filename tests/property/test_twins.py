@@ -129,6 +129,7 @@ def tail_of(twin: Any) -> Any:
     class Tail(twin.QueueTail):  # type: ignore[misc]
         def __init__(self) -> None:
             self.max_offset, self._due, self._tail, self.written = 0, 3, bytearray(), 0
+            self._ends = twin.QueueEnds()
 
         def _move_to(self, offset: int) -> bool:
             if offset < self.max_offset:
@@ -151,6 +152,7 @@ def test_tails_of_queues(puts: list[tuple[int, int, int, int]]) -> None:
         assert compiled.put(*put) == plain.put(*put)
     for name in ("max_offset", "_due", "_tail", "written"):
         assert getattr(compiled, name) == getattr(plain, name)
+    assert compiled._ends.total == plain._ends.total
 
 
 words = st.text(alphabet=st.sampled_from("abk0 é世😀\ud800"), max_size=12)

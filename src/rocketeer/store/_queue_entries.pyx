@@ -18,6 +18,9 @@ cdef class QueueEnds:
 
 
 cdef class QueueTail:
+    def __cinit__(self, *args, **kwargs):
+        self._ends = QueueEnds()  # never None: `put` does not look
+
     def put(self, int64_t queue_offset, int64_t log_offset, int32_t size, int64_t tag_code):
         """Add the next entry; False if the queue has that offset already (dispatch may repeat itself)."""
         if queue_offset != self.max_offset and not self._move_to(queue_offset):

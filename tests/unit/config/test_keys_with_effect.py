@@ -108,7 +108,7 @@ def test_delete_consume_queue_files_interval_is_the_pause_between_deletions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pause_ms: int
 ) -> None:
     chosen = settings(tmp_path, f"deleteConsumeQueueFilesInterval={pause_ms}").delete_queue_interval_ms
-    monkeypatch.setattr("rocketeer.store.retention.FOLLOW_SLICE", 1)  # queues a step: a real one has many
+    monkeypatch.setattr("rocketeer.store.cleaning._FOLLOW_QUEUES", 1)  # queues a step: a real one has many
     clock = ManualClock()
     store = make_store(tmp_path / "store", clock, delete_queue_interval_ms=chosen, reserved_hours=1)
     store.open()
