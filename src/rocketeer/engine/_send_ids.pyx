@@ -5,7 +5,7 @@ An id whose hash the table knows, or that is in the buffer already, makes its ba
 reads what is stored and says what becomes of it. So this way never answers for a message that it does not store.
 """
 
-from libc.stdint cimport int64_t, uint8_t, uint64_t
+from libc.stdint cimport uint8_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
 

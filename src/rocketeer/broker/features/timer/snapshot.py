@@ -19,6 +19,7 @@ from isal import isal_zlib
 from rocketeer.broker.features.timer.block import ENTRY, ROW, Rows
 from rocketeer.model.offsets import LogOffset
 from rocketeer.store.kernel import make_folder, sync_folder
+from rocketeer.whole_file import write_synced
 
 log = logging.getLogger(__name__)
 
@@ -46,12 +47,7 @@ def write_snapshot(path: Path, log_offset: LogOffset, pieces: Sequence[bytes]) -
         crc = isal_zlib.crc32(piece, crc)
     make_folder(path.parent)
     temporary = path.with_name(path.name + ".tmp")
-    with temporary.open("wb") as file:
-        file.write(HEAD.pack(MAGIC, VERSION, crc, log_offset))
-        for piece in pieces:
-            file.write(piece)
-        file.flush()
-        os.fsync(file.fileno())
+    write_synced(temporary, (HEAD.pack(MAGIC, VERSION, crc, log_offset), *pieces))
     os.replace(temporary, path)
     sync_folder(str(path.parent))
 
