@@ -84,6 +84,8 @@ class ClientTable(Generic[C]):
         self.consumers: dict[str, ConsumerGroup[C]] = {}
         self.producers: dict[str, dict[C, Member[C]]] = {}
         self._producer_ids: dict[str, C] = {}
+        self._ids_of_producers: dict[C, str] = {}
+        """The other way round: whoever calls itself otherwise with each heartbeat has one id all the same."""
         self._consuming: dict[C, dict[str, None]] = {}
         self._producing: dict[C, dict[str, None]] = {}
         """Groups by connection, so that one that closes need not be looked for in every group."""
@@ -132,7 +134,7 @@ class ClientTable(Generic[C]):
         self.memberships += connection not in members
         members[connection] = Member(connection, identity, now_ms)
         self._producing.setdefault(connection, {})[group] = None
-        self._producer_ids[identity.client_id] = connection
+        self._name_producer(connection, identity.client_id)
 
     # --- leaving -----------------------------------------------------------------------------
 
@@ -156,9 +158,8 @@ class ClientTable(Generic[C]):
             return
         self.memberships -= 1
         _discard(self._producing, connection, group)
-        client_id = gone.identity.client_id
-        if self._producer_ids.get(client_id) == connection and connection not in self._producing:
-            del self._producer_ids[client_id]
+        if connection not in self._producing:
+            self._name_producer(connection, None)
 
     def leaving(self, connection: C) -> Iterator[Notice[C] | None]:
         """The connection is gone, and with it every group it spoke for; some steps bring nothing to tell."""
@@ -240,6 +241,15 @@ class ClientTable(Generic[C]):
         return list(self.producers.get(group, {}).values())
 
     # --- inside ------------------------------------------------------------------------------
+
+    def _name_producer(self, connection: C, client_id: str | None) -> None:
+        """From now on the connection is reached by this id only; None: by no id any more."""
+        before = self._ids_of_producers.pop(connection, None)
+        if before is not None and before != client_id and self._producer_ids.get(before) == connection:
+            del self._producer_ids[before]
+        if client_id is not None:
+            self._producer_ids[client_id] = connection
+            self._ids_of_producers[connection] = client_id
 
     def _after_leaving(self, info: ConsumerGroup[C]) -> list[Notice[C]]:
         if not info.members:

@@ -221,3 +221,19 @@ def test_a_connection_that_left_all_its_groups_is_forgotten() -> None:
     finish(table.expiring(NOW + EXPIRY_MS + 1))
     assert table.group_count("a") == 0
     assert closed(table, "a") == []
+
+
+def test_a_connection_that_calls_itself_otherwise_each_time_is_known_by_one_id() -> None:
+    table: ClientTable[str] = ClientTable()
+    for number in range(100):
+        for group in ("P", "Q"):
+            identity = ClientIdentity(f"id{number}", "JAVA", 409)
+            table.producer_heartbeat(group, "a", identity, now_ms=NOW)
+    assert [table.producer_connection(f"id{number}") for number in (0, 98, 99)] == [None, None, "a"]
+    table.producer_heartbeat("P", "b", ClientIdentity("id99", "JAVA", 409), now_ms=NOW)
+    closed(table, "a")
+    assert table.producer_connection("id99") == "b", "who has the id now keeps it"
+    closed(table, "b")
+    assert not any(table.producer_connection(f"id{number}") for number in range(100))
+    assert not table._producer_ids
+    assert not table._ids_of_producers
