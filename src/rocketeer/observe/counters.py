@@ -7,7 +7,7 @@ from bisect import bisect_left
 from collections.abc import Callable
 from typing import Final
 
-from rocketeer.protocol.codes import RequestCode
+from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.steps import Steps
 
 GROUPS_MAX: Final = 50_000
@@ -22,6 +22,7 @@ PUT_BUCKETS_MS: Final = (0, 10, 50, 100, 200, 500, 1_000, 2_000, 3_000, 4_000, 5
 
 _PULL: Final = 11
 _KNOWN: Final = frozenset(int(code) for code in RequestCode)
+_KNOWN_ANSWERS: Final = frozenset(int(code) for code in ResponseCode)
 UNKNOWN_CODE: Final = -1
 _US_PLACES: Final = 40
 _US_MAX: Final = 1 << (_US_PLACES - 1)
@@ -171,8 +172,12 @@ class Counters:
             histogram.counts[bisect_left(RPC_BUCKETS_MS, took_ms)] += times
 
     def _new_rpc(self, request_code: int, response_code: int, held: bool) -> Histogram:
-        """Codes that nobody knows are one: whoever sends them must not fill our memory, nor Prometheus'."""
-        key = (request_code if request_code in _KNOWN else UNKNOWN_CODE, response_code, held)
+        """Codes that nobody knows are one: whoever sends them must not fill our memory, nor Prometheus'.
+
+        Members of groups say what is answered to 307 and 309.
+        """
+        request_code = request_code if request_code in _KNOWN else UNKNOWN_CODE
+        key = (request_code, response_code if response_code in _KNOWN_ANSWERS else UNKNOWN_CODE, held)
         if key not in self.rpc:
             self.rpc[key] = Histogram(RPC_BUCKETS_MS)
         return self.rpc[key]

@@ -29,3 +29,13 @@ def test_codes_that_nobody_knows_are_counted_together() -> None:
     assert {key: times.count for key, times in counted.rpc.items()} == {
         (counters.UNKNOWN_CODE, 3, False): 10_000
     }
+
+
+def test_answers_that_nobody_knows_are_counted_together() -> None:
+    """Members of groups make up the codes that requests 307 and 309 are answered with."""
+    counted = Counters()
+    for code in range(1_000_000, 1_010_000):
+        counted.answered_by_router(307, code, 0.0001)
+    assert {key: times.count for key, times in counted.rpc.items()} == {
+        (307, counters.UNKNOWN_CODE, False): 10_000
+    }
