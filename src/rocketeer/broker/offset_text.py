@@ -46,9 +46,8 @@ class OffsetText:
     def refresh(self) -> Steps[None]:
         """Make what changed, a part a step."""
         while self._stale:
-            key, stale = (
-                self._stale.popitem()
-            )  # the first would be looked for behind all that were taken before
+            # The newest first: to look for the first of a dict whose front is gone takes long, each time.
+            key, stale = self._stale.popitem()
             queues = self._table[key]
             if len(queues) <= PART_QUEUES:
                 self._parts.pop(key, None)
