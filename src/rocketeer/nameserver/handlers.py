@@ -17,9 +17,14 @@ from rocketeer.nameserver.route_table import OldEpoch, RouteTable, TooMany
 from rocketeer.protocol.bodies.data_version import decode_data_version, encode_data_version
 from rocketeer.protocol.bodies.kv import encode_kv_table
 from rocketeer.protocol.bodies.properties import decode_properties, encode_properties
-from rocketeer.protocol.bodies.register import Registration, body_crc32, reading_registration
+from rocketeer.protocol.bodies.register import (
+    Registration,
+    body_crc32,
+    reading_registration,
+    reading_topic_table,
+)
 from rocketeer.protocol.bodies.route import encoding_cluster_info, encoding_route
-from rocketeer.protocol.bodies.topics import decode_topic_table, encode_topic_list, encoding_topic_list
+from rocketeer.protocol.bodies.topics import encode_topic_list, encoding_topic_list
 from rocketeer.protocol.codes import VERSION_STRICT_JSON, RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, reply
 from rocketeer.protocol.headers.base import Header, decode_header
@@ -193,7 +198,7 @@ def _reading(command: Command, header: RegisterBrokerHeader) -> Steps[Registrati
     if not command.body:
         return Registration({}, DataVersion(0, 0), [])
     if command.version < VERSION_REGISTRATION:
-        table = decode_topic_table(command.body)
+        table = yield from reading_topic_table(command.body)
         return Registration(table.configs, table.version, [])
     return (yield from reading_registration(command.body, compressed=header.compressed))
 

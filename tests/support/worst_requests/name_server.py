@@ -10,6 +10,7 @@ from rocketeer.bench.control import Control
 from rocketeer.model.data_version import DataVersion
 from rocketeer.model.topic import TopicConfig
 from rocketeer.protocol.bodies.register import encode_registration
+from rocketeer.protocol.bodies.topics import encode_topic_table
 from rocketeer.protocol.codes import ResponseCode
 from rocketeer.protocol.command import Command, encode, request
 from support.wire import Line
@@ -55,6 +56,15 @@ def _(address: str) -> None:
     command = registration("bomb", [], 3, compressed=True)
     command.body = zlib.compress(bytes(60 * MB), 9)
     ask(address, *[command] * 3)
+
+
+@nameserver("a bare table of 45,000 topics, as brokers before 3.0.11 tell it", memory_mb=128)
+def _(address: str) -> None:
+    configs = {name: TopicConfig(name, 8, 8, 6) for name in names("bare-topic-", 45_000)}
+    command = registration("bare", [], 1)
+    command.body = encode_topic_table(configs, DataVersion(1, 1))
+    command.version = 36
+    ask(address, command)
 
 
 @nameserver("questions about 80,000 topics", memory_mb=200)

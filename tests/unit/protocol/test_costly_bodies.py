@@ -5,11 +5,15 @@ import time
 import pytest
 
 from rocketeer.errors import BadBody
+from rocketeer.model.data_version import DataVersion
+from rocketeer.model.topic import TopicConfig
 from rocketeer.protocol.bodies.groups import decode_group
 from rocketeer.protocol.bodies.heartbeat import decode_client_check, decode_heartbeat
 from rocketeer.protocol.bodies.locks import decode_lock_request
-from rocketeer.protocol.bodies.topics import decode_topic_table
+from rocketeer.protocol.bodies.register import reading_topic_table
+from rocketeer.protocol.bodies.topics import TopicTable, decode_topic_table, encode_topic_table
 from rocketeer.protocol.fastjson import loads
+from rocketeer.steps import Steps, finish
 from support.bodies import decode_registration
 
 DECODERS = [
@@ -36,3 +40,23 @@ def test_large_requests_are_strict_json_or_refused_at_once(decode) -> None:  # t
     with pytest.raises(BadBody):
         decode(body)
     assert time.process_time() - began_s < 1, "rewriting it took four seconds"
+
+
+def test_a_bare_table_of_very_many_topics_is_read_a_topic_a_step() -> None:
+    topics = {f"topic{number}": TopicConfig(f"topic{number}") for number in range(5_000)}
+    body = encode_topic_table(topics, DataVersion(1, 2))
+    steps = 0
+
+    def counted() -> Steps[TopicTable]:
+        nonlocal steps
+        reading = reading_topic_table(body)
+        while True:
+            try:
+                next(reading)
+            except StopIteration as end:
+                return end.value  # type: ignore[no-any-return]
+            steps += 1
+            yield
+
+    assert finish(counted()) == decode_topic_table(body)
+    assert steps > len(topics)

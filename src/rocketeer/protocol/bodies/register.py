@@ -22,7 +22,14 @@ from rocketeer.model.data_version import DataVersion
 from rocketeer.model.java_types import I32
 from rocketeer.model.topic import TopicConfig
 from rocketeer.protocol.bodies.data_version import decode_data_version, encode_data_version
-from rocketeer.protocol.bodies.topics import TopicTableWire, join_topic_table, named, table_from_wire
+from rocketeer.protocol.bodies.topics import (
+    TopicTable,
+    TopicTableWire,
+    decode_topic_table,
+    join_topic_table,
+    named,
+    table_from_wire,
+)
 from rocketeer.protocol.bodies.wire import REWRITE_BYTES_MAX, Wire, decoder, encode, load_request
 from rocketeer.steps import Steps
 
@@ -60,6 +67,7 @@ class _RawRegistrationWire(Wire):
 
 _decoder = decoder(_RegistrationWire)
 _raw_decoder = decoder(_RawRegistrationWire)
+_raw_table_decoder = decoder(_RawTableWire)
 _topic_decoder = decoder(TopicConfig)
 _names_decoder = decoder(list[str])
 
@@ -109,13 +117,26 @@ def reading_registration(body: bytes, *, compressed: bool = False) -> Steps[Regi
         return Registration(table.configs, table.version, wire.filter_server_list or [])
     outer = load_request(_raw_decoder, body)
     yield
-    raw = outer.topic_config_serialize_wrapper or _RawTableWire()
+    table = yield from _reading_table(outer.topic_config_serialize_wrapper or _RawTableWire())
+    return Registration(table.configs, table.version, outer.filter_server_list or [])
+
+
+def reading_topic_table(body: bytes) -> Steps[TopicTable]:
+    """A bare table of topics, which brokers before V3_0_11 tell, a topic a step."""
+    if len(body) <= REWRITE_BYTES_MAX:
+        return decode_topic_table(body)
+    raw = load_request(_raw_table_decoder, body)
+    yield
+    return (yield from _reading_table(raw))
+
+
+def _reading_table(raw: _RawTableWire) -> Steps[TopicTable]:
     configs: dict[str, TopicConfig] = {}
     for name, entry in (raw.topic_config_table or {}).items():
         if entry != b"null":
             configs[name] = named(load_request(_topic_decoder, bytes(entry)), name)
         yield
-    return Registration(configs, raw.data_version or DataVersion(), outer.filter_server_list or [])
+    return TopicTable(configs, raw.data_version or DataVersion())
 
 
 def _opening(body: bytes) -> Steps[bytes]:
