@@ -120,3 +120,29 @@ def _(address: str) -> None:
         for reader in readers:
             reader.start()
         ask(address, request(222, ext))
+
+
+@broker("a group of 4,000 members, asked for")
+def _(address: str) -> None:
+    with contextlib.ExitStack() as stack:
+        lines = [stack.enter_context(Line(address)) for _ in range(4_000)]
+        for number, line in enumerate(lines):
+            line.send(request(34, {}, heartbeat(["crowd"], client=f"m{number}")))
+        for line in lines:
+            line.reply()
+        ask(address, *[request(code, {"consumerGroup": "crowd"}) for code in (203, 38) * 3])
+
+
+@broker("a producer that calls itself otherwise 30,000 times", memory_mb=6)
+def _(address: str) -> None:
+    flood(
+        address,
+        [
+            request(
+                34,
+                {},
+                json.dumps({"clientID": f"{n:0500}", "producerDataSet": [{"groupName": "p"}]}).encode(),
+            )
+            for n in range(30_000)
+        ],
+    )

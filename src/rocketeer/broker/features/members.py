@@ -89,16 +89,17 @@ class MemberCalls:
         group = self._clients.consumer(name)
         if group is None:
             raise RequestRefused(ResponseCode.CONSUMER_NOT_ONLINE, f"the consumer group[{name}] not online")
+        connections = (  # each when it is written: there may be thousands
+            ClientConnection(
+                member.connection.remote,
+                member.identity.client_id,
+                member.identity.language,
+                member.identity.version,
+            )
+            for member in list(group.members.values())
+        )
         told = GroupConnections(
-            tuple(
-                ClientConnection(
-                    member.connection.remote,
-                    member.identity.client_id,
-                    member.identity.language,
-                    member.identity.version,
-                )
-                for member in group.members.values()
-            ),
+            (),
             group.consume_from_where,
             group.consume_type,
             group.message_model,
@@ -106,7 +107,7 @@ class MemberCalls:
         )
 
         def steps() -> Steps[Command]:
-            return reply(command, body=(yield from encoding_group_connections(told)))
+            return reply(command, body=(yield from encoding_group_connections(told, connections)))
 
         return run_sliced(steps())
 

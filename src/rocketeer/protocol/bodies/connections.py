@@ -59,11 +59,13 @@ _decoder = decoder(_GroupWire)
 _producers_decoder = decoder(_ProducersWire)
 
 
-def encoding_group_connections(group: GroupConnections) -> Steps[bytes]:
-    """In steps, for members and subscriptions may be very many."""
+def encoding_group_connections(
+    group: GroupConnections, connections: Iterable[ClientConnection] | None = None
+) -> Steps[bytes]:
+    """In steps: members and subscriptions may be very many. `connections`: instead of the group's."""
     body = LongBody()
     body.write(b'{"connectionSet":[')
-    yield from writing_values(body, map(_wire_of, group.connections))
+    yield from writing_values(body, map(_wire_of, group.connections if connections is None else connections))
     how = (group.consume_from_where, group.consume_type, group.message_model)
     body.write(b'],"consumeFromWhere":%b,"consumeType":%b,"messageModel":%b,' % tuple(map(encode, how)))
     body.write(b'"subscriptionTable":{')
