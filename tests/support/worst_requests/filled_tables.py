@@ -83,6 +83,37 @@ def _(address: str) -> None:
         time.sleep(1.5)
 
 
+@broker("6,000 transactions of groups of their own, asked after together")
+def _(address: str) -> None:
+    flood(
+        address,
+        [
+            request(
+                310,
+                send_header(HONEST_TOPIC, 0, f"TRAN_MSG\x01true\x02PGROUP\x01alone{n}\x02"),
+                b"x",
+                oneway=True,
+            )
+            for n in range(6_000)
+        ],
+    )
+    time.sleep(2.2)
+
+
+@broker(
+    "500 messages that name topics of 30,000 characters they were tried in before, sent back", memory_mb=8
+)
+def _(address: str) -> None:
+    offsets = []
+    with Line(address) as line:
+        for number in range(500):
+            properties = f"RETRY_TOPIC\x01{number}" + "r" * 30_000
+            stored = line.ask(request(310, send_header(HONEST_TOPIC, 0, properties), b"x"))
+            offsets.append(stored.ext["msgId"][16:])
+    failed = {"group": "failing", "delayLevel": "-1"}
+    flood(address, [request(36, failed | {"offset": str(int(offset, 16))}) for offset in offsets])
+
+
 # --- clients -----------------------------------------------------------------------------------
 
 

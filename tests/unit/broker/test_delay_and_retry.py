@@ -172,3 +172,15 @@ async def test_a_consumer_that_resends_past_the_limit_fills_the_dead_letters(tmp
         (dead,) = await broker.messages("%DLQ%G")
         assert dead.body == b"too often"
         assert parse_offset_msg_id(done.ext["msgId"])[1] == dead.log_offset
+
+
+async def test_a_topic_that_is_only_said_counts_for_nothing(tmp_path: Path) -> None:
+    """The property may be as long as all of them: 50,000 such names would be kept."""
+    async with broker_at(tmp_path) as broker:
+        await broker.send("RetryTopic", b"will fail", properties="RETRY_TOPIC\x01" + "r" * 30_000)
+        (first,) = await broker.messages("RetryTopic")
+        assert await _send_back(broker, first) == 0
+        key = {"statsName": "SNDBCK_PUT_NUMS", "statsKey": "RetryTopic@CG_retry"}
+        assert (await broker.ask(RequestCode.VIEW_BROKER_STATS_DATA, key)).code == 0
+        key["statsKey"] = "r" * 30_000 + "@CG_retry"
+        assert (await broker.ask(RequestCode.VIEW_BROKER_STATS_DATA, key)).code != 0

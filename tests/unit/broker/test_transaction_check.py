@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from rocketeer.broker.features.transaction import check_back
+from rocketeer.broker.features.transaction.check_back import TOLD_GROUPS_MAX, Checks
 from rocketeer.record.layout import decode_record
 from support.stores import message
 from support.transactions import COMMIT, ENDED, ROLLBACK, TOPIC, Rig, ok, times_asked
@@ -188,3 +189,20 @@ def test_halves_stored_while_the_clock_was_far_ahead_are_asked_after_and_hold_up
     rig.prepare(b"now", "K2")
     rig.round()
     assert [question.ext["msgId"] for question in peer.questions()] == ["K1", "K2"]
+
+
+def test_of_very_many_groups_that_are_not_here_some_are_told_and_each_is_a_step(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    for number in range(300):
+        rig.prepare(key=f"K{number}", PGROUP=f"{number:04}" + "g" * 5_000)
+    rig.clock.advance(ms=6_001)
+    caplog.set_level("WARNING")
+    checks: Checks = rig.feature.services[0].run.__self__  # type: ignore[attr-defined]
+    told = 0
+    for _ in checks.round():
+        assert len(caplog.records) <= told + 1
+        told = len(caplog.records)
+    assert len(caplog.records) == TOLD_GROUPS_MAX + 1
+    assert "count=300" in caplog.records[-1].getMessage()
+    assert max(len(record.getMessage()) for record in caplog.records) < 500

@@ -151,6 +151,8 @@ class SendBack:
                 return
             end = put.appended[0].end
             origin = message.properties_dict().get(RETRY_TOPIC, message.topic)
+            if self._topics.get(origin) is None:  # a property says it, and may say anything
+                origin = message.topic
             self._counters.went_back(origin, header.group, dead=dead)
             self.sent.remember(header.group, message, end, dead=dead)
             self._writer.when_durable(end, answer)

@@ -19,6 +19,7 @@ from rocketeer.broker.features.transaction.ledger import Ledger
 from rocketeer.broker.topics import TopicTable
 from rocketeer.clock import Clock
 from rocketeer.config import BrokerConfig
+from rocketeer.model.group import GROUP_BYTES_MAX
 from rocketeer.model.offsets import LogOffset
 from rocketeer.model.property_names import PGROUP, TRAN_PREPARED_QUEUE_OFFSET, TRANSACTION_CHECK_TIMES
 from rocketeer.model.topic import TRANS_HALF_TOPIC
@@ -36,6 +37,8 @@ log = logging.getLogger(__name__)
 LARGE_BYTES: Final = 1 << 18
 UNREAD_BYTES_MAX: Final = 1 << 20
 """A producer that does not read what it was asked is asked no more."""
+TOLD_GROUPS_MAX: Final = 100
+"""In a round: groups whose half messages wait."""
 BEHIND_MAX: Final = 10_000
 """A waiting half this far behind the end of its queue is appended anew: it would hold up progress for all."""
 
@@ -114,10 +117,18 @@ class Checks:
         while table.advance_ops():
             yield
         table.commit_progress()
-        for group, count in self._waiting.items():
+        yield from self._tell_waiting()
+
+    def _tell_waiting(self) -> Steps[None]:
+        """Whoever sends halves may name a group of its own for each."""
+        waiting = list(self._waiting.items())
+        for group, count in waiting[:TOLD_GROUPS_MAX]:
             log.warning(
                 "half messages wait: no producer of their group is here group=%s count=%d", group, count
             )
+            yield
+        if len(waiting) > TOLD_GROUPS_MAX:
+            log.warning("half messages wait of more groups than are told count=%d", len(waiting))
 
     def _look(self, log_offset: LogOffset, began_ms: int, some_wait: bool) -> Steps[_Look]:
         """Reading, storing and sending are steps of their own: a half may have megabytes."""
@@ -151,7 +162,7 @@ class Checks:
         group = properties.get(PGROUP, "")
         member = self._member(group)
         if member is None:
-            self._waiting[group] += 1
+            self._waiting[group[:GROUP_BYTES_MAX]] += 1
             return self._wait(half, some_wait)
         copy = self._ledger.append_again(half, messages.asked_again(half), passed_by=some_wait)
         if copy is None:
