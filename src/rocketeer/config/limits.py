@@ -28,7 +28,7 @@ class ServerLimits:
     requests_under_way: int = _limit("limitRequestsUnderWay", 4_096)
     """Of one connection: those whose answer takes a while."""
     bytes_under_way: int = _limit("limitBytesUnderWay", 256 << 20, least=16 << 20)
-    """Of all connections: the bodies of requests whose answer takes a while."""
+    """Of all connections: what the requests take whose answer takes a while, 4 KB each at least."""
     tls_handshakes: int = _limit("limitTlsHandshakes", 64)
     """Under way at a time; others wait."""
 

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from sys import getsizeof
 from typing import Final
 
 from rocketeer.config import ServerLimits
@@ -12,6 +13,11 @@ from rocketeer.protocol.codes import ResponseCode
 from rocketeer.protocol.command import FLAG_ONEWAY, FLAG_RESPONSE, Command
 from rocketeer.protocol.frame import JSON
 
+REQUEST_BYTES: Final = 4 << 10
+"""Of one that waits, without what it brought: its task, and what it waits for."""
+FIELD_BYTES: Final = 128
+SMALL_REQUEST_BYTES: Final = 16 << 10
+"""One such of a connection that awaits nothing else is always taken."""
 _SEEN_BYTES: Final = 4096
 _OPAQUE: Final = re.compile(rb'"opaque"\s*:\s*(-?[0-9]{1,10})')
 _FLAG: Final = re.compile(rb'"flag"\s*:\s*([0-9]{1,10})')
@@ -25,6 +31,13 @@ def over_limit(what: str, key: str, limit: int, code: int = ResponseCode.SYSTEM_
 def busy_limit(what: str, key: str, limit: int) -> RequestRefused:
     """As `over_limit`, for what may be asked again a little later."""
     return over_limit(what, key, limit, ResponseCode.SYSTEM_BUSY)
+
+
+def bytes_taken(command: Command) -> int:
+    """What a request takes while its answer is awaited, about: its fields take more than the bytes they came in."""
+    fields = sum(map(getsizeof, command.ext.values())) + FIELD_BYTES * len(command.ext)
+    texts = getsizeof(command.remark or "") + getsizeof(command.language)
+    return REQUEST_BYTES + fields + texts + len(command.body)
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,14 @@ from rocketeer.remoting.encrypted import TlsSession
 from rocketeer.remoting.fair_queue import LoopReads, fair_queue
 from rocketeer.remoting.handshakes import HELLO_BYTES_MAX, RECORD_HEADER_BYTES, Handshakes, hello_bytes
 from rocketeer.remoting.held_bytes import UnfinishedFrames, UnreadReplies
-from rocketeer.remoting.limits import RequestLimits, busy_limit, command_of_huge_header, over_limit
+from rocketeer.remoting.limits import (
+    SMALL_REQUEST_BYTES,
+    RequestLimits,
+    busy_limit,
+    bytes_taken,
+    command_of_huge_header,
+    over_limit,
+)
 from rocketeer.remoting.slices import InOrder, in_slices
 from rocketeer.remoting.streams import SocketPoller, Stream, new_poller
 from rocketeer.steps import Steps, finish
@@ -91,6 +98,8 @@ class Router:
         self._limits = limits or RequestLimits()
         self.header_bytes_max = self._limits.server.header_bytes
         self._under_way_bytes = 0
+        self._many_under_way_bytes = self._limits.server.bytes_under_way // 2
+        """From here on every request is looked at: no single one takes more than is left."""
         self.brake: Brake | None = None
         """It comes and goes: while there is one, it sees every request first."""
         self._tasks: set[asyncio.Task[None]] = set()
@@ -186,8 +195,8 @@ class Router:
                     ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f" request type {command.code} not supported"
                 )
             self._limits.check_body(command)
-            if connection.under_way:
-                self._check_under_way(connection, len(command.body))
+            if connection.under_way or self._under_way_bytes >= self._many_under_way_bytes:
+                self._check_under_way(connection, command)
             outcome = handler(command, connection)
         except Exception as error:
             self._answer(connection, command, _refusal(command, connection, error), began_s)
@@ -195,9 +204,10 @@ class Router:
         if isinstance(outcome, InOrder):
             return self._finishing(outcome.steps, command, connection, began_s)
         if inspect.isawaitable(outcome):
+            taken = bytes_taken(command)
             connection.under_way += 1
-            self._under_way_bytes += len(command.body)
-            task = asyncio.ensure_future(self._finish(outcome, command, connection, began_s))
+            self._under_way_bytes += taken
+            task = asyncio.ensure_future(self._finish(outcome, command, connection, began_s, taken))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         else:
@@ -214,7 +224,12 @@ class Router:
         self._answer(connection, command, answer, began_s)
 
     async def _finish(
-        self, outcome: Awaitable[Command | None], command: Command, connection: Connection, began_s: float
+        self,
+        outcome: Awaitable[Command | None],
+        command: Command,
+        connection: Connection,
+        began_s: float,
+        taken_bytes: int,
     ) -> None:
         try:
             answer = await outcome
@@ -223,7 +238,7 @@ class Router:
         finally:
             del outcome  # a future holds its error, whose trace holds this frame
             connection.under_way -= 1
-            self._under_way_bytes -= len(command.body)
+            self._under_way_bytes -= taken_bytes
         self._answer(connection, command, answer, began_s)
 
     def _answer(
@@ -240,12 +255,15 @@ class Router:
             log.warning("answer not sent code=%d remote=%s reason=%s", command.code, connection.remote, error)
             connection.send(reply(command, ResponseCode.SYSTEM_ERROR, f"the answer cannot be sent: {error}"))
 
-    def _check_under_way(self, connection: Connection, body_bytes: int) -> None:
+    def _check_under_way(self, connection: Connection, command: Command) -> None:
         server = self._limits.server
         if connection.under_way >= server.requests_under_way:
             what = "requests of this connection wait for their answers"
             raise busy_limit(what, "limitRequestsUnderWay", server.requests_under_way)
-        if body_bytes and self._under_way_bytes + body_bytes > server.bytes_under_way:
+        taken = bytes_taken(command)
+        if not connection.under_way and taken <= SMALL_REQUEST_BYTES:
+            return  # whoever asks for one thing at a time does not wait for those who ask for thousands
+        if self._under_way_bytes + taken > server.bytes_under_way:
             what = "bytes of requests wait for their answers"
             raise busy_limit(what, "limitBytesUnderWay", server.bytes_under_way)
 

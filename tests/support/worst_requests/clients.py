@@ -97,6 +97,17 @@ def _(address: str) -> None:
             pour(line, b"".join(encode(request(307, asked, bytes(500))) for _ in range(20_000)))
 
 
+@broker("32,000 questions with headers of 30 KB about members that do not answer", memory_mb=360)
+def _(address: str) -> None:
+    with contextlib.ExitStack() as stack:
+        for number in range(5):
+            member = stack.enter_context(Line(address))
+            member.ask(request(34, {}, heartbeat(["deaf"], client=f"deaf{number}")))
+        data = encode(request(223, {"group": "deaf", "topic": "T", "x": "y" * 30_000})) * 4_000
+        for line in [stack.enter_context(Line(address)) for _ in range(8)]:
+            pour(line, data)
+
+
 @broker("32 connections with 1,000 small requests each at once", memory_mb=128)
 def _(address: str) -> None:
     data = b"".join(encode(request(29, {"topic": f"none{n}", "queueId": "0"})) for n in range(1_000))

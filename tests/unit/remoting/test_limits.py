@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
@@ -115,6 +116,35 @@ async def test_requests_under_way_are_bounded_and_the_next_one_is_served_when_th
             ResponseCode.SYSTEM_BUSY,
         ]
         assert (await peer.ask(request(WAIT))).code == ResponseCode.SUCCESS
+
+
+@pytest.mark.parametrize(
+    "brought",
+    [{"ext": {"x": "y" * 40_000}}, {"ext": {f"{n}": "" for n in range(400)}}, {"remark": "r" * 40_000}],
+)
+async def test_what_requests_under_way_take_is_bounded_for_all_together(brought: dict[str, Any]) -> None:
+    def waits() -> Command:
+        command = request(WAIT)
+        for name, value in brought.items():
+            setattr(command, name, value)
+        return command
+
+    async with server(ServerLimits(bytes_under_way=1 * MB)) as running:
+        greedy = [await Peer.to(running) for _ in range(4)]
+        for peer in greedy:
+            peer.writer.write(b"".join(encode(waits()) for _ in range(10)))
+        refused = await greedy[-1].reply()  # at once
+        assert "limitBytesUnderWay" in (refused.remark or "")
+        large, small = await Peer.to(running), await Peer.to(running)
+        assert (await large.ask(waits())).code == ResponseCode.SYSTEM_BUSY
+        assert (await small.ask(request(WAIT))).code == ResponseCode.SUCCESS
+        taken = [
+            reply.code
+            for peer in greedy
+            for reply in [await peer.reply() for _ in range(10 - (peer is greedy[-1]))]
+        ]
+        assert 10 <= taken.count(ResponseCode.SUCCESS) <= 30
+        assert (await large.ask(waits())).code == ResponseCode.SUCCESS, "there is room again"
 
 
 async def test_unfinished_frames_of_all_together_are_bounded_and_the_oldest_goes() -> None:
