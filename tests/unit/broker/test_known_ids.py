@@ -1,5 +1,6 @@
 """The tables of idempotent producers against the obvious: dicts that remember everything."""
 
+import time
 from pathlib import Path
 
 from hypothesis import given, settings
@@ -118,3 +119,18 @@ def test_sequences_that_end_together_are_forgotten_some_at_a_time_and_told_witho
     assert [saved.producer for saved in next(told)] == [f"p{number}" for number in range(700, 1_000)]
     assert [sequences.expire(1_001, 700) for _ in range(3)] == [700, 600, 0]
     assert len(sequences) == 0
+
+
+def test_a_full_table_takes_new_sequences_as_quickly_as_an_empty_one() -> None:
+    """Each used to look for the oldest one behind all that were forgotten before it: a batch took 47 to 207 ms."""
+    sequences = Sequences(window=4, sequences_max=200_000, idle_ms=1000)
+    for number in range(200_000):
+        sequences.add((f"p{number}", "T", 0), 0, 1, 1)
+    began_s = time.process_time()
+    for number in range(200_000, 400_000):
+        sequences.add((f"p{number}", "T", 0), 0, 1, 1)
+    assert time.process_time() - began_s < 1.5
+    assert 199_000 < len(sequences) <= 200_000
+    assert sequences.expected(("p399999", "T", 0)) == 1
+    assert sequences.expected(("p199000", "T", 0)) == 0
+    assert len(sequences.dump()) == len(sequences)

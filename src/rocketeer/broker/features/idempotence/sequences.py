@@ -6,6 +6,7 @@ known, and where its last messages lie in the log.
 
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import TypeVar
 
 import msgspec
@@ -84,7 +85,7 @@ class Sequences:
         if known is None:
             known = ProducerSequence(sequence, now_ms, array("q"))
             if len(self._sequences) >= self._sequences_max:
-                del self._sequences[next(iter(self._sequences))]
+                self._forget_oldest()
         self._sequences[key] = known
         if sequence > known.next:
             known.places = array("q")
@@ -93,6 +94,11 @@ class Sequences:
         known.places.append(log_offset)
         if len(known.places) >= 2 * self.window:
             del known.places[: -self.window]
+
+    def _forget_oldest(self) -> None:
+        """Some together: a dict looks for its first entry behind all that were deleted before."""
+        for key in list(islice(self._sequences, max(1, self._sequences_max // 1_000))):
+            del self._sequences[key]
 
     def expire(self, now_ms: int, count_max: int) -> int:
         """Forget some of the sequences that were not used for long; returns how many."""
@@ -114,10 +120,10 @@ class Sequences:
     def dump_slices(self, sequences_max: int = 500) -> Iterator[list[SavedSequence]]:
         """All sequences; those that go on meanwhile as they are now or as they were."""
         for some in batched(list(self._sequences), sequences_max):
-            found = [(key, self._sequences[key]) for key in some if key in self._sequences]
             yield [
                 SavedSequence(*key, known.next, known.last_ms, known.places[-self.window :].tobytes())
-                for key, known in found
+                for key in some
+                if (known := self._sequences.get(key)) is not None  # forgotten meanwhile
             ]
 
     def dump(self) -> list[SavedSequence]:
@@ -132,4 +138,4 @@ class Sequences:
                 known.next, known.last_ms, places
             )
         while len(self._sequences) > self._sequences_max:
-            del self._sequences[next(iter(self._sequences))]
+            self._forget_oldest()
