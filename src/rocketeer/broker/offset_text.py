@@ -14,6 +14,9 @@ from rocketeer.broker.table_text import TableText
 from rocketeer.steps import Steps, finish
 
 PART_QUEUES: Final = 1024
+DICTS: Final = 64
+_FIRST: Final = frozenset({0})
+"""Of most keys; a set of its own for each of a million would take 200 MB."""
 
 
 class OffsetText:
@@ -24,30 +27,44 @@ class OffsetText:
         self._pieces: dict[str, bytes] = {}
         self._parts: dict[str, dict[int, bytes]] = {}
         """Of pieces with more than `PART_QUEUES` queues: number of a part -> its text."""
-        self._stale: dict[str, set[int]] = {key: set() for key in table}
-        """What is to be made anew: key -> numbers of parts."""
+        self._stale: tuple[dict[str, set[int] | frozenset[int]], ...] = tuple({} for _ in range(DICTS))
+        """What is to be made anew: key -> numbers of parts. Many dicts, for a large one takes long to grow."""
+        for key in table:
+            self._stale_like(key)[key] = frozenset()
 
     def changed(self, key: str, queue_id: int) -> None:
         """The offset of one queue changed: its part of the text is made anew."""
-        stale = self._stale.get(key)
+        keys, number = self._stale_like(key), queue_id // PART_QUEUES
+        stale = keys.get(key)
         if stale is None:
-            stale = self._stale[key] = set()
-        stale.add(queue_id // PART_QUEUES)
+            keys[key] = _FIRST if number == 0 else {number}
+        elif number not in stale:
+            keys[key] = stale = set(stale) if isinstance(stale, frozenset) else stale
+            stale.add(number)
+
+    def _stale_like(self, key: str) -> dict[str, set[int] | frozenset[int]]:
+        return self._stale[hash(key) % DICTS]
 
     def replaced(self, key: str) -> None:
         """All offsets of a key may have changed: all of its text is made anew."""
         self._parts.pop(key, None)
-        self._stale[key] = set()
+        self._stale_like(key)[key] = frozenset()
 
     def removed(self, key: str) -> None:
-        for table in (self._pieces, self._parts, self._stale):
+        for table in (self._pieces, self._parts, self._stale_like(key)):
             table.pop(key, None)
 
     def refresh(self) -> Steps[None]:
         """Make what changed, a part a step."""
-        while self._stale:
+        while any(self._stale):
+            for keys in self._stale:
+                yield from self._refresh_some(keys)
+
+    def _refresh_some(self, keys: dict[str, set[int] | frozenset[int]]) -> Steps[None]:
+        while keys:
             # The newest first: to look for the first of a dict whose front is gone takes long, each time.
-            key, stale = self._stale.popitem()
+            key, told = keys.popitem()
+            stale = set(told)
             queues = self._table[key]
             if len(queues) <= PART_QUEUES:
                 self._parts.pop(key, None)
@@ -59,7 +76,7 @@ class OffsetText:
                 if stale:
                     number = stale.pop()
                     self._parts[key][number] = _text(_part(queues, number))
-                    self._stale[key] = stale
+                    keys[key] = stale
                     yield
                     continue
                 text = b",".join(self._parts[key].values())
