@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rocketeer.broker.features.retry.sent_back import KEEP_MS, SAVED_AT_ONCE, SentBack
+from rocketeer.broker.features.retry.sent_back import KEEP_MS, SentBack
 from rocketeer.broker.offsets import ConsumerOffsets
 from rocketeer.clock import ManualClock
 from rocketeer.errors import StoreError
@@ -18,8 +18,7 @@ from rocketeer.model.topic import TIMER_TOPIC
 from rocketeer.protocol.codes import RequestCode
 from rocketeer.record.layout import StoredMessage
 from support.broker import BrokerUnderTest, broker_at
-from support.stores import message as pending
-from support.stores import open_store
+from support.stores import make_store
 
 TOPIC, GROUP = "RetryTopic", "CG_back"
 WAITING, DEAD = ("SCHEDULE_TOPIC_XXXX", 2), (f"%DLQ%{GROUP}", 0)
@@ -189,27 +188,36 @@ async def test_the_oldest_is_forgotten_first(tmp_path: Path, monkeypatch: pytest
         assert bodies == [b"0", b"1", b"2", b"0"]
 
 
-def test_the_table_is_written_a_few_messages_a_step_and_says_what_holds_for_the_log_on_disk(
-    tmp_path: Path,
-) -> None:
-    clock = ManualClock()
-    store, _ = open_store(tmp_path, clock=clock)
-    offsets = ConsumerOffsets()
-    table = SentBack(store, offsets)
-    entries = [store.append(pending(b"%d" % number)) for number in range(3 * SAVED_AT_ONCE)]
-    found = [store.message_at(entry.log_offset) for entry in entries]
-    for delivered in found:
-        assert delivered is not None
-        table.remember("G", delivered, LogOffset(0), dead=False)
-    steps = table.refresh()
-    next(steps)
-    assert found[0] is not None
-    table.remember("Later", found[0], LogOffset(store.max_log_offset + 1), dead=True)
-    assert sum(1 for _ in steps) >= 2
-    told = json.loads(table.encode())
-    assert [(queue["group"], len(queue["tries"])) for queue in told["sentBack"]] == [("G", len(entries))]
-    offsets.commit("G", "TopicTest", 0, QueueOffset(len(entries)))
-    table.encode()  # the group's offset goes to disk with it
-    assert [queue["group"] for queue in json.loads(table.encode())["sentBack"]] == ["Later"]
-    assert len(table) == 1
-    store.close()
+def delivery(number: int) -> StoredMessage:
+    return StoredMessage(
+        topic=TOPIC, queue_id=0, queue_offset=QueueOffset(number), log_offset=LogOffset(number), size=1, flag=0,
+        sys_flag=0, born_ms=0, born_host=b"", store_ms=0, store_host=b"", reconsume_times=0, prepared_offset=0,
+        body_crc=0, body=b"", properties=b"",
+    )  # fmt: skip
+
+
+def test_a_full_table_is_made_in_steps_and_tells_what_holds(tmp_path: Path) -> None:
+    """20,000 deliveries held up everybody for 15 ms, every few seconds."""
+    store = make_store(tmp_path, ManualClock())
+    store.open()
+    try:
+        offsets = ConsumerOffsets()
+        table = SentBack(store, offsets)
+        for number in range(5_000):
+            table.remember(GROUP, delivery(number), LogOffset(0), dead=number % 2 == 1)
+        steps = table.refresh()
+        for _ in range(3):
+            next(steps)
+        table.set_back(GROUP, TOPIC, 0, 5_000, 10)
+        table.remember(GROUP, delivery(6_000), LogOffset(100), dead=False)
+        assert sum(1 for _ in steps) >= 5
+        (saved,) = json.loads(table.encode())["sentBack"]
+        assert (saved["tries"], saved["dead"]) == ([0, 2, 4, 6, 8], [1, 3, 5, 7, 9])
+        assert len(table) == 11
+        offsets.commit(GROUP, TOPIC, 0, QueueOffset(5))
+        table.encode()
+        (saved,) = json.loads(table.encode())["sentBack"]
+        assert (saved["tries"], saved["dead"]) == ([6, 8], [5, 7, 9])
+        assert len(table) == 6
+    finally:
+        store.close()

@@ -14,11 +14,11 @@ has not passed.
 
 import logging
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Final, Protocol
 
 import msgspec
 
-from rocketeer.broker.table_text import TableText
 from rocketeer.errors import BadBody, BadMessageId
 from rocketeer.model.offsets import LogOffset, QueueOffset
 from rocketeer.model.property_names import ORIGIN_MESSAGE_ID, REAL_TOPIC
@@ -37,7 +37,7 @@ COUNT_MAX: Final = 20_000
 SAVE_AFTER_BYTES: Final = 64 << 20
 """Of log: so much is walked over at start at most."""
 READ_COUNT: Final = 256
-SAVED_AT_ONCE: Final = 128
+ENTRIES_A_STEP: Final = 512
 LOOK_AT_MAX: Final = 20_000
 """How many messages of a retry queue are looked at, behind the group's offset."""
 
@@ -97,8 +97,10 @@ class SentBack:
         self._copies: dict[Try, tuple[LogOffset, int]] = {}
         self._saved: SavedTable | None = None
         self._saved_at: int | None = None
-        self._text: tuple[LogOffset, list[bytes]] | None = None
-        """Of the table, when it was made: where the log on disk ended, and what went back of each queue."""
+        self._told: tuple[LogOffset, dict[Place, SavedQueue]] | None = None
+        """What `refresh` has made."""
+        self._set_back: set[Place] = set()
+        """Since it began."""
         self._dirty = True  # so that there is a file
 
     def __len__(self) -> int:
@@ -137,6 +139,7 @@ class SentBack:
         if sends is not None:
             sends.passed = min(sends.passed, now)
             self._keep_if(sends, lambda sent: not now <= sent.queue_offset < before)
+            self._set_back.add((group, topic, queue_id))
             self._dirty = True
 
     def _keep_if(self, sends: Sends, wanted: Callable[[Sent], bool]) -> None:
@@ -147,45 +150,45 @@ class SentBack:
     # --- the file ----------------------------------------------------------------------------
 
     def refresh(self) -> Steps[None]:
-        """Make the text for `told`, some messages a step: what holds for the log on disk. Called before the groups'
-        offsets are told."""
-        oldest_ms = self._store.expiry_ms() - KEEP_MS
-        flushed = self._store.flushed_log_offset
-        pieces: list[bytes] = []
-        for place in list(self._places):
-            sends = self._places.get(place)
-            if sends is None:
-                continue
-            saved = SavedQueue(place[0], [], [])
-            passed, sends.passed = sends.passed, self._offsets.query(*place) or 0
-            for number, (key, sent) in enumerate(list(sends.known.items()), 1):
-                # Passed when the table was written last: the offsets saved since then say so.
-                if sent.queue_offset < passed or sent.sent_ms < oldest_ms:
-                    self._count -= sends.known.pop(key, None) is not None
-                elif sent.copy_end <= flushed:
-                    log_offset, dead = key
-                    (saved.dead if dead else saved.tries).append(log_offset)
-                if number % SAVED_AT_ONCE == 0:
-                    yield
-            if sends.known:
-                pieces.append(msgspec.json.encode(saved))
-            elif self._places.get(place) is sends:
-                del self._places[place]
-            yield
-        self._text = flushed, pieces
+        """Make what `encode` tells, in steps; it holds for the log that is on disk when this begins.
 
-    def told(self) -> TableText:
-        """As it was when the text was made; that is let go of."""
-        if self._text is None:
-            finish(self.refresh())
-        assert self._text is not None
-        flushed, pieces = self._text
-        self._text = None
-        self._saved_at = flushed
-        return TableText(b'{"logOffset":%d,"sentBack":[' % flushed, pieces, b",", b"]}")
+        What is remembered meanwhile is not on disk: the log behind will tell of it.
+        """
+        oldest_ms = self._store.expiry_ms() - KEEP_MS
+        told: dict[Place, SavedQueue] = {}
+        flushed = self._store.flushed_log_offset
+        self._told = flushed, told
+        self._set_back.clear()
+        for place, sends in list(self._places.items()):
+            # Passed when the table was written last: the offsets saved since then say so.
+            passed = sends.passed
+            saved = told[place] = SavedQueue(place[0], [], [])
+            entries = iter(list(sends.known.items()))
+            while some := list(islice(entries, ENTRIES_A_STEP)):
+                for key, sent in some:
+                    if sent.queue_offset < passed or sent.sent_ms < oldest_ms:
+                        self._count -= sends.known.pop(key, None) is not None
+                    elif sent.copy_end <= flushed:
+                        (saved.dead if key[1] else saved.tries).append(key[0])
+                yield
+            sends.passed = self._offsets.query(*place) or 0
+            if not sends.known and self._places.get(place) is sends:
+                del self._places[place]
+                del told[place]
 
     def encode(self) -> str:
-        return self.told().whole().decode()
+        """What holds for the log on disk. Called after the groups' offsets were saved."""
+        if self._told is None:
+            finish(self.refresh())
+        assert self._told is not None
+        (flushed, told), self._told = self._told, None
+        for place in self._set_back:  # meanwhile: what it is to consume again did not go back
+            if place in told:
+                known = self._places.get(place, Sends()).known
+                told[place].tries = [at for at in told[place].tries if (at, False) in known]
+                told[place].dead = [at for at in told[place].dead if (at, True) in known]
+        self._saved_at = flushed
+        return msgspec.json.encode(SavedTable(flushed, list(told.values()))).decode()
 
     def decode(self, text: str) -> None:
         try:
