@@ -114,20 +114,6 @@ def _(address: str) -> None:
     flood(address, [request(36, failed | {"offset": str(int(offset, 16))}) for offset in offsets])
 
 
-@broker("20,000 deliveries sent back, then saved")
-def _(address: str) -> None:
-    batch = request(
-        320, send_header("Back", 0, "", batch=True), encode_batch([BatchItem(0, b"x", b"")] * 2_000)
-    )
-    offsets = []
-    with Line(address) as line:
-        for _ in range(10):
-            offsets += [int(each[16:], 16) for each in line.ask(batch).ext["msgId"].split(",")]
-    failed = {"group": "back", "delayLevel": "18"}
-    flood(address, [request(36, failed | {"offset": str(offset)}, oneway=True) for offset in offsets])
-    ask(address, _saved())
-
-
 # --- clients -----------------------------------------------------------------------------------
 
 

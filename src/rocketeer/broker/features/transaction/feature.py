@@ -44,8 +44,9 @@ from rocketeer.store.message_store import MessageStore
 
 log = logging.getLogger(__name__)
 
-NOTE_S: Final = 0.05
-"""A second's halves would be too many for one step."""
+NOTE_S: Final = 1.0
+CATCH_UP_HALVES: Final = 256
+"""Half messages that nobody knows yet, at most about."""
 HALVES_READ: Final = 200
 """Half messages looked at for one page of metrics."""
 UNKNOWN: Final = 0
@@ -57,9 +58,12 @@ RESUME_FAILED: Final = "Put message back to RMQ_SYS_TRANS_HALF_TOPIC failed."
 class HalfSends:
     """What becomes of a transactional message that is sent."""
 
-    def __init__(self, *, broker_ip: str, rejected: bool) -> None:
+    def __init__(self, *, broker_ip: str, rejected: bool, catch_up: Callable[[], None]) -> None:
+        """`catch_up`: learn of the halves that were stored."""
         self._broker_ip = broker_ip
         self.rejected = rejected
+        self._catch_up = catch_up
+        self._sent = 0
 
     def rewrite(self, message: PendingMessage) -> None:
         if not messages.is_half(message):
@@ -82,6 +86,10 @@ class HalfSends:
                 f"a transaction message cannot have a {DEDUP_ID}: give it a number, {PRODUCER_SEQ}",
             )
         messages.make_half(message)
+        # Whoever sends very many pays for them, and not who asks next.
+        self._sent += 1
+        if self._sent % CATCH_UP_HALVES == 0:
+            self._catch_up()
 
 
 class HalfMessages:
@@ -227,7 +235,7 @@ def transaction_feature(
     ledger = Ledger(table, store=store, topics=topics, writer=writer, clock=clock, store_host=store_host)
     checks = Checks(ledger, rules, clients=clients, topics=topics, clock=clock, persist=persist)
     verdicts = Verdicts(ledger, counters, clock)
-    sends = HalfSends(broker_ip=broker_ip, rejected=rejected)
+    sends = HalfSends(broker_ip=broker_ip, rejected=rejected, catch_up=table.catch_up)
 
     def follow(broker: BrokerConfig, store: StoreConfig) -> None:
         sends.rejected = broker.reject_transactions
