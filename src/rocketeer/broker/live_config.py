@@ -7,7 +7,7 @@ the file first, so that the next start knows it too: the file the broker was sta
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -75,15 +75,23 @@ class LiveConfig:
         version = GetBrokerConfigReplyHeader(version=encode_data_version(self._version).decode())
         return reply(command, ext=version, body=encode_properties(self.properties()))
 
-    async def update(self, command: Command, connection: Connection) -> Command:
+    def update(self, command: Command, connection: Connection) -> Awaitable[Command]:
+        """What cannot be is refused in the turn of who asks, before there is something to await."""
         try:
             changes = decode_properties(command.body)
             locked = LOCKED_KEYS | set(self._broker.config_black_list.split(";"))
             if not locked.isdisjoint(changes):
                 raise RequestRefused(ResponseCode.NO_PERMISSION, "Can not update config in black list.")
+            self._changed(changes)
+        except ConfigError as error:
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, str(error)) from None
+        return self._update(command, changes, connection.remote)
+
+    async def _update(self, command: Command, changes: Mapping[str, str], remote: str) -> Command:
+        try:
             if changes:
                 await self._change(changes)
-                log.info("settings changed remote=%s changes=%s", connection.remote, changes)
+                log.info("settings changed remote=%s changes=%s", remote, changes)
         except ConfigError as error:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, str(error)) from None
         return reply(command)

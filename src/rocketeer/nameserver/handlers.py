@@ -4,7 +4,7 @@ The table in `handlers` is the list of it. Remarks are RocketMQ's own: tools and
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -333,12 +333,23 @@ def list_kv(state: NameServerState, header: GetKvListHeader, command: Command) -
     return reply(command, body=encode_kv_table(table))
 
 
-async def update_config(state: NameServerState, command: Command) -> Command:
-    """318: RocketMQ takes any key and any value; here what is unknown or does not fit is refused."""
+def update_config(state: NameServerState, command: Command) -> Awaitable[Command]:
+    """318: RocketMQ takes any key and any value; here what is unknown or does not fit is refused.
+
+    That is done in the turn of who asks, before there is something to await.
+    """
     try:
         changes = decode_properties(command.body)
         if any(state.config.is_locked(key) for key in changes):
             raise RequestRefused(ResponseCode.NO_PERMISSION, "Can not update config in black list.")
+        state.config.check(changes)
+    except ConfigError as error:
+        raise RequestRefused(ResponseCode.SYSTEM_ERROR, str(error)) from None
+    return _change_config(state, changes, command)
+
+
+async def _change_config(state: NameServerState, changes: Mapping[str, str], command: Command) -> Command:
+    try:
         if changes:
             await state.config.update(changes)
     except ConfigError as error:

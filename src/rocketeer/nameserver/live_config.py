@@ -41,6 +41,10 @@ class LiveConfig:
     def is_locked(self, key: str) -> bool:
         return key in LOCKED_KEYS or key in self._config.config_black_list.split(";")
 
+    def check(self, changes: Mapping[str, str]) -> None:
+        """ConfigError for what `update` would refuse now."""
+        changed(self._config, self._extras, changes)
+
     async def update(self, changes: Mapping[str, str]) -> None:
         """Change some keys; ConfigError names the one that cannot be, StoreError says the disk refuses."""
         async with self._turn:

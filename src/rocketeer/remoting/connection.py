@@ -493,15 +493,17 @@ class Connection(asyncio.Protocol):
             raise ConnectionLost(self.remote)
         loop = asyncio.get_running_loop()
         waiter: asyncio.Future[Command] = loop.create_future()
-        self._calls[command.opaque] = waiter
+        code, opaque = command.code, command.opaque
+        self._calls[opaque] = waiter
         self.send(command)
-        error = partial(CallTimeout, self.remote, command.code, timeout_s)
+        del command  # it may be large, and the answer long in coming
+        error = partial(CallTimeout, self.remote, code, timeout_s)
         timer = loop.call_later(timeout_s, fail_calls, (waiter,), error)
         try:
             return await waiter
         finally:
             timer.cancel()
-            self._calls.pop(command.opaque, None)
+            self._calls.pop(opaque, None)
             del waiter  # it may hold an error whose trace holds this frame
 
     def answer_arrived(self, command: Command) -> None:

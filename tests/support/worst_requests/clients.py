@@ -5,8 +5,11 @@ import json
 import socket
 import struct
 import threading
+import time
 
 from rocketeer.protocol.command import encode, request
+from support.hold import HONEST_TOPIC
+from support.senders import send_header
 from support.wire import Line
 from support.worst_requests.catalogue import broker
 from support.worst_requests.pieces import (
@@ -106,6 +109,27 @@ def _(address: str) -> None:
         data = encode(request(223, {"group": "deaf", "topic": "T", "x": "y" * 30_000})) * 4_000
         for line in [stack.enter_context(Line(address)) for _ in range(8)]:
             pour(line, data)
+
+
+@broker(
+    "300 wishes to consume a message of 4 MB, of nobody and of a member that does not answer", memory_mb=48
+)
+def _(address: str) -> None:
+    with Line(address) as line, Line(address) as member:
+        stored = line.ask(request(310, send_header(HONEST_TOPIC, 0, ""), bytes(4_190_000)))
+        member.ask(request(34, {}, heartbeat(["takes"], client="takes")))
+        threading.Thread(target=read_to_the_end, args=(member,), daemon=True).start()
+        wish = {"consumerGroup": "takes", "msgId": stored.ext["msgId"]}
+        flood(address, [request(309, wish | {"clientId": "nobody"})] * 150)
+        for _ in range(150):
+            line.send(request(309, wish | {"clientId": "takes"}))
+            time.sleep(0.005)
+
+
+@broker("4,000 settings of groups at once")
+def _(address: str) -> None:
+    bodies = [json.dumps({"groupName": f"set{number}"}).encode() for number in range(4_000)]
+    flood(address, [request(200, {}, body) for body in bodies])
 
 
 @broker("32 connections with 1,000 small requests each at once", memory_mb=128)

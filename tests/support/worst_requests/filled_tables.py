@@ -279,6 +279,16 @@ def _(address: str) -> None:
         ask(address, request(318, {}, body))
 
 
+@broker("200 refused settings of 16 KB at once")
+def _(address: str) -> None:
+    flood(address, [request(25, {}, SETTINGS[-1])] * 200)
+
+
+@nameserver("200 refused settings of 16 KB at once")
+def _(address: str) -> None:
+    flood(address, [request(318, {}, SETTINGS[-1])] * 200)
+
+
 # --- a name server's tables ----------------------------------------------------------------------
 
 

@@ -219,11 +219,12 @@ class MemberCalls:
 
     # --- passed on ---------------------------------------------------------------------------
 
-    async def running_info(self, command: Command, connection: Connection) -> Command:
+    def running_info(self, command: Command, connection: Connection) -> Awaitable[Command]:
         header = decode_header(GetConsumerRunningInfoHeader, command.ext)
-        return await self._relay(command, header.consumer_group, header.client_id, command.body)
+        return self._relay(command, header.consumer_group, header.client_id, command.body)
 
-    async def consume_directly(self, command: Command, connection: Connection) -> Command:
+    def consume_directly(self, command: Command, connection: Connection) -> Awaitable[Command]:
+        """The message, which may be large, is read in the turn of who asks, before there is something to await."""
         header = decode_header(ConsumeMessageDirectlyHeader, command.ext)
         try:
             log_offset = parse_offset_msg_id(header.msg_id or "")[1]
@@ -235,11 +236,9 @@ class MemberCalls:
                 ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {log_offset}"
             )
         command.ext["brokerName"] = self._broker_name
-        return await self._relay(
-            command, header.consumer_group, header.client_id or "", encode_record(message)
-        )
+        return self._relay(command, header.consumer_group, header.client_id or "", encode_record(message))
 
-    async def _relay(self, command: Command, group: str, client_id: str, body: bytes) -> Command:
+    def _relay(self, command: Command, group: str, client_id: str, body: bytes) -> Awaitable[Command]:
         known = self._clients.consumer(group)
         connection = None if known is None else known.connection_of(client_id)
         if known is None or connection is None:
@@ -253,8 +252,14 @@ class MemberCalls:
                 f"The Consumer <{client_id}> Version <{version_name(version)}> too low to finish, "
                 "please upgrade it to V3_1_8_SNAPSHOT",
             )
+        answered = connection.call(request(command.code, command.ext, body), self._relay_s)
+        return self._answer_of(answered, command, group, client_id)
+
+    async def _answer_of(
+        self, answered: Awaitable[Command], command: Command, group: str, client_id: str
+    ) -> Command:
         try:
-            answer = await connection.call(request(command.code, command.ext, body), self._relay_s)
+            answer = await answered
         except CallTimeout as error:
             raise RequestRefused(
                 ResponseCode.CONSUME_MSG_TIMEOUT, f"consumer <{group}> <{client_id}> Timeout: {error}"

@@ -7,8 +7,8 @@ its id among the producers that sent heartbeats here. Whoever answers is told wh
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Mapping
-from typing import Final
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final, NamedTuple
 
 from rocketeer.broker.clients import ClientTable
 from rocketeer.broker.feature import Feature
@@ -33,6 +33,14 @@ PUSH_S: Final = 10.0
 
 Admit = Callable[[SendHeader, str], TopicConfig]
 """The rules every message must keep: the topic's configuration, or RequestRefused."""
+
+
+class _Push(NamedTuple):
+    """An answer on its way to who asked."""
+
+    asked_by: str
+    to: Connection
+    command: Command
 
 
 class Replies:
@@ -64,18 +72,19 @@ class Replies:
             RequestCode.SEND_REPLY_MESSAGE_V2: self.answer_v2,
         }
 
-    async def answer(self, command: Command, connection: Connection) -> Command:
-        return await self._serve(command, connection, SendMessageHeader)
+    def answer(self, command: Command, connection: Connection) -> Command | Awaitable[Command]:
+        return self._serve(command, connection, SendMessageHeader)
 
-    async def answer_v2(self, command: Command, connection: Connection) -> Command:
-        return await self._serve(command, connection, SendMessageV2Header)
+    def answer_v2(self, command: Command, connection: Connection) -> Command | Awaitable[Command]:
+        return self._serve(command, connection, SendMessageV2Header)
 
-    async def _serve(
+    def _serve(
         self,
         command: Command,
         connection: Connection,
         kind: type[SendMessageHeader] | type[SendMessageV2Header],
-    ) -> Command:
+    ) -> Command | Awaitable[Command]:
+        """What there is to read and write is done in the turn of who answers; then the other one is awaited."""
         try:
             header: SendMessageHeader | SendMessageV2Header = decode_header(kind, command.ext)
             topic = self._admit(header, connection.remote)
@@ -83,10 +92,21 @@ class Replies:
             return reply(command, refusal.code, refusal.remark, self._ext)
         except RocketeerError as error:
             return reply(command, ResponseCode.SYSTEM_ERROR, str(error), self._ext)
+        push = self._push_of(header, command.body, connection)
+        return self._pushed(command, header, topic, push, connection)
+
+    async def _pushed(
+        self,
+        command: Command,
+        header: SendHeader,
+        topic: TopicConfig,
+        push: "_Push | str",
+        connection: Connection,
+    ) -> Command:
         queue_id = header.queue_id
         if queue_id < 0:
             queue_id = random.randrange(max(topic.write_queues, 1))
-        failure = await self._push(header, command.body, connection)
+        failure = push if isinstance(push, str) else await self._taken(push)
         ext = dict(self._ext)
         if failure is None:
             ext |= {"msgId": "0", "queueId": str(queue_id), "queueOffset": "0"}
@@ -105,10 +125,10 @@ class Replies:
             return reply(command, ResponseCode.SYSTEM_ERROR, failure, ext)
         return reply(command, ResponseCode.SUCCESS, None, ext)
 
-    async def _push(
+    def _push_of(
         self, header: SendMessageHeader | SendMessageV2Header, body: bytes, connection: Connection
-    ) -> str | None:
-        """Bring the answer to who asked; None, or why that failed."""
+    ) -> "_Push | str":
+        """The answer as it is brought to who asked, or why it cannot be."""
         properties = decode_properties((header.properties or "").encode("utf-8", "replace"))
         asked_by = properties.get(REPLY_TO_CLIENT)
         if asked_by is None:
@@ -136,9 +156,13 @@ class Replies:
             reconsume_times=header.reconsume_times,
             unit_mode=header.unit_mode,
         )
-        command = request(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, pushed, body)
+        return _Push(asked_by, to, request(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, pushed, body))
+
+    async def _taken(self, push: "_Push") -> str | None:
+        """None when who asked has taken the answer, or why not."""
+        asked_by = push.asked_by
         try:
-            answer = await to.call(command, PUSH_S)
+            answer = await push.to.call(push.command, PUSH_S)
         except RemotingError as error:
             log.warning("answer not delivered client=%s reason=%s", asked_by, error)
             return f"push reply message to {asked_by}fail."

@@ -30,12 +30,15 @@ def group_handlers(
 ) -> dict[int, Handler]:
     """The reply waits until the disk has the change (`persist`)."""
 
-    async def update(command: Command, connection: Connection) -> Command:
+    def update(command: Command, connection: Connection) -> Awaitable[Command]:
         group = decode_group(command.body)
         if not is_usable_group(group.name):
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"a group cannot be named {group.name[:200]!r}")
         log.info("group updated group=%s remote=%s", group, connection.remote)
         groups.put(group)
+        return persisted(command)
+
+    async def persisted(command: Command) -> Command:
         await persist()
         return reply(command)
 

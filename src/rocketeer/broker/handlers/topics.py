@@ -38,7 +38,7 @@ def topic_handlers(
 ) -> dict[int, Handler]:
     """The reply waits until the disk has the change (`persist`) and the name servers know it (`announce`)."""
 
-    async def update(command: Command, connection: Connection) -> Command:
+    def update(command: Command, connection: Connection) -> Awaitable[Command]:
         header = decode_header(CreateTopicHeader, command.ext)
         _check_name(topics, header.topic)
         if not (0 <= header.read_queues <= QUEUES_MAX and 0 <= header.write_queues <= QUEUES_MAX):
@@ -59,11 +59,14 @@ def topic_handlers(
         )
         log.info("topic updated topic=%s remote=%s", topic, connection.remote)
         topics.put(topic)
+        return updated(command, topic)
+
+    async def updated(command: Command, topic: TopicConfig) -> Command:
         await persist()
         await announce(topic)
         return reply(command, remark=UPDATED_REMARK)
 
-    async def delete(command: Command, connection: Connection) -> Command:
+    def delete(command: Command, connection: Connection) -> Awaitable[Command]:
         name = decode_header(TopicHeader, command.ext).topic
         _check_name(topics, name)
         log.info("topic deleted topic=%s remote=%s", name, connection.remote)
@@ -74,6 +77,9 @@ def topic_handlers(
                 ResponseCode.SYSTEM_ERROR, f"The topic[{name}] is not deleted: {refusal}"
             ) from None
         topics.delete(name)
+        return deleted(command)
+
+    async def deleted(command: Command) -> Command:
         await persist()
         return reply(command)
 
