@@ -30,8 +30,12 @@ class ConsumerOffsets:
 
     file_name = "consumerOffset.json"
 
-    def __init__(self, entries_max: int = 1_000_000, chars_max: int = 128 << 20) -> None:
+    def __init__(
+        self, entries_max: int = 1_000_000, pairs_max: int = 300_000, chars_max: int = 128 << 20
+    ) -> None:
         self._entries_max = entries_max
+        self._pairs_max = pairs_max
+        """A dict of very many grows for 20 ms at a time."""
         self._chars_max = chars_max
         self._count = 0
         self._chars = 0
@@ -58,6 +62,9 @@ class ConsumerOffsets:
                         ResponseCode.SYSTEM_ERROR,
                         f"the names of topic and group have {len(key)} characters, at most {KEY_CHARS_MAX} are kept",
                     )
+                if len(self._table) >= self._pairs_max:
+                    what = "pairs of a topic and a group with offsets"
+                    raise busy_limit(what, "limitConsumerOffsetPairs", self._pairs_max)
                 if self._chars + len(key) > self._chars_max:
                     what = "characters of the names of topics and groups with offsets"
                     raise busy_limit(what, "limitConsumerOffsetChars", self._chars_max)
@@ -269,8 +276,10 @@ class ConsumerOffsets:
 class JournaledOffsets(ConsumerOffsets):
     """Notes which keys changed, for whoever has to tell others."""
 
-    def __init__(self, entries_max: int = 1_000_000, chars_max: int = 128 << 20) -> None:
-        super().__init__(entries_max, chars_max)
+    def __init__(
+        self, entries_max: int = 1_000_000, pairs_max: int = 300_000, chars_max: int = 128 << 20
+    ) -> None:
+        super().__init__(entries_max, pairs_max, chars_max)
         self.changed: set[str] = set()
         self.begun_anew: set[str] = set()
         """Those of which more may have changed than that queues were added or moved."""

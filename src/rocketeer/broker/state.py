@@ -95,7 +95,7 @@ class BrokerState:
         self.groups = GroupTable(broker, clock)
         in_group = broker.group.enabled
         self.offsets = (JournaledOffsets if in_group else ConsumerOffsets)(
-            broker.limits.offsets, broker.limits.offset_chars
+            broker.limits.offsets, broker.limits.offset_pairs, broker.limits.offset_chars
         )
         self.locks = JournaledLocks(lambda: lock_time_ms(clock)) if in_group else QueueLocks()
         self.clients: ClientTable[Connection] = ClientTable()

@@ -53,6 +53,8 @@ class BrokerLimits:
     """Beyond it no topic appears by itself; administrators may make more."""
     groups: int = _limit("limitGroups", 100_000)
     offsets: int = _limit("limitConsumerOffsets", 1_000_000)
+    offset_pairs: int = _limit("limitConsumerOffsetPairs", 300_000)
+    """Of a topic and a group that has offsets there."""
     offset_chars: int = _limit("limitConsumerOffsetChars", 128 << 20, least=1 << 20)
     """Of the names of topics and groups that have offsets."""
     subscription_bytes: int = _limit("limitSubscriptionBytes", 128 << 20, least=1 << 20)
@@ -78,6 +80,8 @@ class NamesrvLimits:
     brokers: int = _limit("limitBrokers", 2_000)
     routes: int = _limit("limitRoutes", 1_000_000)
     """Pairs of a topic and a broker that has it."""
+    topics: int = _limit("limitRouteTopics", 300_000)
+    """That any of them has."""
     kv_entries: int = _limit("limitKvEntries", 20_000)
     kv_bytes: int = _limit("limitKvBytes", 2 << 20)
     """Of their namespaces, keys and values."""

@@ -9,6 +9,9 @@ from rocketeer.errors import InvalidTopic
 from rocketeer.model.group import is_system_group
 from rocketeer.model.java_types import I32, JavaValue, java
 
+QUEUES_MAX: Final = 65_535
+"""Of a topic: more is a slip of the finger, and every client would hold them all."""
+
 
 class Perm(IntFlag):
     """What a topic's queues (or a whole broker) may be used for."""

@@ -95,9 +95,12 @@ class _Queues(NamedTuple):
 
 
 class RouteTable:
-    def __init__(self, *, brokers_max: int = 2_000, routes_max: int = 1_000_000) -> None:
+    def __init__(
+        self, *, brokers_max: int = 2_000, routes_max: int = 1_000_000, topics_max: int = 300_000
+    ) -> None:
         self._brokers_max = brokers_max
         self._routes_max = routes_max
+        self._topics_max = topics_max
         self._routes = 0
         self._registrations = 0
         self._gone: deque[_Broker] = deque()
@@ -380,13 +383,15 @@ class RouteTable:
         for topic in topics:
             if self._brokers.get(name) is not broker:  # it went away meanwhile
                 return
-            queues = self._topics.setdefault(topic.name, {})
+            queues = self._topics.get(topic.name, {})
             held = queues.get(name)
             if held is None:
                 if self._routes >= self._routes_max:
-                    if not queues:
-                        del self._topics[topic.name]
                     raise TooMany("topics of all brokers together", "limitRoutes", self._routes_max)
+                if not queues:
+                    if len(self._topics) >= self._topics_max:
+                        raise TooMany("topics that any broker has", "limitRouteTopics", self._topics_max)
+                    self._topics[topic.name] = queues
                 self._routes += 1
             if held is None or held.broker is not broker or held.told <= told:
                 data = QueueData(name, topic.read_queues, topic.write_queues, topic.perm, topic.sys_flag)

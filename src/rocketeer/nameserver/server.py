@@ -44,7 +44,9 @@ class NameServer:
     ) -> None:
         """`extras`: keys of the configuration file that nothing here reads, for those who ask for them."""
         limits = config.limits
-        self.routes = RouteTable(brokers_max=limits.brokers, routes_max=limits.routes)
+        self.routes = RouteTable(
+            brokers_max=limits.brokers, routes_max=limits.routes, topics_max=limits.topics
+        )
         self._config = config
         self._kv = KvTable(config.kv_config_path, limits)
         self._state = NameServerState(

@@ -59,6 +59,15 @@ async def stats(broker: BrokerUnderTest, name: str, key: str) -> Any:
 # --- queues and groups ---------------------------------------------------------------------------
 
 
+async def test_a_group_has_no_more_retry_queues_than_a_topic_may_have(tmp_path: Path) -> None:
+    async with broker_at(tmp_path) as broker:
+        for count, code in ((65_536, ResponseCode.SYSTEM_ERROR), (-1, ResponseCode.SYSTEM_ERROR), (2, 0)):
+            body = json.dumps({"groupName": "Billing", "retryQueueNums": count}).encode()
+            answer = await broker.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=body)
+            assert answer.code == code
+            assert not code or f"retryQueueNums of group Billing is {count}" in str(answer.remark)
+
+
 async def test_a_topic_tells_what_its_queues_hold(tmp_path: Path) -> None:
     async with broker_at(tmp_path) as broker:
         await send_ten(broker)

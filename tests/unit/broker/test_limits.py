@@ -77,6 +77,18 @@ def test_offsets_are_bounded_and_known_ones_go_on() -> None:
     offsets.commit("G", "U", 0, 1)
 
 
+def test_pairs_of_topic_and_group_are_bounded_and_known_ones_go_on() -> None:
+    offsets = ConsumerOffsets(pairs_max=2)
+    for group in ("G", "H"):
+        offsets.commit(group, "T", 0, 1)
+    with pytest.raises(RequestRefused, match="limitConsumerOffsetPairs"):
+        offsets.commit("I", "T", 0, 1)
+    offsets.commit("G", "T", 1, 5)
+    finish(offsets.removing_group("H"))
+    offsets.commit("I", "T", 0, 1)
+    assert len(offsets) == 3
+
+
 def test_a_table_made_of_entries_is_the_table_encoded_whole() -> None:
     clock = ManualClock()
     topics, groups = TopicTable(config(), clock), GroupTable(config(), clock)

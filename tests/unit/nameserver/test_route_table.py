@@ -467,6 +467,15 @@ def test_what_a_later_registration_said_stays_when_an_earlier_one_is_still_read(
     assert table.route("U") is not None
 
 
+def test_topics_are_bounded_and_those_that_are_known_take_more_brokers() -> None:
+    table = RouteTable(topics_max=2)
+    register(table, "a:1", "a", topics=many(2))
+    register(table, "b:1", "b", topics=many(2))
+    with pytest.raises(TooMany, match="limitRouteTopics"):
+        register(table, "a:1", "a", topics=many(3), version=V2)
+    assert sorted(finish(table.topics())) == ["many-0", "many-1"]
+
+
 def test_brokers_and_routes_are_bounded_and_room_comes_back() -> None:
     table = RouteTable(brokers_max=2, routes_max=3)
     register(table, "a:1", "a", topics=many(2))

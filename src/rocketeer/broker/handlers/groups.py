@@ -8,6 +8,7 @@ from rocketeer.broker.entries_table import list_handler
 from rocketeer.broker.groups import GroupTable
 from rocketeer.errors import RequestRefused
 from rocketeer.model.group import is_usable_group
+from rocketeer.model.topic import QUEUES_MAX
 from rocketeer.protocol.bodies.groups import decode_group
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, reply
@@ -34,6 +35,11 @@ def group_handlers(
         group = decode_group(command.body)
         if not is_usable_group(group.name):
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"a group cannot be named {group.name[:200]!r}")
+        if not 0 <= group.retry_queues <= QUEUES_MAX:
+            raise RequestRefused(
+                ResponseCode.SYSTEM_ERROR,
+                f"retryQueueNums of group {group.name} is {group.retry_queues}, must be between 0 and {QUEUES_MAX}",
+            )
         log.info("group updated group=%s remote=%s", group, connection.remote)
         groups.put(group)
         return persisted(command)

@@ -7,7 +7,7 @@ from typing import Protocol
 from rocketeer.broker.entries_table import list_handler
 from rocketeer.broker.topics import TopicTable
 from rocketeer.errors import InvalidTopic, RequestRefused, StoreRefused
-from rocketeer.model.topic import TopicConfig, validate_topic_name
+from rocketeer.model.topic import QUEUES_MAX, TopicConfig, validate_topic_name
 from rocketeer.protocol.bodies.topics import encode_topic_list
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, reply
@@ -19,9 +19,6 @@ log = logging.getLogger(__name__)
 
 UPDATED_REMARK = "not set any response code"
 """What RocketMQ says when 17 succeeded; tools print it."""
-
-QUEUES_MAX = 65_535
-"""More queues than this is a slip of the finger, and every client would hold them all."""
 
 
 class StoredTopics(Protocol):
