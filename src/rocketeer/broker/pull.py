@@ -141,7 +141,7 @@ class PullService:
             raise RequestRefused(
                 ResponseCode.NO_PERMISSION, f"subscription group no permission, {header.consumer_group}"
             )
-        config = self._topics.get(topic)
+        config = self._topics.configs.get(topic)
         if config is None:
             raise RequestRefused(
                 ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist, apply first please! {FAQ}"

@@ -12,6 +12,9 @@ from rocketeer.record._layout cimport (
     HEAD_BYTES, LOG_OFFSET_AT, MAGIC, MAGIC_AT, QUEUE_ENTRY_BYTES, QUEUE_ID_AT, QUEUE_OFFSET_AT, SIZE_AT,
 )
 
+cdef extern from *:
+    void prefetch "__builtin_prefetch"(const void *address) noexcept nogil
+
 
 cdef class QueueEnds:
     pass
@@ -113,6 +116,8 @@ def entries_hold(window, bytes entries not None, int64_t first, int64_t queue_of
     cdef Py_buffer source
     PyObject_GetBuffer(window, &source, PyBUF_SIMPLE)
     try:
+        for i in range(count):  # the heads come from memory side by side; no place faults that is only fetched
+            prefetch(<const char *> source.buf + (<int64_t> get64(at + i * QUEUE_ENTRY_BYTES) - first))
         for i in range(count):
             if not leads_to_record(
                 at + i * QUEUE_ENTRY_BYTES, <const char *> source.buf, source.len, first, queue_offset + i, queue_id

@@ -17,6 +17,8 @@ from rocketeer.store.kernel import sync_fd
 log = logging.getLogger(__name__)
 
 OPEN_FILES_MAX = 256
+AHEAD_BYTES = 16 << 10
+"""Who reads a file from front to back gets so much of it with one call of the system."""
 SYNC_ALL_AT = 64
 """From so many files on one sync of the file system is cheaper; what they are called need not be known then."""
 
@@ -27,40 +29,69 @@ def files_share(part: int, most: int) -> int:
     return most if limit == resource.RLIM_INFINITY else max(1, min(most, limit // part))
 
 
+class OpenFile:
+    """A descriptor, and the last that was read ahead of whoever reads the file from front to back."""
+
+    __slots__ = ("ahead", "ahead_at", "fd", "read_to")
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+        self.forget_ahead()
+
+    def forget_ahead(self) -> None:
+        """The file changes."""
+        self.ahead = b""
+        self.ahead_at = self.read_to = 0
+
+    def read(self, size: int, at: int) -> bytes:
+        """Up to `size` bytes; the end of the file gives fewer."""
+        start = at - self.ahead_at
+        if start >= 0 and start + size <= len(self.ahead):
+            return self.ahead[start : start + size]
+        if at != self.read_to or size > AHEAD_BYTES:
+            self.read_to = at + size
+            return pread(self.fd, size, at)
+        self.ahead = pread(self.fd, AHEAD_BYTES, at)
+        self.ahead_at, self.read_to = at, at + len(self.ahead)
+        return self.ahead[:size]
+
+
 class FileCache:
     """Positional reads and writes by path through at most `open_max` descriptors."""
 
-    __slots__ = ("_fds", "_many_unsynced", "_open_max", "_unsynced")
+    __slots__ = ("_files", "_many_unsynced", "_open_max", "_unsynced")
 
     def __init__(self, open_max: int | None = None) -> None:
         open_max = files_share(4, OPEN_FILES_MAX) if open_max is None else open_max
         assert open_max > 0
-        self._fds: dict[str, int] = {}  # in order of use: the first was used longest ago
+        self._files: dict[str, OpenFile] = {}  # in order of use: the first was used longest ago
         self._open_max = open_max
         self._unsynced: set[str] = set()
         self._many_unsynced = False
         """More than are remembered: a round over a million queues has no list of their files."""
 
     def __len__(self) -> int:
-        return len(self._fds)
+        return len(self._files)
 
     def read(self, path: str, size: int, at: int) -> bytes:
         """Up to `size` bytes; a file that is missing or shorter gives fewer."""
-        fd = self._fds.pop(path, None)
-        if fd is None:
+        file = self._files.pop(path, None)
+        if file is None:
             try:
-                fd = self._fd(path)
+                file = self._open(path)
             except FileNotFoundError:
                 return b""
-        self._fds[path] = fd  # used last
-        return pread(fd, size, at)
+        self._files[path] = file  # used last
+        return file.read(size, at)
 
     def write(self, path: str, data: bytes | bytearray | memoryview, at: int, file_bytes: int) -> None:
         """Write all of `data`; a file that is missing is made, sparse and of its full size."""
-        fd = self._fds.pop(path, None)
-        if fd is None:
-            fd = self._create(path)
-        self._fds[path] = fd
+        file = self._files.pop(path, None)
+        if file is None:
+            file = self._create(path)
+        self._files[path] = file
+        file.forget_ahead()
+        fd = file.fd
         if os.fstat(fd).st_size < file_bytes:  # new, or left short by a crash: RocketMQ wants whole files
             os.ftruncate(fd, file_bytes)
             self._note(os.path.dirname(path))
@@ -72,9 +103,10 @@ class FileCache:
 
     def cut(self, path: str, at: int, file_bytes: int) -> None:
         """Everything from `at` on becomes zeros (a hole)."""
-        fd = self._fd(path)
-        os.ftruncate(fd, at)
-        os.ftruncate(fd, file_bytes)
+        file = self._open(path)
+        file.forget_ahead()
+        os.ftruncate(file.fd, at)
+        os.ftruncate(file.fd, file_bytes)
         self._note(path)
 
     def note_change(self, folder: str) -> None:
@@ -98,31 +130,30 @@ class FileCache:
 
     def forget(self, path: str) -> None:
         """The file is about to be deleted."""
-        fd = self._fds.pop(path, None)
-        if fd is not None:
-            os.close(fd)
+        file = self._files.pop(path, None)
+        if file is not None:
+            os.close(file.fd)
         self._unsynced.discard(path)
 
     def forget_below(self, folder: str) -> None:
         """All files of the folder, whose path ends with a slash, are about to be deleted or moved away."""
-        for path in [path for path in self._fds if path.startswith(folder)]:
-            os.close(self._fds.pop(path))
+        for path in [path for path in self._files if path.startswith(folder)]:
+            os.close(self._files.pop(path).fd)
 
     def close(self) -> None:
-        for fd in self._fds.values():
-            os.close(fd)
-        self._fds.clear()
+        for file in self._files.values():
+            os.close(file.fd)
+        self._files.clear()
 
-    def _fd(self, path: str) -> int:
-        fds = self._fds
-        fd = fds.pop(path, None)
-        if fd is None:
-            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    def _open(self, path: str) -> OpenFile:
+        file = self._files.pop(path, None)
+        if file is None:
+            file = OpenFile(os.open(path, os.O_RDWR | os.O_CLOEXEC))
             self._make_room()
-        fds[path] = fd
-        return fd
+        self._files[path] = file
+        return file
 
-    def _create(self, path: str) -> int:
+    def _create(self, path: str) -> OpenFile:
         """Open the file; make it, and its folders, when they are not there."""
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
         try:
@@ -131,7 +162,7 @@ class FileCache:
             self._make_folder(os.path.dirname(path))
             fd = os.open(path, flags, 0o644)
         self._make_room()
-        return fd
+        return OpenFile(fd)
 
     def _make_folder(self, folder: str) -> None:
         try:
@@ -142,8 +173,8 @@ class FileCache:
         self._note(os.path.dirname(folder))
 
     def _make_room(self) -> None:
-        while len(self._fds) >= self._open_max:
-            os.close(self._fds.pop(next(iter(self._fds))))
+        while len(self._files) >= self._open_max:
+            os.close(self._files.pop(next(iter(self._files))).fd)
 
 
 def sync_paths(paths: Iterable[str]) -> None:

@@ -2,7 +2,11 @@
 
 from pathlib import Path
 
-from rocketeer.store.file_cache import SYNC_ALL_AT, FileCache, delete_paths, sync_paths
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rocketeer.store.file_cache import AHEAD_BYTES, SYNC_ALL_AT, FileCache, delete_paths, sync_paths
+from support.stores import memory_folder
 
 
 def test_the_file_used_longest_ago_is_closed_first(tmp_path: Path) -> None:
@@ -80,3 +84,43 @@ def test_the_names_of_many_files_are_not_remembered(tmp_path: Path) -> None:
     cache.write(path, b"b", 0, 10)
     assert cache.take_unsynced() == [path]
     cache.close()
+
+
+@settings(deadline=None, max_examples=200)
+@given(
+    steps=st.lists(
+        st.one_of(
+            st.tuples(st.just("read"), st.integers(0, 5 * AHEAD_BYTES), st.integers(1, AHEAD_BYTES + 50)),
+            st.tuples(st.just("read on"), st.integers(1, 9), st.integers(1, AHEAD_BYTES // 3)),
+            st.tuples(st.just("write"), st.integers(0, 4 * AHEAD_BYTES), st.integers(1, 2000)),
+            st.tuples(st.just("cut"), st.integers(0, 4 * AHEAD_BYTES), st.just(0)),
+            st.tuples(st.just("other"), st.integers(0, 3), st.just(0)),
+        ),
+        max_size=40,
+    )
+)
+def test_what_is_read_is_what_the_file_has_however_it_is_read_and_changed(
+    steps: list[tuple[str, int, int]],
+) -> None:
+    whole = 4 * AHEAD_BYTES + 2000
+    with memory_folder() as folder:
+        cache, path, last = FileCache(open_max=2), f"{folder}/x", 0
+        cache.write(path, b"begin", 0, whole)
+        held = bytearray(b"begin".ljust(whole, b"\0"))
+        for number, (what, at, size) in enumerate(steps, 1):
+            if what == "write":
+                data = bytes([number]) * size
+                cache.write(path, data, at, whole)
+                held[at : at + size] = data
+            elif what == "cut":
+                cache.cut(path, at, whole)
+                held[at:] = bytes(whole - at)
+            elif what == "other":
+                assert cache.read(f"{folder}/{at}", 5, 0) == b""
+                cache.write(f"{folder}/y{at}", b"y", 0, 10)
+            else:
+                for _ in range(at if what == "read on" else 1):  # from where the last read ended
+                    at = last if what == "read on" else at
+                    assert cache.read(path, size, at) == held[at : at + size]
+                    last = at + size
+        cache.close()
