@@ -124,3 +124,16 @@ def test_what_is_read_is_what_the_file_has_however_it_is_read_and_changed(
                     assert cache.read(path, size, at) == held[at : at + size]
                     last = at + size
         cache.close()
+
+
+def test_what_was_read_ahead_is_forgotten_when_the_file_changes(tmp_path: Path) -> None:
+    cache = FileCache()
+    path = str(tmp_path / "x")
+    cache.write(path, b"abcdefghij", 0, 10)
+    assert [cache.read(path, 2, 0), cache.read(path, 2, 2)] == [b"ab", b"cd"]
+    cache.write(path, b"EF", 4, 10)
+    assert cache.read(path, 2, 4) == b"EF"
+    assert [cache.read(path, 1, 0), cache.read(path, 1, 1)] == [b"a", b"b"]
+    cache.cut(path, 3, 10)
+    assert cache.read(path, 3, 2) == b"c\0\0"
+    cache.close()
