@@ -13,8 +13,7 @@ import pytest
 
 from rocketeer import Admin, SubscriptionGroup, TopicConfig
 from rocketeer.model.data_version import DataVersion
-from rocketeer.protocol.bodies.groups import encode_group_table
-from rocketeer.protocol.bodies.topics import encode_topic_table
+from support.tables import encode_group_table, encode_topic_table
 from support.two_brokers import TwoBrokers, two_brokers
 
 TOPICS, GROUPS, QUEUES = 1000, 2500, 4

@@ -18,6 +18,7 @@ from rocketeer.config import FlushMode, StoreConfig
 from rocketeer.record.entry import DispatchEntry
 from rocketeer.record.hosts import encode_host
 from rocketeer.record.layout import PendingMessage
+from rocketeer.steps import finish
 from rocketeer.store.message_store import MessageStore
 
 HOST = encode_host("127.0.0.1", 1000)
@@ -71,7 +72,11 @@ def main(folder: Path, mode: str, life: int) -> None:
     while True:
         for _ in range(random.randrange(1, 40)):
             batch = [pending(life, number + at) for at in range(random.choice((1, 1, 1, 5)))]
-            stored = store.append_batch(batch) if len(batch) > 1 else [store.append(batch[0])]
+            stored = (
+                store.append_prepared(finish(store.preparing(batch)))
+                if len(batch) > 1
+                else [store.append(batch[0])]
+            )
             for message, where in zip(batch, stored, strict=True):
                 if mode == FlushMode.SYNC_FLUSH:
                     _when_durable(store, where, acknowledge, number, message)

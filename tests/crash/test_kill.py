@@ -15,7 +15,7 @@ from crash.store_writer import HOST, body_of, config
 from rocketeer.clock import SystemClock
 from rocketeer.errors import StoreLocked
 from rocketeer.store.message_store import MessageStore, RecoveryReport
-from support.stores import read_queue
+from support.stores import query, read_queue
 
 WRITER = Path(__file__).with_name("store_writer.py")
 START_S = 60
@@ -82,7 +82,7 @@ def check(folder: Path, mode: str, acknowledged: list[Acknowledged]) -> None:
     lost = [each for each in acknowledged if found.get((each.life, each.number)) != each]
     assert lost == []
     for each in random.sample(acknowledged, min(100, len(acknowledged))):
-        hits = store.query(each.topic, f"ID-{each.life}-{each.number}", 0, 1 << 62, 10).messages
+        hits = query(store, each.topic, f"ID-{each.life}-{each.number}", 0, 1 << 62, 10).messages
         assert [hit.log_offset for hit in hits] == [each.log_offset]
     if random.random() < 0.5:
         store.close()

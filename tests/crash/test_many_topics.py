@@ -8,11 +8,11 @@ import pytest
 from rocketeer.bench.control import Control
 from rocketeer.model.data_version import DataVersion
 from rocketeer.model.topic import TopicConfig
-from rocketeer.protocol.bodies.topics import encode_topic_table
 from rocketeer.protocol.codes import ResponseCode
 from support.cluster import TEST_CONF, Cluster
 from support.hold import HONEST_TOPIC, HonestClient
 from support.senders import send_header, wait_for
+from support.tables import encode_topic_table
 
 COUNT = 100_000
 HOLD_MS_MAX = 40

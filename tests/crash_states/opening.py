@@ -17,6 +17,7 @@ from rocketeer.record.layout import StoredMessage
 from rocketeer.remoting.server import Connection
 from rocketeer.store.message_store import MessageStore, RecoveryReport
 from support.records import split_records
+from support.stores import query
 
 DELIVER_TURNS_MAX = 200
 ANSWER_S = 20.0
@@ -69,7 +70,7 @@ class Opened:
         return self.store.min_queue_offset(topic, queue_id), self.store.max_queue_offset(topic, queue_id)
 
     def by_key(self, topic: str, key: str) -> list[StoredMessage]:
-        return list(self.store.query(topic, key, 0, 1 << 62, 32).messages)
+        return list(query(self.store, topic, key, 0, 1 << 62, 32).messages)
 
     async def deliver(self, *, after_ms: int) -> bool:
         """Let time pass and deliver what is due then."""

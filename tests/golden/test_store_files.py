@@ -17,7 +17,7 @@ from rocketeer.record.layout import PendingMessage, StoredMessage
 from rocketeer.store.consume_queue import ENTRY
 from rocketeer.store.message_store import GetStatus, MessageStore, RecoveryReport
 from support.records import sent_body, split_records
-from support.stores import derived_files, read_queue
+from support.stores import derived_files, query, read_queue
 
 DATA = Path(__file__).parent / "data"
 QUEUES = "consumequeue[topic][queue]=[index,phyOffset,size,tagsCode]"
@@ -176,7 +176,7 @@ def test_every_key_finds_its_messages(name: str, store: MessageStore) -> None:
             expected.setdefault((message["topic"], key), set()).add(message["physicalOffset"])
     assert len(expected) > 200
     for (topic, key), offsets in expected.items():
-        found = store.query(topic, key, 0, FOREVER, 64).messages
+        found = query(store, topic, key, 0, FOREVER, 64).messages
         assert {each.log_offset for each in found} == offsets, (topic, key)
 
 

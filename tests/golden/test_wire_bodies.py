@@ -30,7 +30,6 @@ from rocketeer.protocol.bodies.groups import (
     decode_group_list,
     decode_group_table,
     encode_group,
-    encode_group_table,
     encoding_group_list,
 )
 from rocketeer.protocol.bodies.heartbeat import (
@@ -71,12 +70,7 @@ from rocketeer.protocol.bodies.running_info import (
     encode_running_info,
 )
 from rocketeer.protocol.bodies.time_spans import decode_time_spans, encoding_time_spans
-from rocketeer.protocol.bodies.topics import (
-    decode_topic_list,
-    decode_topic_table,
-    encode_topic_list,
-    encode_topic_table,
-)
+from rocketeer.protocol.bodies.topics import decode_topic_list, decode_topic_table, encode_topic_list
 from rocketeer.steps import finish
 from support.bodies import (
     decode_registration,
@@ -85,6 +79,7 @@ from support.bodies import (
     encode_consume_stats,
     encode_route,
 )
+from support.tables import encode_group_table, encode_topic_table
 
 DATA = Path(__file__).parent / "data"
 FILES = sorted(

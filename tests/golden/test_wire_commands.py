@@ -12,9 +12,10 @@ from rocketeer.errors import BadHeader
 from rocketeer.protocol.codes import RequestCode
 from rocketeer.protocol.command import Command, decode, encode, encode_head
 from rocketeer.protocol.frame import JSON, ROCKETMQ, FrameSplitter
-from rocketeer.protocol.headers.base import Header, decode_header, decode_raw, encode_header
+from rocketeer.protocol.headers.base import Header, decode_header, encode_header
 from rocketeer.protocol.headers.tables import REPLY_HEADERS, REQUEST_HEADERS
 from rocketeer.protocol.json_header import decode_ext, decode_outer
+from support.raw_headers import decode_raw
 
 WIRE = Path(__file__).parent / "data" / "wire"
 FILES = sorted(path for path in WIRE.glob("*.jsonl") if not path.stem.endswith(("_raw_ha_port", ".stored")))

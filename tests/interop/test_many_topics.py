@@ -13,10 +13,10 @@ from rocketeer.bench.control import Control
 from rocketeer.bench.servers import ApacheMissing, apache_lib
 from rocketeer.model.data_version import DataVersion
 from rocketeer.model.topic import TopicConfig
-from rocketeer.protocol.bodies.topics import encode_topic_table
 from rocketeer.protocol.codes import ResponseCode
 from support.cluster import TEST_CONF, Cluster
 from support.senders import wait_for
+from support.tables import encode_topic_table
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
 

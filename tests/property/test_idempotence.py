@@ -16,6 +16,7 @@ from rocketeer.observe.counters import Counters
 from rocketeer.protocol.codes import ResponseCode
 from rocketeer.record.layout import PendingMessage
 from rocketeer.steps import finish
+from support.resends import saved_ids, saved_sequences
 from support.stores import BORN_HOST, SEGMENT_BYTES, make_store, memory_folder
 
 IDS, NUMBERS = 5, 3
@@ -101,7 +102,7 @@ class Producers(RuleBasedStateMachine):
     def a_start_now_would_know_the_same(self) -> None:
         again = self._load().table
         again_ids, ids = Counted(again), Counted(self._table)
-        assert again.sequences.dump() == self._table.sequences.dump()
+        assert saved_sequences(again.sequences) == saved_sequences(self._table.sequences)
         assert again_ids == ids
 
     def _put(self, queue_id: int, marks: list[Mark]) -> None:
@@ -172,7 +173,7 @@ class Counted:
     """The known ids, whatever salt their hashes have."""
 
     def __init__(self, table: Idempotence) -> None:
-        _, offsets = table.ids.dump()
+        _, offsets = saved_ids(table.ids)
         self._offsets = offsets
 
     def __eq__(self, other: object) -> bool:

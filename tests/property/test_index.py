@@ -12,6 +12,7 @@ from rocketeer.record.java_hash import java_hash
 from rocketeer.store.index import Index
 from rocketeer.store.index_hash import hash_keys, key_hash
 from support.index_reference import content_of, entry, reference_files
+from support.indexes import query
 from support.stores import memory_folder
 
 BASE_MS = 1_700_000_000_000
@@ -76,7 +77,7 @@ def test_a_query_finds_every_message_with_the_key_newest_first(
         for message in messages:
             index.add(message)
         for topic, key in {("T", "a"), ("T", "Aa"), ("Topic", "BB")}:
-            found = index.query(topic, key, 0, 1 << 60, 1000)
+            found = query(index, topic, key, 0, 1 << 60, 1000)
             wanted = [
                 message.log_offset
                 for message in reversed(messages)

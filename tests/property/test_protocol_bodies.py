@@ -15,7 +15,7 @@ from rocketeer.model.route import BrokerData, QueueData, Route
 from rocketeer.model.subscription import ConsumeFromWhere, ConsumeType, MessageModel, Subscription
 from rocketeer.model.topic import TopicConfig
 from rocketeer.protocol import fastjson
-from rocketeer.protocol.bodies.groups import decode_group_table, encode_group_table
+from rocketeer.protocol.bodies.groups import decode_group_table
 from rocketeer.protocol.bodies.heartbeat import (
     ConsumerData,
     Heartbeat,
@@ -32,6 +32,7 @@ from rocketeer.protocol.bodies.register import encode_registration
 from rocketeer.protocol.bodies.route import decode_cluster_info, decode_route
 from rocketeer.protocol.fastjson import dumps, dumps_bare, loads, to_strict
 from support.bodies import decode_registration, encode_cluster_info, encode_route
+from support.tables import encode_group_table
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 names = st.from_regex(r"[%a-zA-Z0-9_-]{1,12}", fullmatch=True)

@@ -7,8 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rocketeer.errors import BadHeader
-from rocketeer.protocol.headers.base import Header, decode_header, decode_raw, encode_header
+from rocketeer.protocol.headers.base import Header, decode_header, encode_header
 from support.header_kinds import header_kinds
+from support.raw_headers import decode_raw
 
 KINDS = header_kinds()
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)

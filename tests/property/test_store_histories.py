@@ -13,7 +13,7 @@ from rocketeer.record.java_hash import tag_hash
 from rocketeer.record.layout import PendingMessage, encode_pending
 from rocketeer.store.message_store import GetStatus, MessageStore
 from support.records import split_records
-from support.stores import checkpoint_now, kill, make_store, memory_folder, message
+from support.stores import append_batch, checkpoint_now, kill, make_store, memory_folder, message, query
 
 TOPICS = st.sampled_from(["A", "B", "%RETRY%group"])
 QUEUE_IDS = st.integers(0, 1)
@@ -64,7 +64,7 @@ class StoreLife(RuleBasedStateMachine):
     def append_batch(self, batch: list[tuple[str, int, str | None, int]]) -> None:
         messages = [self.pending(*each) for each in batch]
         for pending, (_, _, tag, _), where in zip(
-            messages, batch, self.store.append_batch(messages), strict=True
+            messages, batch, append_batch(self.store, messages), strict=True
         ):
             self.remember(pending, tag, where.log_offset)
 
@@ -145,7 +145,7 @@ class StoreLife(RuleBasedStateMachine):
         every = [(key, entry) for key, entries in self.queues.items() for entry in entries]
         hits = [(key, entry) for key, entry in every if entry[0][:6] == b"%06d" % number]
         for (topic, queue_id), (body, _, log_offset) in hits:
-            (found,) = self.store.query(topic, f"k{number}", 0, 1 << 62, 10).messages
+            (found,) = query(self.store, topic, f"k{number}", 0, 1 << 62, 10).messages
             assert (found.queue_id, found.body, found.log_offset) == (queue_id, body, log_offset)
 
     @invariant()

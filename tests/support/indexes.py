@@ -1,6 +1,7 @@
 """Small indexes for tests: filled, asked, and compared with the reference on disk."""
 
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 
 from rocketeer.clock import ManualClock
@@ -53,5 +54,11 @@ def expected(written: Sequence[DispatchEntry]) -> list[object]:
     return [file.content() for file in reference_files(written, SLOTS, ENTRIES)]
 
 
+def query(index: Index, topic: str, key: str, begin_ms: int, end_ms: int, count_max: int) -> list[int]:
+    """The newest log offsets that may hold the key."""
+    steps = index.querying(topic, key, begin_ms, end_ms)
+    return list(islice((offset for offset in steps if offset is not None), count_max))
+
+
 def everything(index: Index, key: str) -> list[int]:
-    return index.query("T", key, 0, 1 << 60, 1000)
+    return query(index, "T", key, 0, 1 << 60, 1000)

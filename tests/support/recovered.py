@@ -4,7 +4,7 @@ from pathlib import Path
 
 from rocketeer.clock import ManualClock
 from rocketeer.store.message_store import MessageStore
-from support.stores import checkpoint_now, kill, make_store, message, read_queue
+from support.stores import checkpoint_now, kill, make_store, message, query, read_queue
 
 COUNT = 150
 
@@ -48,7 +48,7 @@ def places(store: MessageStore) -> dict[int, int]:
 def check_whole(store: MessageStore, count: int = COUNT) -> None:
     assert numbers(store) == list(range(count))
     for number in range(count):
-        found = store.query(f"Topic{number % 2}", f"k{number}", 0, 1 << 62, 32).messages
+        found = query(store, f"Topic{number % 2}", f"k{number}", 0, 1 << 62, 32).messages
         assert [each.body for each in found] == [body_of(number)], number
 
 

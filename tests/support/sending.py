@@ -32,6 +32,7 @@ from rocketeer.record.hosts import encode_host
 from rocketeer.remoting.server import Connection, Router
 from rocketeer.security.access import AccessControl
 from rocketeer.store.dispatch import Dispatcher
+from support.resends import saved_ids, saved_sequences
 from support.stores import STORE_HOST, make_store
 
 CLAIMED = "DELAY"
@@ -182,8 +183,8 @@ class Sending:
         found = {"log": bytes(records), "queues": queues, "keys": keys or [b"", b"", b""]}
         if self.resends is not None:
             found |= {
-                "ids": self.resends.ids.dump(),
-                "sequences": [(each.producer, each.next) for each in self.resends.sequences.dump()],
+                "ids": saved_ids(self.resends.ids),
+                "sequences": [(each.producer, each.next) for each in saved_sequences(self.resends.sequences)],
                 "changed": self.resends.changed,
             }
         return found

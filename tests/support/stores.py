@@ -4,17 +4,19 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from rocketeer.clock import Clock, ManualClock
 from rocketeer.config import StoreConfig
+from rocketeer.record.entry import DispatchEntry
 from rocketeer.record.hosts import encode_host
 from rocketeer.record.layout import PendingMessage, StoredMessage
 from rocketeer.record.properties import encode_properties
+from rocketeer.steps import finish
 from rocketeer.store.checkpoint import read_checkpoint
-from rocketeer.store.message_store import MessageStore, RecoveryReport
+from rocketeer.store.message_store import Found, MessageStore, RecoveryReport
 from support.records import split_records
 
 STORE_HOST = encode_host("127.0.0.1", 10911)
@@ -94,6 +96,16 @@ def message(
         body=body,
         properties=encode_properties({**found, **(properties or {})}),
     )
+
+
+def append_batch(store: MessageStore, messages: Sequence[PendingMessage]) -> list[DispatchEntry]:
+    """Stored next to each other, all or none."""
+    return store.append_prepared(finish(store.preparing(messages)))
+
+
+def query(store: MessageStore, topic: str, key: str, begin_ms: int, end_ms: int, max_count: int) -> Found:
+    """All of what a client's query asks for in steps."""
+    return finish(store.querying(topic, key, begin_ms, end_ms, max_count))
 
 
 def read_queue(store: MessageStore, topic: str = "TopicTest", queue_id: int = 0) -> list[StoredMessage]:

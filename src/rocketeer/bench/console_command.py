@@ -28,8 +28,8 @@ from rocketeer.errors import RocketeerError
 from rocketeer.model.data_version import DataVersion
 from rocketeer.model.group import SubscriptionGroup
 from rocketeer.model.topic import TopicConfig, retry_topic
-from rocketeer.protocol.bodies.groups import encode_group_table
-from rocketeer.protocol.bodies.topics import encode_topic_table
+from rocketeer.protocol.bodies.groups import encode_group_entry, join_group_table
+from rocketeer.protocol.bodies.topics import encode_topic_entry, join_topic_table
 
 LOST_MAX = 0.05
 """Of the throughput: more than this the browsers may not cost."""
@@ -55,9 +55,9 @@ def place_tables(store: Path, *, topics: int, groups: int, queues: int) -> None:
         for step in (0, 1)
     }
     version = DataVersion(1, 1)
-    (config / "topics.json").write_bytes(encode_topic_table(table, version))
+    (config / "topics.json").write_bytes(join_topic_table(map(encode_topic_entry, table.values()), version))
     (config / "subscriptionGroup.json").write_bytes(
-        encode_group_table({group: SubscriptionGroup(group) for group in members}, version)
+        join_group_table([encode_group_entry(SubscriptionGroup(group)) for group in members], version)
     )
     (config / "consumerOffset.json").write_text(json_format.dumps({"offsetTable": offsets}))
 

@@ -19,6 +19,7 @@ from rocketeer.record.layout import PendingMessage
 from rocketeer.record.properties import encode_properties
 from rocketeer.record.timers import wait_until
 from rocketeer.remoting.address import split_address
+from rocketeer.steps import finish
 from rocketeer.store.message_store import MessageStore
 
 TOPIC = "BenchTimers"
@@ -162,8 +163,10 @@ def fill_store(folder: Path, pending: int, days: int, body: bytes) -> None:
     try:
         for first in range(0, pending, FILL_BATCH):
             numbers = range(first, min(first + FILL_BATCH, pending))
-            store.append_batch([_waiting(n, start_ms + (n * 7919 % pending) * days * DAY_MS // pending, body)
-                                for n in numbers])  # fmt: skip
+            batch = [
+                _waiting(n, start_ms + (n * 7919 % pending) * days * DAY_MS // pending, body) for n in numbers
+            ]
+            store.append_prepared(finish(store.preparing(batch)))
             store.tick()
     finally:
         store.close()

@@ -16,7 +16,6 @@ from rocketeer.model.java_types import I32
 from rocketeer.protocol.codes import RequestCode
 from rocketeer.protocol.command import FLAG_RESPONSE, Command
 from rocketeer.protocol.frame import JSON, Frame
-from rocketeer.protocol.headers.base import raw_decoder
 from rocketeer.protocol.headers.pull import PullMessageHeader
 from rocketeer.protocol.json_header import NOT_THE_JSON
 from rocketeer.remoting.server import Brake, Connection, Router
@@ -45,7 +44,7 @@ class FastPath:
         self._pulls = pulls
         self._guarded = router.guarded
         self._header_bytes_max = router.header_bytes_max
-        self._decode_pull = raw_decoder(_PullRequest).decode
+        self._decode_pull = msgspec.json.Decoder(_PullRequest, strict=False).decode
         self._writable = writable
         if sends is not None:
             sends.enable(writable)

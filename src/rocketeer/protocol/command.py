@@ -1,8 +1,4 @@
-"""The command: one request or reply, made from a frame and turned back into one.
-
-A server's hot path need not make a Command at all: `json_header.decode_outer` and `headers.decode_raw` give
-the fixed part and the typed header of a frame in two quick steps.
-"""
+"""The command: one request or reply, made from a frame and turned back into one."""
 
 import itertools
 from collections.abc import Callable, Mapping

@@ -1,7 +1,6 @@
 """The JSON command header in two phases: the fixed part first, then what its code says about `extFields`.
 
-`decode_outer` leaves `extFields` as bytes, so that a hot path can decode them right into the struct of the
-code (`headers.decode_raw`); `decode_ext` makes a plain dict of texts for everybody else.
+`decode_outer` leaves `extFields` as bytes; `decode_ext` makes a plain dict of texts of them.
 """
 
 from typing import Any

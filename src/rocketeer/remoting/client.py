@@ -83,9 +83,6 @@ class RemotingClient:
         """Answer requests with this code from now on, on every connection."""
         self._handlers[code] = handler
 
-    def connected(self, address: str) -> bool:
-        return address in self._connections
-
     def close(self) -> None:
         """Close every connection, after what was written; waiting calls get ConnectionLost."""
         self._closed = True

@@ -21,7 +21,7 @@ from rocketeer.record.layout import (
     encode_head,
     without_place,
 )
-from rocketeer.steps import Steps, finish
+from rocketeer.steps import Steps
 from rocketeer.store.commit_log import CommitLog
 from rocketeer.store.dispatch import TX_UNSEEN, Dispatch
 
@@ -66,12 +66,6 @@ class Appender:
         """Store one message; `store_ms` if the caller has read the clock already. Raises StoreRefused."""
         self._check_bodies(len(message.body))
         return self.append_prepared((self._prepare(message),), store_ms)[0]
-
-    def append_batch(
-        self, messages: Sequence[PendingMessage], store_ms: int | None = None
-    ) -> list[DispatchEntry]:
-        """Store messages next to each other in one segment, all or none. Raises StoreRefused."""
-        return self.append_prepared(finish(self.preparing(messages)), store_ms)
 
     def preparing(self, messages: Sequence[PendingMessage]) -> Steps[list[Prepared]]:
         """Make all of them that needs no place in the log. Raises StoreRefused for what breaks RocketMQ's limits."""

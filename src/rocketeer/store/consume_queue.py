@@ -26,7 +26,6 @@ __all__ = [
     "BLANK_SIZE",
     "ENTRY",
     "ENTRY_BYTES",
-    "FILE_BYTES",
     "ConsumeQueue",
     "QueueEntry",
     "rounded_file_bytes",
@@ -34,7 +33,6 @@ __all__ = [
 
 log = logging.getLogger(__name__)
 
-FILE_BYTES = 300_000 * ENTRY_BYTES
 WRITE_OUT_ENTRIES = 2 * 4096 // ENTRY_BYTES  # flushConsumeQueueLeastPages: a tail this long is written out
 _COLUMNS = np.dtype([("log_offset", ">i8"), ("size", ">i4"), ("tag_code", ">i8")])
 assert _COLUMNS.itemsize == ENTRY_BYTES

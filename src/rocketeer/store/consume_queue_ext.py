@@ -167,10 +167,3 @@ class ConsumeQueueExt:
             return None
         bits = self._files.read(path, filter_bytes, at + UNIT.size) if filter_bytes > 0 else b""
         return ExtUnit(tag_code, store_ms, bits) if len(bits) == max(0, filter_bytes) else None
-
-    def tag_code(self, code: int) -> int:
-        """A queue entry's tag code, looked up if it is an address; 0 (no tag) if that is lost."""
-        if not is_address(code):
-            return code
-        unit = self.read(code)
-        return 0 if unit is None else unit.tag_code

@@ -9,7 +9,6 @@ import os
 from collections import deque
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
-from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -74,7 +73,8 @@ class Index:
         self._full: list[IndexFile] = []
         """Files that take no more entries, until their slots are written."""
         self._unsynced: set[str] = set()
-        self._next_offset = LogOffset(0)
+        self.next_offset = LogOffset(0)
+        """Messages below it are in the files: dispatching them again adds nothing."""
         self._next_file = NextIndexFile(self._folder, slots, entries)
 
     # --- filling -----------------------------------------------------------------------------
@@ -150,11 +150,6 @@ class Index:
         """Keys of messages collected and not yet written; each takes 20 bytes of memory."""
         return self._keys
 
-    @property
-    def next_offset(self) -> LogOffset:
-        """Messages below it are in the files: dispatching them again adds nothing."""
-        return self._next_offset
-
     def safe_offset(self, dispatched_offset: LogOffset) -> LogOffset:
         """Up to where the index is written, given up to where messages were dispatched to it."""
         if self._pending:
@@ -186,7 +181,7 @@ class Index:
         if end < len(batch.hashes):
             return True
         self._slice = None
-        self._next_offset = batch.end_offset
+        self.next_offset = batch.end_offset
         for _ in range(batch.runs):
             run = self._pending.popleft()
             self._count -= run.messages
@@ -208,10 +203,10 @@ class Index:
         hashed = np.frombuffer(hashes, np.int32)
         log_offsets = np.frombuffer(offsets, np.int64)
         store_ms = np.frombuffer(times, np.int64)
-        if runs[0].first < self._next_offset:  # dispatched again after a crash
-            fresh = log_offsets >= self._next_offset
+        if runs[0].first < self.next_offset:  # dispatched again after a crash
+            fresh = log_offsets >= self.next_offset
             hashed, log_offsets, store_ms = hashed[fresh], log_offsets[fresh], store_ms[fresh]
-        end = max(runs[-1].end, self._next_offset)
+        end = max(runs[-1].end, self.next_offset)
         return IndexSlice(hashed, log_offsets, store_ms, runs=len(runs), end_offset=end)
 
     def _is_file_ready(self) -> bool:
@@ -279,13 +274,11 @@ class Index:
         header = self._files[-1].header
         return header.end_ms, LogOffset(header.end_offset)
 
-    def query(self, topic: str, key: str, begin_ms: int, end_ms: int, count_max: int) -> list[int]:
-        """Log offsets that may hold the key, newest first. Hashes collide: callers check the real keys."""
-        steps = self.querying(topic, key, begin_ms, end_ms)
-        return list(islice((offset for offset in steps if offset is not None), count_max))
-
     def querying(self, topic: str, key: str, begin_ms: int, end_ms: int) -> Iterator[int | None]:
-        """As `query`, entry by entry; None after each step that found nothing."""
+        """Log offsets that may hold the key, newest first; None after each step that found nothing.
+
+        Hashes collide: callers check the real keys.
+        """
         try:
             while self.flush_pending():
                 yield None
@@ -309,7 +302,7 @@ class Index:
                 break
 
     def _waiting(self, run: Waiting, wanted: int, begin_ms: int, end_ms: int) -> list[int]:
-        """As `query`, among messages that no file has yet."""
+        """As `querying`, among messages that no file has yet."""
         hashes, offsets, times = run.columns
         store_ms = np.frombuffer(times, np.int64)
         same = np.frombuffer(hashes, np.int32) == wanted
@@ -339,7 +332,7 @@ class Index:
                 log.warning("index files dropped first=%s count=%d reason=%s", path, len(names) - at, problem)
                 break
         if self._files:
-            self._next_offset = LogOffset(self._files[-1].header.end_offset + 1)
+            self.next_offset = LogOffset(self._files[-1].header.end_offset + 1)
         return problems
 
     def _load_file(self, path: str, clean: bool, safe_offset: LogOffset | None, index_ms: int) -> str | None:
@@ -387,7 +380,7 @@ class Index:
             os.unlink(last.path)
             self._files.pop()
         self._full = [file for file in self._full if file in self._files]
-        self._next_offset = min(self._next_offset, log_end)
+        self.next_offset = min(self.next_offset, log_end)
         return dropped
 
     def delete_below(self, log_min: int) -> list[str]:
@@ -416,7 +409,7 @@ class Index:
         self._count = self._keys = 0
         self._slice = None
         self._unsynced.clear()
-        self._next_offset = LogOffset(0)
+        self.next_offset = LogOffset(0)
 
     def close(self) -> None:
         """Write all slots and unmap the files. Whoever wants the waiting messages in them flushes first."""

@@ -18,7 +18,6 @@ import struct
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -282,15 +281,10 @@ class IndexFile:
             or head.begin_ms <= end_ms <= head.end_ms
         )
 
-    def select(self, key_hash: int, begin_ms: int, end_ms: int, count_max: int) -> list[int]:
-        """Log offsets of entries with this hash, newest first; entries know their time to the second."""
-        steps = self.selecting(key_hash, begin_ms, end_ms)
-        return list(islice((offset for offset in steps if offset is not None), count_max))
-
     def selecting(self, key_hash: int, begin_ms: int, end_ms: int) -> Iterator[int | None]:
-        """As `select`, entry by entry; None for one of the same slot and another hash or time.
+        """Log offsets of entries with this hash, newest first; None for others of the same slot.
 
-        The file may be unmapped between two steps: each looks again.
+        Entries know their time to the second. The file may be unmapped between two steps: each looks again.
         """
         if self.is_empty:
             return

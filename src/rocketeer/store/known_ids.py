@@ -33,13 +33,8 @@ class KnownIds(IdTable):
                 stop = min(start + ids_max, high)
                 yield bytes(self._hashes[start:stop]), bytes(self._offsets[start:stop])
 
-    def dump(self) -> tuple[bytes, bytes]:
-        """All hashes and all offsets, as `dump_slices` gives them in parts."""
-        slices = list(self.dump_slices())
-        return b"".join([hashes for hashes, _ in slices]), b"".join([offsets for _, offsets in slices])
-
     def load(self, hashes: bytes, offsets: bytes) -> None:
-        """What `dump` gave, into an empty table; of more than fits the newest."""
+        """What `dump_slices` gave, joined, into an empty table; of more than fits the newest."""
         assert not self._added, "only at start"
         count = min(len(hashes) // 8, self.capacity)
         if not count:

@@ -8,7 +8,7 @@ from rocketeer.errors import BadRecord, LogUnreadable
 from rocketeer.model.offsets import LogOffset, QueueOffset
 from rocketeer.record import filler
 from rocketeer.record.layout import BLANK, HEAD, MAGIC, RECORD_PLACE, StoredMessage, decode_record, stored_ms
-from rocketeer.steps import Steps, finish
+from rocketeer.steps import Steps
 from rocketeer.store.commit_log import CommitLog
 from rocketeer.store.index import Index
 from rocketeer.store.queue_table import QueueTable
@@ -68,10 +68,6 @@ class Lookup:
             return False  # other bytes: nothing of this log
         message = self.message_at(log_offset)
         return message is None or message.topic == filler.TOPIC
-
-    def query(self, topic: str, key: str, begin_ms: int, end_ms: int, max_count: int) -> Found:
-        """All of `querying` at once."""
-        return finish(self.querying(topic, key, begin_ms, end_ms, max_count))
 
     def querying(
         self,

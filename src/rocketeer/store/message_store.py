@@ -142,7 +142,6 @@ class MessageStore:
         self.rolls: list[Roll] = self._keeping.rolls
         # The inner loops are the parts' own methods: no call in between.
         self.append = self._appender.append
-        self.append_batch = self._appender.append_batch
         self.preparing = self._appender.preparing
         self.append_prepared = self._appender.append_prepared
         self.append_raw = self._replica.append_raw
@@ -151,7 +150,6 @@ class MessageStore:
         self.get = self._reader.get
         self.message_at = self._lookup.message_at
         self.is_damaged = self._lookup.is_damaged
-        self.query = self._lookup.query
         self.querying = self._lookup.querying
         self.offset_by_time = self._lookup.offset_by_time
         self.earliest_ms = self._lookup.earliest_ms

@@ -17,7 +17,7 @@ from rocketeer.spark.failures import explain
 from rocketeer.spark.jobs import archive, lake_offsets, read_lake
 from rocketeer.spark.jobs.archive.command import Archived, ArchiveTerms
 from rocketeer.spark.jobs.lake.delta import DeltaLake
-from rocketeer.spark.jobs.lake.folder import CHECKSUM_SQL, Lake
+from rocketeer.spark.jobs.lake.folder import Lake
 from rocketeer.spark.jobs.lake.footers import all_parts
 from rocketeer.spark.jobs.lake.places import LakeDamaged, LakePlace, NoLake
 from rocketeer.spark.jobs.lake.session import LakeLocked, open_session
@@ -29,6 +29,7 @@ from ..conftest import Broker, numbers
 pytestmark = pytest.mark.timeout(600)
 
 SMALL = {"maxOffsetsPerTrigger": "100"}
+CHECKSUM_SQL = "bit_xor(crc32(body) * (queueOffset % 2147483647 + 1))"
 
 
 def data_files(lake: Path) -> list[str]:

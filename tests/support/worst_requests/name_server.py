@@ -10,9 +10,9 @@ from rocketeer.bench.control import Control
 from rocketeer.model.data_version import DataVersion
 from rocketeer.model.topic import TopicConfig
 from rocketeer.protocol.bodies.register import encode_registration
-from rocketeer.protocol.bodies.topics import encode_topic_table
 from rocketeer.protocol.codes import ResponseCode
 from rocketeer.protocol.command import Command, encode, request
+from support.tables import encode_topic_table
 from support.wire import Line
 from support.worst_requests.catalogue import nameserver
 from support.worst_requests.pieces import (

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from rocketeer.broker.features.idempotence.sequences import Sequences
 from rocketeer.store.known_ids import KnownIds
 from rocketeer.store.snapshot_file import load_snapshot, save_snapshot
+from support.resends import saved_ids, saved_sequences
 
 # Few hashes, equal in their low bits: chains, wrap-around and repeats all the time.
 HASHES = st.sampled_from(
@@ -20,7 +21,7 @@ SALT = b"sixteen bytes ok"
 
 def copy_of(ids: KnownIds, capacity: int | None = None) -> KnownIds:
     copied = KnownIds(capacity or ids.capacity, SALT)
-    copied.load(*ids.dump())
+    copied.load(*saved_ids(ids))
     return copied
 
 
@@ -79,8 +80,8 @@ def test_a_sequence_knows_its_next_number_and_its_last_places(
             assert sequences.place(key, number) == (numbers[number] if known else None)
         if saved:
             again = Sequences(window=window, sequences_max=100, idle_ms=1000)
-            again.load(sequences.dump())
-            assert again.dump() == sequences.dump()
+            again.load(saved_sequences(sequences))
+            assert saved_sequences(again) == saved_sequences(sequences)
             sequences = again
 
 
@@ -133,4 +134,4 @@ def test_a_full_table_takes_new_sequences_as_quickly_as_an_empty_one() -> None:
     assert 199_000 < len(sequences) <= 200_000
     assert sequences.expected(("p399999", "T", 0)) == 1
     assert sequences.expected(("p199000", "T", 0)) == 0
-    assert len(sequences.dump()) == len(sequences)
+    assert len(saved_sequences(sequences)) == len(sequences)

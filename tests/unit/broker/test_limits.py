@@ -17,13 +17,13 @@ from rocketeer.model.data_version import DataVersion
 from rocketeer.model.group import SubscriptionGroup
 from rocketeer.model.offsets import QueueOffset
 from rocketeer.model.topic import TopicConfig
-from rocketeer.protocol.bodies.groups import encode_group_table
 from rocketeer.protocol.bodies.register import encode_registration, join_registration
-from rocketeer.protocol.bodies.topics import encode_topic_entry, encode_topic_table
+from rocketeer.protocol.bodies.topics import encode_topic_entry
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.steps import finish
 from support.broker import broker_at
 from support.desk import desk, heartbeat
+from support.tables import encode_group_table, encode_topic_table
 
 
 def config(**limits: int) -> BrokerConfig:

@@ -13,7 +13,7 @@ from rocketeer.protocol.bodies.offsets import decode_delay_offsets
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from support.broker import broker_at
 from support.records import split_records
-from support.stores import make_store, message
+from support.stores import make_store, message, query
 
 DAY_MS = 24 * 3_600_000
 WAIT_S = 60
@@ -98,7 +98,7 @@ def test_max_msgs_num_batch_bounds_what_a_query_finds(tmp_path: Path, most: int)
     store.open()
     for number in range(10):
         store.append(message(b"%d" % number, keys="k"))
-    found = store.query("TopicTest", "k", 0, 1 << 62, 100).messages
+    found = query(store, "TopicTest", "k", 0, 1 << 62, 100).messages
     assert [each.body for each in found] == [b"%d" % number for number in range(10)][-most:], "the newest"
     store.close()
 

@@ -8,7 +8,7 @@ from rocketeer.steps import finish
 from rocketeer.store.confirmed import TOLD_AT_ONCE, ConfirmedLog, ConfirmedLookups
 from rocketeer.store.cutting import cut_store
 from rocketeer.store.message_store import GetStatus
-from support.stores import make_store, message, open_store, small_config
+from support.stores import make_store, message, open_store, query, small_config
 
 
 def test_what_was_cut_is_off_the_disk_and_queues_go_on_densely(tmp_path: Path) -> None:
@@ -27,7 +27,7 @@ def test_what_was_cut_is_off_the_disk_and_queues_go_on_densely(tmp_path: Path) -
         again, report = open_store(tmp_path / folder)
         assert report.log_max == cut
         assert again.max_queue_offset("TopicTest", 0) == 6
-        assert again.query("TopicTest", "k7", 0, 1 << 62, 10).messages == []
+        assert query(again, "TopicTest", "k7", 0, 1 << 62, 10).messages == []
         assert again.append(message(b"new")).queue_offset == 6
         again.close()
 

@@ -22,10 +22,10 @@ from rocketeer.protocol.bodies.data_version import encode_data_version
 from rocketeer.protocol.bodies.kv import decode_kv_table
 from rocketeer.protocol.bodies.register import body_crc32, encode_registration
 from rocketeer.protocol.bodies.route import decode_cluster_info, decode_route
-from rocketeer.protocol.bodies.topics import encode_topic_table
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, request
 from rocketeer.remoting.client import RemotingClient
+from support.tables import encode_topic_table
 
 V1 = DataVersion(1, 1)
 
@@ -128,7 +128,7 @@ async def test_a_silent_broker_is_forgotten_after_120_s_and_its_connection_close
         clock.advance(ms=20_001)
         await server.scan()
         assert await client.route() == {"b": {0: "10.0.0.1:2000"}}
-        await until(lambda: not one.client.connected(one.address))
+        await until(lambda: one.address not in one.client._connections)
 
 
 async def test_a_slave_learns_its_master(tmp_path: Path) -> None:
@@ -222,5 +222,5 @@ async def test_stop_closes_every_connection(tmp_path: Path) -> None:
         ask = Asker(client, server.port)
         await ask.register()
         await server.stop()
-        await until(lambda: not client.connected(ask.address))
+        await until(lambda: ask.address not in client._connections)
     assert server.routes.alive() == {}

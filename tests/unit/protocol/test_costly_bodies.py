@@ -11,10 +11,11 @@ from rocketeer.protocol.bodies.groups import decode_group
 from rocketeer.protocol.bodies.heartbeat import decode_client_check, decode_heartbeat
 from rocketeer.protocol.bodies.locks import decode_lock_request
 from rocketeer.protocol.bodies.register import reading_topic_table
-from rocketeer.protocol.bodies.topics import TopicTable, decode_topic_table, encode_topic_table
+from rocketeer.protocol.bodies.topics import TopicTable, decode_topic_table
 from rocketeer.protocol.fastjson import loads
 from rocketeer.steps import Steps, finish
 from support.bodies import decode_registration
+from support.tables import encode_topic_table
 
 DECODERS = [
     decode_heartbeat,

@@ -8,7 +8,7 @@ import pytest
 
 from rocketeer.errors import BadHeader
 from rocketeer.protocol.codes import RequestCode
-from rocketeer.protocol.headers.base import decode_header, decode_raw, encode_header
+from rocketeer.protocol.headers.base import decode_header, encode_header
 from rocketeer.protocol.headers.nameserver import GetRouteHeader
 from rocketeer.protocol.headers.offsets import QueueHeader
 from rocketeer.protocol.headers.pull import PullMessageHeader
@@ -20,6 +20,7 @@ from rocketeer.protocol.headers.send import (
 )
 from rocketeer.protocol.headers.tables import REPLY_HEADERS, REQUEST_HEADERS
 from support.header_kinds import header_kinds
+from support.raw_headers import decode_raw
 
 SEND = {
     "a": "PG",

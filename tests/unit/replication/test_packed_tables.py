@@ -11,10 +11,10 @@ from rocketeer.clock import SystemClock
 from rocketeer.config import BrokerConfig
 from rocketeer.model.data_version import DataVersion
 from rocketeer.model.topic import TopicConfig
-from rocketeer.protocol.bodies.topics import encode_topic_table
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.frame import FRAME_BYTES_MAX
 from support.broker import broker_at
+from support.tables import encode_topic_table
 
 COUNT = 70_000
 

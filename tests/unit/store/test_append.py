@@ -18,11 +18,13 @@ from support.stores import (
     BORN_HOST,
     SEGMENT_BYTES,
     STORE_HOST,
+    append_batch,
     bodies,
     derived_files,
     make_store,
     message,
     open_store,
+    query,
     read_queue,
 )
 
@@ -51,7 +53,7 @@ def state(store: MessageStore, folder: Path) -> tuple[bytes, dict[str, bytes], l
     log = whole_log(store)
     assert store.index is not None
     found = [
-        tuple(each.log_offset for each in store.query(topic, key, 0, 1 << 62, 64).messages)
+        tuple(each.log_offset for each in query(store, topic, key, 0, 1 << 62, 64).messages)
         for topic in ("TopicTest", "Other")
         for key in ("k1", "k2", "k3", "7F0000010001")
     ]
@@ -102,7 +104,7 @@ def test_append_hands_over_the_entry_that_the_log_bytes_give(folder: Path) -> No
     store.dispatchers.append(Dispatcher(entries.append, each_queue=True))
     for pending in VARIED:
         store.append(pending)
-    store.append_batch(VARIED[:3])
+    append_batch(store, VARIED[:3])
     for entry in entries:
         raw = store.log.read(entry.log_offset, entry.size)
         assert raw is not None
@@ -118,7 +120,7 @@ def test_every_way_of_appending_gives_the_same_store(tmp_path: Path) -> None:
     many = VARIED * 8  # several segments
     for pending in many:
         one.append(pending)
-        batch.append_batch([pending])
+        append_batch(batch, [pending])
     copied = whole_log(one)
     for at in range(0, len(copied), 777):  # cut anywhere, as replication does
         raw.append_raw(at, copied[at : at + 777])
@@ -137,7 +139,7 @@ def test_prepared_and_rolled_back_messages_are_in_no_queue(folder: Path) -> None
     store.append(message(b"committed", sys_flag=TX_COMMIT))
     assert bodies(store) == [b"seen", b"committed"]
     assert told == [("TopicTest", 0, 1), ("TopicTest", 0, 2)]
-    assert [each.sys_flag for each in store.query("TopicTest", "key", 0, 1 << 62, 10).messages] == [
+    assert [each.sys_flag for each in query(store, "TopicTest", "key", 0, 1 << 62, 10).messages] == [
         TX_PREPARED
     ]
     store.close()
@@ -193,7 +195,7 @@ def test_what_breaks_a_limit_is_refused_and_leaves_no_trace(
     folder: Path, pending: PendingMessage, reason: str
 ) -> None:
     store, _ = open_store(folder, message_bytes_max=1000)
-    for append in (store.append, lambda one: store.append_batch([message(), one])):
+    for append in (store.append, lambda one: append_batch(store, [message(), one])):
         with pytest.raises(StoreRefused) as refused:
             append(pending)
         assert refused.value.reason == reason
@@ -208,10 +210,10 @@ def test_a_batch_is_one_run_within_one_file(folder: Path) -> None:
     store.append(message(b"a" * 15_000))
     batch = [message(b"%d" % (number % 10) * 1000, queue_id=number % 2) for number in range(15)]
     for _ in range(6):
-        where = store.append_batch(batch)
+        where = append_batch(store, batch)
         assert [each.log_offset for each in where[1:]] == [each.end for each in where[:-1]]
         assert where[0].log_offset // SEGMENT_BYTES == (where[-1].end - 1) // SEGMENT_BYTES
-    assert store.append_batch([]) == []
+    assert append_batch(store, []) == []
     assert bodies(store, queue_id=1) == [each.body for each in batch[1::2]] * 6
     offsets = [each.queue_offset for each in read_queue(store, queue_id=1)]
     assert offsets == list(range(len(offsets)))
@@ -221,7 +223,7 @@ def test_a_batch_is_one_run_within_one_file(folder: Path) -> None:
 def test_a_batch_larger_than_a_message_may_be_is_refused(folder: Path) -> None:
     store, _ = open_store(folder, message_bytes_max=1000)
     with pytest.raises(StoreRefused):
-        store.append_batch([message(b"a" * 600)] * 2)
+        append_batch(store, [message(b"a" * 600)] * 2)
     assert store.log.max_offset == 0
     store.close()
 

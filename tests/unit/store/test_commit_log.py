@@ -14,7 +14,7 @@ from rocketeer.store import segment, segment_preparer
 from rocketeer.store.kernel import address_of, data_ranges, populate
 from rocketeer.store.message_store import GetStatus, MessageStore
 from rocketeer.store.segment import Segment
-from support.stores import SEGMENT_BYTES, bodies, make_store, message, open_store
+from support.stores import SEGMENT_BYTES, append_batch, bodies, make_store, message, open_store
 
 WAIT_S = 30
 
@@ -97,7 +97,7 @@ def test_a_full_disk_refuses_messages_and_recovers_by_itself(
     end = store.log.max_offset
     for _ in range(3):
         with pytest.raises(StoreRefused):
-            store.append_batch([message(b"x" * 5000)] * 2)
+            append_batch(store, [message(b"x" * 5000)] * 2)
     assert store.log.max_offset == end
     assert stored == 0 or store.get("TopicTest", 0, 0, 1).status is GetStatus.FOUND
     disk.full = False

@@ -13,7 +13,7 @@ from rocketeer.record.hosts import encode_host
 from rocketeer.record.layout import PendingMessage
 from rocketeer.store.dispatch import Dispatch, Dispatcher
 from rocketeer.store.message_store import MessageStore
-from support.stores import bodies, derived_files, kill, make_store, message, open_store, read_queue
+from support.stores import bodies, derived_files, kill, make_store, message, open_store, query, read_queue
 
 KEYS = [f"k{number}" for number in range(40)]
 
@@ -45,7 +45,7 @@ def any_message(chance: random.Random) -> PendingMessage:
 
 def found_by_key(store: MessageStore) -> list[list[int]]:
     return [
-        [each.log_offset for each in store.query(topic, key, 0, 1 << 62, 64).messages]
+        [each.log_offset for each in query(store, topic, key, 0, 1 << 62, 64).messages]
         for topic in ("A", "B", "C", "Followed")
         for key in KEYS
     ]
@@ -193,7 +193,7 @@ def test_what_could_not_be_dispatched_is_dispatched_with_the_next_bytes(
     monkeypatch.undo()
     slave.append_raw(30_000, copied[30_000:])
     assert bodies(slave) == bodies(master)
-    assert [len(slave.query("TopicTest", f"k{number}", 0, 1 << 62, 9).messages) for number in (5, 50, 1_400)] == [
+    assert [len(query(slave, "TopicTest", f"k{number}", 0, 1 << 62, 9).messages) for number in (5, 50, 1_400)] == [
         1, 1, 1,
     ]  # fmt: skip
     master.close()

@@ -14,7 +14,7 @@ from rocketeer.store.consume_queue_ext import ExtUnit
 from rocketeer.store.get import NO_RECORD
 from rocketeer.store.message_store import Fetched, GetStatus, MessageStore
 from support.records import split_records
-from support.stores import bodies, message, open_store
+from support.stores import bodies, message, open_store, query
 
 
 @pytest.fixture
@@ -256,14 +256,14 @@ def test_a_query_gives_the_newest_oldest_first_and_no_collisions(folder: Path) -
     for number in range(40):
         keys = "Aa" if number % 2 else "BB other"
         store.append(message(b"%d" % number, keys=keys, uniq_key=f"ID{number}"), 1_000_000 + 1000 * number)
-    found = store.query("TopicTest", "BB", 0, 1 << 62, 5)
+    found = query(store, "TopicTest", "BB", 0, 1 << 62, 5)
     assert [each.body for each in found.messages] == [b"30", b"32", b"34", b"36", b"38"]
     newest = found.messages[-1]
     assert (found.index_last_ms, found.index_last_offset) == (1_039_000, newest.log_offset + newest.size)
-    assert [each.body for each in store.query("TopicTest", "ID7", 0, 1 << 62, 5).messages] == [b"7"]
-    found = store.query("TopicTest", "Aa", 1_004_000, 1_009_000, 32)
+    assert [each.body for each in query(store, "TopicTest", "ID7", 0, 1 << 62, 5).messages] == [b"7"]
+    found = query(store, "TopicTest", "Aa", 1_004_000, 1_009_000, 32)
     assert [each.body for each in found.messages] == [b"5", b"7", b"9"]
-    assert store.query("Other", "Aa", 0, 1 << 62, 5).messages == []
+    assert query(store, "Other", "Aa", 0, 1 << 62, 5).messages == []
     assert len(bodies(store)) == 40
     store.close()
 

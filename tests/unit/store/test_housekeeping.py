@@ -13,6 +13,7 @@ from rocketeer.clock import ManualClock
 from rocketeer.errors import StoreRefused
 from rocketeer.store import checkpointing, cleaning, summary
 from rocketeer.store.message_store import MessageStore
+from support.indexes import query
 from support.stores import SEGMENT_BYTES, bodies, checkpoint_now, kill, make_store, message, open_store
 
 HOUR_MS = 3_600_000
@@ -121,7 +122,7 @@ def test_index_slots_that_the_disk_did_not_take_are_written_the_next_time(
     store.close()
     store, _ = open_store(tmp_path)
     assert store.index is not None
-    assert store.index.query("TopicTest", "k", 0, 1 << 60, 10) == [0]
+    assert query(store.index, "TopicTest", "k", 0, 1 << 60, 10) == [0]
     store.close()
 
 

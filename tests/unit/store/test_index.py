@@ -17,6 +17,7 @@ from support.indexes import (
     filled,
     messages,
     opened,
+    query,
     write_slots,
 )
 
@@ -28,8 +29,8 @@ def test_keys_and_uniq_keys_are_found_newest_first_over_files(tmp_path: Path) ->
     assert everything(index, "k7") == [700]
     assert everything(index, "U000049") == [4900]
     assert everything(index, "none") == []
-    assert index.query("Other", "shared", 0, 1 << 60, 1000) == []
-    assert index.query("T", "shared", 0, 1 << 60, 3) == [4900, 4800, 4700]
+    assert query(index, "Other", "shared", 0, 1 << 60, 1000) == []
+    assert query(index, "T", "shared", 0, 1 << 60, 3) == [4900, 4800, 4700]
 
 
 def test_messages_that_still_wait_are_found_too(tmp_path: Path) -> None:
@@ -43,12 +44,12 @@ def test_the_time_range_counts_whole_seconds_from_the_files_begin(tmp_path: Path
     for message in messages(10):
         index.add(message)
     begin = START_MS
-    assert index.query("T", "shared", begin, begin + 999, 99) == [100, 0]
-    assert index.query("T", "shared", begin + 2000, begin + 3000, 99) == [500, 400, 300]
-    assert index.query("T", "shared", begin + 1, begin + 999, 99) == []
-    assert index.query("T", "shared", begin - 9000, begin - 1, 99) == []
-    assert index.query("T", "shared", begin + 6300, begin + 99_000, 99) == []
-    assert index.query("T", "shared", begin + 6000, begin + 99_000, 99) == [900]
+    assert query(index, "T", "shared", begin, begin + 999, 99) == [100, 0]
+    assert query(index, "T", "shared", begin + 2000, begin + 3000, 99) == [500, 400, 300]
+    assert query(index, "T", "shared", begin + 1, begin + 999, 99) == []
+    assert query(index, "T", "shared", begin - 9000, begin - 1, 99) == []
+    assert query(index, "T", "shared", begin + 6300, begin + 99_000, 99) == []
+    assert query(index, "T", "shared", begin + 6000, begin + 99_000, 99) == [900]
 
 
 def test_keys_that_wait_are_bounded_however_many_come(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from support.stores import (
     make_store,
     message,
     open_store,
+    query,
 )
 
 
@@ -94,7 +95,7 @@ def test_a_replay_passes_over_damage_in_an_old_record_and_says_so(
 ) -> None:
     store, _ = open_store(tmp_path / "store")
     fill(store)
-    victim = store.query("Topic0", "k40", 0, 1 << 62, 1).messages[0]
+    victim = query(store, "Topic0", "k40", 0, 1 << 62, 1).messages[0]
     path = tmp_path / "store" / "commitlog" / f"{victim.log_offset // SEGMENT_BYTES * SEGMENT_BYTES:020d}"
     with path.open("r+b") as file:
         file.seek(victim.log_offset % SEGMENT_BYTES + 1)
@@ -246,7 +247,7 @@ def test_an_older_checkpoint_that_was_ahead_of_the_disk_costs_only_what_the_disk
     store = make_store(tmp_path / "store", clock)
     store.open()
     fill(store, 0, 40)
-    last = store.query("Topic1", "k39", 0, 1 << 62, 1).messages[0]
+    last = query(store, "Topic1", "k39", 0, 1 << 62, 1).messages[0]
     checkpoint_now(store, clock)
     folder = kill(store, tmp_path / "copy")
     store.close()
@@ -273,14 +274,14 @@ def test_an_index_file_made_after_the_checkpoint_is_no_reason_to_read_more_of_th
     assert noted % SEGMENT_BYTES, "in the middle of a file"
     while len(list((tmp_path / "store" / "index").iterdir())) < 3:
         fill(store, COUNT // 2, 10)
-        store.query("Topic0", "k0", 0, 1 << 62, 1)  # what waits for the index is in its files then
+        query(store, "Topic0", "k0", 0, 1 << 62, 1)  # what waits for the index is in its files then
     folder = kill(store, tmp_path / "copy")
     store.close()
     store, report = open_store(folder)
     assert report.scanned_from == noted
     assert not any("index" in action for action in report.actions), report.actions
-    assert [each.body[:4] for each in store.query("Topic1", "k75", 0, 1 << 62, 1).messages] == [b"0075"]
-    assert [each.body[:4] for each in store.query("Topic1", "k1", 0, 1 << 62, 1).messages] == [b"0001"]
+    assert [each.body[:4] for each in query(store, "Topic1", "k75", 0, 1 << 62, 1).messages] == [b"0075"]
+    assert [each.body[:4] for each in query(store, "Topic1", "k1", 0, 1 << 62, 1).messages] == [b"0001"]
     store.close()
 
 

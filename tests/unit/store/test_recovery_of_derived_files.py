@@ -13,7 +13,16 @@ from rocketeer.clock import ManualClock
 from rocketeer.store import summary
 from rocketeer.store.checkpoint import Checkpoint
 from support.recovered import COUNT, HOW, check_whole, fill, stopped
-from support.stores import SEGMENT_BYTES, checkpoint_now, kill, make_store, message, open_store, read_queue
+from support.stores import (
+    SEGMENT_BYTES,
+    checkpoint_now,
+    kill,
+    make_store,
+    message,
+    open_store,
+    query,
+    read_queue,
+)
 
 
 def cut_queue_file(folder: Path) -> None:
@@ -184,7 +193,7 @@ def test_a_single_message_is_found_again_by_its_key(tmp_path: Path) -> None:
     store.close()
     shutil.rmtree(tmp_path / "index")
     store, _ = open_store(tmp_path)
-    assert [each.body for each in store.query("TopicTest", "key", 0, 1 << 62, 5).messages] == [b"only"]
+    assert [each.body for each in query(store, "TopicTest", "key", 0, 1 << 62, 5).messages] == [b"only"]
     store.close()
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from rocketeer.clock import ManualClock
 from support.recovered import COUNT, HOW, body_of, check_whole, fill, places, stopped
-from support.stores import SEGMENT_BYTES, bodies, checkpoint_now, kill, make_store, message, open_store
+from support.stores import SEGMENT_BYTES, bodies, checkpoint_now, kill, make_store, message, open_store, query
 
 FIRST_LOG = "commitlog/00000000000000000000"
 
@@ -82,12 +82,12 @@ def test_damage_costs_the_message_it_hits_and_no_other(tmp_path: Path, how: str,
         pytest.skip("zeros in what was never synced are a hole: see the test of a power failure")
     folder = stopped(tmp_path, how)
     looking, _ = open_store(shutil.copytree(folder, tmp_path / "looking"))
-    victim = looking.query("Topic0", "k40", 0, 1 << 62, 1).messages[0]
+    victim = query(looking, "Topic0", "k40", 0, 1 << 62, 1).messages[0]
     places_before, end = places(looking), looking.log.max_offset
     next_file = {
         number
         for number in range(COUNT)
-        if looking.query(f"Topic{number % 2}", f"k{number}", 0, 1 << 62, 1).messages[0].log_offset
+        if query(looking, f"Topic{number % 2}", f"k{number}", 0, 1 << 62, 1).messages[0].log_offset
         >= looking.log.next_segment_offset(victim.log_offset)
     }
     looking.close()
@@ -108,7 +108,7 @@ def test_damage_costs_the_message_it_hits_and_no_other(tmp_path: Path, how: str,
         assert copy.path.parent == folder / "corrupt"
         assert copy.path.read_bytes() == damaged[copy.offset : copy.offset + copy.size]
     for number in range(60):
-        found = store.query(f"Topic{number % 2}", f"k{number}", 0, 1 << 62, 32).messages
+        found = query(store, f"Topic{number % 2}", f"k{number}", 0, 1 << 62, 32).messages
         assert len(found) == (number in kept)
     fill(store, COUNT, 30)
     copied = kill(store, tmp_path / "again")
@@ -127,7 +127,7 @@ def test_without_a_known_place_behind_damage_the_log_goes_on_in_the_next_file(tm
     store, _ = open_store(tmp_path / "store")
     fill(store, 0, 20)
     folder = kill(store, tmp_path / "copy")  # no queue entry has reached a file
-    victim = store.query("Topic0", "k10", 0, 1 << 62, 1).messages[0]
+    victim = query(store, "Topic0", "k10", 0, 1 << 62, 1).messages[0]
     end = store.log.max_offset
     store.close()
     with (folder / FIRST_LOG).open("r+b") as file:
@@ -180,7 +180,7 @@ def test_a_record_forged_in_a_body_is_never_a_place_to_start(
     assert report.torn_bytes == 0
     assert bodies(store, "Forger") == [body]
     for number in range(10):
-        found = store.query(f"Topic{number % 2}", f"k{number}", 0, 1 << 62, 32).messages
+        found = query(store, f"Topic{number % 2}", f"k{number}", 0, 1 << 62, 32).messages
         assert [each.body for each in found] == [body_of(number)]
     store.close()
 
@@ -192,7 +192,7 @@ def test_a_flipped_bit_in_a_queue_offset_costs_that_message_and_no_queue(
 ) -> None:
     folder = stopped(tmp_path, "died")  # everything is dispatched again
     looking, _ = open_store(shutil.copytree(folder, tmp_path / "looking"))
-    victim = looking.query(f"Topic{number % 2}", f"k{number}", 0, 1 << 62, 1).messages[0]
+    victim = query(looking, f"Topic{number % 2}", f"k{number}", 0, 1 << 62, 1).messages[0]
     looking.close()
     with (folder / "commitlog" / f"{victim.log_offset // SEGMENT_BYTES * SEGMENT_BYTES:020d}").open(
         "r+b"
@@ -224,7 +224,7 @@ def test_a_power_failure_leaves_a_whole_beginning_of_the_log(tmp_path: Path, pla
     checkpoint_now(store, clock)
     fill(store, 30, 60)
     store.queue_table.write_out()  # the queues' pages happened to arrive
-    victim = store.query("Topic0", "k40", 0, 1 << 62, 1).messages[0]
+    victim = query(store, "Topic0", "k40", 0, 1 << 62, 1).messages[0]
     folder = kill(store, tmp_path / "copy")
     store.close()
     with (folder / FIRST_LOG).open("r+b") as file:

@@ -45,17 +45,13 @@ def decode_group(data: bytes) -> SubscriptionGroup:
     return group
 
 
-def encode_group_table(groups: Mapping[str, SubscriptionGroup], version: DataVersion) -> bytes:
-    return encode(_GroupTableWire(groups, version))
-
-
 def encode_group_entry(group: SubscriptionGroup) -> bytes:
     """What stands for one group in a table; `join_group_table` makes the table of them."""
     return encode(group.name) + b":" + encode(group)
 
 
 def join_group_table(entries: Iterable[bytes], version: DataVersion) -> bytes:
-    """The same bytes as `encode_group_table`: only the groups that changed must be encoded again."""
+    """The body of 201: only the groups that changed must be encoded again."""
     begin, end = group_table_ends(version)
     return b"%b%b%b" % (begin, b",".join(entries), end)
 

@@ -54,17 +54,13 @@ def table_from_wire(wire: TopicTableWire) -> TopicTable:
     return TopicTable(configs, wire.data_version or DataVersion())
 
 
-def encode_topic_table(configs: Mapping[str, TopicConfig], version: DataVersion) -> bytes:
-    return encode(TopicTableWire(configs, version))
-
-
 def encode_topic_entry(topic: TopicConfig) -> bytes:
     """What stands for one topic in a table; `join_topic_table` makes the table of them."""
     return encode(topic.name) + b":" + encode(topic)
 
 
 def join_topic_table(entries: Iterable[bytes], version: DataVersion) -> bytes:
-    """The same bytes as `encode_topic_table`: only the topics that changed must be encoded again."""
+    """The body of 21: only the topics that changed must be encoded again."""
     begin, end = topic_table_ends(version)
     return b"%b%b%b" % (begin, b",".join(entries), end)
 

@@ -1,7 +1,7 @@
 """What every typed header shares: Java's names beside ours, and the way from and to `extFields`.
 
-`decode_header` makes a header from a command's texts, `decode_raw` from the JSON bytes of `extFields` without
-a dict in between (the two agree; tested), `encode_header` turns it back into texts.
+`decode_header` makes a header from a command's texts, `encode_header` turns it back into texts. msgspec reads one
+from the JSON bytes of `extFields` as well, without a dict in between (the two agree; tested): pulls are read so.
 """
 
 import re
@@ -13,9 +13,8 @@ import msgspec
 
 from rocketeer.errors import BadHeader
 from rocketeer.model.java_types import I32, I64
-from rocketeer.protocol.json_header import decode_ext
 
-__all__ = ["I32", "I64", "Header", "decode_header", "decode_raw", "encode_header", "raw_decoder"]
+__all__ = ["I32", "I64", "Header", "decode_header", "encode_header"]
 
 
 class Header(msgspec.Struct, rename="camel", gc=False):
@@ -33,21 +32,6 @@ def decode_header(kind: type[H], ext: Mapping[str, str]) -> H:
         return msgspec.convert(ext, kind, strict=False)
     except msgspec.ValidationError:
         return _decode_field_by_field(kind, ext)
-
-
-def decode_raw(kind: type[H], raw: msgspec.Raw | bytes) -> H:
-    """The typed header of the JSON bytes of `extFields`; raises BadHeader naming the field."""
-    try:
-        header: H = raw_decoder(kind).decode(raw)
-        return header
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return decode_header(kind, decode_ext(raw))  # the slow, lenient way
-
-
-@cache
-def raw_decoder(kind: type[H]) -> msgspec.json.Decoder[H]:
-    """The decoder of one kind, for hot paths that keep it at hand."""
-    return msgspec.json.Decoder(kind, strict=False)
 
 
 def _decode_field_by_field(kind: type[H], ext: Mapping[str, str]) -> H:

@@ -126,10 +126,6 @@ class Sequences:
                 if (known := self._sequences.get(key)) is not None  # forgotten meanwhile
             ]
 
-    def dump(self) -> list[SavedSequence]:
-        """All sequences, as `dump_slices` gives them in parts."""
-        return [known for some in self.dump_slices() for known in some]
-
     def load(self, saved: Iterable[SavedSequence]) -> None:
         for known in saved:
             places = array("q")

@@ -32,8 +32,6 @@ Version: TypeAlias = "int | datetime | None"
 FORMATS: Final = ("delta", "parquet")
 ARCHIVE: Final = "checkpoint"
 DEDUP: Final = "dedup-checkpoint"
-CHECKSUM_SQL: Final = "bit_xor(crc32(body) * (queueOffset % 2147483647 + 1))"
-"""A range's checksum, as Spark computes it over its rows; in any order, and ranges' sums may be xor-ed."""
 
 
 @dataclass(frozen=True)

@@ -167,7 +167,10 @@ def parts_of(metadata: Any) -> list[QueuePart] | None:
 
 
 def queue_parts(rows: Batch) -> Iterator[QueuePart]:
-    """What a batch has of each queue, with checksums; see `folder.CHECKSUM_SQL`."""
+    """What a batch has of each queue, with a checksum: rows in any order have the same, and ranges' may be xor-ed.
+
+    Spark's SQL for it: bit_xor(crc32(body) * (queueOffset % 2147483647 + 1)).
+    """
     offsets = _offsets(rows)
     sums = body_crcs(rows.column("body")) * (offsets % _CHECKSUM_MODULUS + 1)
     sizes = _lengths(rows.column("body"))
