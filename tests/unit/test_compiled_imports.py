@@ -44,6 +44,15 @@ def test_ours_are_in_order() -> None:
         ("record/_x.pxi", '\ninclude "../store/_x.pxi"\n'),
         ("record/_x.pyx", '\ncdef extern from "../store/x.h":\n    pass\n'),
         ("record/_x.pyx", "\nfrom posix.unistd cimport close\n"),
+        ("record/_x.pyx", '\ncdef extern from "<sys/epoll.h>" nogil:\n    pass\n'),
+        ("filter/_x.pyx", '\ncdef extern from "<time.h>":\n    pass\n'),
+        ("protocol/_x.pyx", '\ncdef extern from "fcntl.h":\n    pass\n'),
+        ("store/_x.pyx", "\nfrom .. import broker\n"),
+        ("store/_x.pyx", "\nfrom ..broker import send\n"),
+        ("store/_x.pyx", "\nfrom ..broker.send cimport x\n"),
+        ("store/_x.pyx", "\nimport pyspark\n"),
+        ("broker/_x.pyx", "\nfrom rocketeer.engine._send_buffer cimport SendBuffer\n"),
+        ("broker/_x.pyx", "\nfrom rocketeer.engine cimport _send_buffer\n"),
         ("protocol/_x.pyx", "\nimport time\n"),
     ],
 )
@@ -52,6 +61,29 @@ def test_a_breach_is_named_by_file_and_line(tmp_path: Path, name: str, text: str
     assert code == 1
     assert len(lines) == 1, lines
     assert lines[0].startswith(f"{tmp_path / 'src' / 'rocketeer' / name}:2: ")
+
+
+@pytest.mark.parametrize(
+    "line", ["from rocketeer.broker._x import X", "from rocketeer.broker import _x", "import rocketeer.broker._x",
+             "from ..broker import _x", "from ..broker._x import X"]
+)  # fmt: skip
+def test_a_compiled_module_that_a_python_one_imports_counts_as_well(tmp_path: Path, line: str) -> None:
+    root = tree(tmp_path, "broker/_x.pyx", "")
+    user = root / "src" / "rocketeer" / "store" / "x.py"
+    user.parent.mkdir()
+    user.write_text(f"import rocketeer\nif True:\n    {line}\n")
+    assert check(root) == (1, [f"{user}:3: store imports rocketeer.broker._x, which is above it"])
+
+
+def test_of_the_engine_others_import_one_module(tmp_path: Path) -> None:
+    root = tree(tmp_path, "engine/_send_buffer.pyx", "")
+    user = root / "src" / "rocketeer" / "broker" / "x.py"
+    user.parent.mkdir()
+    user.write_text("from rocketeer.engine.sends import SendBuffer\n")
+    assert check(root) == (0, [])
+    user.write_text("from rocketeer.engine._send_buffer import SendBuffer\n")
+    said = "broker imports rocketeer.engine._send_buffer, of engine others import rocketeer.engine.sends only"
+    assert check(root) == (1, [f"{user}:1: {said}"])
 
 
 @pytest.mark.parametrize(
@@ -66,6 +98,9 @@ def test_a_breach_is_named_by_file_and_line(tmp_path: Path, name: str, text: str
             "from rocketeer.record._bytes cimport (\n    get32,  # from rocketeer.broker import x\n)\n",
         ),
         ("store/_x.pyx", "from libc.string cimport memcpy\nimport numpy\n"),
+        ("store/_x.pyx", "from .. import record\nfrom . import _index\nfrom ._index cimport x\n"),
+        ("broker/_x.pyx", "from rocketeer.engine.sends import SendBuffer\n"),
+        ("spark/_x.pyx", "import pyspark\n"),
     ],
 )
 def test_what_points_downwards_is_fine(tmp_path: Path, name: str, text: str) -> None:
