@@ -10,6 +10,7 @@ from rocketeer.client.core import batch_items_plain
 from rocketeer.client.core.received import ReceivedMessage, split_plain
 from rocketeer.model.message import InvalidMessage, Message
 from rocketeer.model.queue import MessageQueue
+from rocketeer.record.layout import MAGIC
 
 _batch_items: Any = pytest.importorskip(
     "rocketeer.client.core._batch_items", reason="installed without a C compiler"
@@ -73,11 +74,11 @@ def as_tuple(
 
 records = st.builds(
     lambda size, magic, offset, extra: (
-        size.to_bytes(4, "big", signed=True) + magic.to_bytes(4, "big") + bytes(12)
+        size.to_bytes(4, "big", signed=True) + magic.to_bytes(4, "big", signed=True) + bytes(12)
         + offset.to_bytes(8, "big", signed=True) + bytes(max(0, size - 28 + extra))
     ),
-    st.integers(-1, 60) | st.integers(28, 60),
-    st.sampled_from([7, 7, 7, 8]),
+    st.integers(-1, 140) | st.integers(91, 140),
+    st.sampled_from([MAGIC, MAGIC, MAGIC, 7]),
     st.integers(-(2**63), 2**63 - 1),
     st.sampled_from([0, 0, 0, -1, 2]),
 )  # fmt: skip
@@ -87,14 +88,18 @@ records = st.builds(
 @given(body=st.lists(records, max_size=5).map(b"".join), cut=st.integers(0, 30))
 def test_messages_of_a_pull_reply(body: bytes, cut: int) -> None:
     body = body[: max(0, len(body) - cut)]
-    expected = split_plain(body, as_tuple, QUEUE, "shop", 3, 99, 7, 30)
-    assert _received_split.split(body, as_tuple, QUEUE, "shop", 3, 99, 7, 30) == expected
+    expected = split_plain(body, as_tuple, QUEUE, "shop", 3, 99)
+    assert _received_split.split(body, as_tuple, QUEUE, "shop", 3, 99) == expected
 
 
 def test_both_make_the_same_messages() -> None:
     body = (
-        (40).to_bytes(4, "big") + (7).to_bytes(4, "big") + bytes(12) + (5).to_bytes(8, "big") + bytes(12)
+        (91).to_bytes(4, "big")
+        + MAGIC.to_bytes(4, "big", signed=True)
+        + bytes(12)
+        + (5).to_bytes(8, "big")
+        + bytes(63)
     ) * 2
     for split in (split_plain, _received_split.split):
-        found, end = split(body, ReceivedMessage, QUEUE, None, 3, 99, 7, 30)
-        assert (end, [(each.queue_offset, each.size) for each in found]) == (80, [(5, 40), (5, 40)])
+        found, end = split(body, ReceivedMessage, QUEUE, None, 3, 99)
+        assert (end, [(each.queue_offset, each.size) for each in found]) == (182, [(5, 91), (5, 91)])

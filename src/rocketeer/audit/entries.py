@@ -20,8 +20,8 @@ from rocketeer.record.layout import decode_record
 from rocketeer.record.vectorised import fixed_fields
 from rocketeer.store.base_names import bases_in
 from rocketeer.store.dispatch import TX_UNSEEN
-from rocketeer.store.queue_entry import BLANK_SIZE, ENTRY_BYTES
-from rocketeer.store.store_files import ENTRIES, LogFiles
+from rocketeer.store.queue_entry import BLANK_SIZE, ENTRY_BYTES, ENTRY_COLUMNS
+from rocketeer.store.store_files import LogFiles
 
 NOWHERE: Final = "queue entry points to no record of its queue"
 BLANK_INSIDE: Final = "blank among queue entries"
@@ -86,7 +86,7 @@ def _files(folder: Path, name: str, findings: Findings) -> list[tuple[int, NDArr
         if base % ENTRY_BYTES or (expected is not None and base != expected):
             findings.add(ODD_FILE, f"{name}/{base:020d}", base, f"a file that begins at {expected}", base)
         expected = base + len(raw)
-        found.append((base, np.frombuffer(raw, dtype=ENTRIES, count=len(raw) // ENTRY_BYTES)))
+        found.append((base, np.frombuffer(raw, dtype=ENTRY_COLUMNS, count=len(raw) // ENTRY_BYTES)))
     return found
 
 
@@ -102,7 +102,7 @@ def _look_up(
     topic = task.topic.encode()
     for first, places in parts:
         raw = (folder / f"{first * ENTRY_BYTES:020d}").read_bytes()
-        entries = np.frombuffer(raw, dtype=ENTRIES, count=len(raw) // ENTRY_BYTES)
+        entries = np.frombuffer(raw, dtype=ENTRY_COLUMNS, count=len(raw) // ENTRY_BYTES)
         suspects = places[~_are_there(log, entries[places], places + first, topic, task.queue_id)]
         for at in suspects.tolist():
             entry = entries[at]

@@ -20,8 +20,8 @@ from rocketeer.audit.report import Findings
 from rocketeer.store.base_names import bases_in
 from rocketeer.store.consume_queue_ext import ADDRESS_MAX, ADDRESS_MIN, UNIT
 from rocketeer.store.dispatch import TX_UNSEEN
-from rocketeer.store.queue_entry import BLANK_SIZE, ENTRY_BYTES
-from rocketeer.store.store_files import ENTRIES, QueueFiles
+from rocketeer.store.queue_entry import BLANK_SIZE, ENTRY_BYTES, ENTRY_COLUMNS
+from rocketeer.store.store_files import QueueFiles
 
 HOLE: Final = "queue offsets have a hole"
 NO_ENTRY: Final = "record without its queue entry"
@@ -172,7 +172,7 @@ def _is_deleted(look: StoreLook, topic: str, folder: Path) -> bool:
 
 def _entries(folder: Path, offsets: NDArray[np.int64]) -> NDArray[Any]:
     """The entries with these numbers; size 0 where there is none. Blanks, which stand for none, too."""
-    found = np.zeros(len(offsets), dtype=ENTRIES)
+    found = np.zeros(len(offsets), dtype=ENTRY_COLUMNS)
     usable = (offsets >= 0) & (offsets < (1 << 58))
     if not usable.any():
         return found
@@ -190,7 +190,7 @@ def _entries(folder: Path, offsets: NDArray[np.int64]) -> NDArray[Any]:
 
 def raw_entries(folder: Path, low: int, high: int) -> NDArray[Any]:
     """Entries [low, high) as the files have them, zeros where no file is."""
-    found = np.zeros(high - low, dtype=ENTRIES)
+    found = np.zeros(high - low, dtype=ENTRY_COLUMNS)
     bases = bases_in(folder)
     at = low
     while at < high:
@@ -201,7 +201,7 @@ def raw_entries(folder: Path, low: int, high: int) -> NDArray[Any]:
             with open(folder / f"{bases[place]:020d}", "rb") as file:
                 raw = os.pread(file.fileno(), (stop - at) * ENTRY_BYTES, at * ENTRY_BYTES - bases[place])
             whole = len(raw) // ENTRY_BYTES
-            found[at - low : at - low + whole] = np.frombuffer(raw, dtype=ENTRIES, count=whole)
+            found[at - low : at - low + whole] = np.frombuffer(raw, dtype=ENTRY_COLUMNS, count=whole)
         at = max(stop, at + 1)
     return found
 

@@ -6,7 +6,6 @@ The general path of SEND_MESSAGE and its batch; `rocketeer.engine` does the same
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from struct import Struct
 from typing import Final, Protocol
 
 import msgspec
@@ -28,17 +27,14 @@ from rocketeer.model.topic import (
 )
 from rocketeer.protocol.codes import ResponseCode
 from rocketeer.protocol.texts import FAQ
-from rocketeer.record.batch import BatchItem, iter_batch
+from rocketeer.record.batch import BatchItem, count_items, iter_batch
 from rocketeer.record.flags import MULTI_TAGS, tx_state
-from rocketeer.record.layout import PendingMessage
+from rocketeer.record.layout import TOPIC_BYTES_MAX, PendingMessage
 from rocketeer.record.properties import decode_properties, encode_properties
 from rocketeer.remoting.limits import over_limit
 from rocketeer.steps import Steps
 
 _WRITE: Final = int(Perm.WRITE)  # an IntFlag's own operators are slow
-TOPIC_BYTES_MAX = 127
-ITEM_BYTES_MIN = 22
-ITEM_SIZE = Struct(">i")
 
 
 class SendHeader(Protocol):
@@ -174,7 +170,7 @@ class SendService:
         """How many messages there are; RequestRefused for more than a batch may have that comes this way."""
         rules, code = self._rules, ResponseCode.MESSAGE_ILLEGAL
         most, other = rules.batch_messages_max, rules.other_batch_messages_max
-        count = _count_items(body, max(most, other) + 1)
+        count = count_items(body, max(most, other) + 1)
         if count > most:
             raise over_limit("messages in a batch", "limitBatchMessages", most, code)
         if count > other:
@@ -259,19 +255,6 @@ class SendService:
             message.topic = dead.name
             message.queue_id = 0
             properties.pop(DELAY, None)
-
-
-def _count_items(body: bytes, enough: int) -> int:
-    """How many messages a batch has, not counting further than `enough`; each begins with its size."""
-    at, end, unpack = 0, len(body) - ITEM_SIZE.size, ITEM_SIZE.unpack_from
-    for count in range(enough):
-        if at > end:
-            return count
-        size = unpack(body, at)[0]
-        if size < ITEM_BYTES_MIN:  # broken: splitting it says how
-            return 0
-        at += size
-    return enough
 
 
 def _counting_keys(items: Sequence[BatchItem], common: bytes, enough: int) -> Steps[int]:

@@ -297,7 +297,7 @@ cdef class Scanner:
         cdef list found = []
         for i in range(count):
             offset = <int64_t> get64(entry)
-            size = <int32_t> get32(entry + 8)
+            size = <int32_t> get32(entry + _layout.ENTRY_SIZE_AT)
             entry += _layout.QUEUE_ENTRY_BYTES
             at = offset - base
             if at < 0 or size <= 0 or at + size > log_bytes:

@@ -11,9 +11,8 @@ import numpy as np
 
 from rocketeer.model.offsets import QueueOffset
 from rocketeer.steps import Steps
+from rocketeer.store.queue_entry import ENTRY_BYTES, ENTRY_COLUMNS
 
-ENTRY: Final = np.dtype([("log_offset", ">i8"), ("size", ">i4"), ("tag_code", ">i8")])
-assert ENTRY.itemsize == 20, "an entry of a consume queue"
 READ_ENTRIES: Final = 8_192
 """Looked at in one step: some 50 us."""
 QUEUES_AT_ONCE: Final = 256
@@ -165,7 +164,7 @@ class StoredTopics:
         )  # what expired in the meantime is not there any more
         count = min(READ_ENTRIES, queue.max_offset - first)
         raw = queue.read(first, count) if count > 0 else b""
-        sizes = np.frombuffer(raw, ENTRY, len(raw) // ENTRY.itemsize)["size"].astype(np.int64)
+        sizes = np.frombuffer(raw, ENTRY_COLUMNS, len(raw) // ENTRY_BYTES)["size"].astype(np.int64)
         total = int(sizes.sum())
         seen.bytes += total
         self.sizes_sum += total

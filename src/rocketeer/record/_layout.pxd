@@ -1,4 +1,4 @@
-"""The record's layout for compiled modules: `record/layout.py` draws it, a test holds both to the same numbers."""
+"""The record's layout for compiled modules: `layout.py` and `batch.py` draw it, a test compares every number here."""
 
 cdef enum:
     SIZE_AT = 0
@@ -41,4 +41,6 @@ cdef enum:
     ITEM_BODY_BYTES_AT = 16
     ITEM_BYTES = 20
     # Of a consume queue: log offset, size, tag code.
+    ENTRY_SIZE_AT = 8
+    ENTRY_TAG_CODE_AT = 12
     QUEUE_ENTRY_BYTES = 20

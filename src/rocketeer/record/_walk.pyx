@@ -18,24 +18,6 @@ from rocketeer.record._property_text cimport Marks, Property, clear_marks, next_
 
 from rocketeer.record import walk_plain
 
-LAYOUT = {  # for the test that compares it with record/layout.py
-    "size": _layout.SIZE_AT,
-    "magic": _layout.MAGIC_AT,
-    "body_crc": _layout.BODY_CRC_AT,
-    "queue_id": _layout.QUEUE_ID_AT,
-    "flag": _layout.FLAG_AT,
-    "queue_offset": _layout.QUEUE_OFFSET_AT,
-    "log_offset": _layout.LOG_OFFSET_AT,
-    "sys_flag": _layout.SYS_FLAG_AT,
-    "born_ms": _layout.BORN_MS_AT,
-    "born_host": _layout.BORN_HOST_AT,
-    "store_ms": _layout.STORE_MS_AT,
-    "store_host": _layout.STORE_HOST_AT,
-    "reconsume_times": _layout.RECONSUME_TIMES_AT,
-    "prepared_offset": _layout.PREPARED_OFFSET_AT,
-    "body_bytes": _layout.BODY_BYTES_AT,
-}
-
 cdef extern from "_crc32.h":
     uint32_t crc32_of(const char *data, size_t size) nogil
 

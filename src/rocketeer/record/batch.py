@@ -13,7 +13,9 @@ from rocketeer.record.properties import PROPERTIES_BYTES_MAX
 
 ITEM: Final = Struct(">iiiii")
 _I16: Final = Struct(">h")
-assert ITEM.size + _I16.size == 22, "clients in all languages lay items out so"
+ITEM_BYTES_MIN: Final = ITEM.size + _I16.size
+assert ITEM_BYTES_MIN == 22, "clients in all languages lay items out so"
+_ITEM_SIZE: Final = Struct(">i")
 
 
 class BatchItem(NamedTuple):
@@ -30,7 +32,7 @@ def encode_batch(items: Iterable[BatchItem]) -> bytes:
     for flag, body, properties in items:
         if len(properties) > PROPERTIES_BYTES_MAX:
             raise BadBatch(f"properties of {len(properties)} bytes: at most {PROPERTIES_BYTES_MAX} fit")
-        total = ITEM.size + len(body) + _I16.size + len(properties)
+        total = ITEM_BYTES_MIN + len(body) + len(properties)
         parts += (ITEM.pack(total, 0, 0, flag, len(body)), body, _I16.pack(len(properties)), properties)
     return b"".join(parts)
 
@@ -40,8 +42,8 @@ def iter_batch(body: bytes) -> Iterator[BatchItem]:
     at = 0
     end = len(body)
     while at < end:
-        if end - at < ITEM.size + _I16.size:
-            raise BadBatch(f"{end - at} bytes are left at {at}, an item has at least {ITEM.size + _I16.size}")
+        if end - at < ITEM_BYTES_MIN:
+            raise BadBatch(f"{end - at} bytes are left at {at}, an item has at least {ITEM_BYTES_MIN}")
         total, _, _, flag, body_bytes = ITEM.unpack_from(body, at)
         body_at = at + ITEM.size
         properties_at = body_at + body_bytes + _I16.size
@@ -55,3 +57,16 @@ def iter_batch(body: bytes) -> Iterator[BatchItem]:
             )
         yield BatchItem(flag, body[body_at : body_at + body_bytes], body[properties_at:item_end])
         at = item_end
+
+
+def count_items(body: bytes, enough: int) -> int:
+    """How many messages a batch has, not counting further than `enough`; each begins with its size."""
+    at, end, unpack = 0, len(body) - _ITEM_SIZE.size, _ITEM_SIZE.unpack_from
+    for count in range(enough):
+        if at > end:
+            return count
+        size = unpack(body, at)[0]
+        if size < ITEM_BYTES_MIN:  # broken: splitting it says how
+            return 0
+        at += size
+    return enough

@@ -6,8 +6,6 @@
 from struct import error
 from typing import Final, NamedTuple
 
-from isal.isal_zlib import crc32
-
 from rocketeer.errors import BadRecord
 from rocketeer.model.topic import SCHEDULE_TOPIC, TIMER_TOPIC
 from rocketeer.record.delay_levels import DelayLevels
@@ -21,6 +19,7 @@ from rocketeer.record.layout import (
     HOST_SIZES,
     MAGIC,
     Buffer,
+    body_crc,
     head_struct,
     split_tail,
 )
@@ -78,7 +77,7 @@ def entry_at(buf: Buffer, at: int, levels: DelayLevels, *, check_crc: bool) -> D
         raise BadRecord(
             at=at, reason=f"size is {size}, body length {body_bytes}, with {len(buf) - at} bytes left"
         )
-    if check_crc and body_bytes and crc32(buf[body_at:body_end]) & 0x7FFFFFFF != crc:
+    if check_crc and body_bytes and body_crc(buf[body_at:body_end]) != crc:
         raise BadRecord(at=at, reason="the crc of the body is not the one stored")
     topic, raw = split_tail(bytes(buf[body_end:end]), at)
     tag_code, keys, uniq_key = derive(topic, raw, store_ms, levels)

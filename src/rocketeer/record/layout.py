@@ -37,7 +37,7 @@ from rocketeer.model.offsets import LogOffset, QueueOffset
 from rocketeer.record.flags import BORN_HOST_V6, HOSTS_V6, STORE_HOST_V6
 from rocketeer.record.hosts import V4_BYTES, V6_BYTES
 from rocketeer.record.ids import offset_msg_id
-from rocketeer.record.properties import decode_properties, find_property
+from rocketeer.record.properties import PROPERTIES_BYTES_MAX, decode_properties, find_property
 
 Buffer: TypeAlias = bytes | bytearray | memoryview | mmap
 
@@ -92,9 +92,9 @@ _STORE_MS: Final = tuple(head_struct(*sizes, ("store_ms",)) for sizes in HOST_SI
 BLANK: Final = Struct(">ii")
 QUEUE_ENTRY: Final = Struct(">qiq")
 assert QUEUE_ENTRY.size == 20, "the files interoperate with RocketMQ's"
+BODY_CRC_MASK: Final = 0x7FFFFFFF
 TAIL_BYTES: Final = 3  # topic length and properties length
 TOPIC_BYTES_MAX: Final = 127
-PROPERTIES_BYTES_MAX: Final = 32767
 
 _I16: Final = Struct(">h")
 
@@ -186,10 +186,10 @@ def stored_ms(buf: Buffer, at: int = 0) -> int:
     return int(_STORE_MS[(flag & HOSTS_V6) >> 4].unpack_from(buf, at)[0])
 
 
-def body_crc(body: bytes | memoryview) -> int:
+def body_crc(body: Buffer) -> int:
     """crc32 as records hold it: without the sign bit."""
     crc: int = isal_zlib.crc32(body)
-    return crc & 0x7FFFFFFF
+    return crc & BODY_CRC_MASK
 
 
 def host_bits(born_host: bytes, store_host: bytes) -> int:

@@ -19,8 +19,13 @@ from rocketeer.model.property_names import (
     TIMER_ROLL_TIMES,
 )
 from rocketeer.model.topic import TIMER_TOPIC
-from rocketeer.record.layout import PROPERTIES_BYTES_MAX, PendingMessage, StoredMessage
-from rocketeer.record.properties import decode_properties, encode_properties, find_property
+from rocketeer.record.layout import PendingMessage, StoredMessage
+from rocketeer.record.properties import (
+    PROPERTIES_BYTES_MAX,
+    decode_properties,
+    encode_properties,
+    find_property,
+)
 
 _OUT: Final = TIMER_OUT_MS.encode()
 _TOPIC: Final = REAL_TOPIC.encode()

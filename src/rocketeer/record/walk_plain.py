@@ -3,13 +3,21 @@
 from struct import Struct
 from typing import Final
 
-from isal.isal_zlib import crc32
-
 from rocketeer.errors import BadRecord
 from rocketeer.model.topic import SCHEDULE_TOPIC, TIMER_TOPIC
 from rocketeer.record.flags import TX_ROLLBACK
 from rocketeer.record.java_hash import java_hash, tag_hash
-from rocketeer.record.layout import BLANK, BLANK_MAGIC, HEAD, MAGIC, TAIL_BYTES, Buffer, head_of, split_tail
+from rocketeer.record.layout import (
+    BLANK,
+    BLANK_MAGIC,
+    HEAD,
+    MAGIC,
+    TAIL_BYTES,
+    Buffer,
+    body_crc,
+    head_of,
+    split_tail,
+)
 from rocketeer.record.marks_plain import find_marks
 from rocketeer.record.timers import due_ms
 
@@ -80,7 +88,7 @@ def walk_piece(buf: Buffer, start: int, stop: int, base: int, topics: Topics) ->
         if not 0 <= body_bytes <= size - head.size - TAIL_BYTES:
             return ended(_BAD, f"body length is {body_bytes} in a record of {size} bytes")
         faults = 0
-        if body_bytes and crc32(buf[body_at : body_at + body_bytes]) & 0x7FFFFFFF != crc:
+        if body_bytes and body_crc(buf[body_at : body_at + body_bytes]) != crc:
             faults |= BAD_CRC
         if log_offset != base + at:
             faults |= BAD_PLACE

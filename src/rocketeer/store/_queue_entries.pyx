@@ -9,7 +9,8 @@ from libc.string cimport memcpy
 
 from rocketeer.record._bytes cimport get32, get64, put32, put64
 from rocketeer.record._layout cimport (
-    HEAD_BYTES, LOG_OFFSET_AT, MAGIC, MAGIC_AT, QUEUE_ENTRY_BYTES, QUEUE_ID_AT, QUEUE_OFFSET_AT, SIZE_AT,
+    ENTRY_SIZE_AT, ENTRY_TAG_CODE_AT, HEAD_BYTES, LOG_OFFSET_AT, MAGIC, MAGIC_AT, QUEUE_ENTRY_BYTES, QUEUE_ID_AT,
+    QUEUE_OFFSET_AT, SIZE_AT,
 )
 
 cdef extern from *:
@@ -39,8 +40,8 @@ cdef class QueueTail:
         PyByteArray_Resize(self._tail, used + QUEUE_ENTRY_BYTES)
         to = PyByteArray_AS_STRING(self._tail) + used
         put64(to, <uint64_t> log_offset)
-        put32(to + 8, <uint32_t> size)
-        put64(to + 12, <uint64_t> tag_code)
+        put32(to + ENTRY_SIZE_AT, <uint32_t> size)
+        put64(to + ENTRY_TAG_CODE_AT, <uint64_t> tag_code)
         self.max_offset += 1
         self._ends.total += 1
         return 0
@@ -54,11 +55,11 @@ def run_bounds(bytes entries not None):
     if not count:
         raise ValueError("no entries")
     for i in range(count):
-        total += <int32_t> get32(at + i * QUEUE_ENTRY_BYTES + 8)
+        total += <int32_t> get32(at + i * QUEUE_ENTRY_BYTES + ENTRY_SIZE_AT)
     at += (count - 1) * QUEUE_ENTRY_BYTES
     return (
         <int64_t> get64(PyBytes_AS_STRING(entries)),
-        <int64_t> get64(at) + <int32_t> get32(at + 8),
+        <int64_t> get64(at) + <int32_t> get32(at + ENTRY_SIZE_AT),
         total,
     )
 
@@ -68,7 +69,7 @@ cdef inline bint leads_to_record(
 ) noexcept nogil:
     """Whether an entry leads to a record within the window: of its size, at its place, of that queue and offset."""
     cdef int64_t log_offset = <int64_t> get64(entry)
-    cdef int64_t record_bytes = <int32_t> get32(entry + 8)
+    cdef int64_t record_bytes = <int32_t> get32(entry + ENTRY_SIZE_AT)
     cdef const char *record
     if log_offset < first or record_bytes < HEAD_BYTES or log_offset - first > size - record_bytes:
         return False
@@ -96,7 +97,7 @@ def gather_records(window, bytes entries not None, int64_t first, int64_t total,
     PyObject_GetBuffer(window, &source, PyBUF_SIMPLE)
     try:
         for i in range(count):
-            size = <int32_t> get32(at + 8)
+            size = <int32_t> get32(at + ENTRY_SIZE_AT)
             if size > total or not leads_to_record(
                 at, <const char *> source.buf, source.len, first, queue_offset + i, queue_id
             ):

@@ -15,12 +15,12 @@ from rocketeer.model.topic import SCHEDULE_TOPIC
 from rocketeer.record.delay_levels import DelayLevels
 from rocketeer.record.entry import DispatchEntry, derive
 from rocketeer.record.layout import (
-    PROPERTIES_BYTES_MAX,
     PendingMessage,
     PlacelessRecord,
     encode_head,
     without_place,
 )
+from rocketeer.record.properties import PROPERTIES_BYTES_MAX
 from rocketeer.steps import Steps
 from rocketeer.store.commit_log import CommitLog
 from rocketeer.store.dispatch import TX_UNSEEN, Dispatch

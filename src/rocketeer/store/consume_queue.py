@@ -18,7 +18,15 @@ from rocketeer.model.offsets import LogOffset, QueueOffset
 from rocketeer.store.consume_queue_ext import ExtUnit
 from rocketeer.store.file_cache import FileCache
 from rocketeer.store.queue_entries import QueueEnds, QueueTail
-from rocketeer.store.queue_entry import BLANK, BLANK_SIZE, ENTRY, ENTRY_BYTES, QueueEntry, rounded_file_bytes
+from rocketeer.store.queue_entry import (
+    BLANK,
+    BLANK_SIZE,
+    ENTRY,
+    ENTRY_BYTES,
+    ENTRY_COLUMNS,
+    QueueEntry,
+    rounded_file_bytes,
+)
 from rocketeer.store.queue_files import QueueFiles
 
 __all__ = [
@@ -34,8 +42,6 @@ __all__ = [
 log = logging.getLogger(__name__)
 
 WRITE_OUT_ENTRIES = 2 * 4096 // ENTRY_BYTES  # flushConsumeQueueLeastPages: a tail this long is written out
-_COLUMNS = np.dtype([("log_offset", ">i8"), ("size", ">i4"), ("tag_code", ">i8")])
-assert _COLUMNS.itemsize == ENTRY_BYTES
 _WALK = 4096  # entries looked at in one read while passing over blanks
 
 
@@ -364,7 +370,7 @@ class ConsumeQueue(QueueTail):
         floor = 0 if before is None or before.is_blank else before.log_offset + before.size
         for start in range(end + 1, self.max_offset, _WALK):
             raw = self._bytes(start, min(start + _WALK, self.max_offset))
-            entries = np.frombuffer(raw, _COLUMNS, len(raw) // ENTRY_BYTES)
+            entries = np.frombuffer(raw, ENTRY_COLUMNS, len(raw) // ENTRY_BYTES)
             offsets, sizes = entries["log_offset"], entries["size"].astype(np.int64)
             below = (sizes > 0) & (sizes < BLANK_SIZE) & (floor <= offsets) & (offsets <= log_end - sizes)
             for at in np.flatnonzero(below).tolist():  # of a queue without damage there is none

@@ -4,7 +4,6 @@ For `Reader.get`; what is not plain (blanks, expired records, damaged entries, a
 to its loop.
 """
 
-from struct import Struct
 from typing import Final, Protocol
 
 from rocketeer.compiled import COMPILED
@@ -12,7 +11,7 @@ from rocketeer.errors import LogUnreadable
 from rocketeer.filter.records import Scanned
 from rocketeer.model.offsets import LogOffset, QueueOffset
 from rocketeer.store.commit_log import CommitLog
-from rocketeer.store.consume_queue import ENTRY_BYTES, ConsumeQueue
+from rocketeer.store.consume_queue import ENTRY, ENTRY_BYTES, ConsumeQueue
 from rocketeer.store.consume_queue_ext import ExtUnit
 from rocketeer.store.queue_entries import entries_hold
 
@@ -22,7 +21,7 @@ A pull must not hold the loop up for more than a few milliseconds, though."""
 SCAN_BYTES_MAX: Final = 16 << 20
 """Of the log: the loop must not be held up for long."""
 
-_first_two: Final = Struct(">qi").unpack_from
+_entry_at: Final = ENTRY.unpack_from
 
 
 class RecordTest(Protocol):
@@ -56,10 +55,10 @@ def scan_run(
     count = len(raw) // ENTRY_BYTES
     if not count or len(raw) % ENTRY_BYTES:
         return None
-    first, size = _first_two(raw, 0)
+    first, size, _ = _entry_at(raw, 0)
     end_max = min(log.next_segment_offset(first), first + max(SCAN_BYTES_MAX, size))
     count = _within(raw, count, first, end_max)
-    last, size = _first_two(raw, (count - 1) * ENTRY_BYTES)
+    last, size, _ = _entry_at(raw, (count - 1) * ENTRY_BYTES)
     raw = raw[: count * ENTRY_BYTES]
     try:
         window = log.read(first, last + size - first)
@@ -78,7 +77,7 @@ def _within(raw: bytes, count: int, first: LogOffset, end_max: int) -> int:
     low, high = 1, count
     while low < high:
         middle = (low + high + 1) // 2
-        log_offset, size = _first_two(raw, (middle - 1) * ENTRY_BYTES)
+        log_offset, size, _ = _entry_at(raw, (middle - 1) * ENTRY_BYTES)
         if first <= log_offset and log_offset + size <= end_max:
             low = middle
         else:

@@ -10,15 +10,13 @@ from rocketeer.model.offsets import LogOffset, QueueOffset
 from rocketeer.store.commit_log import CommitLog
 from rocketeer.store.consume_queue import BLANK_SIZE, ENTRY_BYTES, ConsumeQueue
 from rocketeer.store.queue_entries import entries_hold
+from rocketeer.store.queue_entry import ENTRY_COLUMNS
 
 LARGE_BYTES_MAX: Final = 8 << 20
 """A frame has 16 MB at most; the loop must not be held up for long."""
 COLD_BYTES_MAX: Final = 1 << 20
 """What is read in one go when it has to come from the disk."""
 LARGE_ENTRIES_MAX: Final = 16_384
-
-_ENTRIES: Final = np.dtype([("log_offset", ">i8"), ("size", ">i4"), ("tag_code", ">i8")])
-assert _ENTRIES.itemsize == ENTRY_BYTES
 
 
 def read_large(
@@ -29,7 +27,7 @@ def read_large(
     None for what the general scan must decide: blanks, expired records, damaged entries, nothing there.
     """
     raw = queue.read(offset, min(count_max, LARGE_ENTRIES_MAX))
-    entries = np.frombuffer(raw, _ENTRIES, len(raw) // ENTRY_BYTES)
+    entries = np.frombuffer(raw, ENTRY_COLUMNS, len(raw) // ENTRY_BYTES)
     if not len(entries):
         return None
     offsets = entries["log_offset"].astype(np.int64)

@@ -1,12 +1,16 @@
 """The consume-queue entry: 20 bytes that say where a message stands in the log."""
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+import numpy as np
 
 from rocketeer.model.offsets import LogOffset
 from rocketeer.record.layout import QUEUE_ENTRY
 
 ENTRY = QUEUE_ENTRY
 ENTRY_BYTES = ENTRY.size
+ENTRY_COLUMNS: Final = np.dtype([("log_offset", ">i8"), ("size", ">i4"), ("tag_code", ">i8")])
+assert ENTRY_COLUMNS.itemsize == ENTRY_BYTES
 
 BLANK_SIZE = 0x7FFFFFFF
 BLANK = ENTRY.pack(0, BLANK_SIZE, 0)  # stands where a queue has no message, for example before its first one

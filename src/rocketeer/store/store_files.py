@@ -19,14 +19,11 @@ from rocketeer.errors import StoreError
 from rocketeer.record.layout import MAGIC, stored_ms
 from rocketeer.record.vectorised import FIELDS
 from rocketeer.store.base_names import bases_in
-from rocketeer.store.queue_entry import BLANK_SIZE, ENTRY_BYTES
-
-ENTRIES: Final = np.dtype([("log_offset", ">i8"), ("size", ">i4"), ("tag_code", ">i8")])
-assert ENTRIES.itemsize == ENTRY_BYTES
+from rocketeer.store.queue_entry import BLANK_SIZE, ENTRY_BYTES, ENTRY_COLUMNS
 
 Entries = NDArray[Any]
 _MAPPED_MAX: Final = 4
-_NONE: Final[Entries] = np.empty(0, dtype=ENTRIES)
+_NONE: Final[Entries] = np.empty(0, dtype=ENTRY_COLUMNS)
 
 
 class LogFiles:
@@ -151,7 +148,7 @@ class QueueFiles:
             raw = os.pread(descriptor, count * ENTRY_BYTES, at)
         finally:
             os.close(descriptor)
-        return np.frombuffer(raw, dtype=ENTRIES, count=len(raw) // ENTRY_BYTES)
+        return np.frombuffer(raw, dtype=ENTRY_COLUMNS, count=len(raw) // ENTRY_BYTES)
 
 
 def topic_queues(store: Path) -> dict[str, list[int]]:

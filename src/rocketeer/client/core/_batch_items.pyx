@@ -11,16 +11,14 @@ from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memchr, memcpy
 
 from rocketeer.record._bytes cimport put32
-from rocketeer.record._layout cimport NAME_END, PROPERTY_END
+from rocketeer.record._layout cimport (
+    ITEM_BODY_BYTES_AT, ITEM_BYTES, ITEM_FLAG_AT, NAME_END, PROPERTIES_BYTES_MAX, PROPERTY_END,
+)
 
 from rocketeer.client.core import batch_items_plain
 
 cdef extern from "Python.h":
     const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
-
-cdef enum:
-    HEAD_BYTES = 20  # record/batch.py draws the item
-    PROPERTIES_BYTES_MAX = 32767
 
 
 cdef class _Room:
@@ -85,12 +83,12 @@ cdef bint _put_item(_Room room, object message, object identity, object instance
     cdef int flag = message.flag
     if message.delay_level or message.deliver_at is not None or message.delay is not None:
         return False
-    at = room.add(HEAD_BYTES + body_bytes + 2)
+    at = room.add(ITEM_BYTES + body_bytes + 2)
     put32(at + 4, 0)
     put32(at + 8, 0)
-    put32(at + 12, <uint32_t> flag)
-    put32(at + 16, <uint32_t> body_bytes)
-    memcpy(at + HEAD_BYTES, PyBytes_AS_STRING(body), body_bytes)
+    put32(at + ITEM_FLAG_AT, <uint32_t> flag)
+    put32(at + ITEM_BODY_BYTES_AT, <uint32_t> body_bytes)
+    memcpy(at + ITEM_BYTES, PyBytes_AS_STRING(body), body_bytes)
     properties_at = room.size
     for name, value in properties.items():
         if not _put(room, name, value, first):

@@ -5,7 +5,6 @@ only looks at the body never pays for properties, ids or hosts.
 """
 
 from collections.abc import Callable
-from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -18,14 +17,14 @@ from rocketeer.model.queue import MessageQueue
 from rocketeer.model.topic import RETRY_PREFIX, without_namespace
 from rocketeer.record.compression import decompress
 from rocketeer.record.flags import COMPRESSED, HOSTS_V6
-from rocketeer.record.hosts import host_text
+from rocketeer.record.hosts import V4_BYTES, host_text
 from rocketeer.record.ids import offset_msg_id
-from rocketeer.record.layout import HEADS, MAGIC, SYS_FLAG_AT, TAIL_BYTES, split_tail
+from rocketeer.record.layout import HEADS, MAGIC, SYS_FLAG_AT, TAIL_BYTES, head_struct, split_tail
 from rocketeer.record.properties import decode_properties, find_property
 
-# The head of a record (record.layout), without what splitting does not need:
-# total size i32 | magic i32 | crc, queue id, flag | queue offset i64
-_SPLIT: Final = Struct(">iI12xq")
+_SPLIT: Final = head_struct(
+    V4_BYTES, V4_BYTES, ("size", "magic", "queue_offset")
+)  # whatever the record's hosts
 _SIZE_MIN: Final = HEADS[0].size + TAIL_BYTES
 
 
@@ -235,8 +234,6 @@ def split_plain(
     namespace: str | None,
     min_offset: int,
     max_offset: int,
-    magic: int,
-    size_min: int,
 ) -> tuple[list[ReceivedMessage], int]:
     """The messages at the front of `body`, made by `make`, and where they end: behind it is no record."""
     found: list[ReceivedMessage] = []
@@ -244,8 +241,8 @@ def split_plain(
     end = len(body)
     at = 0
     while end - at >= _SPLIT.size:
-        size, mark, offset = unpack(body, at)
-        if mark != magic or size < size_min or size > end - at:
+        size, magic, offset = unpack(body, at)
+        if magic != MAGIC or size < _SIZE_MIN or size > end - at:
             break
         found.append(make(body[at : at + size], queue, offset, size, namespace, min_offset, max_offset))
         at += size
@@ -267,13 +264,11 @@ def split_messages(
     max_offset: int = -1,
 ) -> list[ReceivedMessage]:
     """The messages of a pull reply; of those with other tags than `tags`, none (brokers compare hashes only)."""
-    found, at = _split(
-        body, ReceivedMessage, queue, namespace, min_offset, max_offset, MAGIC & 0xFFFFFFFF, _SIZE_MIN
-    )
+    found, at = _split(body, ReceivedMessage, queue, namespace, min_offset, max_offset)
     left = len(body) - at
     if left >= _SPLIT.size:
         size, magic, _ = _SPLIT.unpack_from(body, at)
-        raise BadRecord(at=at, reason=f"magic {magic:#x}, size {size}, {left} bytes left")
+        raise BadRecord(at=at, reason=f"magic {magic & 0xFFFFFFFF:#x}, size {size}, {left} bytes left")
     if left:
         raise BadRecord(at=at, reason=f"{left} bytes are left for a record")
     return [message for message in found if message.tags in tags] if tags else found

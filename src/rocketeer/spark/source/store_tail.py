@@ -9,15 +9,15 @@ from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
-from isal.isal_zlib import crc32
 from numpy.typing import NDArray
 
 from rocketeer.errors import BadRecord
 from rocketeer.record.columns import Spans, find_parts, gather
-from rocketeer.record.layout import BLANK, BLANK_MAGIC
+from rocketeer.record.layout import BLANK, BLANK_MAGIC, body_crc
 from rocketeer.record.vectorised import Offsets, fixed_fields, step_through
 from rocketeer.store.dispatch import TX_UNSEEN
-from rocketeer.store.store_files import ENTRIES, LogFiles
+from rocketeer.store.queue_entry import ENTRY_COLUMNS
+from rocketeer.store.store_files import LogFiles
 
 SETTLE_S: Final = 0.002
 """A record may be seen while its broker still copies it into the file: give it this time."""
@@ -111,7 +111,7 @@ def as_entries(tail: list[tuple[int, int, int]], begin: int) -> NDArray[Any]:
         if queue_offset == at:
             rows.append((log_offset, size, 0))
             at += 1
-    return np.array(rows, dtype=ENTRIES)
+    return np.array(rows, dtype=ENTRY_COLUMNS)
 
 
 def _walk(data: NDArray[np.uint8], start: int) -> tuple[Offsets, bool]:
@@ -123,5 +123,4 @@ def _walk(data: NDArray[np.uint8], start: int) -> tuple[Offsets, bool]:
 
 def _is_whole(data: NDArray[np.uint8], row: Any, begin: int, end: int) -> bool:
     """Whether the last record's body is all there."""
-    crc: int = crc32(data[begin:end])
-    return end == begin or crc & 0x7FFFFFFF == int(row["body_crc"])
+    return end == begin or body_crc(data[begin:end].data) == int(row["body_crc"])

@@ -16,7 +16,8 @@ from rocketeer.spark.source.options import SourceOptions
 from rocketeer.spark.source.planning import QueueRange
 from rocketeer.spark.source.store_tail import Key, LogTail, as_entries
 from rocketeer.store.checkpoint import read_checkpoint
-from rocketeer.store.store_files import ENTRIES, LogFiles, QueueFiles, is_blank, topic_queues
+from rocketeer.store.queue_entry import ENTRY_COLUMNS
+from rocketeer.store.store_files import LogFiles, QueueFiles, is_blank, topic_queues
 
 _SAMPLE = 1000
 
@@ -264,7 +265,7 @@ def _where(entry: Any) -> tuple[int, int]:
 
 def place_entries(place: StorePlace, files: QueueFiles, begin: int, end: int) -> NDArray[Any]:
     """Entries [begin, end) as far as they are there, from the files and then from what came along."""
-    tail = np.frombuffer(place.tail, dtype=ENTRIES)
+    tail = np.frombuffer(place.tail, dtype=ENTRY_COLUMNS)
     if begin >= place.tail_begin:
         return tail[begin - place.tail_begin : end - place.tail_begin]
     return files.entries(begin, min(end, place.tail_begin))
