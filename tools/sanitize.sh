@@ -34,7 +34,7 @@ export UBSAN_OPTIONS=print_stacktrace=1
 export PYTHONMALLOC=malloc
 export PYTHONPATH=$scratch/src
 "$python" -c "
-import rocketeer.store._index as module
+import rocketeer.store._index_loops as module
 assert '$scratch' in module.__file__, module.__file__
 "
 exec "$python" -m pytest -p no:cacheprovider "$@"

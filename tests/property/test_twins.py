@@ -14,13 +14,13 @@ from rocketeer.record import marks_plain
 from rocketeer.record.entry import DispatchEntry
 from rocketeer.record.layout import HEAD, MAGIC
 from rocketeer.record.properties import decode_properties
-from rocketeer.store import id_table_plain, queue_entries_plain
-from rocketeer.store.index_slice import PrefixHashes, plain_key_columns
+from rocketeer.store import id_table_plain, index_loops_plain, queue_entries_plain
+from rocketeer.store.index_layout import ENTRY, SLOT
 
 _marks: Any = pytest.importorskip("rocketeer.record._marks", reason="installed without a C compiler")
 _walk: Any = pytest.importorskip("rocketeer.record._walk")
 _frames: Any = pytest.importorskip("rocketeer.protocol._frames")
-_index: Any = pytest.importorskip("rocketeer.store._index")
+_index_loops: Any = pytest.importorskip("rocketeer.store._index_loops")
 _queue_entries: Any = pytest.importorskip("rocketeer.store._queue_entries")
 _replies: Any = pytest.importorskip("rocketeer.engine._replies")
 _id_table: Any = pytest.importorskip("rocketeer.store._id_table")
@@ -158,11 +158,51 @@ entries = st.lists(
 @settings(deadline=None, max_examples=300)
 @given(entries=entries)
 def test_key_columns(entries: list[DispatchEntry]) -> None:
-    plain = plain_key_columns(entries, PrefixHashes())
-    hashes, offsets, times = _index.key_columns(entries)
-    assert np.frombuffer(hashes, np.int32).tolist() == plain[0].tolist()
-    assert np.frombuffer(offsets, np.int64).tolist() == plain[1].tolist()
-    assert np.frombuffer(times, np.int64).tolist() == plain[2].tolist()
+    assert _index_loops.key_columns(entries) == index_loops_plain.key_columns(entries)
+
+
+batches = st.lists(
+    st.tuples(st.integers(0, 30) | st.integers(0, 2**31 - 1), st.integers(0, 2**62), st.integers(0, 2**62)),
+    min_size=1,
+)
+
+
+@settings(deadline=None, max_examples=200)
+@given(
+    slots=st.lists(st.integers(-3, 60), min_size=1, max_size=9), rows=batches, first=st.integers(1, 50),
+    begins_ms=st.tuples(st.integers(-1, 2**61), st.integers(-1, 2**61)),
+)  # fmt: skip
+def test_index_entries_and_their_slots(
+    slots: list[int], rows: list[tuple[int, int, int]], first: int, begins_ms: tuple[int, int]
+) -> None:
+    hashes, log_offsets, store_ms = (
+        np.array(column, kind)
+        for column, kind in zip(zip(*rows, strict=True), (np.int32, np.int64, np.int64), strict=True)
+    )
+    answers = []
+    for twin in (_index_loops, index_loops_plain):
+        table, changed = np.array(slots, SLOT).view(np.uint8), np.zeros(2, np.uint8)
+        linked = twin.link_entries(table, hashes, log_offsets, store_ms, first, *begins_ms)
+        twin.fill_slots(table, hashes, first, changed, 4090)
+        answers.append((linked, table.tobytes(), changed.tobytes()))
+    assert answers[0] == answers[1]
+
+
+@settings(deadline=None, max_examples=200)
+@given(
+    rows=st.lists(st.tuples(st.integers(0, 9), st.integers(-1, 5), st.just(0), st.integers(0, 1)), min_size=1),
+    in_order=st.booleans(), before=st.integers(-1, 2), log_offset=st.integers(0, 6), slots=st.integers(1, 5),
+)  # fmt: skip
+def test_newest_entries_of_slots(
+    rows: list[tuple[int, int, int, int]], in_order: bool, before: int, log_offset: int, slots: int
+) -> None:
+    rows = sorted(rows, key=lambda row: row[1]) if in_order else rows
+    raw = np.array(rows, ENTRY).view(np.uint8)
+    answers = []
+    for twin in (_index_loops, index_loops_plain):
+        table = np.zeros(slots, np.int32)
+        answers.append((twin.newest_in_slots(raw, 7, before, log_offset, table), table.tolist()))
+    assert answers[0] == answers[1]
 
 
 @settings(deadline=None)

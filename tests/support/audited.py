@@ -11,7 +11,7 @@ from rocketeer.record.hosts import encode_host
 from rocketeer.record.layout import StoredMessage, decode_record
 from rocketeer.record.walk import walk
 from rocketeer.record.walk_plain import Topics
-from rocketeer.store.index_file import HEADER, IndexHeader
+from rocketeer.store.index_layout import HEADER, IndexHeader
 from support.stores import SEGMENT_BYTES, checkpoint_now, make_store, message
 
 SLOTS, ENTRIES = 50, 200

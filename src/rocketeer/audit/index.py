@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from rocketeer.audit.place import StoreLook
 from rocketeer.audit.report import Findings
-from rocketeer.store.index_file import ENTRY, HEADER, SLOT, IndexHeader, file_bytes
+from rocketeer.store.index_layout import ENTRY, HEADER, SLOT, IndexHeader, file_bytes
 
 NO_KEY: Final = "key without its index entry"
 NOWHERE: Final = "index entry points to no message with its key"

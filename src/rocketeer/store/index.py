@@ -16,10 +16,12 @@ import numpy as np
 from rocketeer.clock import Clock
 from rocketeer.model.offsets import LogOffset
 from rocketeer.record.entry import DispatchEntry
-from rocketeer.store.index_file import ChangedSlots, IndexFile, IndexHeader, file_bytes
+from rocketeer.store.index_file import ChangedSlots, IndexFile
 from rocketeer.store.index_hash import key_hash
+from rocketeer.store.index_layout import IndexHeader, file_bytes
+from rocketeer.store.index_loops import key_columns
 from rocketeer.store.index_next import NextIndexFile
-from rocketeer.store.index_slice import IndexSlice, PrefixHashes, key_columns
+from rocketeer.store.index_slice import IndexSlice
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +70,6 @@ class Index:
         self._loose_chars = 0
         self._count = 0
         self._keys = 0
-        self._prefixes = PrefixHashes()
         self._slice: IndexSlice | None = None
         self._full: list[IndexFile] = []
         """Files that take no more entries, until their slots are written."""
@@ -129,16 +130,9 @@ class Index:
             if chars > GATHER_CHARS:
                 break
         loose, self._loose = self._loose[:count], self._loose[count:]
-        columns = key_columns(loose, self._prefixes)
         last = loose[-1]
-        self._wait(
-            Waiting(
-                tuple(column.tobytes() for column in columns),  # type: ignore[arg-type]
-                len(loose),
-                loose[0].log_offset,
-                LogOffset(last.log_offset + last.size),
-            )
-        )
+        end = LogOffset(last.log_offset + last.size)
+        self._wait(Waiting(key_columns(loose), len(loose), loose[0].log_offset, end))
 
     @property
     def pending_count(self) -> int:

@@ -1,15 +1,9 @@
-"""One index file: a hash table from "topic#key" to places in the log. `index.py` keeps the row of files.
+"""One index file: a hash table from "topic#key" to places in the log, as `index_layout.py` draws it.
 
-    header, 40 bytes, big-endian:
-        begin ms i64 | end ms i64 | begin offset i64 | end offset i64 | used slots i32 | next entry i32
-    slots:   `slots` x i32, the newest entry of the keys that fall into the slot, 0 = none
-    entries: `entries` x 20 bytes: key hash i32 | log offset i64 | seconds since begin i32 | older entry i32
-             (entry 0 is never used, so next entry starts at 1)
-
-The file is sparse. Entries and header are written at once, in this order; slots change in memory, in a private
-mapping, and go to the file with the next checkpoint (`take_changed_slots`): keys fall into slots at random, and
-through a shared mapping every page would fault again each time the kernel has written it. A process that dies
-leaves entries without a way to them, never a way to no entry; `keep_below` mends that.
+`index.py` keeps the row of files. A file is sparse. Entries and header are written at once, in this order; slots
+change in memory, in a private mapping, and go to the file with the next checkpoint (`take_changed_slots`): keys fall
+into slots at random, and through a shared mapping every page would fault again each time the kernel has written it.
+A process that dies leaves entries without a way to them, never a way to no entry; `keep_below` mends that.
 """
 
 import mmap
@@ -23,41 +17,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rocketeer.model.offsets import LogOffset
-from rocketeer.store.index_twin import compiled as _compiled
+from rocketeer.store.index_layout import ENTRY, HEADER, SLOT, IndexHeader, file_bytes
+from rocketeer.store.index_loops import PAGE_BYTES, fill_slots, link_entries, newest_in_slots
 from rocketeer.store.kernel import begin_writing
 
-HEADER = struct.Struct(">qqqqii")
-assert HEADER.size == 40, "the files interoperate with RocketMQ's"
-SLOT = np.dtype(">i4")
-ENTRY = np.dtype([("hash", ">i4"), ("log_offset", ">i8"), ("seconds", ">i4"), ("older", ">i4")])
-assert ENTRY.itemsize == 20, "the files interoperate with RocketMQ's"
 _READ_ENTRY = struct.Struct(">iqii")
+assert _READ_ENTRY.size == ENTRY.itemsize
 
-_INT_MAX = 0x7FFFFFFF
-_PAGE_BYTES = 4096
 _WRITE_BYTES = 64 << 10
 _REPAIR_ENTRIES = 1 << 20  # looked at in one go, so that repair needs little memory
-
-
-@dataclass(frozen=True, slots=True)
-class IndexHeader:
-    begin_ms: int = 0
-    end_ms: int = 0
-    begin_offset: int = 0
-    end_offset: int = 0
-    used_slots: int = 0
-    next_entry: int = 1
-
-    def pack(self) -> bytes:
-        return HEADER.pack(
-            self.begin_ms, self.end_ms, self.begin_offset, self.end_offset, self.used_slots, self.next_entry
-        )
-
-    @classmethod
-    def unpack(cls, raw: bytes) -> "IndexHeader":
-        """A header never written is zeros; its count means 1."""
-        begin_ms, end_ms, begin, end, used, count = HEADER.unpack(raw.ljust(HEADER.size, b"\0"))
-        return cls(begin_ms, end_ms, begin, end, used, count if count > 0 else 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +90,7 @@ class IndexFile:
         self._slots_map: mmap.mmap | None = None
         self._slots: NDArray[np.void] = np.empty(0, SLOT)
         self._entries: NDArray[np.void] = np.empty(0, ENTRY)
-        self._changed = np.zeros(self._entries_at // _PAGE_BYTES + 1, np.uint8)
+        self._changed = np.zeros(self._entries_at // PAGE_BYTES + 1, np.uint8)
         """1 for a page of the file with slots that only our memory has."""
         with open(path, "rb") as file:
             self.header = IndexHeader.unpack(file.read(HEADER.size))
@@ -168,7 +136,8 @@ class IndexFile:
 
         begin_ms = int(store_ms[0]) if first == 1 else head.begin_ms
         # RocketMQ measures the first entry of a file from the end of the file before.
-        entries, fresh = self._link(hashes, log_offsets, store_ms, first, head.begin_ms, begin_ms)
+        slots = self._slots.view(np.uint8)
+        entries, fresh = link_entries(slots, hashes, log_offsets, store_ms, first, head.begin_ms, begin_ms)
         self._write_entries(first, entries)
         self._set_header(
             IndexHeader(
@@ -180,23 +149,15 @@ class IndexFile:
                 first + count,
             )
         )
-        if _compiled is not None:
-            _compiled.fill_slots(self._slots.view(np.uint8), hashes, first, self._changed, HEADER.size)
-        else:  # of equal places the last one stays
-            places = hashes % np.int32(self.slots_max)
-            self._slots[places] = np.arange(first, first + count, dtype=np.int32)
-            self._mark(places)
+        fill_slots(slots, hashes, first, self._changed, HEADER.size)
         return count
-
-    def _mark(self, places: NDArray[np.int32] | NDArray[np.intp]) -> None:
-        self._changed[(HEADER.size + places.astype(np.int64) * SLOT.itemsize) // _PAGE_BYTES] = 1
 
     def take_changed_slots(self) -> ChangedSlots | None:
         """What has changed since the last call; whoever takes it writes it, or says `mark_all`."""
         if not self.is_changed:
             return None
         assert self._slots_map is not None
-        edges = np.flatnonzero(np.diff(self._changed, prepend=0, append=0)) * _PAGE_BYTES
+        edges = np.flatnonzero(np.diff(self._changed, prepend=0, append=0)) * PAGE_BYTES
         low, high = HEADER.size, self._entries_at
         starts, ends = edges[::2].clip(min=low).tolist(), edges[1::2].clip(max=high).tolist()
         self._changed[:] = 0
@@ -206,35 +167,6 @@ class IndexFile:
         """Nobody knows any more which slots the file has."""
         if self._map is not None:
             self._changed[:] = 1
-
-    def _link(
-        self,
-        hashes: NDArray[np.int32],
-        log_offsets: NDArray[np.int64],
-        store_ms: NDArray[np.int64],
-        first: int,
-        first_begin_ms: int,
-        begin_ms: int,
-    ) -> tuple[bytes, int]:
-        """The bytes of new entries, and how many of them are the first in their slot."""
-        if _compiled is not None:
-            slots = self._slots.view(np.uint8)
-            return _compiled.link_entries(
-                slots, hashes, log_offsets, store_ms, first, first_begin_ms, begin_ms
-            )
-        count = len(hashes)
-        places = hashes % np.int32(self.slots_max)
-        numbers = np.arange(first, first + count, dtype=np.int32)
-        older = self._slots[places].astype(np.int32)
-        older[(older < 0) | (older > numbers)] = 0
-        _link_within(places, numbers, older)
-        batch = np.empty(count, ENTRY)
-        batch["hash"] = hashes
-        batch["log_offset"] = log_offsets
-        batch["seconds"] = _seconds_since(begin_ms, store_ms)
-        batch["seconds"][0] = _seconds_since(first_begin_ms, store_ms[:1])[0]
-        batch["older"] = older
-        return batch.tobytes(), count - int(np.count_nonzero(older))
 
     def keep_below(self, log_offset: LogOffset) -> int:
         """Drop the entries at or beyond `log_offset` and find every slot's newest entry again; how many went.
@@ -248,14 +180,14 @@ class IndexFile:
         kept, last_offset = 1, -1
         while kept < end:
             chunk = self._entries[kept : min(kept + _REPAIR_ENTRIES, end)]
-            good, last_offset = _newest_in_slots(chunk, kept, last_offset, log_offset, slots)
+            good, last_offset = newest_in_slots(chunk.view(np.uint8), kept, last_offset, log_offset, slots)
             kept += good
             if good < len(chunk):
                 break
         self._clear_entries(kept, end)
         changed = np.flatnonzero(self._slots != slots)  # pages that are right stay as they are
         self._slots[changed] = slots[changed]
-        self._mark(changed)
+        self._changed[(HEADER.size + changed * SLOT.itemsize) // PAGE_BYTES] = 1
         used = int(np.count_nonzero(slots))
         if kept == head.next_entry:
             self._set_header(replace(head, used_slots=used))
@@ -362,48 +294,3 @@ class IndexFile:
     def _set_header(self, header: IndexHeader) -> None:
         os.pwrite(self._fd, header.pack(), 0)
         self.header = header
-
-
-def file_bytes(slots: int, entries: int) -> int:
-    return HEADER.size + slots * SLOT.itemsize + entries * ENTRY.itemsize
-
-
-def _seconds_since(begin_ms: int, store_ms: NDArray[np.int64]) -> NDArray[np.int64]:
-    if begin_ms <= 0:
-        return np.zeros(len(store_ms), np.int64)
-    return np.minimum(np.maximum((store_ms - begin_ms) // 1000, 0), _INT_MAX)
-
-
-def _link_within(places: NDArray[np.int32], numbers: NDArray[np.int32], older: NDArray[np.int32]) -> None:
-    """Where several entries of one batch fall into one slot, each points to the one before it."""
-    in_order = np.sort(places)
-    if not (in_order[1:] == in_order[:-1]).any():
-        return
-    order = np.argsort(places, kind="stable")
-    same = places[order[1:]] == places[order[:-1]]
-    older[order[1:][same]] = numbers[order[:-1][same]]
-
-
-def _newest_in_slots(
-    chunk: NDArray[np.void], first: int, before: int, log_offset: LogOffset, slots: NDArray[np.int32]
-) -> tuple[int, int]:
-    """Let slots point to the good entries of a chunk, which begins with number `first`: how many are good, and the
-    last one's log offset."""
-    if _compiled is not None:
-        return _compiled.newest_in_slots(chunk.view(np.uint8), first, before, log_offset, slots)
-    offsets = chunk["log_offset"].astype(np.int64)
-    good = _leading_good(chunk, offsets, before, log_offset)
-    places = chunk["hash"][:good].astype(np.int32) % np.int32(len(slots))
-    slots[places] = np.arange(first, first + good, dtype=np.int32)
-    return good, int(offsets[good - 1]) if good else before
-
-
-def _leading_good(
-    chunk: NDArray[np.void], offsets: NDArray[np.int64], before: int, log_offset: LogOffset
-) -> int:
-    """How many from the start are entries below `log_offset`: offsets only grow, zeros are no entry."""
-    bad = offsets >= log_offset
-    bad[0] |= offsets[0] < before
-    bad[1:] |= offsets[1:] < offsets[:-1]
-    bad |= (offsets == 0) & (chunk["hash"] == 0) & (chunk["seconds"] == 0) & (chunk["older"] == 0)
-    return int(bad.argmax()) if bad.any() else len(bad)

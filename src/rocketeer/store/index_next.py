@@ -8,7 +8,8 @@ is full. Writing says so with an error. The entries stay a hole: they are writte
 import os
 from dataclasses import replace
 
-from rocketeer.store.index_file import HEADER, SLOT, IndexFile, IndexHeader, file_bytes
+from rocketeer.store.index_file import IndexFile
+from rocketeer.store.index_layout import HEADER, SLOT, IndexHeader, file_bytes
 
 STEP_BYTES = 64 << 10  # less than 0.1 ms
 _ZEROS = bytes(STEP_BYTES)

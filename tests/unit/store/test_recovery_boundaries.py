@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from rocketeer.clock import ManualClock
-from rocketeer.store.index_file import HEADER
+from rocketeer.store.index_layout import HEADER
 from support.recovered import COUNT, fill, numbers
 from support.stores import checkpoint_now, kill, make_store
 

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
-"""The inner loops of the index, compiled: the twins of the numpy steps in `index_file.py` and `index_slice.py`."""
+"""The inner loops of the index, compiled: the twins of `index_loops_plain.py`, which says what each does."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -44,11 +44,6 @@ def link_entries(
     int64_t first_begin_ms,
     int64_t begin_ms,
 ):
-    """The bytes of the entries from number `first` on, and how many slots they are the first in.
-
-    `slots` stays as it is: `fill_slots` follows when the entries are written. The first entry counts its seconds from
-    `first_begin_ms`, the others from `begin_ms`.
-    """
     cdef Py_ssize_t count = hashes.shape[0], i, room = 16, at
     cdef uint32_t slots_max = <uint32_t> (slots.shape[0] // 4)
     cdef int32_t number, older
@@ -94,7 +89,6 @@ def link_entries(
 def fill_slots(
     uint8_t[::1] slots, const int32_t[::1] hashes, int32_t first, uint8_t[::1] changed, Py_ssize_t slots_at
 ):
-    """Let every slot point to its newest entry; mark the pages of the file they lie in, `slots_at` from its start."""
     cdef Py_ssize_t i, at
     cdef uint32_t slots_max = <uint32_t> (slots.shape[0] // 4)
     for i in range(hashes.shape[0]):
@@ -106,11 +100,6 @@ def fill_slots(
 def newest_in_slots(
     const uint8_t[::1] entries, int32_t first, int64_t before, int64_t log_offset, int32_t[::1] slots
 ):
-    """Let every slot point to its newest entry among the good ones of `entries`, which begin with number `first`.
-
-    How many are good from the start on, and the log offset of the last of them: offsets only grow, from `before` on
-    and below `log_offset`; zeros are no entry.
-    """
     cdef Py_ssize_t count = entries.shape[0] // ENTRY_BYTES, i
     cdef uint32_t slots_max = <uint32_t> slots.shape[0]
     cdef const char *entry
@@ -146,7 +135,6 @@ cdef uint32_t key_hash(str key, uint32_t value) except? 0xFFFFFFFF:
 
 
 def key_columns(list entries not None):
-    """The twin of `index_slice.plain_key_columns`, as the bytes of its three arrays."""
     cdef Py_ssize_t room = 2 * len(entries) + 16, used = 0, i
     cdef bytes hashes = PyBytes_FromStringAndSize(NULL, 4 * room)
     cdef bytes offsets = PyBytes_FromStringAndSize(NULL, 8 * room)
