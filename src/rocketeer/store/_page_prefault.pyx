@@ -42,25 +42,14 @@ cdef extern from "<pthread.h>" nogil:
     int pthread_create(pthread_t *thread, void *attributes, void *(*work)(void *) noexcept nogil, void *argument)
     int pthread_detach(pthread_t thread)
 
-cdef extern from "<sys/mman.h>" nogil:
-    int madvise(void *address, size_t length, int advice)
-
 cdef struct Order:
     int64_t fd
     int64_t start
     int64_t end
 
 cdef enum:
-    POPULATE_READ = 22  # Linux 5.14
-    PAGE_MASK = 4095
     PIECE_BYTES = 16 << 10  # the kernel looks for others to run only between two calls
     LOOK_BYTES = 1 << 20
-
-
-def can_read(Py_ssize_t address, Py_ssize_t begin, Py_ssize_t end):
-    """Bring mapped bytes [begin, end) into memory; False where they cannot be read (or the kernel cannot say)."""
-    begin &= ~<Py_ssize_t> PAGE_MASK
-    return madvise(<void *> (address + begin), end - begin, POPULATE_READ) == 0
 
 
 def start(int pipe):

@@ -51,7 +51,7 @@ def populate(address: int, start: int, end: int) -> bool:
     return _LINUX and _libc.madvise(address + start, end - start, _MADV_POPULATE_WRITE) == 0
 
 
-def _can_read(address: int, start: int, end: int) -> bool:
+def can_read(address: int, start: int, end: int) -> bool:
     """Bring mapped bytes [start, end) into memory; False where they cannot be read (or the kernel cannot say).
 
     A page that cannot be read would kill the process at the first look: this asks without looking. Holds the
@@ -61,11 +61,8 @@ def _can_read(address: int, start: int, end: int) -> bool:
     return _LINUX and _with_lock.madvise(address + start, end - start, _MADV_POPULATE_READ) == 0
 
 
-can_read = _can_read
 if not TYPE_CHECKING and COMPILED and _LINUX and PAGE_BYTES == 4096:
-    from rocketeer.store import _page_prefault
-
-    can_read = _page_prefault.can_read
+    from rocketeer.store._kernel import can_read  # noqa: F401 others import it
 
 
 def sync_range(address: int, start: int, end: int) -> None:
