@@ -14,6 +14,7 @@ from rocketeer.audit.queues import HOLE, WRONG_TAG, Delays, QueueLife
 from rocketeer.audit.report import AuditReport
 from rocketeer.model.offsets import LogOffset
 from rocketeer.record.walk import Stop
+from rocketeer.store.base_names import base_name
 
 NO_FILE: Final = "file of the log is missing"
 NO_FILLER: Final = "file of the log ends too early"
@@ -72,7 +73,9 @@ def check_files(look: StoreLook, results: list[ChunkResult], report: AuditReport
     for base, mine in by_segment(results):
         segment = mine[0].chunk.segment
         if base != expected and expected != look.log_min:
-            report.findings.add(NO_FILE, "commitlog", expected, f"a file {expected:020d}", f"{base:020d}")
+            report.findings.add(
+                NO_FILE, "commitlog", expected, f"a file {base_name(expected)}", base_name(base)
+            )
         expected = LogOffset(base + segment.size)
         open_at: ChunkResult | None = None
         for result in mine:

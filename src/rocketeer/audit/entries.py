@@ -18,7 +18,7 @@ from rocketeer.model.offsets import LogOffset, QueueOffset
 from rocketeer.record.columns import find_parts
 from rocketeer.record.layout import decode_record
 from rocketeer.record.vectorised import fixed_fields
-from rocketeer.store.base_names import bases_in
+from rocketeer.store.base_names import base_name, bases_in
 from rocketeer.store.dispatch import TX_UNSEEN
 from rocketeer.store.queue_entry import BLANK_SIZE, ENTRY_BYTES, ENTRY_COLUMNS
 from rocketeer.store.store_files import LogFiles
@@ -82,9 +82,11 @@ def _files(folder: Path, name: str, findings: Findings) -> list[tuple[int, NDArr
     found: list[tuple[int, NDArray[Any]]] = []
     expected: int | None = None
     for base in bases_in(folder):
-        raw = (folder / f"{base:020d}").read_bytes()
+        raw = (folder / base_name(base)).read_bytes()
         if base % ENTRY_BYTES or (expected is not None and base != expected):
-            findings.add(ODD_FILE, f"{name}/{base:020d}", base, f"a file that begins at {expected}", base)
+            findings.add(
+                ODD_FILE, f"{name}/{base_name(base)}", base, f"a file that begins at {expected}", base
+            )
         expected = base + len(raw)
         found.append((base, np.frombuffer(raw, dtype=ENTRY_COLUMNS, count=len(raw) // ENTRY_BYTES)))
     return found
@@ -101,7 +103,7 @@ def _look_up(
     log = LogFiles(Path(look.store))
     topic = task.topic.encode()
     for first, places in parts:
-        raw = (folder / f"{first * ENTRY_BYTES:020d}").read_bytes()
+        raw = (folder / base_name(first * ENTRY_BYTES)).read_bytes()
         entries = np.frombuffer(raw, dtype=ENTRY_COLUMNS, count=len(raw) // ENTRY_BYTES)
         suspects = places[~_are_there(log, entries[places], places + first, topic, task.queue_id)]
         for at in suspects.tolist():

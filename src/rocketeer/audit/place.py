@@ -13,7 +13,7 @@ from typing import Final
 from rocketeer.errors import StoreError
 from rocketeer.model.offsets import LogOffset
 from rocketeer.record.layout import MAGIC
-from rocketeer.store.base_names import bases_in
+from rocketeer.store.base_names import base_name, bases_in
 from rocketeer.store.checkpoint import Checkpoint, read_checkpoint
 
 CHUNK_BYTES: Final = 64 << 20
@@ -43,7 +43,7 @@ class Segment:
 
     @property
     def name(self) -> str:
-        return f"commitlog/{self.base:020d}"
+        return f"commitlog/{base_name(self.base)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,12 +117,12 @@ def _tail(offset: int | None, time_ms: int) -> Tail:
 
 def segments_of(folder: Path) -> tuple[Segment, ...]:
     bases = bases_in(folder)
-    while len(bases) > 1 and _is_unused(folder / f"{bases[-1]:020d}"):
+    while len(bases) > 1 and _is_unused(folder / base_name(bases[-1])):
         bases.pop()  # brokers make the next file before they need it
     found = []
     for at, base in enumerate(bases):
         try:
-            file_bytes, data_end = _extent(folder / f"{base:020d}")
+            file_bytes, data_end = _extent(folder / base_name(base))
         except FileNotFoundError:
             continue  # retention was quicker
         is_last = at == len(bases) - 1

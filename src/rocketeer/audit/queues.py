@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from rocketeer.audit.place import StoreLook
 from rocketeer.audit.report import Findings
-from rocketeer.store.base_names import bases_in
+from rocketeer.store.base_names import base_name, bases_in
 from rocketeer.store.consume_queue_ext import ADDRESS_MAX, ADDRESS_MIN, UNIT
 from rocketeer.store.dispatch import TX_UNSEEN
 from rocketeer.store.queue_entry import BLANK_SIZE, ENTRY_BYTES, ENTRY_COLUMNS
@@ -198,7 +198,7 @@ def raw_entries(folder: Path, low: int, high: int) -> NDArray[Any]:
         following = bases[place + 1] // ENTRY_BYTES if place + 1 < len(bases) else high
         stop = min(high, following)
         if place >= 0:
-            with open(folder / f"{bases[place]:020d}", "rb") as file:
+            with open(folder / base_name(bases[place]), "rb") as file:
                 raw = os.pread(file.fileno(), (stop - at) * ENTRY_BYTES, at * ENTRY_BYTES - bases[place])
             whole = len(raw) // ENTRY_BYTES
             found[at - low : at - low + whole] = np.frombuffer(raw, dtype=ENTRY_COLUMNS, count=whole)
@@ -249,7 +249,7 @@ def _unit_at(folder: Path, address: int) -> tuple[int, int] | None:
     place = bisect_right(bases, address) - 1
     if place < 0:
         return None
-    raw = _ext_file(str(folder / f"{bases[place]:020d}"))
+    raw = _ext_file(str(folder / base_name(bases[place])))
     at = address - bases[place]
     if at + UNIT.size > len(raw):
         return None

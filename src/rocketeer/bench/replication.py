@@ -26,6 +26,7 @@ from rocketeer.config import StoreConfig
 from rocketeer.protocol.bodies.kv import decode_kv_table
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.replication.master import Master
+from rocketeer.store.base_names import base_name
 from rocketeer.store.commit_log import CommitLog
 
 
@@ -202,7 +203,7 @@ def _starting_slave(master: Cluster, folder: Path) -> Iterator[tuple[Slave, floa
 
     def watch() -> None:
         give_up_s = time.monotonic() + FOLLOW_S
-        while time.monotonic() < give_up_s and not (slave.store / "commitlog" / f"{0:020d}").exists():
+        while time.monotonic() < give_up_s and not (slave.store / "commitlog" / base_name(0)).exists():
             time.sleep(_LOOK_S)
         seen_s.append(time.monotonic())
 

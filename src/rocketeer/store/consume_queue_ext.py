@@ -14,6 +14,7 @@ import os
 import struct
 from typing import NamedTuple
 
+from rocketeer.store.base_names import base_name, bases_in
 from rocketeer.store.file_cache import FileCache
 
 log = logging.getLogger(__name__)
@@ -97,14 +98,14 @@ class ConsumeQueueExt:
     def release_below(self, address: int) -> list[str]:
         """The files wholly below a unit's address, for `delete_paths` in a worker thread."""
         first = address - ADDRESS_MIN
-        paths = [self._path(base) for base in self._bases() if base + self._file_bytes < first]
+        paths = [self._path(base) for base in bases_in(self._folder) if base + self._file_bytes < first]
         for path in paths:
             self._files.forget(path)
         return paths
 
     def remove(self) -> None:
         """Delete all of it and start again from nothing."""
-        for base in self._bases():
+        for base in bases_in(self._folder):
             self._delete(self._path(base))
         for folder in (self._folder, os.path.dirname(self._folder)):  # the topic's too, with its last queue
             try:
@@ -115,7 +116,7 @@ class ConsumeQueueExt:
 
     def _clear_from(self, end: int) -> None:
         at = end % self._file_bytes
-        for base in self._bases():
+        for base in bases_in(self._folder):
             if base >= end:
                 self._delete(self._path(base))
             elif base == end - at:
@@ -123,7 +124,7 @@ class ConsumeQueueExt:
 
     def _find_end(self) -> int:
         """Behind the last whole unit of the last file."""
-        bases = self._bases()
+        bases = bases_in(self._folder)
         if not bases:
             return 0
         base = bases[-1]
@@ -135,15 +136,8 @@ class ConsumeQueueExt:
             at += unit.size
         return base + at
 
-    def _bases(self) -> list[int]:
-        try:
-            names = os.listdir(self._folder)
-        except FileNotFoundError:
-            return []
-        return sorted(int(name) for name in names if name.isascii() and name.isdigit())
-
     def _path(self, base: int) -> str:
-        return f"{self._folder}/{base:020d}"
+        return f"{self._folder}/{base_name(base)}"
 
     def _delete(self, path: str) -> None:
         self._files.forget(path)

@@ -7,7 +7,7 @@ import logging
 import os
 
 from rocketeer.model.offsets import QueueOffset
-from rocketeer.store.base_names import is_base_name
+from rocketeer.store.base_names import base_name, is_base_name
 from rocketeer.store.file_cache import FileCache
 from rocketeer.store.queue_entry import ENTRY, ENTRY_BYTES, QueueEntry, rounded_file_bytes
 
@@ -141,5 +141,5 @@ class QueueFiles:
         """The file whose first entry is `start`."""
         if start != self._last_start:  # one reader asks for the same file again and again
             self._last_start = start
-            self._last_path = f"{self.folder}/{start * ENTRY_BYTES:020d}"
+            self._last_path = f"{self.folder}/{base_name(start * ENTRY_BYTES)}"
         return self._last_path

@@ -18,7 +18,7 @@ from threading import Lock
 
 from rocketeer.errors import StoreRefused
 from rocketeer.model.offsets import LogOffset
-from rocketeer.store.base_names import NAME_DIGITS
+from rocketeer.store.base_names import base_name
 from rocketeer.store.kernel import (
     PAGE_BYTES,
     address_of,
@@ -78,7 +78,7 @@ class Segment:
     @classmethod
     def create(cls, folder: Path, base: LogOffset, size: int) -> "Segment":
         """A new file of zeros, mapped. Raises StoreRefused when the disk has no room even for its name."""
-        path = folder / f"{base:0{NAME_DIGITS}d}"
+        path = folder / base_name(base)
         segment = cls(path, base, size, named=False)
         try:
             segment._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from rocketeer.errors import StoreError
 from rocketeer.record.layout import MAGIC, stored_ms
 from rocketeer.record.vectorised import FIELDS
-from rocketeer.store.base_names import bases_in
+from rocketeer.store.base_names import base_name, bases_in
 from rocketeer.store.queue_entry import BLANK_SIZE, ENTRY_BYTES, ENTRY_COLUMNS
 
 Entries = NDArray[Any]
@@ -59,7 +59,7 @@ class LogFiles:
     def view(self, base: int) -> NDArray[np.uint8]:
         """A segment's bytes; empty when its file is gone."""
         found = self._mapped.get(base)
-        path = self._folder / f"{base:020d}"
+        path = self._folder / base_name(base)
         try:
             size = path.stat().st_size
             if found is None or found[1] < size:  # the file of a copy in progress grows
@@ -133,7 +133,7 @@ class QueueFiles:
             return 0, 0
         first = bases[0] // ENTRY_BYTES
         for base in reversed(bases):  # the last one may have been made in advance
-            size = (self._folder / f"{base:020d}").stat().st_size
+            size = (self._folder / base_name(base)).stat().st_size
             written = self._read(base, 0, size // ENTRY_BYTES)["size"] > 0
             if written.any():
                 return first, base // ENTRY_BYTES + int(np.flatnonzero(written)[-1]) + 1
@@ -141,7 +141,7 @@ class QueueFiles:
 
     def _read(self, base: int, at: int, count: int) -> Entries:
         try:
-            descriptor = os.open(self._folder / f"{base:020d}", os.O_RDONLY)
+            descriptor = os.open(self._folder / base_name(base), os.O_RDONLY)
         except FileNotFoundError:
             return _NONE
         try:
