@@ -97,6 +97,13 @@ class Writer:
             return
         self._settle(appended if examined is None else examined.stored(appended), done, wait)
 
+    def put_now(self, message: PendingMessage) -> Put:
+        """Store a message that the broker itself puts back; it waits for no durability feature."""
+        outcome: list[Put] = []
+        self.put(message, outcome.append, wait=False, internal=True)
+        (put,) = outcome
+        return put
+
     def putting_batch(
         self, messages: Sequence[PendingMessage], done: Done, *, wait: bool = True
     ) -> Steps[None]:

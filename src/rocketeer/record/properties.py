@@ -7,9 +7,15 @@ a value is ignored, and of two with one name the last counts: RocketMQ reads the
 from collections.abc import Mapping
 from typing import Final
 
+from rocketeer.model.property_names import REAL_QID, REAL_TOPIC
+
 NAME_END: Final = b"\x01"
 PROPERTY_END: Final = b"\x02"
 PROPERTIES_BYTES_MAX: Final = 32767  # the length is stored as i16
+
+_TOPIC: Final = REAL_TOPIC.encode()
+_QUEUE: Final = REAL_QID.encode()
+_QUEUE_DIGITS_MAX: Final = 9  # fits in 32 bits
 
 
 def encode_properties(properties: Mapping[str, str]) -> bytes:
@@ -51,3 +57,11 @@ def find_property(raw: bytes, name: bytes) -> bytes | None:
         value_end = raw.find(b"\x02")
         return raw[len(needle) - 1 : value_end if value_end >= 0 else len(raw)] or None
     return None
+
+
+def target_of(properties: bytes) -> tuple[str, int] | None:
+    """The topic and queue a message belongs to that waits elsewhere; None if its properties do not say."""
+    topic, queue = find_property(properties, _TOPIC), find_property(properties, _QUEUE)
+    if topic is None or queue is None or not queue.isdigit() or len(queue) > _QUEUE_DIGITS_MAX:
+        return None
+    return topic.decode("utf-8", "replace"), int(queue)

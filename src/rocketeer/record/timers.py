@@ -25,11 +25,10 @@ from rocketeer.record.properties import (
     decode_properties,
     encode_properties,
     find_property,
+    target_of,
 )
 
 _OUT: Final = TIMER_OUT_MS.encode()
-_TOPIC: Final = REAL_TOPIC.encode()
-_QUEUE: Final = REAL_QID.encode()
 _DIGITS_MAX: Final = 18  # fits in 64 bits
 
 
@@ -59,16 +58,9 @@ def wait_until(message: PendingMessage, due: int) -> None:
     message.queue_id = 0
 
 
-def target(message: StoredMessage) -> tuple[str, int] | None:
-    """The topic and queue a waiting message belongs to; None if its properties do not say."""
-    topic = find_property(message.properties, _TOPIC)
-    queue = _number(find_property(message.properties, _QUEUE))
-    return None if topic is None or queue is None else (topic.decode("utf-8", "replace"), queue)
-
-
 def delivered(message: StoredMessage, now_ms: int) -> PendingMessage | None:
     """A waiting message as it is stored in its own topic; None if it does not say where that is."""
-    where = target(message)
+    where = target_of(message.properties)
     if where is None:
         return None
     due = _again(message)

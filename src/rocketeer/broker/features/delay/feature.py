@@ -14,7 +14,7 @@ from rocketeer.broker.feature import Feature, Periodic, Replay, Rest
 from rocketeer.broker.features.delay.offsets import DelayOffsets
 from rocketeer.broker.features.delay.recovery import DelayRecovery
 from rocketeer.broker.features.delay.roll import DelayRoll
-from rocketeer.broker.writer import Put, Writer
+from rocketeer.broker.writer import Writer
 from rocketeer.clock import Clock
 from rocketeer.errors import RequestRefused
 from rocketeer.model.offsets import LogOffset, QueueOffset
@@ -24,7 +24,7 @@ from rocketeer.protocol.codes import ResponseCode
 from rocketeer.record.delay_levels import DelayLevels
 from rocketeer.record.flags import TX_MASK
 from rocketeer.record.layout import PendingMessage, StoredMessage
-from rocketeer.record.properties import decode_properties, encode_properties, find_property
+from rocketeer.record.properties import decode_properties, encode_properties, find_property, target_of
 from rocketeer.record.skip import Wanted
 from rocketeer.store.message_store import MessageStore
 
@@ -156,19 +156,14 @@ def _put_back(message: StoredMessage, writer: Writer) -> bool:
 
     One that the store will never take must not hold up those behind it.
     """
-    properties = message.properties_dict()
-    topic = properties.get(REAL_TOPIC)
-    queue = properties.get(REAL_QID, "")
-    if topic is None or not queue.isdigit():
+    where = target_of(message.properties)
+    if where is None:
         log.error("delayed message without a target dropped log_offset=%d", message.log_offset)
         return True
-    outcome: list[Put] = []
-    due = message.pending(topic, int(queue), message.properties)
-    writer.put(due, outcome.append, wait=False, internal=True)
-    (put,) = outcome
+    put = writer.put_now(message.pending(*where, message.properties))
     if put.code == ResponseCode.MESSAGE_ILLEGAL:
         log.error("delayed message not delivered topic=%r log_offset=%d reason=%s",
-                  topic, message.log_offset, put.remark)  # fmt: skip
+                  where[0], message.log_offset, put.remark)  # fmt: skip
         return True
     return put.stored
 

@@ -19,6 +19,7 @@ from rocketeer.model.topic import SCHEDULE_TOPIC
 from rocketeer.record.delay_levels import DelayLevels
 from rocketeer.record.entry import DispatchEntry
 from rocketeer.record.layout import StoredMessage
+from rocketeer.record.properties import target_of
 from rocketeer.record.timers import ended_by
 from rocketeer.store.message_store import MessageStore
 
@@ -146,15 +147,14 @@ class DelayRecovery:
 
     def _look_up(self, level: int, offset: QueueOffset, waiting: StoredMessage, due_ms: int) -> bool:
         """False when the message cannot have been delivered yet, and so none behind it in its level either."""
-        properties = waiting.properties_dict()
-        topic, queue = properties.get(REAL_TOPIC), properties.get(REAL_QID, "")
-        if topic is None or not queue.isdigit():
+        where = target_of(waiting.properties)
+        if where is None:
             return True
         wanted = _identity(waiting)
-        at = max(self._store.offset_by_time(topic, int(queue), due_ms) - BACK_COUNT, 0)
-        at = max(at, self._store.min_queue_offset(topic, int(queue)))
+        at = max(self._store.offset_by_time(*where, due_ms) - BACK_COUNT, 0)
+        at = max(at, self._store.min_queue_offset(*where))
         is_past = False
-        while entries := self._store.entries(topic, int(queue), QueueOffset(at), READ_COUNT):
+        while entries := self._store.entries(*where, QueueOffset(at), READ_COUNT):
             for log_offset, _, _ in entries:
                 message = self._store.message_at(log_offset)
                 if message is None or log_offset <= waiting.log_offset:

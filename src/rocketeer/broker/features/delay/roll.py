@@ -8,7 +8,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from rocketeer.broker.writer import Put, Writer
+from rocketeer.broker.writer import Writer
 from rocketeer.clock import Clock
 from rocketeer.model.offsets import LogOffset, QueueOffset
 from rocketeer.model.topic import SCHEDULE_TOPIC
@@ -103,9 +103,7 @@ class DelayRoll:
             return True
         # A clock that was set back, or shorter levels than when it was stored, must not hold it longer.
         due_ms = min(due_ms, self._clock.now_ms() + self._levels.delay_ms(level))
-        outcome: list[Put] = []
-        self._writer.put(handed_over(message, due_ms), outcome.append, wait=False, internal=True)
-        (put,) = outcome
+        put = self._writer.put_now(handed_over(message, due_ms))
         if put.code == ResponseCode.MESSAGE_ILLEGAL:
             log.error("delayed message not rolled forward level=%d log_offset=%d reason=%s",
                       level, log_offset, put.remark)  # fmt: skip

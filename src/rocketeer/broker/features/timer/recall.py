@@ -20,7 +20,8 @@ from rocketeer.protocol.headers.recall import RecallMessageHeader
 from rocketeer.protocol.recall_handle import RecallHandle
 from rocketeer.record.entry import DispatchEntry
 from rocketeer.record.layout import StoredMessage
-from rocketeer.record.timers import recalled, target
+from rocketeer.record.properties import target_of
+from rocketeer.record.timers import recalled
 from rocketeer.remoting.server import Connection
 from rocketeer.remoting.slices import InOrder
 from rocketeer.steps import Steps
@@ -125,5 +126,5 @@ class Recall:
 
 
 def _is_meant(message: StoredMessage, handle: RecallHandle) -> bool:
-    where = target(message)
+    where = target_of(message.properties)
     return message.uniq_key == handle.message_id and where is not None and where[0] == handle.topic

@@ -57,7 +57,7 @@ class Ledger:
 
         Raises ValueError for a half that does not say where it belongs.
         """
-        put = self._put(messages.committed(half, half.log_offset))
+        put = self._writer.put_now(messages.committed(half, half.log_offset))
         if put.stored:
             self._settled(self.table.settle(log_offset, half), put, done)
         else:
@@ -72,7 +72,7 @@ class Ledger:
         self, half: StoredMessage, copy: PendingMessage, *, passed_by: bool
     ) -> DispatchEntry | None:
         """Let a pending half go on as its copy; None when the store takes nothing now."""
-        put = self._put(copy)
+        put = self._writer.put_now(copy)
         if not put.stored:
             log.warning(
                 "half message not appended again log_offset=%d reason=%s", half.log_offset, put.remark
@@ -85,7 +85,7 @@ class Ledger:
     def set_aside(self, half: StoredMessage, *, passed_by: bool) -> bool:
         """Nobody knows how it ended: it is kept where operators find it."""
         self._topics.create_in_send_back(TRANS_CHECK_MAX_TIME_TOPIC, 1)
-        put = self._put(messages.set_aside(half))
+        put = self._writer.put_now(messages.set_aside(half))
         if not put.stored:
             log.warning("half message not set aside log_offset=%d reason=%s", half.log_offset, put.remark)
             return False
@@ -111,7 +111,7 @@ class Ledger:
 
     def resume(self, message: StoredMessage, done: Done) -> None:
         """Ask after it from the beginning, pending or set aside."""
-        put = self._put(messages.resumed(message))
+        put = self._writer.put_now(messages.resumed(message))
         if not put.stored:
             done(put)
             return
@@ -162,9 +162,3 @@ class Ledger:
     def _passed(self, half_offset: QueueOffset, passed_by: bool) -> None:
         if passed_by:
             self.write_op(half_offset)
-
-    def _put(self, message: PendingMessage) -> Put:
-        outcome: list[Put] = []
-        self._writer.put(message, outcome.append, wait=False, internal=True)
-        (put,) = outcome
-        return put

@@ -26,7 +26,7 @@ from rocketeer.model.topic import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC, 
 from rocketeer.record.dispatch_entry import DispatchEntry
 from rocketeer.record.flags import TX_COMMIT, tx_state, with_tx_state
 from rocketeer.record.layout import PendingMessage, StoredMessage, encode_record
-from rocketeer.record.properties import decode_properties, encode_properties, find_property
+from rocketeer.record.properties import decode_properties, encode_properties, find_property, target_of
 
 QUEUE_ID: Final = 0
 """Half and op messages have one queue each."""
@@ -77,12 +77,13 @@ def topic_of(half: StoredMessage) -> str:
 
 def committed(half: StoredMessage, prepared_offset: LogOffset) -> PendingMessage:
     """The message as consumers get it; raises ValueError when it does not say where it belongs."""
-    properties = half.properties_dict()
-    topic, queue_id = properties.get(REAL_TOPIC), properties.get(REAL_QID, "")
-    if not topic or not (queue_id.isascii() and queue_id.isdigit() and len(queue_id) < 10):
-        raise ValueError(f"{REAL_TOPIC} is {topic!r} and {REAL_QID} {queue_id!r}")
-    message = _copy(half, topic, half.properties)
-    message.queue_id = int(queue_id)
+    where = target_of(half.properties)
+    if where is None:
+        properties = half.properties_dict()
+        raise ValueError(
+            f"{REAL_TOPIC} is {properties.get(REAL_TOPIC)!r} and {REAL_QID} {properties.get(REAL_QID)!r}"
+        )
+    message = half.pending(*where, half.properties)
     message.sys_flag = with_tx_state(half.sys_flag, TX_COMMIT)
     message.prepared_offset = prepared_offset
     return message
