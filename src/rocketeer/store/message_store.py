@@ -28,6 +28,7 @@ from rocketeer.store.extended_queue import QueueExtension
 from rocketeer.store.flush import Flusher, FlushRules
 from rocketeer.store.get import Fetched, GetStatus, Reader
 from rocketeer.store.index import Index
+from rocketeer.store.index_filling import IndexFilling
 from rocketeer.store.kernel import sync_folder
 from rocketeer.store.lock import StoreLock
 from rocketeer.store.log_scan import LogScan
@@ -49,13 +50,6 @@ __all__ = [
 ]
 
 log = logging.getLogger(__name__)
-
-_INDEX_SLICE_S = 0.0005
-_INDEX_PAUSE_S = 1.0  # after a failure: the disk is full
-_INDEX_BEHIND = 5_000  # messages; with every so many that wait the index gets more of the loop's time
-_INDEX_STEP = 256  # messages that are worth a step of their own, some 0.1 ms
-_INDEX_KEYS = 1_024  # keys that are
-
 
 RECONFIGURABLE: Final = (
     "fileReservedTime", "deleteWhen", "deleteCommitLogFilesInterval", "cleanResourceInterval",
@@ -94,9 +88,6 @@ class MessageStore:
         self._lock = StoreLock(root)
         self._levels = levels = DelayLevels.parse(config.delay_levels)
         self._refusals: dict[str, StoreRefused] = {}
-        self._index_paused_s = 0.0
-        self._indexed_end = 0
-        """The end of the log at the last tick with messages to index."""
         self._ticked_end = -1
         self._is_open = False
         self._bound: ConfirmedBound | None = None
@@ -114,6 +105,7 @@ class MessageStore:
             self.extension = QueueExtension(root / "consumequeue_ext", config.queue_extension_bytes)
         self.queue_table = QueueTable(root / "consumequeue", config.consume_queue_bytes, self.extension)
         self.index = self._new_index(config, root, clock)
+        self._filling = IndexFilling(self.index, self.log, clock)
         self.dispatch = Dispatch(self.queue_table, self.index)
         self.listeners: list[Listening] = self.dispatch.listeners
         self.on_grown: list[Callable[[], None]] = self.dispatch.on_grown
@@ -155,6 +147,7 @@ class MessageStore:
         self.earliest_ms = self._lookup.earliest_ms
         self.store_ms_at = self._lookup.store_ms_at
         self.entries = self._reader.entries
+        self.sends_answered = self._filling.sends_answered
 
     @staticmethod
     def _new_index(config: StoreConfig, root: Path, clock: Clock) -> Index | None:
@@ -282,7 +275,7 @@ class MessageStore:
         """A slice of everything that is not appending and pulling: some milliseconds at most."""
         self.log.tick(self._clock.monotonic_s())
         self._flusher.tick()
-        self._index_along()
+        self._filling.tick()
         self._checkpointer.tick()
         self._cleaner.tick()
         self._delete_set_aside()
@@ -295,40 +288,10 @@ class MessageStore:
             folders, queues.set_aside = queues.set_aside, []
             self._worker.submit("deleting the queues of a topic", lambda: delete_folders(folders))
 
-    def _index_along(self) -> None:
-        """What is too little for a step of its own waits until nothing more comes."""
-        index, end = self.index, self.log.max_offset
-        if index is not None and index.pending_count:
-            if index.pending_count >= _INDEX_STEP or end == self._indexed_end:
-                self._fill_index(index, slice_s=_INDEX_SLICE_S)
-            self._indexed_end = end
-
-    def sends_answered(self) -> None:
-        """After many sends have been answered: index along, in steps too small for anybody to notice."""
-        index = self.index
-        if index is None:
-            return
-        if index.pending_count >= _INDEX_STEP or index.pending_keys >= _INDEX_KEYS:
-            self._fill_index(index, slice_s=0.0)
-
     def is_idle(self) -> bool:
         """True when the log has not grown since the last time, and nothing waits for a tick."""
         end, self._ticked_end = self._ticked_end, self.log.max_offset
-        waits = self.index is not None and self.index.pending_count
-        return end == self.log.max_offset and not waits and not self._checkpointer.is_working
-
-    def _fill_index(self, index: Index, *, slice_s: float) -> None:
-        now_s = self._clock.monotonic_s()
-        if now_s < self._index_paused_s:
-            return
-        # The further behind, the longer the slices; a whole second's messages are worth a visible pause.
-        until_s = now_s + slice_s * (1 + min(index.pending_count // _INDEX_BEHIND, 40))
-        try:
-            while index.flush_pending() and self._clock.monotonic_s() < until_s:
-                pass
-        except OSError as error:
-            log.error("index not written pending=%d error=%s", index.pending_count, error)
-            self._index_paused_s = now_s + _INDEX_PAUSE_S
+        return end == self.log.max_offset and not self.unindexed and not self._checkpointer.is_working
 
     def delete_expired(self) -> None:
         """Files past their time go now, whatever the hour."""
