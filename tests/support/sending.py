@@ -103,7 +103,9 @@ class Sending:
             writer.resends.append(self.resends.examining)
         sends = SendHandler(
             SendService(
-                SendRules(config.cluster_name, "127.0.0.1", 6, message_bytes_max, 16_384, NAMED_BATCH_MAX),
+                SendRules(
+                    config.cluster_name, "127.0.0.1", 6, message_bytes_max, 16_384, NAMED_BATCH_MAX, 65_536
+                ),
                 topics=topics,
                 groups=GroupTable(config, clock),
                 writer=writer,

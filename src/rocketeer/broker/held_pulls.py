@@ -1,6 +1,6 @@
 """Held pulls: waiters on (topic, queue) with a callback, woken by an arriving message or by their deadline.
 
-Pure of frames: the pull handler, and later POP and the in-process broker, hold with the same call.
+Pure of frames: what is done when a waiter wakes is the callback's.
 """
 
 import heapq
@@ -60,12 +60,12 @@ class HeldPulls:
         self,
         schedule: Callable[[Callable[[], None]], object],
         *,
-        run: Callable[[Steps[None]], object] = list,
-        limits: BrokerLimits | None = None,
+        run: Callable[[Steps[None]], object],
+        limits: BrokerLimits,
     ) -> None:
         self._schedule = schedule
         self._run = run
-        self._limits = limits or BrokerLimits()
+        self._limits = limits
         self.waiting: dict[Key, set[Waiter]] = {}
         """The waiters by the queue they wait for; queues that nobody waits for are not in here."""
         self._owned: dict[Hashable, set[Waiter]] = {}

@@ -62,10 +62,10 @@ class SendRules:
     broker_ip: str
     broker_perm: int
     message_bytes_max: int
-    batch_messages_max: int = 16_384
-    other_batch_messages_max: int = 2_048
+    batch_messages_max: int
+    other_batch_messages_max: int
     """Of batches that come here: those that cannot take the compiled way."""
-    batch_keys_max: int = 65_536
+    batch_keys_max: int
     """Of all its messages: the index writes them while others wait."""
 
 

@@ -4,7 +4,7 @@ Whichever way a message comes into the log, it ends here, and what is derived fr
 
     general append      apply(entries)     made by append from the messages
     copied log bytes    apply(entries)     made from the bytes; apply_run(...) for plain ones (`copied.py`)
-    recovery            redo(entry)        made from the bytes; nobody waits for old messages
+    recovery            redo(entry, put)   made from the bytes; apply_run(...) for plain ones (`redo.py`)
     compiled sends      apply_run(...)     columns instead of entries: no dispatcher wants one of these messages
 """
 
@@ -113,12 +113,8 @@ class Dispatch:
         self.last_store_ms = entries[-1].store_ms
         self._tell(grown)
 
-    def redo(
-        self,
-        entry: DispatchEntry,
-        put: Callable[[ConsumeQueue, DispatchEntry], object] = lambda queue, entry: queue.append(entry),
-    ) -> None:
-        """A message found in the log: derived files that have it already stay as they are."""
+    def redo(self, entry: DispatchEntry, put: Callable[[ConsumeQueue, DispatchEntry], object]) -> None:
+        """A message found in the log, `put` into its queue: derived files that have it already stay as they are."""
         if not entry.sys_flag & TX_UNSEEN:
             queue = self._queue(entry)
             if queue is not None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from rocketeer.broker.held_pulls import HeldPulls
+from rocketeer.config import BrokerLimits
 from rocketeer.steps import finish
 
 
@@ -43,7 +44,7 @@ def scheduled() -> Scheduled:
 
 
 def test_an_arrival_wakes_those_of_its_queue_only(scheduled: Scheduled) -> None:
-    holds = HeldPulls(scheduled)
+    holds = HeldPulls(scheduled, run=list, limits=BrokerLimits())
     mine, other, picky = Pull(), Pull(), Pull(good=2)
     holds.hold("T", 0, 100.0, mine.retry)
     holds.hold("T", 1, 100.0, other.retry)
@@ -62,7 +63,7 @@ def test_one_that_fails_keeps_nobody_else_waiting(scheduled: Scheduled) -> None:
     def broken(last: bool) -> bool:
         raise OSError("too many open files")
 
-    holds = HeldPulls(scheduled)
+    holds = HeldPulls(scheduled, run=list, limits=BrokerLimits())
     good = [Pull() for _ in range(20)]
     for number, pull in enumerate(good):
         holds.hold("T", number % 2, 100.0, broken)
@@ -75,7 +76,7 @@ def test_one_that_fails_keeps_nobody_else_waiting(scheduled: Scheduled) -> None:
 
 
 def test_whoever_goes_is_forgotten(scheduled: Scheduled) -> None:
-    holds = HeldPulls(scheduled)
+    holds = HeldPulls(scheduled, run=list, limits=BrokerLimits())
     gone, staying = Pull(), Pull()
     for queue in range(10):
         holds.hold("T", queue, 100.0, gone.retry, "gone")
@@ -90,7 +91,7 @@ def test_whoever_goes_is_forgotten(scheduled: Scheduled) -> None:
 
 def test_an_answered_pull_leaves_nothing_until_its_deadline(scheduled: Scheduled) -> None:
     """A busy consumer holds thousands of pulls a second, each with a deadline far away."""
-    holds = HeldPulls(scheduled)
+    holds = HeldPulls(scheduled, run=list, limits=BrokerLimits())
     answered = []
     for number in range(20_000):
         pull = Pull()

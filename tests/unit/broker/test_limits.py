@@ -112,7 +112,7 @@ def test_a_table_made_of_entries_is_the_table_encoded_whole() -> None:
 
 
 def test_held_pulls_are_bounded_for_each_connection_and_for_all() -> None:
-    holds = HeldPulls(lambda run: None, limits=BrokerLimits(held_pulls=5, connection_held_pulls=2))
+    holds = HeldPulls(lambda run: None, run=list, limits=BrokerLimits(held_pulls=5, connection_held_pulls=2))
     waiters = [holds.hold("T", 0, 10.0, lambda last: last, owner) for owner in "aabb"]
     with pytest.raises(RequestRefused, match="limitConnectionHeldPulls"):
         holds.hold("T", 0, 10.0, lambda last: last, "a")
@@ -125,7 +125,7 @@ def test_held_pulls_are_bounded_for_each_connection_and_for_all() -> None:
 
 
 def test_held_pulls_with_the_same_filter_share_it_and_different_ones_are_bounded() -> None:
-    holds = HeldPulls(lambda run: None, limits=BrokerLimits(held_chars=10))
+    holds = HeldPulls(lambda run: None, run=list, limits=BrokerLimits(held_chars=10))
     one = holds.share(("TAG", "abc"), ["one"])
     holds.hold("T", 0, 10.0, lambda last: last, "a", made_of=("TAG", "abc"))
     assert holds.share(("TAG", "abc"), ["another"]) is one
