@@ -15,10 +15,11 @@ from rocketeer.record.delay_levels import DelayLevels
 from rocketeer.record.entry import DispatchEntry, entry_at
 from rocketeer.record.flags import TX_PREPARED
 from rocketeer.store.checkpoint import Checkpoint, read_checkpoint
-from rocketeer.store.consume_queue import ENTRY, ENTRY_BYTES, ConsumeQueue
+from rocketeer.store.consume_queue import ConsumeQueue
 from rocketeer.store.consume_queue_ext import ConsumeQueueExt, is_address
 from rocketeer.store.file_cache import FileCache
 from rocketeer.store.index import Index
+from rocketeer.store.queue_entry import ENTRY, ENTRY_BYTES
 from rocketeer.store.table_file import load_table, looks_whole
 from support.index_reference import content_of
 from support.indexes import query

@@ -20,10 +20,10 @@ from rocketeer.filter.sql_compile import Incomparable
 from rocketeer.record.delay_levels import DelayLevels
 from rocketeer.record.entry import DispatchEntry, entry_at
 from rocketeer.record.properties import encode_properties
-from rocketeer.store.consume_queue import ENTRY
 from rocketeer.store.consume_queue_ext import ADDRESS_MIN
 from rocketeer.store.extended_queue import ExtendedQueue, QueueExtension
 from rocketeer.store.file_cache import FileCache
+from rocketeer.store.queue_entry import ENTRY
 
 DATA = Path(__file__).parent / "data"
 FILTER = DATA / "filter"

@@ -14,8 +14,8 @@ from rocketeer.config import StoreConfig
 from rocketeer.record.hosts import encode_host
 from rocketeer.record.java_hash import tag_hash
 from rocketeer.record.layout import PendingMessage, StoredMessage
-from rocketeer.store.consume_queue import ENTRY
 from rocketeer.store.message_store import GetStatus, MessageStore, RecoveryReport
+from rocketeer.store.queue_entry import ENTRY
 from support.records import sent_body, split_records
 from support.stores import derived_files, query, read_queue
 

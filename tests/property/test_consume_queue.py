@@ -6,8 +6,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from rocketeer.store.consume_queue import BLANK, ENTRY, ENTRY_BYTES, ConsumeQueue
+from rocketeer.store.consume_queue import ConsumeQueue
 from rocketeer.store.file_cache import FileCache, delete_paths
+from rocketeer.store.queue_entry import BLANK, ENTRY, ENTRY_BYTES
 from support.stores import memory_folder
 
 

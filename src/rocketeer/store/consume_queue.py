@@ -25,19 +25,8 @@ from rocketeer.store.queue_entry import (
     ENTRY_BYTES,
     ENTRY_COLUMNS,
     QueueEntry,
-    rounded_file_bytes,
 )
 from rocketeer.store.queue_files import QueueFiles
-
-__all__ = [
-    "BLANK",
-    "BLANK_SIZE",
-    "ENTRY",
-    "ENTRY_BYTES",
-    "ConsumeQueue",
-    "QueueEntry",
-    "rounded_file_bytes",
-]
 
 log = logging.getLogger(__name__)
 

@@ -15,12 +15,13 @@ from rocketeer.model.offsets import LogOffset, QueueOffset
 from rocketeer.record.delay_levels import DelayLevels
 from rocketeer.record.entry import DispatchEntry, entry_at
 from rocketeer.store.commit_log import CommitLog
-from rocketeer.store.consume_queue import BLANK_SIZE, ENTRY, ENTRY_BYTES, ConsumeQueue
+from rocketeer.store.consume_queue import ConsumeQueue
 from rocketeer.store.consume_queue_ext import is_address
 from rocketeer.store.filtered import RecordTest, scan_run
 from rocketeer.store.kernel import physical_memory_bytes
 from rocketeer.store.large import COLD_BYTES_MAX, LARGE_BYTES_MAX, read_large
 from rocketeer.store.queue_entries import entries_hold, gather_records, run_bounds
+from rocketeer.store.queue_entry import BLANK_SIZE, ENTRY, ENTRY_BYTES
 from rocketeer.store.queue_mending import QueueMending, leads_to
 from rocketeer.store.queue_table import QueueTable
 

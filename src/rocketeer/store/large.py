@@ -8,9 +8,9 @@ import numpy as np
 from rocketeer.errors import LogUnreadable
 from rocketeer.model.offsets import LogOffset, QueueOffset
 from rocketeer.store.commit_log import CommitLog
-from rocketeer.store.consume_queue import BLANK_SIZE, ENTRY_BYTES, ConsumeQueue
+from rocketeer.store.consume_queue import ConsumeQueue
 from rocketeer.store.queue_entries import entries_hold
-from rocketeer.store.queue_entry import ENTRY_COLUMNS
+from rocketeer.store.queue_entry import BLANK_SIZE, ENTRY_BYTES, ENTRY_COLUMNS
 
 LARGE_BYTES_MAX: Final = 8 << 20
 """A frame has 16 MB at most; the loop must not be held up for long."""

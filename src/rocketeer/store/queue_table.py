@@ -12,10 +12,11 @@ from rocketeer.errors import StoreRefused
 from rocketeer.model.offsets import LogOffset
 from rocketeer.record.layout import TOPIC_BYTES_MAX
 from rocketeer.steps import Steps
-from rocketeer.store.consume_queue import ENTRY_BYTES, ConsumeQueue, rounded_file_bytes
+from rocketeer.store.consume_queue import ConsumeQueue
 from rocketeer.store.extended_queue import ExtendedQueue, QueueExtension
 from rocketeer.store.file_cache import FileCache
 from rocketeer.store.queue_entries import QueueEnds
+from rocketeer.store.queue_entry import ENTRY_BYTES, rounded_file_bytes
 
 log = logging.getLogger(__name__)
 

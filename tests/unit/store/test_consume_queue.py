@@ -9,9 +9,10 @@ from typing import NamedTuple
 
 import pytest
 
-from rocketeer.store.consume_queue import BLANK, ENTRY, ENTRY_BYTES, ConsumeQueue, rounded_file_bytes
 from rocketeer.store.consume_queue import WRITE_OUT_ENTRIES as DUE
+from rocketeer.store.consume_queue import ConsumeQueue
 from rocketeer.store.file_cache import FileCache, delete_paths, sync_paths
+from rocketeer.store.queue_entry import BLANK, ENTRY, ENTRY_BYTES, rounded_file_bytes
 
 PER_FILE = 10
 FILE_BYTES = PER_FILE * ENTRY_BYTES

@@ -10,9 +10,9 @@ import pytest
 
 from rocketeer.record.dispatch_entry import DispatchEntry
 from rocketeer.record.java_hash import tag_hash
-from rocketeer.store.consume_queue import ENTRY
 from rocketeer.store.consume_queue_ext import ADDRESS_MIN, ExtUnit, is_address
 from rocketeer.store.message_store import GetStatus, MessageStore
+from rocketeer.store.queue_entry import ENTRY
 from support.stores import bodies, kill, message, open_store
 
 FILE_BYTES = 4096

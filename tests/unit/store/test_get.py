@@ -9,10 +9,10 @@ from rocketeer.config import BrokerRole
 from rocketeer.filter.records import Scanned
 from rocketeer.record.java_hash import tag_hash
 from rocketeer.record.layout import decode_record
-from rocketeer.store.consume_queue import ENTRY
 from rocketeer.store.consume_queue_ext import ExtUnit
 from rocketeer.store.get import NO_RECORD
 from rocketeer.store.message_store import Fetched, GetStatus, MessageStore
+from rocketeer.store.queue_entry import ENTRY
 from support.records import split_records
 from support.stores import bodies, message, open_store, query
 

@@ -16,8 +16,9 @@ from rocketeer.protocol.command import Command, reply
 from rocketeer.protocol.headers.base import decode_header
 from rocketeer.protocol.headers.topics import QueryConsumeQueueHeader
 from rocketeer.remoting.server import Connection, Handler
-from rocketeer.store.consume_queue import ENTRY, ENTRY_BYTES, ConsumeQueue
+from rocketeer.store.consume_queue import ConsumeQueue
 from rocketeer.store.consume_queue_ext import ExtUnit, is_address
+from rocketeer.store.queue_entry import ENTRY, ENTRY_BYTES
 
 REMARK: Final = "not set any response code"
 """What RocketMQ says with its answer; tools print it."""
