@@ -129,7 +129,7 @@ def _are_there(
     """Whether each entry's record is in the log, all at once; False also where only a closer look can tell."""
     there = np.zeros(len(entries), dtype=bool)
     offsets, sizes = entries["log_offset"].astype(np.int64), entries["size"].astype(np.int64)
-    bases = np.array([log.base_of(int(offset)) or 0 for offset in offsets], dtype=np.int64)
+    bases = np.array([log.base_of(LogOffset(int(offset))) or 0 for offset in offsets], dtype=np.int64)
     for base in np.unique(bases).tolist():
         mine = np.flatnonzero(bases == base)
         at = offsets[mine] - base

@@ -13,6 +13,7 @@ from rocketeer.audit.index import IndexCompared, IndexPlace, compare_index
 from rocketeer.audit.place import Chunk, StoreLook
 from rocketeer.audit.queues import Delays, QueueLife, queue_lives
 from rocketeer.audit.report import Findings
+from rocketeer.model.offsets import LogOffset
 from rocketeer.record.layout import RECORD_PLACE, body_crc, head_of
 from rocketeer.record.walk import BAD_CRC, BAD_PLACE, Stop, Walk, blank_size, find_record, walk
 from rocketeer.record.walk_plain import Topics
@@ -160,7 +161,9 @@ def _own_faults(chunk: Chunk, buf: mmap.mmap, rows: NDArray[Any], findings: Find
             findings.add(PLACE, name, base + at, f"log offset {base + at}", said)
 
 
-def _keys(walks: list[Walk], base: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+def _keys(
+    walks: list[Walk], base: LogOffset
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """Hash, log offset and store time of every key."""
     hashes = [found.keys["hash"].astype(np.int64) for found in walks]
     offsets = [found.rows["at"][found.keys["row"]] + base for found in walks]

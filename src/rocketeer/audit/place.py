@@ -36,7 +36,7 @@ class Tail:
 class Segment:
     """A file of the log. `size` is what it must cover; behind `data_end` it has only zeros."""
 
-    base: int
+    base: LogOffset
     size: int
     data_end: int
     is_last: bool
@@ -73,7 +73,7 @@ class StoreLook:
 
     @property
     def log_min(self) -> LogOffset:
-        return LogOffset(self.segments[0].base if self.segments else 0)
+        return self.segments[0].base if self.segments else LogOffset(0)
 
     def path(self, name: str) -> Path:
         return Path(self.store) / name
@@ -126,7 +126,7 @@ def segments_of(folder: Path) -> tuple[Segment, ...]:
         except FileNotFoundError:
             continue  # retention was quicker
         is_last = at == len(bases) - 1
-        found.append(Segment(base, file_bytes, data_end, is_last))
+        found.append(Segment(LogOffset(base), file_bytes, data_end, is_last))
     return tuple(found)
 
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from rocketeer.audit.place import StoreLook
 from rocketeer.audit.report import Findings
+from rocketeer.model.offsets import LogOffset
 from rocketeer.store.base_names import base_name, bases_in
 from rocketeer.store.consume_queue_ext import ADDRESS_MAX, ADDRESS_MIN, UNIT
 from rocketeer.store.dispatch import TX_UNSEEN
@@ -50,7 +51,7 @@ Delays = Counter[tuple[int, int]]
 
 
 def queue_lives(
-    look: StoreLook, base: int, rows: NDArray[Any], names: list[str], delays: Delays
+    look: StoreLook, base: LogOffset, rows: NDArray[Any], names: list[str], delays: Delays
 ) -> list[QueueLife]:
     """The lives of all queues in these rows, compared with the queues' files. `delays` counts what levels mean."""
     seen = rows[(rows["sys_flag"] & TX_UNSEEN) == 0]
@@ -70,7 +71,7 @@ def queue_lives(
 
 
 def _split_lives(
-    topic: str, queue_id: int, base: int, mine: NDArray[Any]
+    topic: str, queue_id: int, base: LogOffset, mine: NDArray[Any]
 ) -> list[tuple[QueueLife, NDArray[Any]]]:
     offsets = mine["queue_offset"]
     name = f"{topic}/{queue_id}"
@@ -105,7 +106,7 @@ def _split_lives(
     return found
 
 
-def _compare(look: StoreLook, life: QueueLife, base: int, mine: NDArray[Any], delays: Delays) -> None:
+def _compare(look: StoreLook, life: QueueLife, base: LogOffset, mine: NDArray[Any], delays: Delays) -> None:
     life.records = len(mine)
     folder = look.path("consumequeue") / life.topic / str(life.queue_id)
     if _is_deleted(look, life.topic, folder):
@@ -151,7 +152,7 @@ def _first(findings: Findings, kind: str, bad: NDArray[np.bool_]) -> list[int]:
     return [int(at) for at in places[:20]]
 
 
-def _missing(look: StoreLook, life: QueueLife, missing: NDArray[Any], base: int, end: int) -> None:
+def _missing(look: StoreLook, life: QueueLife, missing: NDArray[Any], base: LogOffset, end: int) -> None:
     """Entries that are not there: lagging if the store's end may lack them, and they belong behind the queue's."""
     may_lag = np.zeros(len(missing), dtype=bool)
     if not look.exact:

@@ -35,7 +35,7 @@ _LOOK_BYTES: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class SegmentFile:
-    base: int
+    base: LogOffset
     path: Path
     size: int
 
@@ -92,7 +92,7 @@ class Source:
         for path in sorted(self.log_folder.iterdir()):
             if is_base_name(path.name):
                 try:
-                    found.append(SegmentFile(int(path.name), path, path.stat().st_size))
+                    found.append(SegmentFile(LogOffset(int(path.name)), path, path.stat().st_size))
                 except FileNotFoundError:
                     continue  # retention was faster
         for before, after in pairwise(found):

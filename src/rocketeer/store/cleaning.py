@@ -70,7 +70,7 @@ class Cleaner:
         self._used = (UNKNOWN_PERCENT, UNKNOWN_PERCENT, UNKNOWN_PERCENT)
         self._measuring: Future[bool] | None = None
         self._following: Iterator[list[str]] | None = None
-        self._oldest = SegmentAge(-1, 0)
+        self._oldest = SegmentAge(LogOffset(-1), 0)
         self._leaving: deque[Path] = deque()
         """Files that are the log's no more, the oldest first."""
         self._writable = True
@@ -147,7 +147,7 @@ class Cleaner:
         finally:
             self._on_disk_full(self._used_text())
 
-    def _drop(self, base: int) -> None:
+    def _drop(self, base: LogOffset) -> None:
         assert self._log.segments[0].base == base
         self._leaving.append(self._log.drop_first())
         self._worker.submit("deleting a log file", self._delete_log_files)

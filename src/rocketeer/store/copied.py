@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rocketeer.compiled import COMPILED
+from rocketeer.model.offsets import LogOffset
 from rocketeer.model.topic import SCHEDULE_TOPIC, TIMER_TOPIC
 from rocketeer.record.delay_levels import DelayLevels
 from rocketeer.record.dispatch_entry import DispatchEntry
@@ -30,8 +31,7 @@ if TYPE_CHECKING or COMPILED:
 class CopiedPart:
     """Messages next to each other that are dispatched in one way."""
 
-    first: int
-    """The log offset of the first."""
+    first: LogOffset
     entries: list[DispatchEntry] | None = None
     run: tuple[int, int] = (0, 0)
     """Where the part begins and ends in the run that was read, if it has no entries."""
@@ -53,7 +53,7 @@ class Copied:
         """Topics changed: every queue goes the general way once more."""
         self._forget = True
 
-    def read(self, buf: Buffer, base: int, file_end: int) -> tuple[deque[CopiedPart], Rest]:
+    def read(self, buf: Buffer, base: LogOffset, file_end: LogOffset) -> tuple[deque[CopiedPart], Rest]:
         """The whole records of `buf`, which begins at the log offset `base`; BadRecord for bytes that are none."""
         if not COMPILED:
             entries, rest = entries_in(buf, base, file_end, self._levels)
@@ -67,7 +67,7 @@ class Copied:
                 before, began = len(run), at
                 at = run.read(buf, at, base)
                 if at > began:
-                    parts.append(CopiedPart(base + began, None, (before, len(run))))
+                    parts.append(CopiedPart(LogOffset(base + began), None, (before, len(run))))
             found = next_entry(buf, at, base, file_end, self._levels)
             if isinstance(found, Rest):
                 return parts, found
@@ -91,7 +91,7 @@ class Copied:
             assert self._run is not None
             self._run.apply(self._dispatch, *part.run)
 
-    def take(self, buf: Buffer, start: int, base: int, count: int) -> tuple[int, int]:
+    def take(self, buf: Buffer, start: int, base: LogOffset, count: int) -> tuple[int, int]:
         """Dispatch up to `count` plain messages from `start` on; where the next record begins, and how many."""
         if not COMPILED:
             return start, 0

@@ -319,10 +319,10 @@ class Reader:
             return []
         raw = queue.read(offset, max_count)
         found = ENTRY.iter_unpack(raw[: len(raw) // ENTRY_BYTES * ENTRY_BYTES])
-        return [self._whole_entry(queue, at, entry) for at, entry in enumerate(found, offset)]
+        return [self._whole_entry(queue, QueueOffset(at), entry) for at, entry in enumerate(found, offset)]
 
     def _whole_entry(
-        self, queue: ConsumeQueue, offset: int, entry: tuple[LogOffset, int, int]
+        self, queue: ConsumeQueue, offset: QueueOffset, entry: tuple[LogOffset, int, int]
     ) -> tuple[LogOffset, int, int]:
         """The entry if it leads to its record, the mended one if not; `NO_RECORD` where there is none."""
         log_offset, size, tag_code = entry

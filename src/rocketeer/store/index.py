@@ -266,9 +266,9 @@ class Index:
         if not self._files:
             return 0, LogOffset(0)
         header = self._files[-1].header
-        return header.end_ms, LogOffset(header.end_offset)
+        return header.end_ms, header.end_offset
 
-    def querying(self, topic: str, key: str, begin_ms: int, end_ms: int) -> Iterator[int | None]:
+    def querying(self, topic: str, key: str, begin_ms: int, end_ms: int) -> Iterator[LogOffset | None]:
         """Log offsets that may hold the key, newest first; None after each step that found nothing.
 
         Hashes collide: callers check the real keys.
@@ -295,13 +295,13 @@ class Index:
             if file.header.begin_ms < begin_ms:
                 break
 
-    def _waiting(self, run: Waiting, wanted: int, begin_ms: int, end_ms: int) -> list[int]:
+    def _waiting(self, run: Waiting, wanted: int, begin_ms: int, end_ms: int) -> list[LogOffset]:
         """As `querying`, among messages that no file has yet."""
         hashes, offsets, times = run.columns
         store_ms = np.frombuffer(times, np.int64)
         same = np.frombuffer(hashes, np.int32) == wanted
         same &= (begin_ms <= store_ms) & (store_ms <= end_ms)
-        found: list[int] = np.frombuffer(offsets, np.int64)[same][::-1].tolist()
+        found: list[LogOffset] = np.frombuffer(offsets, np.int64)[same][::-1].tolist()
         return found
 
     # --- opening, repairing, ageing ----------------------------------------------------------
@@ -377,7 +377,7 @@ class Index:
         self.next_offset = min(self.next_offset, log_end)
         return dropped
 
-    def delete_below(self, log_min: int) -> list[str]:
+    def delete_below(self, log_min: LogOffset) -> list[str]:
         """Files whose every entry is below the log's minimum leave the index (the last one never does).
 
         The paths returned are for `delete_paths` in a worker thread.

@@ -143,8 +143,8 @@ class IndexFile:
             IndexHeader(
                 begin_ms,
                 int(store_ms[-1]),
-                int(log_offsets[0]) if first == 1 else head.begin_offset,
-                int(log_offsets[-1]),
+                LogOffset(int(log_offsets[0])) if first == 1 else head.begin_offset,
+                LogOffset(int(log_offsets[-1])),
                 head.used_slots + fresh,
                 first + count,
             )
@@ -198,7 +198,9 @@ class IndexFile:
             end_ms = head.begin_ms + int(self._entries["seconds"][kept - 1]) * 1000 + 999
             end_ms = min(head.end_ms, end_ms)
             self._set_header(
-                replace(head, end_ms=end_ms, end_offset=last_offset, used_slots=used, next_entry=kept)
+                replace(
+                    head, end_ms=end_ms, end_offset=LogOffset(last_offset), used_slots=used, next_entry=kept
+                )
             )
         return head.next_entry - kept
 
@@ -213,7 +215,7 @@ class IndexFile:
             or head.begin_ms <= end_ms <= head.end_ms
         )
 
-    def selecting(self, key_hash: int, begin_ms: int, end_ms: int) -> Iterator[int | None]:
+    def selecting(self, key_hash: int, begin_ms: int, end_ms: int) -> Iterator[LogOffset | None]:
         """Log offsets of entries with this hash, newest first; None for others of the same slot.
 
         Entries know their time to the second. The file may be unmapped between two steps: each looks again.

@@ -12,6 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rocketeer.model.offsets import LogOffset
+
+_START = LogOffset(0)
+
 HEADER = struct.Struct(">qqqqii")
 assert HEADER.size == 40, "the files interoperate with RocketMQ's"
 SLOT = np.dtype(">i4")
@@ -23,8 +27,8 @@ assert ENTRY.itemsize == 20, "the files interoperate with RocketMQ's"
 class IndexHeader:
     begin_ms: int = 0
     end_ms: int = 0
-    begin_offset: int = 0
-    end_offset: int = 0
+    begin_offset: LogOffset = _START
+    end_offset: LogOffset = _START
     used_slots: int = 0
     next_entry: int = 1
 

@@ -33,7 +33,7 @@ class Taker(Protocol):
         """When the last record that was taken was stored."""
         ...
 
-    def take(self, buf: Buffer, at: int, base: int, stop: int) -> int:
+    def take(self, buf: Buffer, at: int, base: LogOffset, stop: int) -> int:
         """Take whole records from `at` on, none that begins at the log offset `stop`; where the next one begins.
 
         `base` is the log offset of the buffer's first byte.

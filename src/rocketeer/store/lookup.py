@@ -21,7 +21,7 @@ class Found(msgspec.Struct):
 
     messages: list[StoredMessage]
     index_last_ms: int = 0
-    index_last_offset: int = 0
+    index_last_offset: LogOffset = LogOffset(0)
     is_partial: bool = False
     """The key's hash has more entries than were looked at."""
 
@@ -89,14 +89,14 @@ class Lookup:
         if index is None:
             return Found([])
         wanted = min(max_count, self._query_count_max)
-        found: dict[int, StoredMessage] = {}
+        found: dict[LogOffset, StoredMessage] = {}
         size = 0
         entries = index.querying(topic, key, begin_ms, end_ms)
         for looked_at, offset in enumerate(entries if wanted > 0 else (), 1):  # newest first
             if entries_max is not None and looked_at > entries_max:
                 return Found([found[at] for at in sorted(found)], *index.last_update, is_partial=True)
             # Hashes collide, so the message itself decides.
-            message = None if offset is None or offset in found else self.message_at(LogOffset(offset))
+            message = None if offset is None or offset in found else self.message_at(offset)
             if message is not None and message.topic == topic and _has_key(message, key):
                 size += message.size
                 if found and bytes_max is not None and size > bytes_max:

@@ -74,7 +74,7 @@ class Redo:
         for entry in check.entries(start, check_crc=check_crc, sure_below=NO_STOP, taker=self):
             self._see(entry)
 
-    def take(self, buf: Buffer, at: int, base: int, stop: int) -> int:
+    def take(self, buf: Buffer, at: int, base: LogOffset, stop: int) -> int:
         """Dispatch a run of plain messages at `at`; where it ends in `buf`."""
         assert self._check is not None
         assert stop == NO_STOP, "this walk goes to the end"

@@ -63,7 +63,7 @@ class RetentionRules:
 class SegmentAge(NamedTuple):
     """A log file as retention sees it; `in_use` while a reader holds bytes of it, `needed` while it must stay."""
 
-    base: int
+    base: LogOffset
     modified_ms: int
     in_use: bool = False
     needed: bool = False
@@ -80,7 +80,7 @@ class Verdict(NamedTuple):
 class Step(NamedTuple):
     """What to do now: drop the oldest segment, if `drop` names it."""
 
-    drop: int | None
+    drop: LogOffset | None
     writable: bool
 
 

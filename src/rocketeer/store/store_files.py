@@ -16,6 +16,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from rocketeer.errors import StoreError
+from rocketeer.model.offsets import LogOffset
 from rocketeer.record.layout import MAGIC, stored_ms
 from rocketeer.record.vectorised import FIELDS
 from rocketeer.store.base_names import base_name, bases_in
@@ -31,32 +32,32 @@ class LogFiles:
 
     def __init__(self, store: Path) -> None:
         self._folder = store / "commitlog"
-        self._mapped: OrderedDict[int, tuple[NDArray[np.uint8], int]] = OrderedDict()
-        self._bases: list[int] = []
+        self._mapped: OrderedDict[LogOffset, tuple[NDArray[np.uint8], int]] = OrderedDict()
+        self._bases: list[LogOffset] = []
         if not self._folder.is_dir():
             raise StoreError(f"{store} is not a store: it has no folder commitlog")
         self.refresh()
 
     def refresh(self) -> None:
         """Look for segments that came and went."""
-        self._bases = sorted(bases_in(self._folder))
+        self._bases = [LogOffset(base) for base in bases_in(self._folder)]
         for base in [base for base in self._mapped if base not in self._bases]:
             del self._mapped[base]
 
     @property
-    def min_offset(self) -> int:
-        return self._bases[0] if self._bases else 0
+    def min_offset(self) -> LogOffset:
+        return self._bases[0] if self._bases else LogOffset(0)
 
-    def base_of(self, offset: int) -> int | None:
+    def base_of(self, offset: LogOffset) -> LogOffset | None:
         """The segment an offset belongs to, whether it has that byte or not."""
         at = bisect_right(self._bases, offset) - 1
         return self._bases[at] if at >= 0 else None
 
-    def next_base(self, base: int) -> int | None:
+    def next_base(self, base: LogOffset) -> LogOffset | None:
         at = bisect_right(self._bases, base)
         return self._bases[at] if at < len(self._bases) else None
 
-    def view(self, base: int) -> NDArray[np.uint8]:
+    def view(self, base: LogOffset) -> NDArray[np.uint8]:
         """A segment's bytes; empty when its file is gone."""
         found = self._mapped.get(base)
         path = self._folder / base_name(base)
@@ -75,7 +76,7 @@ class LogFiles:
         return found[0]
 
     def heads_match(
-        self, base: int, offsets: NDArray[np.int64], sizes: NDArray[np.int64]
+        self, base: LogOffset, offsets: NDArray[np.int64], sizes: NDArray[np.int64]
     ) -> NDArray[np.bool_]:
         """Whether a whole record of that size stands at each place of the segment."""
         data = self.view(base)
@@ -86,13 +87,13 @@ class LogFiles:
             good[good] = (words[:, 0] == sizes[good]) & (words[:, 1] == MAGIC)
         return good
 
-    def has(self, log_offset: int, size: int) -> bool:
+    def has(self, log_offset: LogOffset, size: int) -> bool:
         base = self.base_of(log_offset)
         if base is None:
             return False
         return bool(self.heads_match(base, np.array([log_offset - base]), np.array([size]))[0])
 
-    def stored_ms(self, log_offset: int) -> int:
+    def stored_ms(self, log_offset: LogOffset) -> int:
         """When the record there was stored; the caller knows there is one."""
         base = self.base_of(log_offset)
         assert base is not None
@@ -109,7 +110,7 @@ class QueueFiles:
         """Written entries [begin, end) as far as they are there; empty if `begin` is not."""
         parts: list[Entries] = []
         at = begin
-        bases = sorted(bases_in(self._folder))
+        bases = bases_in(self._folder)
         while at < end:
             place = bisect_right(bases, at * ENTRY_BYTES) - 1
             if place < 0:
@@ -128,7 +129,7 @@ class QueueFiles:
 
     def bounds(self) -> tuple[int, int]:
         """The first and the end of the entries in the files."""
-        bases = sorted(bases_in(self._folder))
+        bases = bases_in(self._folder)
         if not bases:
             return 0, 0
         first = bases[0] // ENTRY_BYTES

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rocketeer.filter.tags import tag_subscription
+from rocketeer.model.offsets import LogOffset
 from rocketeer.model.subscription import SUB_ALL
 from rocketeer.record.vectorised import Offsets
 from rocketeer.spark.source.losses import DataLost, Loss
@@ -53,11 +54,11 @@ def read_files(
         at += len(entries)
 
 
-def _by_segment(records: LogFiles, entries: NDArray[Any]) -> Iterator[tuple[int, NDArray[Any], int]]:
+def _by_segment(records: LogFiles, entries: NDArray[Any]) -> Iterator[tuple[LogOffset, NDArray[Any], int]]:
     """(base, entries, index of the first) for each run of entries in one segment."""
     at = 0
     while at < len(entries):
-        first = int(entries["log_offset"][at])
+        first = LogOffset(int(entries["log_offset"][at]))
         base = records.base_of(first)
         if base is None:  # deleted meanwhile: no file, no record
             base, end = first, at + 1

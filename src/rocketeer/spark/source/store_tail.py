@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rocketeer.errors import BadRecord
+from rocketeer.model.offsets import LogOffset
 from rocketeer.record.columns import Spans, find_parts, gather
 from rocketeer.record.layout import BLANK, BLANK_MAGIC, body_crc
 from rocketeer.record.vectorised import Offsets, fixed_fields, step_through
@@ -28,7 +29,7 @@ Key = tuple[str, int]
 class LogTail:
     """Entries of messages from a place in the log on, by topic and queue."""
 
-    def __init__(self, log: LogFiles, start: int, wanted: Callable[[str], bool]) -> None:
+    def __init__(self, log: LogFiles, start: LogOffset, wanted: Callable[[str], bool]) -> None:
         self._log = log
         self._at = start
         self._wanted = wanted
@@ -87,7 +88,7 @@ class LogTail:
                 entry = (queue_offsets[at], log_offset, sizes[at])
                 self.entries.setdefault((topic, queue_ids[at]), []).append(entry)
         if len(found):
-            self._at = base + int(found[-1]) + int(rows[-1]["size"])
+            self._at = LogOffset(base + int(found[-1]) + int(rows[-1]["size"]))
 
     def _names(self, data: NDArray[np.uint8], topics: Spans) -> list[str | None]:
         """The topic of each record; None for those nobody asks for."""

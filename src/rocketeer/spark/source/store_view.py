@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rocketeer.errors import ConfigError, StoreError
+from rocketeer.model.offsets import LogOffset
 from rocketeer.model.queue import MessageQueue
 from rocketeer.spark.source.offsets import Places
 from rocketeer.spark.source.options import SourceOptions
@@ -89,7 +90,7 @@ class StoreView:
         while low < high:
             middle = (low + high) // 2
             entry = self._entry(queue, middle)
-            if entry is None or is_blank(entry) or self._log.stored_ms(int(entry["log_offset"])) < time_ms:
+            if entry is None or is_blank(entry) or self._log.stored_ms(_where(entry)[0]) < time_ms:
                 low = middle + 1
             else:
                 high = middle
@@ -99,7 +100,7 @@ class StoreView:
         entry = self._entry(queue, offset)
         if entry is None or is_blank(entry):
             return None
-        return self._log.stored_ms(int(entry["log_offset"]))
+        return self._log.stored_ms(_where(entry)[0])
 
     def mean_bytes(self, queue: MessageQueue, offset: int) -> float:
         sizes = self._entries(queue, offset, offset + _SAMPLE)["size"]
@@ -159,7 +160,7 @@ class StoreView:
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise StoreError(f"{path} is no table of topics: {error}") from None
 
-    def _safe_start(self) -> int:
+    def _safe_start(self) -> LogOffset:
         """A place in the log before which no message is missing in the files of the queues."""
         saved = read_checkpoint(self._store / "checkpoint")
         if saved.dispatched_offset is not None:
@@ -171,19 +172,19 @@ class StoreView:
                 best = max(best, self._last_before((topic, queue_id), safe_ms))
         return best
 
-    def _last_before(self, key: Key, time_ms: int) -> int:
+    def _last_before(self, key: Key, time_ms: int) -> LogOffset:
         files = self._queue_files(key)
         low, high = files.bounds()
         low = self._first_alive(files, low, high)
-        best = 0
+        best = LogOffset(0)
         while low < high:
             middle = (low + high) // 2
             entries = files.entries(middle, middle + 1)
             if not len(entries):
                 high = middle
                 continue
-            at = int(entries[0]["log_offset"])
-            if self._log.has(at, int(entries[0]["size"])) and self._log.stored_ms(at) < time_ms:
+            at, size = _where(entries[0])
+            if self._log.has(at, size) and self._log.stored_ms(at) < time_ms:
                 best = at
                 low = middle + 1
             else:
@@ -259,8 +260,8 @@ def _key(queue: MessageQueue) -> Key:
     return queue.topic, queue.queue_id
 
 
-def _where(entry: Any) -> tuple[int, int]:
-    return int(entry["log_offset"]), int(entry["size"])
+def _where(entry: Any) -> tuple[LogOffset, int]:
+    return LogOffset(int(entry["log_offset"])), int(entry["size"])
 
 
 def place_entries(place: StorePlace, files: QueueFiles, begin: int, end: int) -> NDArray[Any]:

@@ -67,7 +67,7 @@ class DelayRoll:
         self._writer = writer
         self._clock = clock
 
-    def roll(self, below: int) -> bool:
+    def roll(self, below: LogOffset) -> bool:
         """Hand over what waits below that log offset; True when nothing there waits any more."""
         if not self._offsets.has_place:  # a crash now would find the message in its level and as a timer
             return False
