@@ -68,7 +68,7 @@ def reopen(folder: Path, mode: str) -> tuple[MessageStore, RecoveryReport]:
 
 def check(folder: Path, mode: str, acknowledged: list[Acknowledged]) -> None:
     store, report = reopen(folder, mode)
-    assert report.set_aside == ()
+    assert report.quarantined == ()
     found: dict[tuple[int, int], Acknowledged] = {}
     for topic, queue_id in store.queues():
         for expected, each in enumerate(read_queue(store, topic, queue_id)):

@@ -185,7 +185,7 @@ def test_after_a_crash_the_store_is_what_the_real_one_recovers(tmp_path: Path) -
     store, report = opened(restored("store_crashed", tmp_path / "store"))
     assert not report.clean
     assert report.torn_bytes == 0
-    assert report.set_aside == ()
+    assert report.quarantined == ()
     assert store.log.max_offset == recorded["maxPhyOffset_after_dispatch"]
     for topic, queues in recorded["queue_min_max_after_dispatch"].items():
         for queue_id, (low, high) in queues.items():

@@ -107,7 +107,7 @@ class StoreLife(RuleBasedStateMachine):
                 file.write(record)
         self.start()
         assert not self.report.clean
-        assert self.report.set_aside == ()
+        assert self.report.quarantined == ()
 
     def next_record(self) -> bytes:
         return encode_pending(

@@ -71,7 +71,7 @@ cdef void *_work(void *argument) noexcept nogil:
     memset(&param, 0, sizeof(param))
     sched_setscheduler(0, SCHED_IDLE, &param)
     while not _is_over(pipe) and read(pipe, &order, sizeof(order)) == sizeof(order):
-        _touch(&order, pipe)
+        _prefault(&order, pipe)
         close(<int> order.fd)
     fcntl(pipe, F_SETFL, O_NONBLOCK)
     while read(pipe, &order, sizeof(order)) == sizeof(order):
@@ -80,7 +80,7 @@ cdef void *_work(void *argument) noexcept nogil:
     return NULL
 
 
-cdef void _touch(Order *order, int pipe) noexcept nogil:
+cdef void _prefault(Order *order, int pipe) noexcept nogil:
     cdef int64_t at = order.start - order.start % PIECE_BYTES
     while at < order.end:
         if posix_fadvise(<int> order.fd, at, min(<int64_t> PIECE_BYTES, order.end - at), POSIX_FADV_WILLNEED):

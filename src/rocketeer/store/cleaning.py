@@ -52,7 +52,7 @@ class Cleaner:
         clock: Clock,
         *,
         expiry_clock: ExpiryClock,
-        keeping: RetentionGuard,
+        guard: RetentionGuard,
         on_disk_full: Callable[[str | None], None],
         before_deleting: Callable[[], None],
     ) -> None:
@@ -63,7 +63,7 @@ class Cleaner:
         self._dispatch = dispatch
         self._worker = worker
         self._clock = clock
-        self._keeping = keeping
+        self._guard = guard
         self._on_disk_full = on_disk_full
         self._before_deleting = before_deleting
         self._folders = (config.commit_log_path, config.store_path, config.store_path)
@@ -118,7 +118,7 @@ class Cleaner:
         if nears_its_end(self._plan.rules, segments, now_ms, used):
             free = self._roll_forward(LogOffset(segments[0].base + self._log.segment_bytes))
             segments[0] = segments[0]._replace(needed=not free)
-            if self._keeping.rolling:
+            if self._guard.rolling:
                 self._next_s = now_s + _ROLLING_S
         step = self._plan.next(now_ms, hour=hour, used_percent=used, segments=segments)
         if step.writable != self._writable:
@@ -140,10 +140,10 @@ class Cleaner:
     def _roll_forward(self, below: LogOffset) -> bool:
         """A slice of it; a nearly full disk takes these writes: a whole file goes for them."""
         if self._writable:
-            return self._keeping.free(below)
+            return self._guard.free(below)
         self._on_disk_full(None)
         try:
-            return self._keeping.free(below)
+            return self._guard.free(below)
         finally:
             self._on_disk_full(self._used_text())
 

@@ -129,9 +129,9 @@ class MessageStore:
             last_store_ms=self._last_store_ms,
             trust=self._trust,
         )
-        self._keeping = RetentionGuard(self.log, self._flusher)
-        self.needs: list[Need] = self._keeping.needs
-        self.rolls: list[Roll] = self._keeping.rolls
+        self._guard = RetentionGuard(self.log, self._flusher)
+        self.needs: list[Need] = self._guard.needs
+        self.rolls: list[Roll] = self._guard.rolls
         # The inner loops are the parts' own methods: no call in between.
         self.append = self._appender.append
         self.preparing = self._appender.preparing
@@ -224,7 +224,7 @@ class MessageStore:
             self._worker,
             self._clock,
             expiry_clock=self._expiry_clock,
-            keeping=self._keeping,
+            guard=self._guard,
             on_disk_full=self._disk_full,
             before_deleting=self._checkpointer.forget_summary,
         )
@@ -278,14 +278,14 @@ class MessageStore:
         self._filling.tick()
         self._checkpointer.tick()
         self._cleaner.tick()
-        self._delete_set_aside()
+        self._delete_folders()
 
-    def _delete_set_aside(self) -> None:
+    def _delete_folders(self) -> None:
         """What is left of topics that are gone."""
         queues = self.queue_table
         queues.let_go()
-        if queues.set_aside:
-            folders, queues.set_aside = queues.set_aside, []
+        if queues.folders_to_delete:
+            folders, queues.folders_to_delete = queues.folders_to_delete, []
             self._worker.submit("deleting the queues of a topic", lambda: delete_folders(folders))
 
     def is_idle(self) -> bool:

@@ -44,7 +44,7 @@ class QueueTable:
         self._gone = QueueEnds()
         """What removed queues count in."""
         self._removed: deque[ConsumeQueue] = deque()
-        self.set_aside: list[Path] = []
+        self.folders_to_delete: list[Path] = []
         """Folders of topics that are gone, for `delete_folders` in a worker thread."""
         self.removals = 0
         """Grows when queues go: whoever holds on to some asks for them again then."""
@@ -53,7 +53,7 @@ class QueueTable:
         """Open what is on disk; says in words what was wrong with it."""
         self.folder.mkdir(parents=True, exist_ok=True)
         if self._aside.is_dir():
-            self.set_aside = [self._aside / name for name in os.listdir(self._aside)]
+            self.folders_to_delete = [self._aside / name for name in os.listdir(self._aside)]
         problems: list[str] = []
         for topic in sorted(os.listdir(self.folder)):
             topic_folder = self.folder / topic
@@ -202,7 +202,7 @@ class QueueTable:
 
     def _put_aside(self, folder: Path) -> None:
         """Out of the way at once; deleting very many files takes its time."""
-        aside = self._aside / f"{len(self.set_aside)}-{time.monotonic_ns()}"
+        aside = self._aside / f"{len(self.folders_to_delete)}-{time.monotonic_ns()}"
         try:
             self._aside.mkdir(exist_ok=True)
             folder.rename(aside)
@@ -212,7 +212,7 @@ class QueueTable:
             log.warning("topic folder not put aside path=%s error=%s", folder, error)
             delete_folders([folder])
             return
-        self.set_aside.append(aside)
+        self.folders_to_delete.append(aside)
 
     @property
     def _aside(self) -> Path:

@@ -48,7 +48,7 @@ class RecoveryReport:
     scanned_bytes: int
     redone_messages: int
     torn_bytes: int
-    set_aside: tuple[QuarantinedBytes, ...]
+    quarantined: tuple[QuarantinedBytes, ...]
     actions: tuple[str, ...]
     seconds: float
 

@@ -50,11 +50,11 @@ class Preparer:
         self._running = True
         self._refused = False
         self._thread: Thread | None = None
-        self._toucher = PagePrefault()
+        self._prefault = PagePrefault()
         self._first_end: LogOffset | None = None
 
     def start(self) -> None:
-        self._toucher.start()
+        self._prefault.start()
         self._thread = Thread(target=self._run, name="rocketeer-log-preparer", daemon=True)
         self._thread.start()
 
@@ -64,7 +64,7 @@ class Preparer:
         self._wake.set()
         if self._thread is not None:
             self._thread.join()
-        self._toucher.close()
+        self._prefault.close()
         while self._next:
             segment = self._next.pop()  # the last one first: a crash now leaves no gap
             segment.let_go()
@@ -146,7 +146,7 @@ class Preparer:
                 segment.sync(start, step)
             start = step
         if not self._prewrite:
-            self._toucher.want(segment)
+            self._prefault.want(segment)
 
     def _after(self, last: Segment) -> Segment | None:
         """The segment behind `last`, made now if it was not; None if the writer was faster, or wants no more."""

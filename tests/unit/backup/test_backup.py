@@ -108,7 +108,7 @@ def test_what_is_appended_behind_the_end_that_was_found_does_not_tear_the_copy(
     restore(tmp_path / "backup", tmp_path / "again")
     again = make_store(tmp_path / "again")
     report = again.open()
-    assert (report.torn_bytes, report.set_aside) == (0, ())
+    assert (report.torn_bytes, report.quarantined) == (0, ())
     assert numbers(again) == list(range(100))
     again.close()
 

@@ -176,7 +176,7 @@ def test_a_recalled_or_delivered_message_does_not_hold_its_file(tmp_path: Path, 
     life.work()
     assert bodies(life.store, "T") == [b"x"]
     end = life.store.max_log_offset
-    assert not life.store._keeping.is_needed(end)
+    assert not life.store._guard.is_needed(end)
     life.store.close()
 
 
@@ -221,8 +221,8 @@ def test_a_rolled_message_is_on_disk_before_its_old_file_goes(tmp_path: Path, cl
     life = begin(tmp_path, clock, set())
     life.send(b"x", TIMER_DELIVER_MS=str(clock.now_ms() + DAY_MS))
     end = life.store.max_log_offset
-    assert not life.store._keeping.free(end) or life.store.flushed_log_offset >= life.store.max_log_offset
-    life.until(lambda: life.store._keeping.free(end))
+    assert not life.store._guard.free(end) or life.store.flushed_log_offset >= life.store.max_log_offset
+    life.until(lambda: life.store._guard.free(end))
     assert life.store.flushed_log_offset >= life.store.max_log_offset > end
     life.store.close()
 
@@ -232,9 +232,9 @@ def test_a_timer_that_another_broker_ended_is_followed(tmp_path: Path, clock: Ma
     life = begin(tmp_path, clock, set())
     life.send(b"x", TIMER_DELIVER_MS=str(clock.now_ms() + DAY_MS))
     (waiting,) = read_queue(life.store, "rmq_sys_wheel_timer")
-    assert life.store._keeping.is_needed(life.store.max_log_offset)
+    assert life.store._guard.is_needed(life.store.max_log_offset)
     ended = message(b"x", "T")
     ended.prepared_offset = ~waiting.log_offset
     life.store.append(ended)
-    assert not life.store._keeping.is_needed(life.store.max_log_offset)
+    assert not life.store._guard.is_needed(life.store.max_log_offset)
     life.store.close()

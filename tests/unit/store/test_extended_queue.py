@@ -153,7 +153,7 @@ def test_units_of_a_topic_that_is_deleted_are_put_aside_with_its_queues(tmp_path
         store.append(message(queue_id=number))
     store.queue_table.write_out()
     store.delete_topic("TopicTest")
-    aside = list(store.queue_table.set_aside)
+    aside = list(store.queue_table.folders_to_delete)
     assert [len(list(folder.glob("*/*"))) for folder in aside] == [50, 50], "deleting files takes its time"
     deadline_s = time.monotonic() + 60
     while any(map(Path.exists, aside)):

@@ -33,7 +33,7 @@ def test_everything_is_there_again(tmp_path: Path, how: str) -> None:
     store, report = open_store(folder)
     assert report.clean is (how == "closed")
     assert report.torn_bytes == 0
-    assert report.set_aside == ()
+    assert report.quarantined == ()
     check_whole(store)
     fill(store, COUNT, 20)
     check_whole(store, COUNT + 20)
@@ -232,7 +232,7 @@ def test_a_store_of_an_older_version_opens_and_is_read_from_a_files_start(tmp_pa
     folder = stopped(tmp_path, how)
     without_newer_part(folder)
     store, report = open_store(folder)
-    assert report.set_aside == ()
+    assert report.quarantined == ()
     check_whole(store)
     fill(store, COUNT, 10)
     store.close()

@@ -36,7 +36,7 @@ def test_a_flipped_bit_in_the_index_costs_the_log_nothing(died: Path, number: in
     path.write_bytes(raw)
     store = make_store(died)
     report = store.open()
-    assert report.set_aside == ()
+    assert report.quarantined == ()
     assert numbers(store) == list(range(COUNT))
     store.close()
 
@@ -51,6 +51,6 @@ def test_a_flipped_bit_in_the_last_entry_of_the_index_costs_the_log_nothing(died
     path.write_bytes(raw)
     store = make_store(died)
     report = store.open()
-    assert report.set_aside == ()
+    assert report.quarantined == ()
     assert numbers(store) == list(range(COUNT))
     store.close()

@@ -165,7 +165,7 @@ def test_what_is_derived_comes_back_from_the_log(
         pytest.skip("its queues were never written out")
     damage(folder)
     store, report = open_store(folder)
-    assert report.set_aside == ()
+    assert report.quarantined == ()
     check_whole(store)
     fill(store, COUNT, 5)
     store.close()

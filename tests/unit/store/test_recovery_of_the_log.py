@@ -41,11 +41,11 @@ def test_a_torn_last_record_is_cut_off_and_nothing_else(tmp_path: Path, how: str
     torn = kept != -1  # a last byte that is lost from the properties cannot be told
     assert sorted(places(store)) == list(range(COUNT - torn))
     if how == "closed":  # it was on disk once, and is damaged: its place is not used again
-        assert bool(report.set_aside) is (torn and kept != 0)
+        assert bool(report.quarantined) is (torn and kept != 0)
         assert store.log.max_offset % SEGMENT_BYTES == end
         first_new = COUNT
     else:
-        assert report.set_aside == ()
+        assert report.quarantined == ()
         assert (report.torn_bytes > 0) is (torn and kept != 0)
         assert store.log.max_offset % SEGMENT_BYTES == (start if torn else end)
         first_new = COUNT - torn
@@ -57,7 +57,7 @@ def test_a_torn_last_record_is_cut_off_and_nothing_else(tmp_path: Path, how: str
         expected = [*range(COUNT - torn), *range(first_new, first_new + 10)]
         assert places(store) == {number: number // 6 for number in expected}
         assert report.torn_bytes == 0
-        assert report.set_aside == ()
+        assert report.quarantined == ()
         store.close()
 
 
@@ -104,7 +104,7 @@ def test_damage_costs_the_message_it_hits_and_no_other(tmp_path: Path, how: str,
     assert places(store) == {number: places_before[number] for number in kept}
     assert store.log.max_offset == end, "nothing of the log is used twice"
     assert any("damaged" in action for action in report.actions)
-    for copy in report.set_aside:
+    for copy in report.quarantined:
         assert copy.path.parent == folder / "corrupt"
         assert copy.path.read_bytes() == damaged[copy.offset : copy.offset + copy.size]
     for number in range(60):
@@ -117,7 +117,7 @@ def test_damage_costs_the_message_it_hits_and_no_other(tmp_path: Path, how: str,
     shutil.rmtree(rebuilt / "consumequeue")
     for each in (folder, copied, rebuilt):
         store, report = open_store(each)
-        assert report.set_aside == ()
+        assert report.quarantined == ()
         expected = {number: places_before[number] for number in kept}
         assert places(store) == expected | {number: number // 6 for number in range(COUNT, COUNT + 30)}
         store.close()
@@ -135,7 +135,7 @@ def test_without_a_known_place_behind_damage_the_log_goes_on_in_the_next_file(tm
         file.write(b"\xee")
     store, report = open_store(folder)
     assert sorted(places(store)) == list(range(10))
-    (copy,) = report.set_aside
+    (copy,) = report.quarantined
     assert (copy.offset, copy.size) == (victim.log_offset, end - victim.log_offset)
     assert store.log.max_offset == SEGMENT_BYTES
     fill(store, 10, 10)
@@ -176,7 +176,7 @@ def test_a_record_forged_in_a_body_is_never_a_place_to_start(
     folder = kill(store, tmp_path / "copy")
     store.close()
     store, report = open_store(folder if how == "died" else tmp_path / "store")
-    assert report.set_aside == ()
+    assert report.quarantined == ()
     assert report.torn_bytes == 0
     assert bodies(store, "Forger") == [body]
     for number in range(10):
@@ -235,7 +235,7 @@ def test_a_power_failure_leaves_a_whole_beginning_of_the_log(tmp_path: Path, pla
     last = max(found)
     assert 37 <= last <= 40
     assert found == {number: number // 6 for number in range(last + 1)}
-    assert report.set_aside
+    assert report.quarantined
     fill(store, last + 1, 30)
     store.close()
     store, report = open_store(folder)
@@ -256,7 +256,7 @@ def test_two_accidents_at_one_place_keep_both_copies(tmp_path: Path) -> None:
             file.seek(third + struct.unpack(">i", _at(file, third, 4))[0] + 95)
             file.write(b"\xee\xee")
         store, report = open_store(folder)
-        assert len(report.set_aside) == 1
+        assert len(report.quarantined) == 1
         store.close()
     assert len(list((folder / "corrupt").iterdir())) == 2
 

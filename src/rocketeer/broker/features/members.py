@@ -55,7 +55,7 @@ NOW: Final = -1
 
 
 class MemberCalls:
-    """See the module's text."""
+    """Asks the members of groups on behalf of operators."""
 
     def __init__(
         self,

@@ -44,7 +44,7 @@ class _Push(NamedTuple):
 
 
 class Replies:
-    """See the module's text."""
+    """Brings answers to the clients that wait for them."""
 
     def __init__(
         self,

@@ -27,7 +27,7 @@ class Queues(Protocol):
 
 
 class OffsetTables:
-    """See the module's text."""
+    """Handlers of whole tables of offsets."""
 
     def __init__(
         self,

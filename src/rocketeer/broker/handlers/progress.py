@@ -48,7 +48,7 @@ class GroupRates(Protocol):
 
 
 class Progress:
-    """See the module's text."""
+    """Makes the answers; belongs to the loop thread."""
 
     def __init__(
         self,

@@ -84,7 +84,7 @@ class Consume(msgspec.Struct, gc=False, eq=False):
 
 
 class ConcurrentService:
-    """See the module's text; implements `consuming.ConsumeService`."""
+    """Concurrent consumption of one consumer; implements `consuming.ConsumeService`."""
 
     def __init__(self, state: ConsumerState) -> None:
         self._state = state

@@ -67,7 +67,7 @@ class Member(Protocol):
 
 
 class ClientInstance:
-    """See the module's text. Make it with `acquire`, never directly."""
+    """What producers and consumers of one id share. Make it with `acquire`, never directly."""
 
     _running: ClassVar[WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, "ClientInstance"]]] = (
         WeakKeyDictionary()

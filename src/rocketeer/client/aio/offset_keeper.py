@@ -35,7 +35,7 @@ TURN_S: Final = 1.5
 
 
 class OffsetKeeper:
-    """See the module's text. `table` is the truth of this moment."""
+    """Offsets of one consumer's queues. `table` is the truth of this moment."""
 
     def __init__(
         self,

@@ -108,7 +108,7 @@ class Renewed(NamedTuple):
 
 
 class OrderlyService:
-    """See the module's text; implements `consuming.ConsumeService`."""
+    """Ordered consumption of one consumer; implements `consuming.ConsumeService`."""
 
     def __init__(self, state: ConsumerState, *, auto_commit: bool) -> None:
         self._state = state
