@@ -14,7 +14,8 @@ from support.wire import Line
 SERVER = """
 import asyncio, sys, time
 from rocketeer.protocol.command import reply
-from rocketeer.remoting.server import RemotingServer, Router
+from rocketeer.remoting.router import Router
+from rocketeer.remoting.server import RemotingServer
 
 sys.setswitchinterval(10)  # a thread that has the interpreter's lock keeps it
 

@@ -14,7 +14,7 @@ from rocketeer.config import Role, Settings, read_config
 from rocketeer.protocol.command import Command, request
 from rocketeer.record.hosts import encode_host
 from rocketeer.record.layout import StoredMessage
-from rocketeer.remoting.server import Connection
+from rocketeer.remoting.connection import Connection
 from rocketeer.store.message_store import MessageStore, RecoveryReport
 from support.records import split_records
 from support.stores import query

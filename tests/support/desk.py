@@ -24,7 +24,8 @@ from rocketeer.protocol.bodies.heartbeat import (
 )
 from rocketeer.protocol.codes import RequestCode
 from rocketeer.protocol.command import Command, decode, encode, request
-from rocketeer.remoting.server import Connection, RemotingServer, Router
+from rocketeer.remoting.router import Connection, Router
+from rocketeer.remoting.server import RemotingServer
 
 CONFIG = BrokerConfig(broker_name="broker-a")
 

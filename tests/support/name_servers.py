@@ -1,7 +1,8 @@
 """A name server that writes down what it hears and answers as told: `async with Listener() as heard`."""
 
 from rocketeer.protocol.command import Command, reply
-from rocketeer.remoting.server import Connection, RemotingServer, Router
+from rocketeer.remoting.router import Connection, Router
+from rocketeer.remoting.server import RemotingServer
 
 
 class Listener:

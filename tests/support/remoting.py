@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 from rocketeer.protocol.command import Command, decode_frame, reply, request
 from rocketeer.protocol.frame import FrameSplitter
-from rocketeer.remoting.server import Connection, RemotingServer, Router
+from rocketeer.remoting.router import Connection, Router
+from rocketeer.remoting.server import RemotingServer
 
 ECHO, PUSH_BACK, NEVER, SLOW, UNKNOWN = 901, 902, 903, 904, 999
 

@@ -29,7 +29,7 @@ from rocketeer.protocol.command import Command, decode_frame, encode
 from rocketeer.protocol.frame import JSON, FrameSplitter, pack_frame
 from rocketeer.record.batch import BatchItem, encode_batch
 from rocketeer.record.hosts import encode_host
-from rocketeer.remoting.server import Connection, Router
+from rocketeer.remoting.router import Connection, Router
 from rocketeer.security.access import AccessControl
 from rocketeer.store.dispatch import Dispatcher
 from support.resends import saved_ids, saved_sequences

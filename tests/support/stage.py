@@ -13,7 +13,8 @@ from rocketeer.protocol.codes import RequestCode
 from rocketeer.protocol.command import Command, reply
 from rocketeer.remoting.connection import Connection
 from rocketeer.remoting.limits import RequestLimits
-from rocketeer.remoting.server import RemotingServer, Router
+from rocketeer.remoting.router import Router
+from rocketeer.remoting.server import RemotingServer
 from support.bodies import encode_route
 
 Play = Callable[[Command], Command | Awaitable[Command | None] | None]

@@ -28,7 +28,7 @@ from rocketeer.record.entry import DispatchEntry
 from rocketeer.record.ids import offset_msg_id
 from rocketeer.record.layout import PendingMessage, StoredMessage
 from rocketeer.record.properties import encode_properties
-from rocketeer.remoting.server import Connection
+from rocketeer.remoting.connection import Connection
 from support.stores import BORN_HOST, STORE_HOST, make_store, read_queue
 
 COMMIT, ROLLBACK, UNKNOWN = 8, 12, 0

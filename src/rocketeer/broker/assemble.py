@@ -34,7 +34,8 @@ from rocketeer.observe.log_lines import set_log_level
 from rocketeer.observe.recorder import TICK_S
 from rocketeer.protocol.codes import RequestCode
 from rocketeer.remoting.limits import RequestLimits
-from rocketeer.remoting.server import Connection, Handler, RemotingServer, Router, SocketSizes
+from rocketeer.remoting.router import Connection, Handler, Router
+from rocketeer.remoting.server import RemotingServer, SocketSizes
 from rocketeer.remoting.slices import run_sliced
 from rocketeer.remoting.streams import new_poller
 from rocketeer.security.rules import BROKER_RULES, check_complete

@@ -7,7 +7,7 @@ from rocketeer.broker.table_text import TableText, Telling, joining_body, wants_
 from rocketeer.clock import Clock
 from rocketeer.model.data_version import DataVersion
 from rocketeer.protocol.command import Command, reply
-from rocketeer.remoting.server import Connection, Handler
+from rocketeer.remoting.router import Connection, Handler
 from rocketeer.steps import Steps
 
 

@@ -18,7 +18,7 @@ from rocketeer.protocol.command import FLAG_RESPONSE, Command
 from rocketeer.protocol.frame import JSON, Frame
 from rocketeer.protocol.headers.pull import PullMessageHeader
 from rocketeer.protocol.json_header import NOT_THE_JSON
-from rocketeer.remoting.server import Brake, Connection, Router
+from rocketeer.remoting.router import Brake, Connection, Router
 
 _PULL: Final = int(RequestCode.PULL_MESSAGE)
 _PULL_START: Final = b'{"code":%d,' % _PULL

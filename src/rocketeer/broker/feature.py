@@ -11,7 +11,7 @@ from rocketeer.observe.exposition import Page
 from rocketeer.record.entry import DispatchEntry
 from rocketeer.record.layout import PendingMessage
 from rocketeer.record.skip import Wanted
-from rocketeer.remoting.server import Guard, Handler
+from rocketeer.remoting.router import Guard, Handler
 from rocketeer.security.access import AccessControl
 from rocketeer.steps import Steps
 from rocketeer.store.dispatch import Dispatcher as Dispatcher

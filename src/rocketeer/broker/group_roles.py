@@ -23,7 +23,7 @@ from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command
 from rocketeer.protocol.headers.base import decode_header
 from rocketeer.protocol.headers.offsets import QueryConsumerOffsetHeader
-from rocketeer.remoting.server import Connection, Handler
+from rocketeer.remoting.router import Connection, Handler
 from rocketeer.replication.log_sender import SentLog
 from rocketeer.replication.master import Master
 from rocketeer.security.peer_socket import PeerSecurity

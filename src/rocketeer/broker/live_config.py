@@ -25,7 +25,7 @@ from rocketeer.protocol.bodies.properties import decode_properties, encode_prope
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, reply
 from rocketeer.protocol.headers.admin import GetBrokerConfigReplyHeader
-from rocketeer.remoting.server import Connection, Handler
+from rocketeer.remoting.router import Connection, Handler
 from rocketeer.store.table_file import save_table
 
 log = logging.getLogger(__name__)

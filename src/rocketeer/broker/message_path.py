@@ -20,7 +20,7 @@ from rocketeer.config import BrokerConfig, BrokerRole, StoreConfig
 from rocketeer.engine.sends import StoredIds
 from rocketeer.model.property_names import PRODUCER_ID
 from rocketeer.model.topic import Perm
-from rocketeer.remoting.server import Router
+from rocketeer.remoting.router import Router
 from rocketeer.remoting.slices import run_sliced
 from rocketeer.security.access import AccessControl
 from rocketeer.store.confirmed import ConfirmedLookups

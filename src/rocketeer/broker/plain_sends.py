@@ -39,7 +39,7 @@ from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.frame import FrameSplitter
 from rocketeer.protocol.reply_template import ReplyTemplate
 from rocketeer.record.hosts import V4_BYTES
-from rocketeer.remoting.server import Connection, Router
+from rocketeer.remoting.router import Connection, Router
 from rocketeer.security.access import AccessControl
 from rocketeer.store.commit_log import CommitLog
 from rocketeer.store.dispatch import Dispatch

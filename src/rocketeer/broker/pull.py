@@ -22,8 +22,8 @@ from rocketeer.model.topic import RETRY_PREFIX, Perm
 from rocketeer.protocol.codes import ResponseCode
 from rocketeer.protocol.headers.pull import PullMessageHeader
 from rocketeer.protocol.texts import FAQ
+from rocketeer.remoting.connection import Connection
 from rocketeer.remoting.limits import over_limit
-from rocketeer.remoting.server import Connection
 from rocketeer.store.filtered import RecordTest
 from rocketeer.store.message_store import Fetched, GetStatus, MessageStore
 

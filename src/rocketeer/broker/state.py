@@ -29,8 +29,7 @@ from rocketeer.protocol.command import Sign
 from rocketeer.record.entry import DispatchEntry
 from rocketeer.record.hosts import encode_host
 from rocketeer.remoting.client import RemotingClient
-from rocketeer.remoting.connection import address_text
-from rocketeer.remoting.server import Connection
+from rocketeer.remoting.connection import Connection, address_text
 from rocketeer.security.addresses import parse_white_list
 from rocketeer.security.credentials import read_credentials
 from rocketeer.security.peer import read_secrets

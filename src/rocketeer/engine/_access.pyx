@@ -10,7 +10,7 @@ from libc.stdint cimport uint8_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcmp, memcpy
 
-from rocketeer.remoting import server
+from rocketeer.remoting import limits
 
 from rocketeer.engine._request cimport Field, SendHeader, Text, unescape
 from rocketeer.record._bytes cimport is_name
@@ -22,7 +22,7 @@ cdef enum:
     TOPICS_MAX = 65536
     ADDRESS_BYTES = 4
 
-cdef Py_ssize_t CHECKED_AT_ONCE_BYTES = server.CHECKED_AT_ONCE_BYTES
+cdef Py_ssize_t CHECKED_AT_ONCE_BYTES = limits.CHECKED_AT_ONCE_BYTES
 
 
 cdef class KeyAccess:

@@ -45,7 +45,7 @@ from rocketeer.protocol.headers.nameserver import (
     WipeWritePermReplyHeader,
 )
 from rocketeer.protocol.texts import FAQ
-from rocketeer.remoting.server import Connection, Handler
+from rocketeer.remoting.router import Connection, Handler
 from rocketeer.remoting.slices import Steps, in_slices, run_sliced
 from rocketeer.steps import finish
 

@@ -10,7 +10,7 @@ from rocketeer.observe.exposition import Body, Page
 from rocketeer.observe.http import MetricsServer
 from rocketeer.observe.process import process_figures
 from rocketeer.observe.rpc import add_rpc
-from rocketeer.remoting.server import Router
+from rocketeer.remoting.router import Router
 from rocketeer.remoting.slices import Steps, in_slices
 from rocketeer.security.tls import ReloadingContext
 

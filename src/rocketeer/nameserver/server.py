@@ -14,7 +14,8 @@ from rocketeer.nameserver.route_table import RouteTable
 from rocketeer.protocol.codes import RequestCode
 from rocketeer.protocol.command import Command
 from rocketeer.remoting.limits import RequestLimits
-from rocketeer.remoting.server import Connection, RemotingServer, Router, SocketSizes
+from rocketeer.remoting.router import Connection, Router
+from rocketeer.remoting.server import RemotingServer, SocketSizes
 from rocketeer.remoting.slices import Steps, in_slices, run_sliced
 from rocketeer.security.access import AccessControl
 from rocketeer.security.acl_files import AclFiles

@@ -10,7 +10,7 @@ from typing import cast
 
 import msgspec
 
-from rocketeer.errors import CallTimeout, ConnectionLost, ProtocolError, RequestRefused, RocketeerError
+from rocketeer.errors import CallTimeout, ConnectionLost, ProtocolError
 from rocketeer.protocol.codes import ResponseCode
 from rocketeer.protocol.command import (
     FLAG_RESPONSE,
@@ -22,6 +22,7 @@ from rocketeer.protocol.command import (
     reply,
 )
 from rocketeer.protocol.frame import FrameSplitter
+from rocketeer.remoting.refusal import refusal
 
 log = logging.getLogger(__name__)
 
@@ -295,7 +296,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         try:
             outcome = handler(command, self.address)
         except Exception as error:
-            self._answer(command, self._refusal(command, error))
+            self._answer(command, refusal(command, error, "push", self.address))
             return
         if inspect.isawaitable(outcome):
             task = self._loop.create_task(self._finish(command, outcome))
@@ -308,16 +309,9 @@ class ClientConnection(asyncio.BufferedProtocol):
         try:
             answer = await outcome
         except Exception as error:
-            answer = self._refusal(command, error)
+            answer = refusal(command, error, "push", self.address)
         self._answer(command, answer)
 
     def _answer(self, command: Command, answer: Command | None) -> None:
         if answer is not None and not command.is_oneway:
             self._write(encode(answer))
-
-    def _refusal(self, command: Command, error: Exception) -> Command:
-        if isinstance(error, RequestRefused):
-            return reply(command, error.code, error.remark)
-        if not isinstance(error, RocketeerError):
-            log.error("push failed code=%d address=%s", command.code, self.address, exc_info=error)
-        return reply(command, ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")

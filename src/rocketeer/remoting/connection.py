@@ -115,7 +115,7 @@ class Connection(asyncio.Protocol):
         unfinished: UnfinishedFrames,
         unread: UnreadReplies,
         reads: LoopReads,
-        together: Callable[[Callable[[], None]], None] = _call,
+        together: Callable[[Callable[[], None]], None] | None = None,
         tls: TlsSession | None = None,
     ) -> None:
         """`reads` and `together` are for transports of asyncio; ours have both themselves."""
@@ -126,7 +126,7 @@ class Connection(asyncio.Protocol):
         self._unfinished = unfinished
         self._unread = unread
         self._reads = reads
-        self._together = together
+        self._together = together or _call
         self._tls = tls
         self._cost = ReadCost()
         self._came: list[bytes] = []

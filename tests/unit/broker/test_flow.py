@@ -12,7 +12,7 @@ from rocketeer.broker.features.flow import FlowControl, WaitLimits
 from rocketeer.errors import RequestRefused
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import request
-from rocketeer.remoting.server import Brake
+from rocketeer.remoting.router import Brake
 from rocketeer.store.commit_log import CommitLog
 from support.broker import broker_at
 from support.stores import message, open_store

@@ -28,7 +28,8 @@ from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, reply, request
 from rocketeer.record.layout import StoredMessage, decode_record
 from rocketeer.remoting.client import RemotingClient
-from rocketeer.remoting.server import RemotingServer, Router
+from rocketeer.remoting.router import Router
+from rocketeer.remoting.server import RemotingServer
 from support.broker import BrokerUnderTest, broker_at
 from support.recorded import recorded_command
 

@@ -18,7 +18,7 @@ from rocketeer.observe.counters import Counters
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, request
 from rocketeer.protocol.recall_handle import RecallHandle
-from rocketeer.remoting.server import Connection
+from rocketeer.remoting.connection import Connection
 from rocketeer.remoting.slices import InOrder
 from rocketeer.steps import Steps, finish
 from support.stores import bodies, make_store, message, read_queue

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from rocketeer.compiled import COMPILED
 from rocketeer.protocol.frame import JSON, pack_frame
 from rocketeer.record.batch import BatchItem, encode_batch
-from rocketeer.remoting.server import Connection
+from rocketeer.remoting.connection import Connection
 from support.sending import CLAIMED, Sending, header, no_utf8, requests, same
 from support.stores import memory_folder
 

@@ -15,7 +15,7 @@ from rocketeer.model.topic import TopicConfig
 from rocketeer.protocol.codes import ResponseCode
 from rocketeer.protocol.frame import JSON, FrameSplitter, pack_frame
 from rocketeer.record.batch import BatchItem, encode_batch
-from rocketeer.remoting.server import Connection
+from rocketeer.remoting.connection import Connection
 from support.sending import Peer, Sending, header, requests, same
 from support.stores import memory_folder
 

@@ -24,7 +24,7 @@ from rocketeer.group.member_file import MemberFile
 from rocketeer.model.queue import MessageQueue
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, reply
-from rocketeer.remoting.server import Connection
+from rocketeer.remoting.connection import Connection
 from rocketeer.store.commit_log import CommitLog
 from support.stores import make_store, message, open_store, small_config
 

@@ -26,7 +26,7 @@ from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, reply, request
 from rocketeer.record.properties import encode_properties
 from rocketeer.remoting.client import RemotingClient
-from rocketeer.remoting.server import Connection
+from rocketeer.remoting.connection import Connection
 from rocketeer.testing.cluster import PATIENT, START_TRIES
 from support.broker import LOCAL, SMALL, BrokerUnderTest, broker_at
 from support.stores import make_store, message

@@ -33,7 +33,7 @@ from rocketeer.model.topic import TopicConfig
 from rocketeer.protocol.codes import ResponseCode
 from rocketeer.protocol.command import Command, reply, request
 from rocketeer.record.table_change import is_table_change
-from rocketeer.remoting.server import Connection
+from rocketeer.remoting.connection import Connection
 from rocketeer.steps import finish
 from rocketeer.store.message_store import MessageStore
 from support.stores import open_store

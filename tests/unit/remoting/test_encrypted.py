@@ -11,7 +11,8 @@ import pytest
 from rocketeer.protocol.command import Command, decode_frame, encode, reply, request
 from rocketeer.protocol.frame import FrameSplitter
 from rocketeer.remoting.connection import READ_PAUSE_BYTES, RUN_FRAMES_MAX
-from rocketeer.remoting.server import Connection, RemotingServer, Router
+from rocketeer.remoting.router import Connection, Router
+from rocketeer.remoting.server import RemotingServer
 from rocketeer.security.certificates import Authority
 from rocketeer.security.tls import TlsConfig, client_context
 

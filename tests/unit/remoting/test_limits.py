@@ -13,7 +13,8 @@ from rocketeer.protocol.codes import ResponseCode
 from rocketeer.protocol.command import Command, decode, encode, reply, request
 from rocketeer.protocol.frame import PREFIX
 from rocketeer.remoting.limits import RequestLimits
-from rocketeer.remoting.server import Connection, RemotingServer, Router
+from rocketeer.remoting.router import Connection, Router
+from rocketeer.remoting.server import RemotingServer
 
 SPIN, WAIT, NOW, HUGE, LONG = 901, 902, 903, 904, 905
 KB, MB = 1 << 10, 1 << 20

@@ -16,7 +16,8 @@ from rocketeer.errors import BadBody, ConnectionLost, RequestRefused, RocketeerE
 from rocketeer.protocol.codes import ResponseCode
 from rocketeer.protocol.command import Command, decode, encode, reply, request
 from rocketeer.remoting.connection import RUN_FRAMES_MAX
-from rocketeer.remoting.server import Connection, RemotingServer, Router
+from rocketeer.remoting.router import Connection, Router
+from rocketeer.remoting.server import RemotingServer
 from rocketeer.remoting.slices import SLICE_S, Steps, in_slices, run_sliced
 
 REFUSED, LATE, SLICED, AWAITED, ASKS, FINE = range(901, 907)

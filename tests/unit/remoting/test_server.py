@@ -15,7 +15,8 @@ import pytest
 from rocketeer.errors import PortInUse, RequestRefused
 from rocketeer.protocol.codes import ResponseCode
 from rocketeer.protocol.command import Command, decode, encode, reply, request
-from rocketeer.remoting.server import Connection, RemotingServer, Router, SocketSizes
+from rocketeer.remoting.router import Connection, Router
+from rocketeer.remoting.server import RemotingServer, SocketSizes
 
 ECHO = 7001
 SLOW = 7002

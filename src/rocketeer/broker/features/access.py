@@ -25,7 +25,7 @@ from rocketeer.protocol.headers.admin import (
 )
 from rocketeer.protocol.headers.base import decode_header
 from rocketeer.record.layout import StoredMessage
-from rocketeer.remoting.server import Connection, Handler
+from rocketeer.remoting.router import Connection, Handler
 from rocketeer.security.access import AccessControl
 from rocketeer.security.acl_files import AclFiles, AclVersion
 

@@ -17,7 +17,7 @@ from rocketeer.clock import Clock
 from rocketeer.config import BrokerConfig
 from rocketeer.config.settings import effective_properties
 from rocketeer.observe.recorder import Recorder
-from rocketeer.remoting.server import Connection
+from rocketeer.remoting.connection import Connection
 from rocketeer.store.message_store import MessageStore
 
 

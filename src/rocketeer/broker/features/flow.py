@@ -25,7 +25,7 @@ from rocketeer.config import BrokerConfig, StoreConfig
 from rocketeer.errors import RequestRefused
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command
-from rocketeer.remoting.server import Brake, Connection
+from rocketeer.remoting.router import Brake, Connection
 
 log = logging.getLogger(__name__)
 

@@ -39,7 +39,7 @@ from rocketeer.protocol.headers.offsets import GetConsumerStatusHeader, ResetOff
 from rocketeer.protocol.versions import V3_0_7_SNAPSHOT, V3_1_8_SNAPSHOT, version_name
 from rocketeer.record.ids import parse_offset_msg_id
 from rocketeer.record.layout import encode_record
-from rocketeer.remoting.server import Connection, Handler
+from rocketeer.remoting.router import Connection, Handler
 from rocketeer.remoting.slices import Steps, in_slices, run_sliced
 from rocketeer.store.message_store import MessageStore
 

@@ -25,7 +25,7 @@ from rocketeer.protocol.headers.send import ReplyMessageHeader, SendMessageHeade
 from rocketeer.record.hosts import host_text
 from rocketeer.record.layout import PendingMessage
 from rocketeer.record.properties import decode_properties, encode_properties
-from rocketeer.remoting.server import Connection, Handler
+from rocketeer.remoting.router import Connection, Handler
 
 log = logging.getLogger(__name__)
 

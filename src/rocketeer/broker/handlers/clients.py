@@ -30,7 +30,7 @@ from rocketeer.protocol.headers.clients import (
     UnregisterClientHeader,
 )
 from rocketeer.remoting.limits import busy_limit, over_limit
-from rocketeer.remoting.server import Connection, Handler
+from rocketeer.remoting.router import Connection, Handler
 from rocketeer.remoting.slices import Steps, in_slices, run_sliced
 
 log = logging.getLogger(__name__)

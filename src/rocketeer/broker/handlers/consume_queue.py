@@ -15,7 +15,7 @@ from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, reply
 from rocketeer.protocol.headers.base import decode_header
 from rocketeer.protocol.headers.topics import QueryConsumeQueueHeader
-from rocketeer.remoting.server import Connection, Handler
+from rocketeer.remoting.router import Connection, Handler
 from rocketeer.store.consume_queue import ConsumeQueue
 from rocketeer.store.consume_queue_ext import ExtUnit, is_address
 from rocketeer.store.queue_entry import ENTRY, ENTRY_BYTES

@@ -14,7 +14,7 @@ from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, reply
 from rocketeer.protocol.headers.base import decode_header
 from rocketeer.protocol.headers.topics import DeleteSubscriptionGroupHeader
-from rocketeer.remoting.server import Connection, Handler
+from rocketeer.remoting.router import Connection, Handler
 from rocketeer.remoting.slices import Steps, in_slices
 
 log = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ from rocketeer.broker.topics import TopicTable
 from rocketeer.model.topic import SCHEDULE_TOPIC, TIMER_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
 from rocketeer.protocol.codes import RequestCode
 from rocketeer.protocol.command import Command, reply
-from rocketeer.remoting.server import Connection, Handler
+from rocketeer.remoting.router import Connection, Handler
 from rocketeer.remoting.slices import run_sliced
 from rocketeer.steps import Steps
 from rocketeer.store.message_store import MessageStore

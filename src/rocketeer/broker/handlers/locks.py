@@ -11,7 +11,7 @@ from rocketeer.protocol.bodies.locks import LockParts, encode_locked_queues, ope
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, reply
 from rocketeer.remoting.limits import busy_limit, over_limit
-from rocketeer.remoting.server import Connection, Handler
+from rocketeer.remoting.router import Connection, Handler
 from rocketeer.remoting.slices import Steps, run_sliced
 
 NAME_CHARS_MAX = 512

@@ -15,7 +15,7 @@ from rocketeer.protocol.command import Command, reply
 from rocketeer.protocol.headers.base import decode_header
 from rocketeer.protocol.headers.offsets import CloneGroupOffsetHeader, QueryCorrectionOffsetHeader
 from rocketeer.protocol.headers.topics import TopicHeader
-from rocketeer.remoting.server import Connection, Handler
+from rocketeer.remoting.router import Connection, Handler
 from rocketeer.remoting.slices import Steps, in_slices, run_sliced
 
 NO_CORRECTION: Final = (1 << 63) - 1

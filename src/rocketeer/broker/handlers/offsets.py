@@ -15,7 +15,7 @@ from rocketeer.protocol.headers.offsets import (
     SearchOffsetHeader,
     UpdateConsumerOffsetHeader,
 )
-from rocketeer.remoting.server import Connection, Handler
+from rocketeer.remoting.router import Connection, Handler
 from rocketeer.store.message_store import MessageStore
 
 NOT_FOUND = "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first"

@@ -11,7 +11,7 @@ from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, reply
 from rocketeer.protocol.headers.base import decode_header
 from rocketeer.protocol.headers.clients import GetProducerConnectionsHeader
-from rocketeer.remoting.server import Connection, Handler
+from rocketeer.remoting.router import Connection, Handler
 from rocketeer.remoting.slices import Steps, run_sliced
 
 

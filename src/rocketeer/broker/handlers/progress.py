@@ -34,7 +34,7 @@ from rocketeer.protocol.headers.topics import (
     QueryConsumeTimeSpanHeader,
     TopicHeader,
 )
-from rocketeer.remoting.server import Connection, Handler
+from rocketeer.remoting.router import Connection, Handler
 from rocketeer.remoting.slices import Steps, run_sliced
 from rocketeer.store.message_store import MessageStore
 

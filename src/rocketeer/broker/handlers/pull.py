@@ -17,7 +17,7 @@ from rocketeer.protocol.frame import JSON, pack_prefix
 from rocketeer.protocol.headers.base import decode_header
 from rocketeer.protocol.headers.pull import PullMessageHeader
 from rocketeer.protocol.reply_template import ReplyTemplate
-from rocketeer.remoting.server import Connection, Handler
+from rocketeer.remoting.router import Connection, Handler
 from rocketeer.store.get import FOUND, Fetched
 from rocketeer.store.large import LARGE_BYTES_MAX
 

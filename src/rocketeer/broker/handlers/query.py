@@ -10,7 +10,7 @@ from rocketeer.protocol.frame import FRAME_BYTES_MAX, Filling
 from rocketeer.protocol.headers.base import decode_header
 from rocketeer.protocol.headers.query import QueryMessageHeader, ViewMessageHeader
 from rocketeer.record.layout import encode_record
-from rocketeer.remoting.server import Connection, Handler
+from rocketeer.remoting.router import Connection, Handler
 from rocketeer.remoting.slices import Steps, run_sliced
 from rocketeer.store.confirmed import ConfirmedLookups
 from rocketeer.store.message_store import MessageStore

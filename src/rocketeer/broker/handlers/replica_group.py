@@ -8,7 +8,7 @@ from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, reply
 from rocketeer.protocol.headers.admin import SwitchLeaderHeader
 from rocketeer.protocol.headers.base import decode_header
-from rocketeer.remoting.server import Connection, Handler
+from rocketeer.remoting.router import Connection, Handler
 
 
 class GroupOfReplicas(Protocol):

@@ -16,7 +16,7 @@ from rocketeer.protocol.command import Command, reply
 from rocketeer.protocol.headers.admin import ViewBrokerStatsHeader
 from rocketeer.protocol.headers.base import decode_header
 from rocketeer.protocol.versions import version_name
-from rocketeer.remoting.server import Connection, Handler
+from rocketeer.remoting.router import Connection, Handler
 from rocketeer.remoting.slices import in_slices
 from rocketeer.store.message_store import MessageStore
 

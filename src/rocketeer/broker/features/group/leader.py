@@ -13,7 +13,7 @@ from rocketeer.model.offsets import LogOffset
 from rocketeer.protocol.codes import ResponseCode
 from rocketeer.protocol.command import Command
 from rocketeer.record.skip import Wanted
-from rocketeer.remoting.server import Connection, Handler
+from rocketeer.remoting.router import Connection, Handler
 from rocketeer.store.confirmed import ConfirmedBound
 from rocketeer.store.message_store import MessageStore
 

@@ -35,7 +35,7 @@ from rocketeer.protocol.command import Command, reply
 from rocketeer.record.dispatch_entry import DispatchEntry
 from rocketeer.record.skip import Wanted
 from rocketeer.record.table_change import TOPIC, is_table_change, table_change
-from rocketeer.remoting.server import Connection, Handler
+from rocketeer.remoting.router import Connection, Handler
 from rocketeer.remoting.slices import Slicer
 from rocketeer.steps import Steps, finish
 from rocketeer.store.message_store import MessageStore

@@ -14,7 +14,7 @@ from rocketeer.protocol.command import Command, reply
 from rocketeer.protocol.headers.base import decode_header
 from rocketeer.protocol.headers.send import GetProducerSequenceHeader
 from rocketeer.record.skip import Wanted
-from rocketeer.remoting.server import Connection, Handler
+from rocketeer.remoting.router import Connection, Handler
 
 KEEP_S: Final = 5.0
 

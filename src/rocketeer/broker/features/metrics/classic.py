@@ -15,7 +15,7 @@ from rocketeer.model.topic import DLQ_PREFIX, RETRY_PREFIX, dlq_topic
 from rocketeer.observe import families as f
 from rocketeer.observe.exposition import Body, Page
 from rocketeer.observe.recorder import Recorder
-from rocketeer.remoting.server import Connection
+from rocketeer.remoting.connection import Connection
 from rocketeer.remoting.slices import Steps
 from rocketeer.store.message_store import MessageStore
 

@@ -16,7 +16,7 @@ from rocketeer.observe.exposition import Body, Page
 from rocketeer.observe.http import MetricsServer
 from rocketeer.observe.process import process_figures
 from rocketeer.observe.recorder import Recorder
-from rocketeer.remoting.server import Connection
+from rocketeer.remoting.connection import Connection
 from rocketeer.remoting.slices import Steps, in_slices, run_sliced
 from rocketeer.security.tls import ReloadingContext
 from rocketeer.store.message_store import MessageStore

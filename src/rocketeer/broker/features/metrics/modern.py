@@ -20,7 +20,7 @@ from rocketeer.observe.recorder import Recorder
 from rocketeer.observe.rpc import add_rpc
 from rocketeer.observe.stored import SIZE_BUCKETS
 from rocketeer.protocol.versions import version_name
-from rocketeer.remoting.server import Connection
+from rocketeer.remoting.connection import Connection
 from rocketeer.remoting.slices import Steps
 from rocketeer.store.message_store import MessageStore
 

@@ -15,7 +15,7 @@ from rocketeer.broker.table_text import PACKED, ZLIB, wants_packed
 from rocketeer.errors import BadBody
 from rocketeer.protocol.codes import RequestCode
 from rocketeer.protocol.command import Command
-from rocketeer.remoting.server import Connection, Handler
+from rocketeer.remoting.router import Connection, Handler
 
 ASKING: Final = {PACKED: ZLIB}
 TABLE_BYTES_MAX: Final = 512 << 20

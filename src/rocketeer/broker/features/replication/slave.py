@@ -6,7 +6,7 @@ from rocketeer.broker.feature import Feature
 from rocketeer.errors import RequestRefused
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, reply
-from rocketeer.remoting.server import Connection, Handler
+from rocketeer.remoting.router import Connection, Handler
 from rocketeer.replication.receiver import Receiver
 
 NOT_HERE: Final = (

@@ -33,7 +33,7 @@ from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, reply, request
 from rocketeer.record.entry import DispatchEntry
 from rocketeer.record.flags import TX_PREPARED
-from rocketeer.remoting.server import Connection, Handler
+from rocketeer.remoting.router import Connection, Handler
 from rocketeer.remoting.slices import Steps, in_slices
 from rocketeer.replication.offsets import OffsetMerge
 from rocketeer.store.message_store import MessageStore

@@ -45,7 +45,7 @@ from rocketeer.protocol.texts import FAQ
 from rocketeer.record.layout import TOPIC_BYTES_MAX, PendingMessage, StoredMessage
 from rocketeer.record.properties import PROPERTIES_BYTES_MAX, encode_properties
 from rocketeer.record.skip import Wanted
-from rocketeer.remoting.server import Connection
+from rocketeer.remoting.connection import Connection
 
 FIRST_RETRY_LEVEL = 3
 DLQ_QUEUES = 1

@@ -22,7 +22,7 @@ from rocketeer.record.entry import DispatchEntry
 from rocketeer.record.layout import StoredMessage
 from rocketeer.record.properties import target_of
 from rocketeer.record.timers import recalled
-from rocketeer.remoting.server import Connection
+from rocketeer.remoting.connection import Connection
 from rocketeer.remoting.slices import InOrder
 from rocketeer.steps import Steps
 from rocketeer.store.message_store import MessageStore

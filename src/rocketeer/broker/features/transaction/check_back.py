@@ -29,7 +29,7 @@ from rocketeer.protocol.headers.transaction import CheckTransactionStateHeader
 from rocketeer.record.entry import DispatchEntry
 from rocketeer.record.ids import offset_msg_id
 from rocketeer.record.layout import PendingMessage, StoredMessage
-from rocketeer.remoting.server import Connection
+from rocketeer.remoting.connection import Connection
 from rocketeer.remoting.slices import Steps, in_slices
 
 log = logging.getLogger(__name__)

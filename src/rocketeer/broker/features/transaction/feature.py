@@ -38,7 +38,7 @@ from rocketeer.record.ids import parse_offset_msg_id
 from rocketeer.record.layout import PendingMessage, StoredMessage
 from rocketeer.record.properties import find_property
 from rocketeer.record.skip import Wanted
-from rocketeer.remoting.server import Connection
+from rocketeer.remoting.connection import Connection
 from rocketeer.steps import Steps
 from rocketeer.store.message_store import MessageStore
 
