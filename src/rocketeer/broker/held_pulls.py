@@ -12,7 +12,7 @@ from typing import TypeVar
 from rocketeer.config import BrokerLimits
 from rocketeer.model.offsets import QueueOffset
 from rocketeer.remoting.limits import busy_limit
-from rocketeer.remoting.slices import Steps
+from rocketeer.steps import Steps
 
 log = logging.getLogger(__name__)
 

@@ -15,7 +15,8 @@ from rocketeer.broker.feature import Table
 from rocketeer.broker.table_text import TableText
 from rocketeer.errors import RocketeerError, StoreError
 from rocketeer.model.offsets import LogOffset
-from rocketeer.remoting.slices import Steps, in_slices
+from rocketeer.remoting.slices import in_slices
+from rocketeer.steps import Steps
 from rocketeer.store.table_file import load_table, save_table
 
 log = logging.getLogger(__name__)

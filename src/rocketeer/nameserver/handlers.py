@@ -46,8 +46,8 @@ from rocketeer.protocol.headers.nameserver import (
 )
 from rocketeer.protocol.texts import FAQ
 from rocketeer.remoting.router import Connection, Handler
-from rocketeer.remoting.slices import Steps, in_slices, run_sliced
-from rocketeer.steps import finish
+from rocketeer.remoting.slices import in_slices, run_sliced
+from rocketeer.steps import Steps, finish
 
 log = logging.getLogger(__name__)
 

@@ -11,8 +11,9 @@ from rocketeer.observe.http import MetricsServer
 from rocketeer.observe.process import process_figures
 from rocketeer.observe.rpc import add_rpc
 from rocketeer.remoting.router import Router
-from rocketeer.remoting.slices import Steps, in_slices
+from rocketeer.remoting.slices import in_slices
 from rocketeer.security.tls import ReloadingContext
+from rocketeer.steps import Steps
 
 
 def metrics_server(

@@ -16,11 +16,12 @@ from rocketeer.protocol.command import Command
 from rocketeer.remoting.limits import RequestLimits
 from rocketeer.remoting.router import Connection, Router
 from rocketeer.remoting.server import RemotingServer, SocketSizes
-from rocketeer.remoting.slices import Steps, in_slices, run_sliced
+from rocketeer.remoting.slices import in_slices, run_sliced
 from rocketeer.security.access import AccessControl
 from rocketeer.security.acl_files import AclFiles
 from rocketeer.security.rules import NothingStored, check_complete, nameserver_rules
 from rocketeer.security.tls import ReloadingContext, TlsMode, load_tls_properties, server_tls
+from rocketeer.steps import Steps
 
 log = logging.getLogger(__name__)
 

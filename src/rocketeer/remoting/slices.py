@@ -23,8 +23,6 @@ from weakref import WeakKeyDictionary
 
 from rocketeer.steps import Steps
 
-__all__ = ["SLICE_S", "InOrder", "Slicer", "Steps", "in_slices", "run_sliced", "slicer"]
-
 T = TypeVar("T")
 
 SLICE_S = 0.002

@@ -18,7 +18,8 @@ from rocketeer.protocol.command import Command, decode, encode, reply, request
 from rocketeer.remoting.connection import RUN_FRAMES_MAX
 from rocketeer.remoting.router import Connection, Router
 from rocketeer.remoting.server import RemotingServer
-from rocketeer.remoting.slices import SLICE_S, Steps, in_slices, run_sliced
+from rocketeer.remoting.slices import SLICE_S, in_slices, run_sliced
+from rocketeer.steps import Steps
 
 REFUSED, LATE, SLICED, AWAITED, ASKS, FINE = range(901, 907)
 MANY = 20

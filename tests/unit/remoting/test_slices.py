@@ -5,7 +5,8 @@ import time
 
 import pytest
 
-from rocketeer.remoting.slices import AT_ONCE_MAX, SLICE_S, Slicer, Steps, in_slices, run_sliced
+from rocketeer.remoting.slices import AT_ONCE_MAX, SLICE_S, Slicer, in_slices, run_sliced
+from rocketeer.steps import Steps
 
 
 def busy(seconds: float) -> Steps[str]:

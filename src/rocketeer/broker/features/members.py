@@ -40,7 +40,8 @@ from rocketeer.protocol.versions import V3_0_7_SNAPSHOT, V3_1_8_SNAPSHOT, versio
 from rocketeer.record.ids import parse_offset_msg_id
 from rocketeer.record.layout import encode_record
 from rocketeer.remoting.router import Connection, Handler
-from rocketeer.remoting.slices import Steps, in_slices, run_sliced
+from rocketeer.remoting.slices import in_slices, run_sliced
+from rocketeer.steps import Steps
 from rocketeer.store.message_store import MessageStore
 
 log = logging.getLogger(__name__)

@@ -31,7 +31,8 @@ from rocketeer.protocol.headers.clients import (
 )
 from rocketeer.remoting.limits import busy_limit, over_limit
 from rocketeer.remoting.router import Connection, Handler
-from rocketeer.remoting.slices import Steps, in_slices, run_sliced
+from rocketeer.remoting.slices import in_slices, run_sliced
+from rocketeer.steps import Steps
 
 log = logging.getLogger(__name__)
 

@@ -15,7 +15,8 @@ from rocketeer.protocol.command import Command, reply
 from rocketeer.protocol.headers.base import decode_header
 from rocketeer.protocol.headers.topics import DeleteSubscriptionGroupHeader
 from rocketeer.remoting.router import Connection, Handler
-from rocketeer.remoting.slices import Steps, in_slices
+from rocketeer.remoting.slices import in_slices
+from rocketeer.steps import Steps
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,8 @@ from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, reply
 from rocketeer.remoting.limits import busy_limit, over_limit
 from rocketeer.remoting.router import Connection, Handler
-from rocketeer.remoting.slices import Steps, run_sliced
+from rocketeer.remoting.slices import run_sliced
+from rocketeer.steps import Steps
 
 NAME_CHARS_MAX = 512
 """Of clients, groups, topics and brokers: a lock keeps them."""

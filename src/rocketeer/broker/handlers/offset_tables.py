@@ -16,7 +16,8 @@ from rocketeer.protocol.headers.base import decode_header
 from rocketeer.protocol.headers.offsets import CloneGroupOffsetHeader, QueryCorrectionOffsetHeader
 from rocketeer.protocol.headers.topics import TopicHeader
 from rocketeer.remoting.router import Connection, Handler
-from rocketeer.remoting.slices import Steps, in_slices, run_sliced
+from rocketeer.remoting.slices import in_slices, run_sliced
+from rocketeer.steps import Steps
 
 NO_CORRECTION: Final = (1 << 63) - 1
 """What RocketMQ says of a queue in which the compared group is not ahead."""

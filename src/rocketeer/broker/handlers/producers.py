@@ -12,7 +12,8 @@ from rocketeer.protocol.command import Command, reply
 from rocketeer.protocol.headers.base import decode_header
 from rocketeer.protocol.headers.clients import GetProducerConnectionsHeader
 from rocketeer.remoting.router import Connection, Handler
-from rocketeer.remoting.slices import Steps, run_sliced
+from rocketeer.remoting.slices import run_sliced
+from rocketeer.steps import Steps
 
 
 def producer_handlers(clients: ClientTable[Connection], clock: Clock) -> dict[int, Handler]:

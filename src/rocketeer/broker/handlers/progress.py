@@ -35,7 +35,8 @@ from rocketeer.protocol.headers.topics import (
     TopicHeader,
 )
 from rocketeer.remoting.router import Connection, Handler
-from rocketeer.remoting.slices import Steps, run_sliced
+from rocketeer.remoting.slices import run_sliced
+from rocketeer.steps import Steps
 from rocketeer.store.message_store import MessageStore
 
 Answer = Command | Awaitable[Command]

@@ -11,7 +11,8 @@ from rocketeer.protocol.headers.base import decode_header
 from rocketeer.protocol.headers.query import QueryMessageHeader, ViewMessageHeader
 from rocketeer.record.layout import encode_record
 from rocketeer.remoting.router import Connection, Handler
-from rocketeer.remoting.slices import Steps, run_sliced
+from rocketeer.remoting.slices import run_sliced
+from rocketeer.steps import Steps
 from rocketeer.store.confirmed import ConfirmedLookups
 from rocketeer.store.message_store import MessageStore
 

@@ -20,7 +20,7 @@ from rocketeer.model.subscription import SQL92, Subscription
 from rocketeer.protocol.codes import ResponseCode
 from rocketeer.record.dispatch_entry import DispatchEntry
 from rocketeer.record.properties import find_property
-from rocketeer.remoting.slices import Steps
+from rocketeer.steps import Steps
 from rocketeer.store.consume_queue_ext import ExtUnit
 from rocketeer.store.filtered import RecordTest
 

@@ -16,7 +16,7 @@ from rocketeer.observe import families as f
 from rocketeer.observe.exposition import Body, Page
 from rocketeer.observe.recorder import Recorder
 from rocketeer.remoting.connection import Connection
-from rocketeer.remoting.slices import Steps
+from rocketeer.steps import Steps
 from rocketeer.store.message_store import MessageStore
 
 

@@ -17,8 +17,9 @@ from rocketeer.observe.http import MetricsServer
 from rocketeer.observe.process import process_figures
 from rocketeer.observe.recorder import Recorder
 from rocketeer.remoting.connection import Connection
-from rocketeer.remoting.slices import Steps, in_slices, run_sliced
+from rocketeer.remoting.slices import in_slices, run_sliced
 from rocketeer.security.tls import ReloadingContext
+from rocketeer.steps import Steps
 from rocketeer.store.message_store import MessageStore
 
 FORGET_S = 10.0

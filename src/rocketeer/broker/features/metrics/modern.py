@@ -21,7 +21,7 @@ from rocketeer.observe.rpc import add_rpc
 from rocketeer.observe.stored import SIZE_BUCKETS
 from rocketeer.protocol.versions import version_name
 from rocketeer.remoting.connection import Connection
-from rocketeer.remoting.slices import Steps
+from rocketeer.steps import Steps
 from rocketeer.store.message_store import MessageStore
 
 PROCESSORS: Final = ("pull", "query_message", "client_manager", "heartbeat", "transaction", "admin", "reply")

@@ -34,8 +34,9 @@ from rocketeer.protocol.command import Command, reply, request
 from rocketeer.record.entry import DispatchEntry
 from rocketeer.record.flags import TX_PREPARED
 from rocketeer.remoting.router import Connection, Handler
-from rocketeer.remoting.slices import Steps, in_slices
+from rocketeer.remoting.slices import in_slices
 from rocketeer.replication.offsets import OffsetMerge
+from rocketeer.steps import Steps
 from rocketeer.store.message_store import MessageStore
 
 log = logging.getLogger(__name__)

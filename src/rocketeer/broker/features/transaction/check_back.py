@@ -30,7 +30,8 @@ from rocketeer.record.entry import DispatchEntry
 from rocketeer.record.ids import offset_msg_id
 from rocketeer.record.layout import PendingMessage, StoredMessage
 from rocketeer.remoting.connection import Connection
-from rocketeer.remoting.slices import Steps, in_slices
+from rocketeer.remoting.slices import in_slices
+from rocketeer.steps import Steps
 
 log = logging.getLogger(__name__)
 
