@@ -21,7 +21,7 @@ from rocketeer.protocol.command import Command, encode, encode_head
 from rocketeer.protocol.frame import FILLED_BYTES, Frame, FrameSplitter, pack_prefix
 from rocketeer.record.hosts import encode_host
 from rocketeer.remoting.address import join_address
-from rocketeer.remoting.connection_state import NEXT, WAITING, Event, State
+from rocketeer.remoting.connection_state import NEXT, OPENED, QUEUED, READ, WAITING, Event, State
 from rocketeer.remoting.encrypted import EncryptedTransport, TlsSession
 from rocketeer.remoting.failed_calls import fail_calls
 from rocketeer.remoting.fair_queue import MUCH_BYTES, TURN_S, LoopReads, ReadCost, fair_queue
@@ -164,16 +164,16 @@ class Connection(asyncio.Protocol):
         state = self._state = NEXT[before][event]
         if state is before:
             return
-        transport = self._transport
-        if before is State.OUT_OF_TURN:
-            fair_queue().remove(self)
-        if state in WAITING:
-            assert transport is not None
-            if before is State.READING:
-                transport.pause_reading()
-            if state is State.OUT_OF_TURN:
+        if state in QUEUED:
+            if before not in QUEUED:
                 fair_queue().add(self)
-        elif state is State.READING and before is not State.NEW:
+        elif before in QUEUED:
+            fair_queue().remove(self)
+        transport = self._transport
+        if before in READ and state in WAITING:
+            assert transport is not None
+            transport.pause_reading()
+        elif before in WAITING and state in READ:
             assert transport is not None
             transport.resume_reading()
 
@@ -202,12 +202,11 @@ class Connection(asyncio.Protocol):
         self._transport.set_write_buffer_limits(high=READ_PAUSE_BYTES)
         self._last_read_s = asyncio.get_running_loop().time()
         if self._tls is None:
-            self._on_open(self)
+            self._open()
 
-    @property
-    def _is_open(self) -> bool:
-        """Whether the server knows of it: not before its handshake is done."""
-        return self.remote != NOBODY and (self._tls is None or self._tls.is_established)
+    def _open(self) -> None:
+        self._happened(Event.OPENED)
+        self._on_open(self)
 
     def data_received(self, data: bytes, served: int = -1) -> None:
         """`served`: how much of it `ServeFront` has served already; -1 if it was not asked."""
@@ -220,7 +219,7 @@ class Connection(asyncio.Protocol):
         has_to_wait = pending_bytes >= MUCH_BYTES or (
             may_be_expensive and (self._reads.is_over() or len(fair_queue()) > 0)
         )
-        if self._came or (has_to_wait and self._state is State.READING):
+        if self._came or (has_to_wait and self._state in READ):
             self._came.append(data)
             self._happened(Event.TURN_OVER)
         elif may_be_expensive:
@@ -246,7 +245,7 @@ class Connection(asyncio.Protocol):
             self._happened(Event.TURN_OVER)
 
     def _received_encrypted(self, data: bytes, tls: TlsSession) -> None:
-        was_open, error = self._is_open, None
+        was_opening, error = self._state not in OPENED, None
         try:
             data = tls.decrypt(data)
         except ssl.SSLError as failed:
@@ -254,15 +253,15 @@ class Connection(asyncio.Protocol):
             tls.fail(failed.with_traceback(None))
         if isinstance(self._transport, EncryptedTransport):
             self._transport.say_own_words()
-        if self._is_open and not was_open:
-            self._on_open(self)
+        if was_opening and tls.is_established:
+            self._open()
         if data:
             self._received_plain(data, -1)
-        if error is not None and was_open:
+        if error is not None and not was_opening:
             self.close(error)
         elif error is not None or tls.has_ended:
             self.shut()
-        elif self._is_open and tls.has_more and not self.closed:
+        elif tls.is_established and tls.has_more and not self.closed:
             self._came.append(b"")
             self._happened(Event.TURN_OVER)
 
@@ -364,7 +363,7 @@ class Connection(asyncio.Protocol):
             raise
         if self._stream is not None:
             self._tell_stream(self._stream)
-        if self._state is not State.OUT_OF_TURN or self.closed:
+        if self._state not in QUEUED or self.closed:
             return
         if self._postponed or self._came:
             fair_queue().add(self, first=self.request_steps is not None)
@@ -388,6 +387,7 @@ class Connection(asyncio.Protocol):
         self._happened(Event.END)
 
     def connection_lost(self, exc: BaseException | None) -> None:
+        was_opened = self._state in OPENED
         self._happened(Event.LOST)
         if self._tls is not None:
             self._tls.fail(ConnectionResetError("the peer has gone"))
@@ -402,7 +402,7 @@ class Connection(asyncio.Protocol):
         self._unfinished.note(self, 0)
         self.drop_unfinished()
         self._unread.forget(self)
-        if self._is_open:
+        if was_opened:
             self._on_close(self)
 
     # --- ours --------------------------------------------------------------------------------

@@ -3,10 +3,13 @@
 | state | requests are | because |
 |---|---|---|
 | NEW | not there yet | there is no transport |
+| OPENING | not served | TLS shakes hands; a plain connection passes through |
+| OPENING_OUT_OF_TURN | not read | as OPENING, and others have their turn of the loop first |
 | READING | read and served as they come | |
 | OUT_OF_TURN | not read; whole ones wait | others have their turn of the loop first |
 | UNREAD | not read; whole ones wait | the peer does not read its replies |
 | CLOSING | not read nor served | one side has ended it; what was written still leaves |
+| TURNED_AWAY | not read nor served | it ended before it was open: the server never heard of it |
 | CLOSED | gone | the transport is |
 """
 
@@ -17,16 +20,21 @@ from typing import Final
 
 class State(Enum):
     NEW = auto()
+    OPENING = auto()
+    OPENING_OUT_OF_TURN = auto()
     READING = auto()
     OUT_OF_TURN = auto()
     UNREAD = auto()
     CLOSING = auto()
+    TURNED_AWAY = auto()
     CLOSED = auto()
 
 
 class Event(Enum):
     MADE = auto()
     """A transport is there."""
+    OPENED = auto()
+    """The peer has a name, and TLS is established if it comes with that."""
     TURN_OVER = auto()
     """The connection has had the loop for long enough."""
     ALL_SERVED = auto()
@@ -42,7 +50,23 @@ class Event(Enum):
 
 
 NEXT: Final[Mapping[State, Mapping[Event, State]]] = {
-    State.NEW: {Event.MADE: State.READING, Event.END: State.CLOSED},
+    State.NEW: {Event.MADE: State.OPENING},
+    State.OPENING: {
+        Event.OPENED: State.READING,
+        Event.TURN_OVER: State.OPENING_OUT_OF_TURN,
+        Event.ALL_SERVED: State.OPENING,
+        Event.REPLIES_PILE_UP: State.OPENING,
+        Event.END: State.TURNED_AWAY,
+        Event.LOST: State.CLOSED,
+    },
+    State.OPENING_OUT_OF_TURN: {
+        Event.OPENED: State.OUT_OF_TURN,
+        Event.TURN_OVER: State.OPENING_OUT_OF_TURN,
+        Event.ALL_SERVED: State.OPENING,
+        Event.REPLIES_PILE_UP: State.OPENING_OUT_OF_TURN,
+        Event.END: State.TURNED_AWAY,
+        Event.LOST: State.CLOSED,
+    },
     State.READING: {
         Event.TURN_OVER: State.OUT_OF_TURN,
         Event.ALL_SERVED: State.READING,
@@ -73,9 +97,21 @@ NEXT: Final[Mapping[State, Mapping[Event, State]]] = {
         Event.END: State.CLOSING,
         Event.LOST: State.CLOSED,
     },
+    State.TURNED_AWAY: {
+        Event.TURN_OVER: State.TURNED_AWAY,
+        Event.REPLIES_PILE_UP: State.TURNED_AWAY,
+        Event.END: State.TURNED_AWAY,
+        Event.LOST: State.CLOSED,
+    },
     State.CLOSED: {Event.TURN_OVER: State.CLOSED, Event.END: State.CLOSED},
 }
 """What is not here cannot happen: a KeyError is a bug of ours."""
 
-WAITING: Final = frozenset({State.OUT_OF_TURN, State.UNREAD})
+READ: Final = frozenset({State.OPENING, State.READING})
+"""The transport reads."""
+QUEUED: Final = frozenset({State.OPENING_OUT_OF_TURN, State.OUT_OF_TURN})
+"""The connection stands in the queue for turns."""
+WAITING: Final = frozenset({*QUEUED, State.UNREAD})
 """The transport is told not to read."""
+OPENED: Final = frozenset({State.READING, State.OUT_OF_TURN, State.UNREAD, State.CLOSING})
+"""The server knows of the connection."""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rocketeer.remoting.connection_state import NEXT, WAITING, Event, State
+from rocketeer.remoting.connection_state import NEXT, OPENED, Event, State
 
 
 def test_every_state_stands_in_the_table() -> None:
@@ -18,15 +18,21 @@ def test_every_state_leads_to_the_end(state: State) -> None:
     assert State.CLOSED in reached
 
 
-@pytest.mark.parametrize("state", [each for each in State if each is State.READING or each in WAITING])
+@pytest.mark.parametrize("state", sorted(OPENED, key=str))
 def test_whatever_an_open_connection_does_it_can_be_ended_and_lost(state: State) -> None:
     assert NEXT[state][Event.END] is State.CLOSING
     assert NEXT[state][Event.LOST] is State.CLOSED
 
 
-@pytest.mark.parametrize("state", [State.CLOSING, State.CLOSED])
+@pytest.mark.parametrize("state", [State.OPENING, State.OPENING_OUT_OF_TURN])
+def test_a_connection_is_known_to_the_server_only_when_it_was_opened(state: State) -> None:
+    assert NEXT[state][Event.OPENED] in OPENED
+    assert not OPENED & {after for event, after in NEXT[state].items() if event is not Event.OPENED}
+
+
+@pytest.mark.parametrize("state", [State.CLOSING, State.TURNED_AWAY, State.CLOSED])
 def test_what_has_ended_reads_never_again(state: State) -> None:
-    assert set(NEXT[state].values()) <= {State.CLOSING, State.CLOSED}
+    assert set(NEXT[state].values()) <= {state, State.CLOSED}
 
 
 def test_one_who_does_not_read_its_replies_is_served_only_when_it_has() -> None:
