@@ -110,7 +110,8 @@ class EncryptedTransport:
     def __init__(
         self, below: Below, session: TlsSession, pause: Callable[[], None], resume: Callable[[], None]
     ) -> None:
-        """`pause` and `resume`: too much waits to be encrypted, nothing does; the one below has such calls, too."""
+        """`pause` and `resume`: too much waits to be encrypted, nothing does any more; the one below has such calls,
+        too."""
         self._below = below
         self._session = session
         self._pause, self._resume = pause, resume
@@ -159,9 +160,9 @@ class EncryptedTransport:
         self._plain_bytes = 0
         if self._closing:
             self._say_goodbye()
-        elif self._told_to_pause:
+        else:
             self._told_to_pause = False
-            self._resume()
+            self._resume()  # always: while much waited here, nobody may have listened to the one below
 
     def _next_piece(self) -> bytes | memoryview:
         pieces: list[bytes | memoryview] = []

@@ -11,6 +11,7 @@ import pytest
 from rocketeer.protocol.command import Command, decode_frame, encode, reply, request
 from rocketeer.protocol.frame import FrameSplitter
 from rocketeer.remoting.connection import READ_PAUSE_BYTES, RUN_FRAMES_MAX
+from rocketeer.remoting.encrypted import EncryptedTransport, TlsSession
 from rocketeer.remoting.router import Connection, Router
 from rocketeer.remoting.server import RemotingServer
 from rocketeer.security.certificates import Authority
@@ -99,6 +100,51 @@ async def test_one_who_reads_late_is_not_read_meanwhile_and_gets_all(contexts: M
         come = await answers(reader, QUESTIONS)
         assert [answer.opaque for answer in come] == [question.opaque for question in questions]
         writer.close()
+
+
+class KeptBelow:
+    """A transport that takes what is written and sends nothing."""
+
+    def __init__(self) -> None:
+        self.kept = bytearray()
+        self.write = self.kept.extend
+
+    def pause_reading(self) -> None: ...
+    def resume_reading(self) -> None: ...
+    def set_write_buffer_limits(self, high: int) -> None: ...
+    def close(self) -> None: ...
+    def abort(self) -> None: ...
+
+    def get_write_buffer_size(self) -> int:
+        return len(self.kept)
+
+    def is_closing(self) -> bool:
+        return False
+
+    def get_extra_info(self, name: str, default: object = None) -> object:
+        return default
+
+
+def shake_hands(session: TlsSession, context: ssl.SSLContext) -> None:
+    to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = context.wrap_bio(to_client, to_server, server_hostname="127.0.0.1")
+    while not session.is_established:
+        with contextlib.suppress(ssl.SSLWantReadError):
+            client.do_handshake()
+        session.decrypt(to_server.read())
+        to_client.write(session.own_words())
+
+
+async def test_who_was_not_let_go_on_while_much_waited_is_when_nothing_does(contexts: Made) -> None:
+    """The transport below said so too early, and this one had never told anybody to pause."""
+    session, below, resumed = TlsSession(contexts[0]), KeptBelow(), asyncio.Event()
+    shake_hands(session, contexts[1])
+    transport = EncryptedTransport(below, session, lambda: pytest.fail("too little"), resumed.set)
+    transport.set_write_buffer_limits(high=READ_PAUSE_BYTES)
+    transport.write(bytes(READ_PAUSE_BYTES))
+    async with asyncio.timeout(WAIT_S):
+        await resumed.wait()
+    assert transport.get_write_buffer_size() == len(below.kept), "nothing waits to be encrypted"
 
 
 async def test_what_was_asked_before_garbage_is_answered(contexts: Made) -> None:
