@@ -2,7 +2,8 @@
 
 What one `data_received` brings is processed together and answered with one write. Requests of a peer that does
 not read its replies wait until it does. A connection that sends garbage, stalls in the middle of a frame or reads
-nothing is closed with one log line; what it can make us hold is bounded by one frame in and `WRITE_BYTES_MAX` out.
+nothing is closed with one log line; what it can make us hold is bounded by one frame in and `WRITE_BYTES_MAX` of
+`reply_writer.py` out.
 
 No error may stay in a variable, or in a future that a variable holds, when its function ends: its trace would hold
 the frame that holds it, with all the bytes that were read, until the next collection of cycles, which is seldom.
@@ -17,15 +18,16 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from rocketeer.errors import CallTimeout, ConnectionLost, ProtocolError
-from rocketeer.protocol.command import Command, encode, encode_head
-from rocketeer.protocol.frame import FILLED_BYTES, Frame, FrameSplitter, pack_prefix
+from rocketeer.protocol.command import Command
+from rocketeer.protocol.frame import FILLED_BYTES, Frame, FrameSplitter
 from rocketeer.record.hosts import encode_host
 from rocketeer.remoting.address import join_address
 from rocketeer.remoting.connection_state import NEXT, OPENED, QUEUED, READ, WAITING, Event, State
 from rocketeer.remoting.encrypted import EncryptedTransport, TlsSession
 from rocketeer.remoting.failed_calls import fail_calls
 from rocketeer.remoting.fair_queue import MUCH_BYTES, TURN_S, LoopReads, ReadCost, fair_queue
-from rocketeer.remoting.held_bytes import NOTED_BYTES, UNREAD_NOTED_BYTES, UnfinishedFrames, UnreadReplies
+from rocketeer.remoting.held_bytes import NOTED_BYTES, UnfinishedFrames, UnreadReplies
+from rocketeer.remoting.reply_writer import ReplyWriter
 from rocketeer.remoting.slices import run_sliced
 from rocketeer.steps import Steps
 
@@ -33,9 +35,6 @@ if TYPE_CHECKING:
     from rocketeer.remoting.streams import Stream
 
 log = logging.getLogger(__name__)
-
-WRITE_BYTES_MAX = 64 << 20
-"""A peer that leaves more replies than this unread is cut off."""
 
 READ_PAUSE_BYTES = 4 << 20
 """Above this many unread reply bytes we stop reading the peer's requests."""
@@ -47,13 +46,6 @@ FEW_FRAMES = 8
 """Who brings no more than these is served at once, also while others wait for their next turn."""
 
 NOBODY = "?"
-
-GATHER_BYTES_MIN = 16 << 10
-GATHER_PIECE_BYTES = 1 << 10
-"""From so many bytes on, in pieces that have so many on average, replies are written without being joined first."""
-
-LARGE_BODY_BYTES = 256 << 10
-"""A body of this size is not copied once more to stand behind its header."""
 
 TURN_BYTES = 64 << 10
 """After so much from one peer the others are read first."""
@@ -71,7 +63,7 @@ def _call(callback: Callable[[], None]) -> None:
     callback()
 
 
-class Connection(asyncio.Protocol):
+class Connection(ReplyWriter):
     """A peer. Handlers answer through `send`. `connection_state.py` has the table of its states."""
 
     __slots__ = (
@@ -84,17 +76,12 @@ class Connection(asyncio.Protocol):
         "_postponed",
         "_process",
         "_reads",
-        "_run_replies",
         "_serve_front",
         "_splitter",
         "_state",
-        "_stream",
         "_tls",
         "_together",
-        "_transport",
         "_unfinished",
-        "_unread",
-        "_written_bytes",
         "answer",
         "frame_began_s",
         "local",
@@ -119,12 +106,12 @@ class Connection(asyncio.Protocol):
         tls: TlsSession | None = None,
     ) -> None:
         """`reads` and `together` are for transports of asyncio; ours have both themselves."""
+        super().__init__(unread)
         self._process = process
         self._serve_front = serve_front
         self._on_open = on_open
         self._on_close = on_close
         self._unfinished = unfinished
-        self._unread = unread
         self._reads = reads
         self._together = together or _call
         self._tls = tls
@@ -133,14 +120,8 @@ class Connection(asyncio.Protocol):
         """Bytes that wait for a turn, in OUT_OF_TURN and UNREAD."""
         self._splitter = FrameSplitter()
         self._state = State.NEW
-        self._transport: asyncio.Transport | EncryptedTransport | None = None
-        """There is one in every state but NEW and CLOSED."""
-        self._stream: Stream | None = None
-        """The transport, if it is one of ours."""
         self.answer: Callable[[bytes], None] = _drop
         """Write replies that belong to no run of `Process`."""
-        self._run_replies: list[bytes | memoryview] | None = None
-        """Those of the run of `Process` that is going on: they are written together when it ends."""
         self.turn_ends_s = 0.0
         """When others are to have their turn (`time.monotonic`)."""
         self.under_way = 0
@@ -149,7 +130,6 @@ class Connection(asyncio.Protocol):
         """What is left to do of the first request that waits: it takes more than a turn."""
         self._postponed: list[Frame] = []
         """Whole requests that wait, in OUT_OF_TURN and UNREAD."""
-        self._written_bytes = 0
         self._calls: dict[int, asyncio.Future[Command]] = {}
         self.remote = NOBODY
         self.remote_host = b"\0" * 8
@@ -182,6 +162,7 @@ class Connection(asyncio.Protocol):
     def stream_made(self, stream: "Stream") -> None:
         """As `connection_made`, by a transport of ours."""
         self._stream = stream
+        self._counts_written = self._tls is not None
         self.connection_made(cast(asyncio.Transport, stream))
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -413,80 +394,6 @@ class Connection(asyncio.Protocol):
         stream = self._stream
         return self._last_read_s if stream is None else max(self._last_read_s, stream.last_read_s)
 
-    @property
-    def closed(self) -> bool:
-        """Also when a write has found the peer gone, which the transport says a turn later."""
-        return self._transport is None or self._transport.is_closing()
-
-    @property
-    def unread_bytes(self) -> int:
-        """What we wrote and the peer has not taken yet."""
-        return 0 if self._transport is None else self._transport.get_write_buffer_size()
-
-    @property
-    def taken_bytes(self) -> int:
-        """How much of what was written has left, since the connection began."""
-        return self._written_bytes - self.unread_bytes if self._stream is None else self._stream.taken_bytes
-
-    def send(self, command: Command) -> None:
-        """Send a reply or a push; silently dropped when the peer has gone."""
-        if len(command.body) < LARGE_BODY_BYTES:
-            self.write(encode(command))
-            return
-        head = encode_head(command)
-        prefix = pack_prefix(command.serialize, len(head), len(command.body))
-        self.write_parts([prefix + head, command.body])
-
-    def write(self, data: bytes | memoryview) -> None:
-        """Write a whole frame; inside `data_received` it waits for the others of the same run."""
-        if self._run_replies is not None:
-            self._run_replies.append(data)
-            return
-        transport = self._transport
-        if transport is None or transport.is_closing():
-            return
-        transport.write(data)
-        if self._counts_written:
-            self._count_written(len(data))
-
-    @property
-    def _counts_written(self) -> bool:
-        """Our own transports do it themselves, but do not know what waits to be encrypted."""
-        return self._stream is None or self._tls is not None
-
-    def _count_written(self, size: int) -> None:
-        self._written_bytes += size
-        self.replies_unread(self.unread_bytes)
-
-    def replies_unread(self, unread_bytes: int) -> None:
-        """So much has been written and not been taken: is that too much, of this peer or of all?"""
-        if unread_bytes > WRITE_BYTES_MAX:
-            self.close(f"the peer left more than {WRITE_BYTES_MAX} bytes of replies unread", abort=True)
-        elif unread_bytes >= UNREAD_NOTED_BYTES:
-            self._unread.note(self)
-
-    def _write_all(self, parts: list[bytes | memoryview]) -> None:
-        """Small pieces are joined, large ones are cheaper written as they are."""
-        if len(parts) == 1:
-            self.write(parts[0])
-            return
-        size = sum([len(part) for part in parts])
-        if size < max(GATHER_BYTES_MIN, len(parts) * GATHER_PIECE_BYTES):
-            self.write(b"".join(parts))
-        else:
-            transport = self._transport
-            if transport is not None and not transport.is_closing():
-                transport.writelines(parts)
-                if self._counts_written:
-                    self._count_written(size)
-
-    def write_parts(self, parts: list[bytes | memoryview]) -> None:
-        """Write one frame that is still in pieces (a pull reply: header and slices of the log)."""
-        if self._run_replies is not None:
-            self._run_replies.extend(parts)
-        else:
-            self._write_all(parts)
-
     async def call(self, command: Command, timeout_s: float) -> Command:
         """Ask the peer something (its running info, its transaction's state) and wait for the answer."""
         if self.closed:
@@ -513,7 +420,6 @@ class Connection(asyncio.Protocol):
             waiter.set_result(command)
 
     def close(self, reason: str, *, abort: bool = False) -> None:
-        """Close because of what the peer did, with one log line; `abort` drops unsent replies too."""
         if not self.closed:
             log.warning("connection closed remote=%s reason=%s", self.remote, reason)
             self.shut(abort=abort)
