@@ -1,6 +1,6 @@
 """Held pulls: waiters on (topic, queue) with a callback, woken by an arriving message or by their deadline.
 
-Pure of frames: what is done when a waiter wakes is the callback's.
+Nothing here knows of frames: the pull handler's callback makes the answer.
 """
 
 import heapq

@@ -1,7 +1,4 @@
-"""The JSON command header in two phases: the fixed part first, then what its code says about `extFields`.
-
-`decode_outer` leaves `extFields` as bytes; `decode_ext` makes a plain dict of texts of them.
-"""
+"""The JSON command header: the fixed part first (`decode_outer`), then `extFields` as texts (`decode_ext`)."""
 
 from typing import Any
 

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
-"""Plain connections of a server, read and written in compiled code: see `streams.py` and ADR 12.
+"""Connections of a server, read and written in compiled code: see `streams.py` and ADR 12.
 
 The sockets are in an epoll set of their own, whose descriptor the event loop watches. One call of `SocketPoller.read` serves
 all that are ready; asyncio's way costs some calls in Python for each of them.

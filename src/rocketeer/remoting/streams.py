@@ -1,4 +1,4 @@
-"""Compiled transports for plain connections, where they are installed; else asyncio's do, and only cost more."""
+"""Compiled transports for accepted connections, where they are installed; else asyncio's do, and only cost more."""
 
 import asyncio
 import sys
@@ -19,5 +19,5 @@ if not TYPE_CHECKING:
 
 
 def new_poller(loop: asyncio.AbstractEventLoop) -> "SocketPoller | None":
-    """A poller for plain connections that `start` starts; None where asyncio's transports are used."""
+    """A poller that `start` starts; None where asyncio's transports are used."""
     return None if SocketPoller is None else SocketPoller(loop)
