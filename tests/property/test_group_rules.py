@@ -2,7 +2,7 @@
 
 Real are the rules (`group.state`, `group.in_sync`, `group.epochs`); etcd is one record that changes by version, the
 network delivers acknowledgements late or never, logs are lists. What members do with the rules is what
-`group_member.py` and `leadership.py` do.
+`broker/group/member.py` and `leadership.py` do.
 """
 
 from dataclasses import dataclass, field

@@ -28,7 +28,7 @@ SERVERS: Final = ("broker", "namesrv")
 IMPORTED: Final = (
     "rocketeer.cli.main",
     "rocketeer.broker.assemble",
-    "rocketeer.broker.group_member",
+    "rocketeer.broker.group.member",
     "rocketeer.nameserver.server",
     "typer._adapters",
     "uvloop",

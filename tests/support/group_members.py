@@ -5,7 +5,7 @@ import threading
 from typing import Self
 
 from rocketeer.bench.groups import Member
-from rocketeer.broker.group_member import GroupMember
+from rocketeer.broker.group.member import GroupMember
 from rocketeer.clock import SystemClock
 from rocketeer.config import Role, read_config
 

@@ -71,7 +71,7 @@ def run_child(level: LogLevel, log_format: LogFormat) -> int:
 
     try:
         from rocketeer.broker.assemble import Broker
-        from rocketeer.broker.group_member import GroupMember
+        from rocketeer.broker.group.member import GroupMember
         from rocketeer.clock import SystemClock
 
         kind = Broker if plan.group_etcd is None else GroupMember

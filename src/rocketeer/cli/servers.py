@@ -151,7 +151,7 @@ def run_broker(asked: Started) -> None:
         say("no name server given (-n, namesrvAddr or NAMESRV_ADDR): clients cannot find this broker")
 
     from rocketeer.broker.assemble import Broker
-    from rocketeer.broker.group_member import GroupMember
+    from rocketeer.broker.group.member import GroupMember
 
     # Message ids carry the address, so a host name in brokerIP1 is looked up once, here.
     host = numeric_host(settings.broker.host)

@@ -11,8 +11,8 @@ from rocketeer.broker.features.group.shared_tables import SharedTables
 from rocketeer.broker.features.group.table_position import Position, position_text, read_position
 from rocketeer.broker.features.group.table_records import SharedTableSet
 from rocketeer.broker.features.replication.tables import DELAY_FILE, LOG_OFFSET, OWN_FILES
-from rocketeer.broker.group_cut import LOG_TABLES, cut_member
-from rocketeer.broker.group_tables import JoinedTables
+from rocketeer.broker.group.cut import LOG_TABLES, cut_member
+from rocketeer.broker.group.tables import JoinedTables
 from rocketeer.broker.groups import GroupTable
 from rocketeer.broker.locks import JournaledLocks
 from rocketeer.broker.offsets import ConsumerOffsets, JournaledOffsets

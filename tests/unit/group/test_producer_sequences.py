@@ -12,7 +12,7 @@ import pytest
 
 from rocketeer.broker.features.group.leader import LeaderPart
 from rocketeer.broker.features.idempotence.resends import Idempotence, Window
-from rocketeer.broker.group_member import GroupMember
+from rocketeer.broker.group.member import GroupMember
 from rocketeer.broker.writer import Put, Writer
 from rocketeer.clock import SystemClock
 from rocketeer.config import BrokerConfig, ServerConfig

@@ -1,4 +1,4 @@
-"""What a member adds to its broker in each role; `group_member.py` makes one for each run of the broker."""
+"""What a member adds to its broker in each role; `member.py` makes one for each run of the broker."""
 
 from collections.abc import Awaitable, Callable
 from typing import Final, NoReturn
@@ -11,7 +11,7 @@ from rocketeer.broker.features.group.table_position import Position
 from rocketeer.broker.features.group.table_records import SharedTableSet
 from rocketeer.broker.features.replication.master import master_feature
 from rocketeer.broker.followed_tables import followed_tables
-from rocketeer.broker.group_tables import JoinedTables
+from rocketeer.broker.group.tables import JoinedTables
 from rocketeer.broker.handlers.replica_group import GroupOfReplicas, replica_group_handlers
 from rocketeer.broker.locks import JournaledLocks
 from rocketeer.broker.offsets import ConsumerOffsets, JournaledOffsets

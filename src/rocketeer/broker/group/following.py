@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from rocketeer.broker.group_roles import FollowerRole
+from rocketeer.broker.group.roles import FollowerRole
 from rocketeer.config.group import GroupConfig
 from rocketeer.errors import PeerRefused, ReplicationError, StoreError, StoreRefused
 from rocketeer.group.boot_clock import BootClock

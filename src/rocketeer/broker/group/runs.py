@@ -11,9 +11,9 @@ from contextlib import suppress
 from dataclasses import replace
 
 from rocketeer.broker.assemble import Broker, GroupPart
-from rocketeer.broker.group_account import GroupAccount
-from rocketeer.broker.group_cut import cut_member
-from rocketeer.broker.group_roles import FollowerRole, LeaderRole
+from rocketeer.broker.group.account import GroupAccount
+from rocketeer.broker.group.cut import cut_member
+from rocketeer.broker.group.roles import FollowerRole, LeaderRole
 from rocketeer.config import BrokerConfig, BrokerRole, FlushMode, StoreConfig
 from rocketeer.errors import GroupError
 from rocketeer.group.boot_clock import BootClock

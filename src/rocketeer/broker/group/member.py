@@ -1,8 +1,8 @@
 """A broker that is a member of a group: leads or follows, as etcd's record says, and changes.
 
-    etcd's record -> verdict -> follow: copy the leader's log      `group_following.py`
+    etcd's record -> verdict -> follow: copy the leader's log      `following.py`
                              -> stand:  leave the leader, elect    a transaction
-                             -> lead:   start again as master      `group_runs.py`
+                             -> lead:   start again as master      `runs.py`
 
 The process stays, with its ports; what it serves is started anew in each role.
 """
@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Final
 
 from rocketeer.broker.assemble import Broker
-from rocketeer.broker.group_account import GroupAccount
-from rocketeer.broker.group_following import Following
-from rocketeer.broker.group_runs import NewBroker, RoleRuns
+from rocketeer.broker.group.account import GroupAccount
+from rocketeer.broker.group.following import Following
+from rocketeer.broker.group.runs import NewBroker, RoleRuns
 from rocketeer.clock import Clock
 from rocketeer.config import BrokerConfig, FlushMode, ServerConfig, StoreConfig
 from rocketeer.errors import GroupError, RocketeerError, StoreRefused
