@@ -73,8 +73,12 @@ class Rest:
     def __init__(self, is_idle: Callable[[], bool], interval_s: float) -> None:
         self.is_idle = is_idle
         self.interval_s = interval_s
-        self.wake: Callable[[], None] = lambda: None
-        """Ends a rest: what came cannot wait until it is over. `Services` puts it here."""
+        self.on_wake: list[Callable[[], None]] = []
+
+    def wake(self) -> None:
+        """End it: what came cannot wait until it is over."""
+        for woken in self.on_wake:
+            woken()
 
 
 @dataclass(frozen=True)

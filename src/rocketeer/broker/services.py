@@ -34,7 +34,7 @@ class _Beat:
         self._task: asyncio.Future[None] | None = None
         self._resting = False
         if service.rest is not None:
-            service.rest.wake = self._wake
+            service.rest.on_wake.append(self._wake)
 
     def start(self) -> None:
         rest = self._service.rest

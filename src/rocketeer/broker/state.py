@@ -131,11 +131,7 @@ class BrokerState:
         calls_with = None if asks_with_tls is None else client_context(asks_with_tls)
         self.peers = _peer_security(broker, server, self.tls, calls_with)
         """How this broker and its slaves, or its master, know each other."""
-        self.remoting = RemotingClient(
-            on_close=lambda address: self.registration.connection_lost(address),
-            tls=calls_with,
-            sign=_sign(server, clock),
-        )
+        self.remoting = RemotingClient(tls=calls_with, sign=_sign(server, clock))
         self.identity = BrokerIdentity(
             cluster=broker.cluster_name,
             broker_name=broker.broker_name,
@@ -144,6 +140,7 @@ class BrokerState:
             ha_address=address_text((broker.ha_host.strip("[]"), store.ha_port)),
         )
         self.registration = Registration(broker, self.identity, client=self.remoting, topics=self.topics)
+        self.remoting.on_close.append(self.registration.connection_lost)
         self.queue_holders: list[Callable[[], None]] = []
         """Called by `let_go_of_queues`."""
 

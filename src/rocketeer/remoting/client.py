@@ -43,14 +43,14 @@ class RemotingClient:
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
         tls: ssl.SSLContext | None = None,
         sign: Sign | None = None,
-        on_close: Callable[[str], None] = lambda address: None,
     ) -> None:
         """`sign` adds to the header's fields what an account needs; asked for every request, also a repeated one."""
         self._sign = sign
         self._handlers = dict(handlers or {})
         self._connect_timeout_s = connect_timeout_s
         self._tls = tls
-        self._on_close = on_close
+        self.on_close: list[Callable[[str], None]] = []
+        """Called with the address of every connection that was lost."""
         self._connections: dict[str, ClientConnection] = {}
         self._connecting: dict[str, asyncio.Task[ClientConnection | str]] = {}
         self._leaving: set[ClientConnection] = set()
@@ -170,4 +170,5 @@ class RemotingClient:
         self._leaving.discard(connection)
         if self._connections.get(connection.address) is connection:
             del self._connections[connection.address]
-            self._on_close(connection.address)
+            for lost in self.on_close:
+                lost(connection.address)

@@ -55,8 +55,9 @@ async def registration(
     settings: BrokerConfig, us: BrokerIdentity = US
 ) -> AsyncIterator[tuple[Registration, TopicTable]]:
     topics = TopicTable(settings, SystemClock())
-    client = RemotingClient(on_close=lambda address: made.connection_lost(address))
+    client = RemotingClient()
     made = Registration(settings, us, client=client, topics=topics)
+    client.on_close.append(made.connection_lost)
     async with client:
         yield made, topics
         await made.stop()

@@ -177,7 +177,8 @@ async def test_close_lets_what_was_written_leave_and_wakes_the_waiters() -> None
 
 async def test_the_owner_learns_which_connection_was_lost() -> None:
     lost: asyncio.Queue[str] = asyncio.Queue()
-    async with RemotingClient(on_close=lost.put_nowait) as client:
+    async with RemotingClient() as client:
+        client.on_close.append(lost.put_nowait)
         async with running_server() as server:
             address = f"127.0.0.1:{server.ports[0]}"
             await client.invoke(address, request(ECHO))

@@ -81,12 +81,9 @@ class ClientInstance:
         given = () if discovery.is_url(source) else parse_addresses(source)
         self.nameservers = NameServers(given, start=random.randrange(max(len(given), 1)))
         self.security = security_of(config, clock.now_ms)
-        self.remoting = RemotingClient(
-            on_close=self._connection_closed, sign=self.security.sign, tls=self.security.tls
-        )
+        self.remoting = RemotingClient(sign=self.security.sign, tls=self.security.tls)
+        self.remoting.on_close.append(self._connection_closed)
         self.driver = AsyncDriver(self.remoting, config.rpc_hooks)
-        self.on_disconnect: list[Callable[[str], None]] = []
-        """Called with the address of every connection that was lost."""
         self._source = source
         self._loop = asyncio.get_running_loop()
         self._holders = 0
@@ -362,8 +359,6 @@ class ClientInstance:
 
     def _connection_closed(self, address: str) -> None:
         self._registered_at.discard(address)
-        for listener in tuple(self.on_disconnect):
-            listener(address)
 
     def _from_any_thread(self, call: Callable[..., None], *arguments: object) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed: nothing to wake
