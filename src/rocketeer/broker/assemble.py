@@ -5,12 +5,11 @@ what runs
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Protocol
 
 from rocketeer.broker.fast_path import FastPath
-from rocketeer.broker.feature import ConfigChange, Feature, Periodic, Rest
+from rocketeer.broker.feature import ConfigChange, Feature, GroupRole, Periodic, Rest
 from rocketeer.broker.feature_order import access_feature, message_features, replication_features, send_access
 from rocketeer.broker.features.administration import administration_feature
 from rocketeer.broker.features.disk import disk_durability
@@ -53,16 +52,7 @@ MESSAGE_CODES = frozenset(
 """Requests whose body is a message, or several: the store says how large those may be."""
 
 
-class GroupPart(Protocol):
-    """A member of a group, as leader or as follower: what it adds to the broker in place of master or slave."""
-
-    def features(self, state: BrokerState, store: StoreConfig, server: ServerConfig) -> list[Feature]: ...
-
-    def handlers(self, handlers: dict[int, Handler]) -> dict[int, Handler]:
-        """The same handlers, but for requests that go through the group's log or that only its leader may serve."""
-        ...
-
-
+MakeRole = Callable[[BrokerState, StoreConfig, ServerConfig], GroupRole]
 STORE_TICK_S = 0.005
 STORE_REST_S = 0.05
 CERTIFICATES_WATCH_S = 2.0
@@ -80,13 +70,13 @@ class Broker:
         *,
         config_path: Path | None = None,
         extras: Mapping[str, str] | None = None,
-        group: GroupPart | None = None,
+        make_role: MakeRole | None = None,
     ) -> None:
         """`config_path`: the file of the settings, which changes at run time go to. Without one they go to
         <store>/config/broker.properties, and what was changed there before holds again. `extras`: its keys that
-        nothing here reads. `group`: what this broker is in a group for as long as it runs.
+        nothing here reads. `make_role`: of a member of a group, what it is there for as long as this broker runs.
         """
-        self._group = group
+        self._make_role = make_role
         self._broker = broker
         self._store_config = store
         self._server_config = server
@@ -94,12 +84,15 @@ class Broker:
         self._config_path = config_path
         self._extras = extras or {}
         self._lifecycle: Lifecycle | None = None
+        self.role: GroupRole | None = None
+        """What `make_role` has made, once all is started."""
 
     async def start(self) -> None:
         """Raises PortInUse, StoreLocked, StoreError ... and leaves nothing behind."""
-        lifecycle = Lifecycle(self.components())
+        components = self.components()
+        lifecycle = Lifecycle(components)
         await lifecycle.start()
-        self._lifecycle = lifecycle
+        self._lifecycle, self.role = lifecycle, components.role
 
     def components(self) -> Components:
         """Everything this broker is made of; needs a running loop, opens nothing."""
@@ -112,7 +105,7 @@ class Broker:
         live = LiveConfig(
             broker, store, self._server_config, path=path, extras=self._extras, clock=self._clock
         )
-        return _assemble(broker, store, self._server_config, self._clock, live, self._group)
+        return _assemble(broker, store, self._server_config, self._clock, live, self._make_role)
 
     async def stop(self) -> None:
         if self._lifecycle is not None:
@@ -134,18 +127,17 @@ def _assemble(
     server: ServerConfig,
     clock: Clock,
     live: LiveConfig,
-    group: GroupPart | None = None,
+    make_role: MakeRole | None = None,
 ) -> Components:
     state = BrokerState(broker, store, server, clock)
-    if group is not None:
+    if make_role is not None:
         state.confirmed = state.store.bound_reads()
     features = [access_feature(state, broker, server), *message_features(state, broker, store)]
-    if store.flush_mode is FlushMode.SYNC_FLUSH and group is None:
+    if store.flush_mode is FlushMode.SYNC_FLUSH and make_role is None:
         features.append(disk_durability(state.store))
     features.append(table_feature(state.offsets, state.tables, state.store))
-    features.extend(
-        replication_features(state, store, server) if group is None else group.features(state, store, server)
-    )
+    role = None if make_role is None else make_role(state, store, server)
+    features.extend(replication_features(state, store, server) if role is None else role.features)
     path = MessagePath(state, broker, store, features)
     features.extend(path.features)
     administration, runtime = administration_feature(
@@ -188,8 +180,8 @@ def _assemble(
     check_complete(handlers, BROKER_RULES)
     if store.broker_role is BrokerRole.SLAVE:
         handlers |= slave_refusals()
-    if group is not None:
-        handlers = group.handlers(handlers)
+    if role is not None:
+        handlers = role.handlers(handlers)
     handlers |= packed_tables(handlers)
     router = Router(
         handlers,
@@ -242,6 +234,7 @@ def _assemble(
     return Components(
         state=state,
         features=features,
+        role=role,
         holds=path.holds,
         server=remoting,
         host=server.bind_host,

@@ -165,3 +165,14 @@ class Feature:
     """Adds series of its own to the metrics; a few milliseconds at most."""
     closers: Sequence[Callable[[], None]] = ()
     """Called at a clean stop, in a thread, when nothing is written any more and the whole log is on disk."""
+
+
+class GroupRole(Protocol):
+    """What a member of a group adds to its broker as leader or as follower, in place of master or slave."""
+
+    @property
+    def features(self) -> Sequence[Feature]: ...
+
+    def handlers(self, handlers: dict[int, Handler]) -> dict[int, Handler]:
+        """The same handlers, but for requests that go through the group's log or that only its leader may serve."""
+        ...

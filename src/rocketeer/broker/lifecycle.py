@@ -5,7 +5,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rocketeer.broker.feature import Feature
+from rocketeer.broker.feature import Feature, GroupRole
 from rocketeer.broker.held_pulls import HeldPulls
 from rocketeer.broker.replay import replay_log
 from rocketeer.broker.services import Services
@@ -26,6 +26,7 @@ class Components:
 
     state: BrokerState
     features: Sequence[Feature]
+    role: GroupRole | None
     holds: HeldPulls
     server: RemotingServer
     host: str

@@ -126,8 +126,9 @@ async def test_what_a_fallen_leader_told_of_its_own_log_is_not_taken_over_from_t
         store=log,
         clock=clock,
         own_address="",
+        shared=cast(SharedTables, SimpleNamespace(position=SimpleNamespace(whole=True))),
+        scanned=cast(Any, None),
     )
-    tables.shared = cast(SharedTables, SimpleNamespace(position=SimpleNamespace(whole=True)))
     tables.leader_named("first:1")
     await tables.look()
     assert saved.texts == {}
@@ -200,8 +201,9 @@ async def test_a_new_member_knows_the_locks_of_its_group_before_it_can_be_electe
         store=CopiedLog(),
         clock=clock,
         own_address="",
+        shared=shared,
+        scanned=cast(Any, SimpleNamespace(scan=lambda start: iter(()))),
     )
-    tables.use(shared, cast(Any, SimpleNamespace(scan=lambda start: iter(()))))
     tables.leader_named("leader:1")
     await tables.look()
     assert shared.position.whole

@@ -1,6 +1,6 @@
 """What a member of a replica group tells about it in either role: the last look at etcd, and the leader's counts."""
 
-from collections.abc import Callable
+from typing import Protocol
 
 from rocketeer.config.group import GroupConfig
 from rocketeer.errors import GroupError
@@ -9,6 +9,20 @@ from rocketeer.group.leadership import Leadership
 from rocketeer.group.registry import Registry, View
 from rocketeer.group.state import GroupState, is_alive
 from rocketeer.protocol.bodies.replica_group import Replica, ReplicaGroup
+
+
+class RunningRole(Protocol):
+    """What this member does now."""
+
+    @property
+    def progress(self) -> tuple[int, int]:
+        """Up to where it knows its log to be confirmed, and where the log ends."""
+        ...
+
+    @property
+    def leadership(self) -> Leadership | None:
+        """There while it leads its group."""
+        ...
 
 
 class GroupAccount:
@@ -22,19 +36,16 @@ class GroupAccount:
         *,
         registry: Registry,
         clock: BootClock,
-        progress: Callable[[], tuple[int, int]],
+        running: RunningRole,
     ) -> None:
-        """`progress`: up to where this member knows its log to be confirmed, and where the log ends."""
         self._cluster = cluster
         self._broker_name = broker_name
         self._config = config
         self._registry = registry
         self._clock = clock
-        self._progress = progress
+        self._running = running
         self._view: View | None = None
         self._read_s = 0.0
-        self.leadership: Leadership | None = None
-        """Set while this member leads its group."""
 
     def seen(self, view: View) -> None:
         """Remember what was read of etcd just now."""
@@ -43,8 +54,8 @@ class GroupAccount:
     def describe(self) -> ReplicaGroup:
         view, state = self._known()
         leads = is_alive(state.leader, view.seats)
-        leadership = self.leadership
-        confirmed, log_end = self._progress()
+        leadership = self._running.leadership
+        confirmed, log_end = self._running.progress
         members: list[Replica] = []
         for member in sorted({*state.in_sync, *view.seats}):
             seat = view.seats.get(member)

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Final
 
 from rocketeer.broker.assemble import Broker
-from rocketeer.broker.group.account import GroupAccount
 from rocketeer.broker.group.following import Following
 from rocketeer.broker.group.runs import NewBroker, RoleRuns
 from rocketeer.clock import Clock
@@ -67,20 +66,12 @@ class GroupMember:
         self._server = server
         self._boot = boot
         self._group = group = broker.group
-        self._new_broker: NewBroker = lambda broker, store, role: Broker(
-            broker, store, server, clock, config_path=config_path, extras=extras, group=role
+        self._new_broker: NewBroker = lambda broker, store, make_role: Broker(
+            broker, store, server, clock, config_path=config_path, extras=extras, make_role=make_role
         )
         self._etcd = Etcd(group.endpoints, Access.of(group), timeout_s=max(0.5, group.lease_s / 3))
         self._registry = Registry(self._etcd, broker.cluster_name, broker.broker_name)
         self._port = MembersPort(server.bind_host, group.port(server.listen_port), boot)
-        self._account = GroupAccount(
-            broker.cluster_name,
-            broker.broker_name,
-            group,
-            registry=self._registry,
-            clock=boot,
-            progress=lambda: self._runs.progress,
-        )
         self._file: MemberFile
         self._me: MemberIdentity
         self._runs: RoleRuns
@@ -107,7 +98,6 @@ class GroupMember:
             port=self._port,
             boot=self._boot,
             new_broker=self._new_broker,
-            account=self._account,
         )
         self._following = Following(
             self._group,
@@ -226,7 +216,7 @@ class GroupMember:
         if is_deposed or self._cut_at is not None:
             await self._become_follower()
         view = await self._registry.read()
-        self._account.seen(view)
+        self._runs.account.seen(view)
         if runs.leadership is not None:  # it remembers what it changes itself
             runs.leadership.seen(view)
             await self._switch(view)

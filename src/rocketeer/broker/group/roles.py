@@ -1,6 +1,7 @@
 """What a member adds to its broker in each role; `member.py` makes one for each run of the broker."""
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final, NoReturn
 
 from rocketeer.broker.feature import Feature, Periodic
@@ -76,31 +77,17 @@ def _known_offsets(
 
 
 class _Role:
-    """What both roles share. Filled when the broker is assembled."""
+    """What both roles share."""
 
-    store: MessageStore
     part: LeaderPart | FollowerPart
-    peers: PeerSecurity
 
     def __init__(
-        self,
-        confirmed: LogOffset,
-        *,
-        was_member: bool,
-        account: GroupOfReplicas,
-        on_damage: Callable[[LogOffset], None],
+        self, state: BrokerState, *, was_member: bool, on_damage: Callable[[LogOffset], None]
     ) -> None:
-        self.confirmed = confirmed
-        self._was_member = was_member
-        self._account = account
-        self._on_damage = on_damage
-        self._offsets: ConsumerOffsets
-        self._shared: SharedTables
-
-    def _fill(self, state: BrokerState) -> None:
-        self.store, self.peers = state.store, state.peers
-        state.store.on_damage.append(self._on_damage)
-        self._shared = _shared_tables(state, was_member=self._was_member)
+        self.store: MessageStore = state.store
+        self.peers: PeerSecurity = state.peers
+        state.store.on_damage.append(on_damage)
+        self._shared = _shared_tables(state, was_member=was_member)
         self._offsets = state.offsets
 
     @property
@@ -113,30 +100,30 @@ class LeaderRole(_Role):
 
     def __init__(
         self,
-        confirmed: LogOffset,
+        state: BrokerState,
+        store: StoreConfig,
+        server: ServerConfig,
         *,
+        confirmed: LogOffset,
         epoch: int,
         flushes: bool,
         was_member: bool,
         account: GroupOfReplicas,
         on_damage: Callable[[LogOffset], None],
     ) -> None:
-        super().__init__(confirmed, was_member=was_member, account=account, on_damage=on_damage)
-        self._epoch = epoch
-        self._flushes = flushes
-
-    def features(self, state: BrokerState, store: StoreConfig, server: ServerConfig) -> list[Feature]:
         assert state.confirmed is not None
-        self.part = LeaderPart(state.store, state.confirmed, flushes=self._flushes, confirmed=self.confirmed)
-        self._fill(state)
-        state.identity.epoch = self._epoch
-        state.registration.is_current = lambda: self.part.is_current
+        self.confirmed = confirmed
+        """At its beginning."""
+        self.part = part = LeaderPart(state.store, state.confirmed, flushes=flushes, confirmed=confirmed)
+        super().__init__(state, was_member=was_member, on_damage=on_damage)
+        state.identity.epoch = epoch
+        state.registration.is_current = lambda: part.is_current
         # Often: a name server that took a leader of the past in our place is told better.
         again = Periodic("register as leader", REGISTER_S, state.registration.refresh)
-        return [
-            self.part.feature(),
+        self.features = [
+            part.feature(),
             self._shared.leader_feature(),
-            Feature("leader", services=(again,), handlers=replica_group_handlers(self._account)),
+            Feature("leader", services=(again,), handlers=replica_group_handlers(account)),
             _observers(state, store, server),
         ]
 
@@ -162,16 +149,25 @@ class LeaderRole(_Role):
 
 class FollowerRole(_Role):
     part: FollowerPart
-    _tables: JoinedTables
 
-    def features(self, state: BrokerState, store: StoreConfig, server: ServerConfig) -> list[Feature]:
+    def __init__(
+        self,
+        state: BrokerState,
+        store: StoreConfig,
+        server: ServerConfig,
+        *,
+        confirmed: LogOffset,
+        was_member: bool,
+        account: GroupOfReplicas,
+        on_damage: Callable[[LogOffset], None],
+    ) -> None:
         assert state.confirmed is not None
-        self.part = FollowerPart(state.store, state.confirmed, confirmed=self.confirmed)
-        self._fill(state)
-        self._tables = followed_tables(JoinedTables, state)
-        self._tables.use(self._shared, state.store)
-        told = Feature("replica group", handlers=replica_group_handlers(self._account))
-        return [self.part.feature(), self._shared.follower_feature(), self._tables.feature(), told]
+        self.part = FollowerPart(state.store, state.confirmed, confirmed=confirmed)
+        super().__init__(state, was_member=was_member, on_damage=on_damage)
+        joined = partial(JoinedTables, shared=self._shared, scanned=state.store)
+        self._tables: JoinedTables = followed_tables(joined, state)
+        told = Feature("replica group", handlers=replica_group_handlers(account))
+        self.features = [self.part.feature(), self._shared.follower_feature(), self._tables.feature(), told]
 
     def handlers(self, handlers: dict[int, Handler]) -> dict[int, Handler]:
         offset = RequestCode.QUERY_CONSUMER_OFFSET

@@ -9,8 +9,9 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
-from rocketeer.broker.assemble import Broker, GroupPart
+from rocketeer.broker.assemble import Broker, MakeRole
 from rocketeer.broker.group.account import GroupAccount
 from rocketeer.broker.group.cut import cut_member
 from rocketeer.broker.group.roles import FollowerRole, LeaderRole
@@ -27,7 +28,7 @@ from rocketeer.model.offsets import LogOffset
 
 log = logging.getLogger(__name__)
 
-NewBroker = Callable[[BrokerConfig, StoreConfig, GroupPart], Broker]
+NewBroker = Callable[[BrokerConfig, StoreConfig, MakeRole], Broker]
 
 
 class RoleRuns:
@@ -44,7 +45,6 @@ class RoleRuns:
         port: MembersPort,
         boot: BootClock,
         new_broker: NewBroker,
-        account: GroupAccount,
     ) -> None:
         self._broker = broker
         self._store = store
@@ -54,12 +54,19 @@ class RoleRuns:
         self._port = port
         self._boot = boot
         self._new_broker = new_broker
-        self._account = account
         self._running: Broker | None = None
         self.follower: FollowerRole | None = None
         self.leader: LeaderRole | None = None
         self.leadership: Leadership | None = None
         """Set with `leader`."""
+        self.account = GroupAccount(
+            broker.cluster_name,
+            broker.broker_name,
+            broker.group,
+            registry=registry,
+            clock=boot,
+            running=self,
+        )
 
     @property
     def role(self) -> FollowerRole | LeaderRole | None:
@@ -72,7 +79,7 @@ class RoleRuns:
             await self.leadership.close()
         self._port.rest()
         running, self._running = self._running, None
-        self.leader = self.follower = self.leadership = self._account.leadership = None
+        self.leader = self.follower = self.leadership = None
         if running is not None:
             await running.stop()
 
@@ -85,13 +92,19 @@ class RoleRuns:
         if cut_at is not None:
             await asyncio.to_thread(cut_member, self._store, self._file, cut_at)
         confirmed = self._file.load_confirmed()
-        role = FollowerRole(
-            confirmed, was_member=self._was_member, account=self._account, on_damage=self._file.damaged
-        )
         broker = replace(self._broker, broker_id=self.me.member)
         store = replace(self._store, broker_role=BrokerRole.SLAVE, ha_master_address=None)
-        self._running = self._new_broker(broker, store, role)
+        make = partial(
+            FollowerRole,
+            confirmed=confirmed,
+            was_member=self._was_member,
+            account=self.account,
+            on_damage=self._file.damaged,
+        )
+        self._running = self._new_broker(broker, store, make)
         await self._running.start()
+        role = self._running.role
+        assert isinstance(role, FollowerRole)
         self.follower = role
         if role.store.max_log_offset < confirmed and cut_at is None:
             log.critical(
@@ -106,18 +119,21 @@ class RoleRuns:
         self.save_confirmed()
         await asyncio.to_thread(self._file.saw, state)
         await self.stop()
-        role = LeaderRole(
-            self._file.load_confirmed(),
+        make = partial(
+            LeaderRole,
+            confirmed=self._file.load_confirmed(),
             epoch=state.epoch,
             flushes=self._store.flush_mode is FlushMode.SYNC_FLUSH,
             was_member=self._was_member,
-            account=self._account,
+            account=self.account,
             on_damage=self._file.damaged,
         )
         broker = replace(self._broker, broker_id=0)
         store = replace(self._store, broker_role=BrokerRole.ASYNC_MASTER)
-        self._running = self._new_broker(broker, store, role)
+        self._running = self._new_broker(broker, store, make)
         await self._running.start()
+        role = self._running.role
+        assert isinstance(role, LeaderRole)
         if self._file.incarnation(self._store.flush_mode) != self.me.incarnation:
             raise GroupError(f"the log is damaged at {self._file.now.damaged_from}: another member must lead")
         log_end = role.store.max_log_offset
@@ -140,7 +156,6 @@ class RoleRuns:
             remember=self._file.saw,
         )
         self.leader, self.leadership = role, leadership
-        self._account.leadership = leadership
         self._port.lead(leadership, role.store.log, role.peers)
         role.part.lead(leadership)
         log.warning("leads epoch=%d log_end=%d in_sync=%s", state.epoch, log_end, sorted(state.in_sync))

@@ -8,7 +8,7 @@ are copied as a slave copies its master's.
 import asyncio
 import logging
 from collections.abc import Awaitable, Iterator
-from typing import Protocol
+from typing import Any, Protocol
 
 from rocketeer.broker.feature import Feature, Periodic
 from rocketeer.broker.features.group.shared_tables import SharedTables
@@ -17,6 +17,7 @@ from rocketeer.broker.features.replication.tables import (
     LOG_OFFSET,
     LOOK_S,
     OWN_FILES,
+    Caller,
     FollowedTables,
     Held,
     number_of,
@@ -40,16 +41,15 @@ class ScannedLog(Protocol):
 
 
 class JoinedTables(FollowedTables):
-    """Belongs to the loop thread; `use` comes before the first look."""
+    """Belongs to the loop thread."""
 
-    shared: SharedTables
-    scanned: ScannedLog
-    _leader = 0
-    """Counts the leaders we have followed."""
-
-    def use(self, shared: SharedTables, scanned: ScannedLog) -> None:
-        self.shared = shared
-        self.scanned = scanned
+    def __init__(self, client: Caller, *, shared: SharedTables, scanned: ScannedLog, **own: Any) -> None:
+        """`own`: this member's tables, as `FollowedTables` takes them."""
+        super().__init__(client, **own)
+        self._shared = shared
+        self._scanned = scanned
+        self._leader = 0
+        """Counts the leaders we have followed."""
 
     def feature(self) -> Feature:
         return Feature(
@@ -64,7 +64,7 @@ class JoinedTables(FollowedTables):
         self._next_s = 0.0
 
     async def look(self) -> None:
-        if not self.shared.position.whole and "tables" not in self._held:
+        if not self._shared.position.whole and "tables" not in self._held:
             self._next_s = 0.0  # nothing is acknowledged before they are here
         await super().look()
 
@@ -77,7 +77,7 @@ class JoinedTables(FollowedTables):
             return
         for name, answer in files.items():
             self._hold_file(name, answer, number_of(answer.ext, LOG_OFFSET))
-        if not self.shared.position.whole:  # behind the files: whoever has the tables has those, too
+        if not self._shared.position.whole:  # behind the files: whoever has the tables has those, too
             await self._take_all(address)
 
     async def _take_all(self, address: str) -> None:
@@ -97,11 +97,11 @@ class JoinedTables(FollowedTables):
             yield from self._groups.following(*groups)
             yield from self._offsets.following(offsets)
             if locks is not None:
-                yield from self.shared.locks.following(locks)
+                yield from self._shared.locks.following(locks)
 
         def take() -> Awaitable[None]:
-            steps = self.shared.becoming(
-                following(), lambda: self.scanned.scan(at), lambda: leader == self._leader
+            steps = self._shared.becoming(
+                following(), lambda: self._scanned.scan(at), lambda: leader == self._leader
             )
             return in_slices(steps)
 
