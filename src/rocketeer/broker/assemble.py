@@ -10,23 +10,17 @@ from pathlib import Path
 
 from rocketeer.broker.fast_path import FastPath
 from rocketeer.broker.feature import ConfigChange, Feature, GroupRole, Periodic, Rest
-from rocketeer.broker.feature_order import access_feature, message_features, replication_features, send_access
-from rocketeer.broker.features.administration import administration_feature
-from rocketeer.broker.features.disk import disk_durability
-from rocketeer.broker.features.flow import FlowControl, WaitLimits, flow_feature
-from rocketeer.broker.features.metrics.feature import metrics_feature
+from rocketeer.broker.feature_order import all_features, send_access
 from rocketeer.broker.features.replication.packed import packed_tables
 from rocketeer.broker.features.replication.slave import slave_refusals
-from rocketeer.broker.features.replication.tables import table_feature
 from rocketeer.broker.lifecycle import Components, Lifecycle
 from rocketeer.broker.live_config import FILE_NAME as FILE_NAME_OF_CHANGES
 from rocketeer.broker.live_config import LiveConfig, saved_changes
-from rocketeer.broker.message_path import MessagePath
 from rocketeer.broker.services import Services
 from rocketeer.broker.state import BrokerState
 from rocketeer.broker.watchdog import CHECK_S, LoopWatchdog
 from rocketeer.clock import Clock
-from rocketeer.config import BrokerConfig, BrokerRole, FlushMode, Role, ServerConfig, StoreConfig
+from rocketeer.config import BrokerConfig, BrokerRole, Role, ServerConfig, StoreConfig
 from rocketeer.config.changing import with_changes
 from rocketeer.model.topic import Perm
 from rocketeer.observe.log_lines import set_log_level
@@ -132,83 +126,17 @@ def _assemble(
     state = BrokerState(broker, store, server, clock)
     if make_role is not None:
         state.confirmed = state.store.bound_reads()
-    features = [access_feature(state, broker, server), *message_features(state, broker, store)]
-    if store.flush_mode is FlushMode.SYNC_FLUSH and make_role is None:
-        features.append(disk_durability(state.store))
-    features.append(table_feature(state.offsets, state.tables, state.store))
     role = None if make_role is None else make_role(state, store, server)
-    features.extend(replication_features(state, store, server) if role is None else role.features)
-    path = MessagePath(state, broker, store, features)
-    features.extend(path.features)
-    administration, runtime = administration_feature(
-        topics=state.topics,
-        groups=state.groups,
-        offsets=state.offsets,
-        clients=state.clients,
-        store=state.store,
-        filters=state.filtering.table,
-        recorder=state.recorder,
-        config=broker,
-        clock=state.clock,
-        address=state.address,
-        persist=state.tables.save_changed,
-        queues_gone=state.let_go_of_queues,
-        others=[each for feature in features for each in feature.runtime_info],
-    )
-    features.append(administration)
-    features.append(
-        metrics_feature(
-            config=broker,
-            recorder=state.recorder,
-            store=state.store,
-            topics=state.topics,
-            groups=state.groups,
-            offsets=state.offsets,
-            clients=state.clients,
-            permission=lambda: state.registration.permission,
-            runtime=runtime.figures,
-            clock=state.clock,
-            address=state.address,
-            others=[each for feature in features for each in feature.gauges],
-            tls=state.tls,
-        )
-    )
-
-    features.append(Feature("settings", handlers=live.handlers()))
-
-    handlers = _all_handlers(features)
-    check_complete(handlers, BROKER_RULES)
-    if store.broker_role is BrokerRole.SLAVE:
-        handlers |= slave_refusals()
-    if role is not None:
-        handlers = role.handlers(handlers)
-    handlers |= packed_tables(handlers)
-    router = Router(
-        handlers,
-        [guard for feature in features for guard in feature.guards],
-        RequestLimits(
-            server.limits,
-            bulk=MESSAGE_CODES,
-            bodies={
-                RequestCode.HEART_BEAT: ("limitHeartbeatBytes", broker.limits.heartbeat_bytes),
-                RequestCode.UPDATE_BROKER_CONFIG: ("limitSettingsBytes", server.limits.settings_bytes),
-            },
-        ),
-    )
-    router.on_answered = state.counters.answered_by_router
+    features, path = all_features(state, broker, store, server, live, role)
+    router = _router(state, broker, store, server, features, role)
     loop = asyncio.get_running_loop()
     poller = new_poller(loop)
     after_reads = loop.call_soon if poller is None else poller.after_reads
     fast_path = path.fast(router, after_reads, send_access(features))
     state.queue_holders.append(fast_path.forget_topics)
-    flow = FlowControl(
-        WaitLimits.of(broker),
-        page_cache_busy_ms=store.os_page_cache_busy_ms,
-        brake=fast_path.brake,
-        longest_append_s=state.store.log.take_longest_append_s,
-    )
-    if broker.fast_failure_enable:
-        features.append(flow_feature(flow))
+    for feature in features:
+        for connect_brake in feature.brakes:
+            connect_brake(fast_path.brake)
     live.add(_state_changes(state, fast_path))
     live.add(change for feature in features for change in feature.changes)
 
@@ -251,6 +179,37 @@ def _assemble(
             ]
         ),
     )
+
+
+def _router(
+    state: BrokerState,
+    broker: BrokerConfig,
+    store: StoreConfig,
+    server: ServerConfig,
+    features: list[Feature],
+    role: GroupRole | None,
+) -> Router:
+    handlers = _all_handlers(features)
+    check_complete(handlers, BROKER_RULES)
+    if store.broker_role is BrokerRole.SLAVE:
+        handlers |= slave_refusals()
+    if role is not None:
+        handlers = role.handlers(handlers)
+    handlers |= packed_tables(handlers)
+    router = Router(
+        handlers,
+        [guard for feature in features for guard in feature.guards],
+        RequestLimits(
+            server.limits,
+            bulk=MESSAGE_CODES,
+            bodies={
+                RequestCode.HEART_BEAT: ("limitHeartbeatBytes", broker.limits.heartbeat_bytes),
+                RequestCode.UPDATE_BROKER_CONFIG: ("limitSettingsBytes", server.limits.settings_bytes),
+            },
+        ),
+    )
+    router.on_answered = state.counters.answered_by_router
+    return router
 
 
 def _certificate_watch(state: BrokerState) -> list[Periodic]:

@@ -11,7 +11,7 @@ from rocketeer.observe.exposition import Page
 from rocketeer.record.entry import DispatchEntry
 from rocketeer.record.layout import PendingMessage
 from rocketeer.record.skip import Wanted
-from rocketeer.remoting.router import Guard, Handler
+from rocketeer.remoting.router import Brake, Guard, Handler
 from rocketeer.security.access import AccessControl
 from rocketeer.steps import Steps
 from rocketeer.store.dispatch import Dispatcher as Dispatcher
@@ -51,6 +51,10 @@ before any rewrite. None when no message concerns the feature; RequestRefused fo
 
 Durability = Callable[[LogOffset, Callable[[int], None]], None]
 """Calls back with a response code once the log below the given offset is safe in this feature's sense."""
+
+
+SetBrake = Callable[[Brake | None], None]
+"""Has every request seen by the brake from now on; None: by nobody, and the fast path is open again."""
 
 
 class Table(Protocol):
@@ -139,6 +143,8 @@ class Feature:
     send_access: AccessControl | None = None
     """The rules of `guards` in a form that the engine applies to plain sends; without it a guard has all sends take
     the general path."""
+    brakes: Sequence[Callable[[SetBrake], None]] = ()
+    """Told at the start what puts a brake on all requests, for a while."""
     handlers: Mapping[int, Handler] = field(default_factory=dict)
     resends: Sequence[Examine] = ()
     stored_ids: StoredIds | None = None

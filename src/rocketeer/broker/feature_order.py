@@ -1,19 +1,24 @@
-"""Which features a broker has, in the order they apply in; `assemble.py` wires what they add."""
+"""Which features a broker has, in the order they apply in; `assemble.py` puts together what they add."""
 
 from dataclasses import replace
 
-from rocketeer.broker.feature import Feature
+from rocketeer.broker.feature import Feature, GroupRole
 from rocketeer.broker.features.access import AccessFeature, BrokerNames, TopicsInLog, no_access_control
+from rocketeer.broker.features.administration import administration_feature
 from rocketeer.broker.features.delay.feature import delay_feature
+from rocketeer.broker.features.disk import disk_durability
 from rocketeer.broker.features.filtering.feature import filtering_feature
+from rocketeer.broker.features.flow import FlowControl, WaitLimits, flow_feature
 from rocketeer.broker.features.idempotence.feature import idempotence_feature
 from rocketeer.broker.features.idempotence.resends import Window
 from rocketeer.broker.features.idempotence.snapshot import FILE_NAME, Snapshots
 from rocketeer.broker.features.management import management_features
 from rocketeer.broker.features.members import MemberCalls, members_feature
+from rocketeer.broker.features.metrics.feature import metrics_feature
 from rocketeer.broker.features.replication.master import master_feature
 from rocketeer.broker.features.replication.slave import slave_feature
-from rocketeer.broker.features.replication.tables import FollowedTables
+from rocketeer.broker.features.replication.tables import FollowedTables, table_feature
+from rocketeer.broker.features.reply import Replies, reply_feature
 from rocketeer.broker.features.retry.feature import SendBack, retry_feature
 from rocketeer.broker.features.retry.sent_back import SentBack
 from rocketeer.broker.features.timer.admission import TimerRules
@@ -22,8 +27,11 @@ from rocketeer.broker.features.timer.recall import RecallRules
 from rocketeer.broker.features.transaction.check_back import CheckRules
 from rocketeer.broker.features.transaction.feature import transaction_feature
 from rocketeer.broker.followed_tables import followed_tables
+from rocketeer.broker.handlers.runtime_info import RuntimeInfo
+from rocketeer.broker.live_config import LiveConfig
+from rocketeer.broker.message_path import MessagePath
 from rocketeer.broker.state import BrokerState
-from rocketeer.config import BrokerConfig, BrokerRole, ServerConfig, StoreConfig
+from rocketeer.config import BrokerConfig, BrokerRole, FlushMode, ServerConfig, StoreConfig
 from rocketeer.record.delay_levels import DelayLevels
 from rocketeer.replication.master import Master
 from rocketeer.replication.receiver import Receiver
@@ -32,7 +40,51 @@ from rocketeer.security.acl_files import AclFiles
 from rocketeer.security.rules import BROKER_RULES
 
 
-def access_feature(state: BrokerState, broker: BrokerConfig, server: ServerConfig) -> Feature:
+def all_features(
+    state: BrokerState,
+    broker: BrokerConfig,
+    store: StoreConfig,
+    server: ServerConfig,
+    live: LiveConfig,
+    role: GroupRole | None,
+) -> tuple[list[Feature], MessagePath]:
+    """In the order their guards, resends and rewrites apply in; and the path of messages, which is made of most."""
+    follows = store.broker_role is BrokerRole.SLAVE
+
+    def at_rest(feature: Feature) -> Feature:
+        """On a slave a feature does nothing by itself: the master does its work, and its tables are copied."""
+        if not follows:
+            return feature
+        return replace(feature, services=(), replays=(), state=(), needs=(), rolls=())
+
+    features = [
+        _access(state, broker, server),
+        *_management(state, broker),
+        _members(state, broker),
+        _idempotence(state, broker, store),
+        at_rest(_retries(state, broker, store)),
+        filtering_feature(state.filtering),
+        at_rest(_transactions(state, broker)),
+        _timers(state, broker, store),
+        at_rest(_delays(state, store)),
+        state.registration.feature(),
+        *([disk_durability(state.store)] if store.flush_mode is FlushMode.SYNC_FLUSH and not role else []),
+        table_feature(state.offsets, state.tables, state.store),
+        *(_replication(state, store, server) if role is None else role.features),
+    ]
+    path = MessagePath(state, broker, store, features)
+    features += [path.feature(), _replies(state, broker, path)]
+    administration, runtime = _administration(state, broker, features)
+    features += [
+        administration,
+        _metrics(state, broker, features, runtime),
+        Feature("settings", handlers=live.handlers()),
+        *([_flow(state, broker, store)] if broker.fast_failure_enable else []),
+    ]
+    return features, path
+
+
+def _access(state: BrokerState, broker: BrokerConfig, server: ServerConfig) -> Feature:
     """Stands first: nothing is done for whom it does not let in. Raises ConfigError for files of no use."""
     if not broker.acl_enable:
         return no_access_control()
@@ -52,8 +104,50 @@ def access_feature(state: BrokerState, broker: BrokerConfig, server: ServerConfi
     return access.feature()
 
 
-def message_features(state: BrokerState, broker: BrokerConfig, store: StoreConfig) -> list[Feature]:
-    """In the order their guards, resends and rewrites apply in."""
+def _management(state: BrokerState, broker: BrokerConfig) -> list[Feature]:
+    return management_features(
+        clients=state.client_service,
+        topics=state.topics,
+        groups=state.groups,
+        offsets=state.offsets,
+        locks=state.locks,
+        store=state.store,
+        clock=state.clock,
+        announce=state.registration.announce,
+        persist=state.tables.save_changed,
+        limits=broker.limits,
+    )
+
+
+def _members(state: BrokerState, broker: BrokerConfig) -> Feature:
+    return members_feature(
+        MemberCalls(
+            state.clients,
+            topics=state.topics,
+            offsets=state.offsets,
+            store=state.store,
+            broker_name=broker.broker_name,
+        )
+    )
+
+
+def _idempotence(state: BrokerState, broker: BrokerConfig, store: StoreConfig) -> Feature:
+    window = Window(
+        ids=broker.idempotent_ids_max,
+        numbers=broker.idempotent_window,
+        idle_ms=broker.idempotent_idle_hours * 3_600_000,
+    )
+    snapshots = Snapshots(
+        window,
+        state.store,
+        state.clock,
+        path=store.store_path / "config" / FILE_NAME,
+        segment_bytes=store.segment_bytes,
+    )
+    return idempotence_feature(snapshots, follows=store.broker_role is BrokerRole.SLAVE)
+
+
+def _retries(state: BrokerState, broker: BrokerConfig, store: StoreConfig) -> Feature:
     send_back = SendBack(
         topics=state.topics,
         groups=state.groups,
@@ -66,93 +160,51 @@ def message_features(state: BrokerState, broker: BrokerConfig, store: StoreConfi
         timer_ms_max=store.timer_delay_s_max * 1000 if store.timer_enable else 0,
     )
     state.offsets.on_back.append(send_back.sent.set_back)
-    follows = store.broker_role is BrokerRole.SLAVE
-
-    def at_rest(feature: Feature) -> Feature:
-        """On a slave a feature does nothing by itself: the master does its work, and its tables are copied."""
-        if not follows:
-            return feature
-        return replace(feature, services=(), replays=(), state=(), needs=(), rolls=())
-
-    return [
-        *management_features(
-            clients=state.client_service,
-            topics=state.topics,
-            groups=state.groups,
-            offsets=state.offsets,
-            locks=state.locks,
-            store=state.store,
-            clock=state.clock,
-            announce=state.registration.announce,
-            persist=state.tables.save_changed,
-            limits=broker.limits,
-        ),
-        members_feature(
-            MemberCalls(
-                state.clients,
-                topics=state.topics,
-                offsets=state.offsets,
-                store=state.store,
-                broker_name=broker.broker_name,
-            )
-        ),
-        idempotence_feature(
-            Snapshots(
-                Window(
-                    ids=broker.idempotent_ids_max,
-                    numbers=broker.idempotent_window,
-                    idle_ms=broker.idempotent_idle_hours * 3_600_000,
-                ),
-                state.store,
-                state.clock,
-                path=store.store_path / "config" / FILE_NAME,
-                segment_bytes=store.segment_bytes,
-            ),
-            follows=follows,
-        ),
-        at_rest(retry_feature(send_back)),
-        filtering_feature(state.filtering),
-        at_rest(
-            transaction_feature(
-                store=state.store,
-                clients=state.clients,
-                topics=state.topics,
-                offsets=state.offsets,
-                writer=state.writer,
-                clock=state.clock,
-                rules=CheckRules.of(broker),
-                store_host=state.store_host,
-                broker_ip=broker.host,
-                rejected=broker.reject_transactions,
-                persist=state.tables.save_changed,
-                counters=state.counters,
-            )
-        ),
-        timer_feature(
-            TimerRules(store.timer_enable, store.timer_delay_s_max * 1000, store.timer_precision_ms),
-            RecallRules(broker.recall_enable, broker.broker_name, broker.region_id),
-            folder=store.store_path / "timer",
-            flush_ms=store.timer_flush_ms,
-            store=state.store,
-            topics=state.topics,
-            writer=state.writer,
-            clock=state.clock,
-            follows=follows,
-        ),
-        at_rest(
-            delay_feature(
-                DelayLevels.parse(store.delay_levels),
-                state.clock,
-                state.store,
-                state.writer,
-                save_every_s=store.flush_delay_offset_ms / 1000,
-            )
-        ),
-        state.registration.feature(),
-    ]
+    return retry_feature(send_back)
 
 
-def replication_features(state: BrokerState, store: StoreConfig, server: ServerConfig) -> list[Feature]:
+def _transactions(state: BrokerState, broker: BrokerConfig) -> Feature:
+    return transaction_feature(
+        store=state.store,
+        clients=state.clients,
+        topics=state.topics,
+        offsets=state.offsets,
+        writer=state.writer,
+        clock=state.clock,
+        rules=CheckRules.of(broker),
+        store_host=state.store_host,
+        broker_ip=broker.host,
+        rejected=broker.reject_transactions,
+        persist=state.tables.save_changed,
+        counters=state.counters,
+    )
+
+
+def _timers(state: BrokerState, broker: BrokerConfig, store: StoreConfig) -> Feature:
+    return timer_feature(
+        TimerRules(store.timer_enable, store.timer_delay_s_max * 1000, store.timer_precision_ms),
+        RecallRules(broker.recall_enable, broker.broker_name, broker.region_id),
+        folder=store.store_path / "timer",
+        flush_ms=store.timer_flush_ms,
+        store=state.store,
+        topics=state.topics,
+        writer=state.writer,
+        clock=state.clock,
+        follows=store.broker_role is BrokerRole.SLAVE,
+    )
+
+
+def _delays(state: BrokerState, store: StoreConfig) -> Feature:
+    return delay_feature(
+        DelayLevels.parse(store.delay_levels),
+        state.clock,
+        state.store,
+        state.writer,
+        save_every_s=store.flush_delay_offset_ms / 1000,
+    )
+
+
+def _replication(state: BrokerState, store: StoreConfig, server: ServerConfig) -> list[Feature]:
     """Of a master, which sends its log to slaves, or of a slave, which follows one."""
     if store.broker_role is not BrokerRole.SLAVE:
         master = Master(store, state.store.log, state.clock, host=server.bind_host, security=state.peers)
@@ -167,6 +219,70 @@ def replication_features(state: BrokerState, store: StoreConfig, server: ServerC
 
     state.registration.on_master.append(named)
     return [slave_feature(receiver), followed.feature()]
+
+
+def _replies(state: BrokerState, broker: BrokerConfig, path: MessagePath) -> Feature:
+    return reply_feature(
+        Replies(
+            state.clients,
+            admit=path.service.admit,
+            writer=state.writer,
+            clock=state.clock,
+            store_host=state.store_host,
+            reply_ext=path.sends.ext,
+            stored=broker.store_reply_enable,
+        )
+    )
+
+
+def _administration(
+    state: BrokerState, broker: BrokerConfig, features: list[Feature]
+) -> tuple[Feature, RuntimeInfo]:
+    return administration_feature(
+        topics=state.topics,
+        groups=state.groups,
+        offsets=state.offsets,
+        clients=state.clients,
+        store=state.store,
+        filters=state.filtering.table,
+        recorder=state.recorder,
+        config=broker,
+        clock=state.clock,
+        address=state.address,
+        persist=state.tables.save_changed,
+        queues_gone=state.let_go_of_queues,
+        others=[each for feature in features for each in feature.runtime_info],
+    )
+
+
+def _metrics(
+    state: BrokerState, broker: BrokerConfig, features: list[Feature], runtime: RuntimeInfo
+) -> Feature:
+    return metrics_feature(
+        config=broker,
+        recorder=state.recorder,
+        store=state.store,
+        topics=state.topics,
+        groups=state.groups,
+        offsets=state.offsets,
+        clients=state.clients,
+        permission=lambda: state.registration.permission,
+        runtime=runtime.figures,
+        clock=state.clock,
+        address=state.address,
+        others=[each for feature in features for each in feature.gauges],
+        tls=state.tls,
+    )
+
+
+def _flow(state: BrokerState, broker: BrokerConfig, store: StoreConfig) -> Feature:
+    return flow_feature(
+        FlowControl(
+            WaitLimits.of(broker),
+            page_cache_busy_ms=store.os_page_cache_busy_ms,
+            longest_append_s=state.store.log.take_longest_append_s,
+        )
+    )
 
 
 def send_access(features: list[Feature]) -> AccessControl | None:

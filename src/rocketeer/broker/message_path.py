@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Sequence
 from rocketeer.broker.fast_path import FastPath
 from rocketeer.broker.feature import ConfigChange, Feature, Periodic
 from rocketeer.broker.features.offset_moved import OffsetMovedEvents
-from rocketeer.broker.features.reply import Replies, reply_feature
 from rocketeer.broker.handlers.pull import PullHandler
 from rocketeer.broker.handlers.query import QueryHandler
 from rocketeer.broker.handlers.send import SendHandler
@@ -31,16 +30,15 @@ HOLD_TICK_S = 0.05
 
 
 class MessagePath:
-    """Sends, pulls and queries; `features` are two more, which need the path itself."""
+    """Sends, pulls and queries: `feature` is how clients reach them; others need parts of the path itself."""
 
     def __init__(
         self, state: BrokerState, broker: BrokerConfig, store: StoreConfig, features: Sequence[Feature]
     ) -> None:
-        clock = state.clock
+        """`features`: whose messages take the general path, and what becomes of messages there."""
         self._state = state
-        self._writable = bool(broker.permission & Perm.WRITE)
-        self._message_bytes_max = store.message_bytes_max
-        self._limits = broker.limits
+        self._broker = broker
+        self._store_config = store
         dispatchers = [each for feature in features for each in feature.dispatchers]
         self._all_followed = any(each.each_queue for each in dispatchers)
         self._followed_topics = {topic for each in dispatchers for topic in each.topics}
@@ -48,12 +46,11 @@ class MessagePath:
         claims = [name for feature in features for name in feature.claims]
         self._stored_ids = _stored_ids(features, followed)
         self._plain = PlainParser(broker.cluster_name, [*claims, *followed])
-        writer = state.writer
         for feature in features:
-            writer.resends.extend(feature.resends)
-            writer.rewrites.extend(feature.rewrites)
-            writer.durability.extend(feature.durability)
-        service = SendService(
+            state.writer.resends.extend(feature.resends)
+            state.writer.rewrites.extend(feature.rewrites)
+            state.writer.durability.extend(feature.durability)
+        self.service = SendService(
             SendRules(
                 broker.cluster_name,
                 broker.host,
@@ -65,11 +62,11 @@ class MessagePath:
             ),
             topics=state.topics,
             groups=state.groups,
-            writer=writer,
+            writer=state.writer,
             plain=self._plain,
         )
-        self._sends = SendHandler(
-            service,
+        self.sends = SendHandler(
+            self.service,
             store_host=state.store_host,
             region=broker.region_id,
             trace_on=broker.trace_on,
@@ -78,18 +75,10 @@ class MessagePath:
         )
         self.holds = HeldPulls(asyncio.get_running_loop().call_soon, run=run_sliced, limits=broker.limits)
         arrived: Listener = self.holds.arrived
-        queried: MessageStore | ConfirmedLookups = state.store
         if state.confirmed is not None:
             arrived = state.confirmed.listener(self.holds.waiting, arrived)
-            queried = ConfirmedLookups(state.store, state.confirmed)
         state.store.listeners.append((self.holds.waiting, arrived))
-        events = OffsetMovedEvents(
-            writer=writer,
-            clock=clock,
-            broker_name=broker.broker_name,
-            store_host=state.store_host,
-        )
-        pulls = PullService(
+        self._pull_service = PullService(
             state.store,
             topics=state.topics,
             groups=state.groups,
@@ -100,54 +89,56 @@ class MessagePath:
             tags_max=broker.limits.tags,
             slave_read_enable=broker.slave_read_enable,
         )
-        self._pulls = PullHandler(
-            pulls,
+        self._pulls = self._pull_handler()
+
+    def _pull_handler(self) -> PullHandler:
+        state, broker = self._state, self._broker
+        events = OffsetMovedEvents(
+            writer=state.writer,
+            clock=state.clock,
+            broker_name=broker.broker_name,
+            store_host=state.store_host,
+        )
+        return PullHandler(
+            self._pull_service,
             holds=self.holds,
             offsets=state.offsets,
-            clock=clock,
+            clock=state.clock,
             offset_moved=events.record,
             long_polling=broker.long_polling_enable,
             short_polling_ms=broker.short_polling_ms,
-            keeps_offsets=store.broker_role is not BrokerRole.SLAVE,
+            keeps_offsets=self._store_config.broker_role is not BrokerRole.SLAVE,
             counters=state.counters,
         )
 
+    def feature(self) -> Feature:
+        state = self._state
+        queried: MessageStore | ConfirmedLookups = state.store
+        if state.confirmed is not None:
+            queried = ConfirmedLookups(state.store, state.confirmed)
+        queries = QueryHandler(
+            queried,
+            unique_key_count_max=self._store_config.query_count_max,
+            entries_max=self._broker.limits.query_entries,
+        )
+
         def permit(broker: BrokerConfig, store: StoreConfig) -> None:
-            service.set_permission(broker.permission)
-            pulls.broker_perm = broker.permission
+            self.service.set_permission(broker.permission)
+            self._pull_service.broker_perm = broker.permission
 
         def poll(broker: BrokerConfig, store: StoreConfig) -> None:
             self._pulls.set_polling(broker.long_polling_enable, broker.short_polling_ms)
 
-        queries = QueryHandler(
-            queried,
-            unique_key_count_max=store.query_count_max,
-            entries_max=broker.limits.query_entries,
-        )
-
         def end_held_pulls() -> Awaitable[None] | None:
-            return run_sliced(self.holds.expiring(clock.monotonic_s()))
+            return run_sliced(self.holds.expiring(state.clock.monotonic_s()))
 
-        self.features = (
-            Feature(
-                "messages",
-                handlers={**self._sends.handlers(), **self._pulls.handlers(), **queries.handlers()},
-                services=(Periodic("end held pulls", HOLD_TICK_S, end_held_pulls),),
-                changes=(
-                    ConfigChange(("brokerPermission",), permit),
-                    ConfigChange(("longPollingEnable", "shortPollingTimeMills"), poll),
-                ),
-            ),
-            reply_feature(
-                Replies(
-                    state.clients,
-                    admit=service.admit,
-                    writer=writer,
-                    clock=clock,
-                    store_host=state.store_host,
-                    reply_ext=self._sends.ext,
-                    stored=broker.store_reply_enable,
-                )
+        return Feature(
+            "messages",
+            handlers={**self.sends.handlers(), **self._pulls.handlers(), **queries.handlers()},
+            services=(Periodic("end held pulls", HOLD_TICK_S, end_held_pulls),),
+            changes=(
+                ConfigChange(("brokerPermission",), permit),
+                ConfigChange(("longPollingEnable", "shortPollingTimeMills"), poll),
             ),
         )
 
@@ -156,7 +147,7 @@ class MessagePath:
 
         `access` applies the rules of the router's guards to many sends at once, if it can be done so.
         """
-        state = self._state
+        state, limits = self._state, self._broker.limits
         sends = None
         extended = state.store.extension is not None
         followed = (router.guarded and access is None) or self._all_followed
@@ -169,18 +160,18 @@ class MessagePath:
                 store_host=state.store_host,
                 writer=state.writer,
                 plain=self._plain,
-                reply_ext=self._sends.ext,
+                reply_ext=self.sends.ext,
                 clock=state.clock,
-                message_bytes_max=self._message_bytes_max,
-                batch_messages_max=self._limits.batch_messages,
-                batch_keys_max=self._limits.batch_keys,
+                message_bytes_max=self._store_config.message_bytes_max,
+                batch_messages_max=limits.batch_messages,
+                batch_keys_max=limits.batch_keys,
                 after_reads=after_reads,
                 counters=state.counters,
                 access=access,
                 stored_ids=self._stored_ids,
-                named_batch_messages_max=self._limits.other_batch_messages,
+                named_batch_messages_max=limits.other_batch_messages,
             )
-        return FastPath(router, sends, self._pulls, writable=self._writable)
+        return FastPath(router, sends, self._pulls, writable=bool(self._broker.permission & Perm.WRITE))
 
 
 def _stored_ids(features: Sequence[Feature], followed: Sequence[str]) -> StoredIds | None:

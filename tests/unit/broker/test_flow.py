@@ -31,11 +31,11 @@ class Bench:
         self.control = FlowControl(
             limits,
             page_cache_busy_ms=1000,
-            brake=self._set,
             longest_append_s=self._take_append_s,
             now_s=lambda: self.now_s,
             probe_s=0.02,
         )
+        self.control.on_brake.append(self._set)
         self.control.beat()
 
     def _take_append_s(self) -> float:

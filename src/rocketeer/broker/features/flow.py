@@ -20,7 +20,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Final
 
-from rocketeer.broker.feature import ConfigChange, Feature, Periodic
+from rocketeer.broker.feature import ConfigChange, Feature, Periodic, SetBrake
 from rocketeer.config import BrokerConfig, StoreConfig
 from rocketeer.errors import RequestRefused
 from rocketeer.protocol.codes import RequestCode, ResponseCode
@@ -68,10 +68,6 @@ class WaitLimits:
         }
 
 
-SetBrake = Callable[[Brake | None], None]
-"""Has every request seen by the guard from now on; None: by nobody, and the fast path is open again."""
-
-
 class FlowControl:
     """Decides from how late the probe comes; `beat` is called on the loop."""
 
@@ -80,14 +76,13 @@ class FlowControl:
         limits: WaitLimits,
         *,
         page_cache_busy_ms: int,
-        brake: SetBrake,
         longest_append_s: Callable[[], float] = lambda: 0.0,
         now_s: Callable[[], float] = time.monotonic,
         probe_s: float = PROBE_S,
     ) -> None:
         """`longest_append_s`: how long the log's slowest append took since this was last asked."""
         self.set_limits(limits, page_cache_busy_ms)
-        self._brake = brake
+        self.on_brake: list[SetBrake] = []
         self._longest_append_s = longest_append_s
         self._now_s = now_s
         self._probe_s = probe_s
@@ -141,12 +136,16 @@ class FlowControl:
             log.warning("flow control begins reason=%s waited_ms=%d", reason, waited_ms)
             self._turned_away = 0
         self._reason, self._waited_ms = reason, waited_ms
-        self._brake(self.guard)
+        self._set_brake(self.guard)
 
     def _end(self) -> None:
         log.warning("flow control ends reason=%s refused=%d", self._reason, self._turned_away)
         self._reason = ""
-        self._brake(None)
+        self._set_brake(None)
+
+    def _set_brake(self, guard: Brake | None) -> None:
+        for set_brake in self.on_brake:
+            set_brake(guard)
 
 
 def flow_feature(control: FlowControl) -> Feature:
@@ -163,6 +162,7 @@ def flow_feature(control: FlowControl) -> Feature:
 
     return Feature(
         "flow control",
+        brakes=(control.on_brake.append,),
         services=(Periodic("flow probe", PROBE_S, control.beat),),
         changes=(ConfigChange(keys, follow),),
     )
