@@ -159,6 +159,14 @@ def _assemble(
     state.store.needs.extend(need for feature in features for need in feature.needs)
     state.store.rolls.extend(roll for feature in features for roll in feature.rolls)
     watchdog = LoopWatchdog()
+    services = [
+        Periodic("store", STORE_TICK_S, state.store.tick, Rest(state.store.is_idle, STORE_REST_S)),
+        Periodic("tables", broker.flush_consumer_offset_ms / 1000, state.tables.save_changed),
+        Periodic("watchdog", CHECK_S, watchdog.beat),
+        Periodic("figures", TICK_S, lambda: run_sliced(state.recorder.tick())),
+    ]
+    if state.tls.has_files:
+        services.append(Periodic("watch certificates", CERTIFICATES_WATCH_S, state.watch_certificates))
     return Components(
         state=state,
         features=features,
@@ -168,16 +176,7 @@ def _assemble(
         host=server.bind_host,
         ports=[server.listen_port, server.fast_port],
         watchdog=watchdog,
-        services=Services(
-            [
-                Periodic("store", STORE_TICK_S, state.store.tick, Rest(state.store.is_idle, STORE_REST_S)),
-                Periodic("tables", broker.flush_consumer_offset_ms / 1000, state.tables.save_changed),
-                Periodic("watchdog", CHECK_S, watchdog.beat),
-                Periodic("figures", TICK_S, lambda: run_sliced(state.recorder.tick())),
-                *_certificate_watch(state),
-                *(service for feature in features for service in feature.services),
-            ]
-        ),
+        services=Services([*services, *(service for feature in features for service in feature.services)]),
     )
 
 
@@ -210,12 +209,6 @@ def _router(
     )
     router.on_answered = state.counters.answered_by_router
     return router
-
-
-def _certificate_watch(state: BrokerState) -> list[Periodic]:
-    if not state.tls.has_files:
-        return []
-    return [Periodic("watch certificates", CERTIFICATES_WATCH_S, state.watch_certificates)]
 
 
 def _state_changes(state: BrokerState, fast_path: FastPath) -> list[ConfigChange]:

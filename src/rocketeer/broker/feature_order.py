@@ -18,7 +18,7 @@ from rocketeer.broker.features.metrics.feature import metrics_feature
 from rocketeer.broker.features.replication.master import master_feature
 from rocketeer.broker.features.replication.slave import slave_feature
 from rocketeer.broker.features.replication.tables import FollowedTables, table_feature
-from rocketeer.broker.features.reply import Replies, reply_feature
+from rocketeer.broker.features.reply import reply_feature
 from rocketeer.broker.features.retry.feature import SendBack, retry_feature
 from rocketeer.broker.features.retry.sent_back import SentBack
 from rocketeer.broker.features.timer.admission import TimerRules
@@ -27,7 +27,6 @@ from rocketeer.broker.features.timer.recall import RecallRules
 from rocketeer.broker.features.transaction.check_back import CheckRules
 from rocketeer.broker.features.transaction.feature import transaction_feature
 from rocketeer.broker.followed_tables import followed_tables
-from rocketeer.broker.handlers.runtime_info import RuntimeInfo
 from rocketeer.broker.live_config import LiveConfig
 from rocketeer.broker.message_path import MessagePath
 from rocketeer.broker.state import BrokerState
@@ -59,9 +58,8 @@ def all_features(
 
     features = [
         _access(state, broker, server),
-        *_management(state, broker),
-        _members(state, broker),
-        _idempotence(state, broker, store),
+        *_clients(state, broker),
+        _idempotence(state, broker, store, follows=follows),
         at_rest(_retries(state, broker, store)),
         filtering_feature(state.filtering),
         at_rest(_transactions(state, broker)),
@@ -73,14 +71,15 @@ def all_features(
         *(_replication(state, store, server) if role is None else role.features),
     ]
     path = MessagePath(state, broker, store, features)
-    features += [path.feature(), _replies(state, broker, path)]
-    administration, runtime = _administration(state, broker, features)
-    features += [
-        administration,
-        _metrics(state, broker, features, runtime),
-        Feature("settings", handlers=live.handlers()),
-        *([_flow(state, broker, store)] if broker.fast_failure_enable else []),
-    ]
+    features += [path.feature(), reply_feature(path.replies())]
+    features += [*_reports(state, broker, features), Feature("settings", handlers=live.handlers())]
+    if broker.fast_failure_enable:
+        flow = FlowControl(
+            WaitLimits.of(broker),
+            page_cache_busy_ms=store.os_page_cache_busy_ms,
+            longest_append_s=state.store.log.take_longest_append_s,
+        )
+        features.append(flow_feature(flow))
     return features, path
 
 
@@ -104,8 +103,15 @@ def _access(state: BrokerState, broker: BrokerConfig, server: ServerConfig) -> F
     return access.feature()
 
 
-def _management(state: BrokerState, broker: BrokerConfig) -> list[Feature]:
-    return management_features(
+def _clients(state: BrokerState, broker: BrokerConfig) -> list[Feature]:
+    calls = MemberCalls(
+        state.clients,
+        topics=state.topics,
+        offsets=state.offsets,
+        store=state.store,
+        broker_name=broker.broker_name,
+    )
+    management = management_features(
         clients=state.client_service,
         topics=state.topics,
         groups=state.groups,
@@ -117,21 +123,10 @@ def _management(state: BrokerState, broker: BrokerConfig) -> list[Feature]:
         persist=state.tables.save_changed,
         limits=broker.limits,
     )
+    return [*management, members_feature(calls)]
 
 
-def _members(state: BrokerState, broker: BrokerConfig) -> Feature:
-    return members_feature(
-        MemberCalls(
-            state.clients,
-            topics=state.topics,
-            offsets=state.offsets,
-            store=state.store,
-            broker_name=broker.broker_name,
-        )
-    )
-
-
-def _idempotence(state: BrokerState, broker: BrokerConfig, store: StoreConfig) -> Feature:
+def _idempotence(state: BrokerState, broker: BrokerConfig, store: StoreConfig, *, follows: bool) -> Feature:
     window = Window(
         ids=broker.idempotent_ids_max,
         numbers=broker.idempotent_window,
@@ -144,7 +139,7 @@ def _idempotence(state: BrokerState, broker: BrokerConfig, store: StoreConfig) -
         path=store.store_path / "config" / FILE_NAME,
         segment_bytes=store.segment_bytes,
     )
-    return idempotence_feature(snapshots, follows=store.broker_role is BrokerRole.SLAVE)
+    return idempotence_feature(snapshots, follows=follows)
 
 
 def _retries(state: BrokerState, broker: BrokerConfig, store: StoreConfig) -> Feature:
@@ -221,24 +216,9 @@ def _replication(state: BrokerState, store: StoreConfig, server: ServerConfig) -
     return [slave_feature(receiver), followed.feature()]
 
 
-def _replies(state: BrokerState, broker: BrokerConfig, path: MessagePath) -> Feature:
-    return reply_feature(
-        Replies(
-            state.clients,
-            admit=path.service.admit,
-            writer=state.writer,
-            clock=state.clock,
-            store_host=state.store_host,
-            reply_ext=path.sends.ext,
-            stored=broker.store_reply_enable,
-        )
-    )
-
-
-def _administration(
-    state: BrokerState, broker: BrokerConfig, features: list[Feature]
-) -> tuple[Feature, RuntimeInfo]:
-    return administration_feature(
+def _reports(state: BrokerState, broker: BrokerConfig, features: list[Feature]) -> list[Feature]:
+    """What people and their tools ask for, and `features` tell of themselves."""
+    administration, runtime = administration_feature(
         topics=state.topics,
         groups=state.groups,
         offsets=state.offsets,
@@ -253,12 +233,7 @@ def _administration(
         queues_gone=state.let_go_of_queues,
         others=[each for feature in features for each in feature.runtime_info],
     )
-
-
-def _metrics(
-    state: BrokerState, broker: BrokerConfig, features: list[Feature], runtime: RuntimeInfo
-) -> Feature:
-    return metrics_feature(
+    metrics = metrics_feature(
         config=broker,
         recorder=state.recorder,
         store=state.store,
@@ -273,16 +248,7 @@ def _metrics(
         others=[each for feature in features for each in feature.gauges],
         tls=state.tls,
     )
-
-
-def _flow(state: BrokerState, broker: BrokerConfig, store: StoreConfig) -> Feature:
-    return flow_feature(
-        FlowControl(
-            WaitLimits.of(broker),
-            page_cache_busy_ms=store.os_page_cache_busy_ms,
-            longest_append_s=state.store.log.take_longest_append_s,
-        )
-    )
+    return [administration, metrics]
 
 
 def send_access(features: list[Feature]) -> AccessControl | None:

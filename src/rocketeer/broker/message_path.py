@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Sequence
 from rocketeer.broker.fast_path import FastPath
 from rocketeer.broker.feature import ConfigChange, Feature, Periodic
 from rocketeer.broker.features.offset_moved import OffsetMovedEvents
+from rocketeer.broker.features.reply import Replies
 from rocketeer.broker.handlers.pull import PullHandler
 from rocketeer.broker.handlers.query import QueryHandler
 from rocketeer.broker.handlers.send import SendHandler
@@ -50,7 +51,7 @@ class MessagePath:
             state.writer.resends.extend(feature.resends)
             state.writer.rewrites.extend(feature.rewrites)
             state.writer.durability.extend(feature.durability)
-        self.service = SendService(
+        self._service = SendService(
             SendRules(
                 broker.cluster_name,
                 broker.host,
@@ -65,8 +66,8 @@ class MessagePath:
             writer=state.writer,
             plain=self._plain,
         )
-        self.sends = SendHandler(
-            self.service,
+        self._sends = SendHandler(
+            self._service,
             store_host=state.store_host,
             region=broker.region_id,
             trace_on=broker.trace_on,
@@ -123,7 +124,7 @@ class MessagePath:
         )
 
         def permit(broker: BrokerConfig, store: StoreConfig) -> None:
-            self.service.set_permission(broker.permission)
+            self._service.set_permission(broker.permission)
             self._pull_service.broker_perm = broker.permission
 
         def poll(broker: BrokerConfig, store: StoreConfig) -> None:
@@ -134,12 +135,25 @@ class MessagePath:
 
         return Feature(
             "messages",
-            handlers={**self.sends.handlers(), **self._pulls.handlers(), **queries.handlers()},
+            handlers={**self._sends.handlers(), **self._pulls.handlers(), **queries.handlers()},
             services=(Periodic("end held pulls", HOLD_TICK_S, end_held_pulls),),
             changes=(
                 ConfigChange(("brokerPermission",), permit),
                 ConfigChange(("longPollingEnable", "shortPollingTimeMills"), poll),
             ),
+        )
+
+    def replies(self) -> Replies:
+        """Answers to requests that were messages take the same rules as sends."""
+        state = self._state
+        return Replies(
+            state.clients,
+            admit=self._service.admit,
+            writer=state.writer,
+            clock=state.clock,
+            store_host=state.store_host,
+            reply_ext=self._sends.ext,
+            stored=self._broker.store_reply_enable,
         )
 
     def fast(self, router: Router, after_reads: AfterReads, access: AccessControl | None = None) -> FastPath:
@@ -160,7 +174,7 @@ class MessagePath:
                 store_host=state.store_host,
                 writer=state.writer,
                 plain=self._plain,
-                reply_ext=self.sends.ext,
+                reply_ext=self._sends.ext,
                 clock=state.clock,
                 message_bytes_max=self._store_config.message_bytes_max,
                 batch_messages_max=limits.batch_messages,

@@ -49,6 +49,7 @@ class Event(Enum):
     """The transport is gone."""
 
 
+_WHILE_IT_LEAVES: Final = (Event.TURN_OVER, Event.REPLIES_PILE_UP, Event.REPLIES_TAKEN, Event.END)
 NEXT: Final[Mapping[State, Mapping[Event, State]]] = {
     State.NEW: {Event.MADE: State.OPENING},
     State.OPENING: {
@@ -90,19 +91,8 @@ NEXT: Final[Mapping[State, Mapping[Event, State]]] = {
         Event.END: State.CLOSING,
         Event.LOST: State.CLOSED,
     },
-    State.CLOSING: {
-        Event.TURN_OVER: State.CLOSING,
-        Event.REPLIES_PILE_UP: State.CLOSING,
-        Event.REPLIES_TAKEN: State.CLOSING,
-        Event.END: State.CLOSING,
-        Event.LOST: State.CLOSED,
-    },
-    State.TURNED_AWAY: {
-        Event.TURN_OVER: State.TURNED_AWAY,
-        Event.REPLIES_PILE_UP: State.TURNED_AWAY,
-        Event.END: State.TURNED_AWAY,
-        Event.LOST: State.CLOSED,
-    },
+    State.CLOSING: {**dict.fromkeys(_WHILE_IT_LEAVES, State.CLOSING), Event.LOST: State.CLOSED},
+    State.TURNED_AWAY: {**dict.fromkeys(_WHILE_IT_LEAVES, State.TURNED_AWAY), Event.LOST: State.CLOSED},
     State.CLOSED: {Event.TURN_OVER: State.CLOSED, Event.END: State.CLOSED},
 }
 """What is not here cannot happen: a KeyError is a bug of ours."""

@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from rocketeer.config.group import GroupConfig
+from rocketeer.config import BrokerConfig
 from rocketeer.errors import GroupError
 from rocketeer.group.boot_clock import BootClock
 from rocketeer.group.leadership import Leadership
@@ -15,32 +15,20 @@ class RunningRole(Protocol):
     """What this member does now."""
 
     @property
-    def progress(self) -> tuple[int, int]:
-        """Up to where it knows its log to be confirmed, and where the log ends."""
-        ...
-
+    def progress(self) -> tuple[int, int]: ...
     @property
-    def leadership(self) -> Leadership | None:
-        """There while it leads its group."""
-        ...
+    def leadership(self) -> Leadership | None: ...
 
 
 class GroupAccount:
     """`GroupMember` tells it what it sees; belongs to the loop thread."""
 
     def __init__(
-        self,
-        cluster: str,
-        broker_name: str,
-        config: GroupConfig,
-        *,
-        registry: Registry,
-        clock: BootClock,
-        running: RunningRole,
+        self, broker: BrokerConfig, *, registry: Registry, clock: BootClock, running: RunningRole
     ) -> None:
-        self._cluster = cluster
-        self._broker_name = broker_name
-        self._config = config
+        self._cluster = broker.cluster_name
+        self._broker_name = broker.broker_name
+        self._config = broker.group
         self._registry = registry
         self._clock = clock
         self._running = running

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from typing import TypeVar, cast
 
 from rocketeer.broker.assemble import Broker, MakeRole
 from rocketeer.broker.group.account import GroupAccount
@@ -28,6 +29,7 @@ from rocketeer.model.offsets import LogOffset
 
 log = logging.getLogger(__name__)
 
+Role = TypeVar("Role", FollowerRole, LeaderRole)
 NewBroker = Callable[[BrokerConfig, StoreConfig, MakeRole], Broker]
 
 
@@ -59,14 +61,7 @@ class RoleRuns:
         self.leader: LeaderRole | None = None
         self.leadership: Leadership | None = None
         """Set with `leader`."""
-        self.account = GroupAccount(
-            broker.cluster_name,
-            broker.broker_name,
-            broker.group,
-            registry=registry,
-            clock=boot,
-            running=self,
-        )
+        self.account = GroupAccount(broker, registry=registry, clock=boot, running=self)
 
     @property
     def role(self) -> FollowerRole | LeaderRole | None:
@@ -83,6 +78,20 @@ class RoleRuns:
         if running is not None:
             await running.stop()
 
+    async def _start(
+        self, broker: BrokerConfig, store: StoreConfig, kind: Callable[..., Role], confirmed: LogOffset
+    ) -> Role:
+        make = partial(
+            kind,
+            confirmed=confirmed,
+            was_member=bool(self._file.now.epochs),
+            account=self.account,
+            on_damage=self._file.damaged,
+        )
+        self._running = self._new_broker(broker, store, make)
+        await self._running.start()
+        return cast(Role, self._running.role)
+
     # --- following ---------------------------------------------------------------------------
 
     async def follow(self, cut_at: LogOffset | None = None) -> None:
@@ -94,18 +103,7 @@ class RoleRuns:
         confirmed = self._file.load_confirmed()
         broker = replace(self._broker, broker_id=self.me.member)
         store = replace(self._store, broker_role=BrokerRole.SLAVE, ha_master_address=None)
-        make = partial(
-            FollowerRole,
-            confirmed=confirmed,
-            was_member=self._was_member,
-            account=self.account,
-            on_damage=self._file.damaged,
-        )
-        self._running = self._new_broker(broker, store, make)
-        await self._running.start()
-        role = self._running.role
-        assert isinstance(role, FollowerRole)
-        self.follower = role
+        self.follower = role = await self._start(broker, store, FollowerRole, confirmed)
         if role.store.max_log_offset < confirmed and cut_at is None:
             log.critical(
                 "the log has lost its end log_end=%d confirmed=%d", role.store.max_log_offset, confirmed
@@ -119,21 +117,11 @@ class RoleRuns:
         self.save_confirmed()
         await asyncio.to_thread(self._file.saw, state)
         await self.stop()
-        make = partial(
-            LeaderRole,
-            confirmed=self._file.load_confirmed(),
-            epoch=state.epoch,
-            flushes=self._store.flush_mode is FlushMode.SYNC_FLUSH,
-            was_member=self._was_member,
-            account=self.account,
-            on_damage=self._file.damaged,
-        )
         broker = replace(self._broker, broker_id=0)
         store = replace(self._store, broker_role=BrokerRole.ASYNC_MASTER)
-        self._running = self._new_broker(broker, store, make)
-        await self._running.start()
-        role = self._running.role
-        assert isinstance(role, LeaderRole)
+        flushes = self._store.flush_mode is FlushMode.SYNC_FLUSH
+        kind = partial(LeaderRole, epoch=state.epoch, flushes=flushes)
+        role = await self._start(broker, store, kind, self._file.load_confirmed())
         if self._file.incarnation(self._store.flush_mode) != self.me.incarnation:
             raise GroupError(f"the log is damaged at {self._file.now.damaged_from}: another member must lead")
         log_end = role.store.max_log_offset
@@ -159,10 +147,6 @@ class RoleRuns:
         self._port.lead(leadership, role.store.log, role.peers)
         role.part.lead(leadership)
         log.warning("leads epoch=%d log_end=%d in_sync=%s", state.epoch, log_end, sorted(state.in_sync))
-
-    @property
-    def _was_member(self) -> bool:
-        return bool(self._file.now.epochs)
 
     # --- what was confirmed ------------------------------------------------------------------
 
