@@ -56,7 +56,7 @@ NOW: Final = -1
 
 
 class MemberCalls:
-    """Asks the members of groups on behalf of operators."""
+    """Passes what operators ask on to members, and collects their answers."""
 
     def __init__(
         self,

@@ -44,7 +44,7 @@ class _Push(NamedTuple):
 
 
 class Replies:
-    """Brings answers to the clients that wait for them."""
+    """Finds who asked among the producers, pushes the answer there and stores it."""
 
     def __init__(
         self,

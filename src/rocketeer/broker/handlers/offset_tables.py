@@ -28,7 +28,7 @@ class Queues(Protocol):
 
 
 class OffsetTables:
-    """Handlers of whole tables of offsets."""
+    """Reads and corrects the offsets of many queues at once, in slices."""
 
     def __init__(
         self,

@@ -49,7 +49,7 @@ class GroupRates(Protocol):
 
 
 class Progress:
-    """Makes the answers; belongs to the loop thread."""
+    """Answers from queues' ends, groups' offsets and what the recorder counted, in slices."""
 
     def __init__(
         self,

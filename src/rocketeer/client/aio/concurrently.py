@@ -84,7 +84,7 @@ class Consume(msgspec.Struct, gc=False, eq=False):
 
 
 class ConcurrentService:
-    """Concurrent consumption of one consumer; implements `consuming.ConsumeService`."""
+    """Gives messages to free workers, and sends back those that fail; a `consuming.ConsumeService`."""
 
     def __init__(self, state: ConsumerState) -> None:
         self._state = state

@@ -67,7 +67,7 @@ class Member(Protocol):
 
 
 class ClientInstance:
-    """What producers and consumers of one id share. Make it with `acquire`, never directly."""
+    """Connections, routes and heartbeats of one client id. Make it with `acquire`, never directly."""
 
     _running: ClassVar[WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, "ClientInstance"]]] = (
         WeakKeyDictionary()

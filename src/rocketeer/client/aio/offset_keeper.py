@@ -35,7 +35,7 @@ TURN_S: Final = 1.5
 
 
 class OffsetKeeper:
-    """Offsets of one consumer's queues. `table` is the truth of this moment."""
+    """Reads and stores a consumer's offsets, wherever they are kept. `table` is the truth of this moment."""
 
     def __init__(
         self,

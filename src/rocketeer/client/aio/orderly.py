@@ -108,7 +108,7 @@ class Renewed(NamedTuple):
 
 
 class OrderlyService:
-    """Ordered consumption of one consumer; implements `consuming.ConsumeService`."""
+    """Runs each locked queue's messages one by one; a `consuming.ConsumeService`."""
 
     def __init__(self, state: ConsumerState, *, auto_commit: bool) -> None:
         self._state = state
