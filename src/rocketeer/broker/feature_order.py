@@ -230,7 +230,7 @@ def _reports(state: BrokerState, broker: BrokerConfig, features: list[Feature]) 
         clock=state.clock,
         address=state.address,
         persist=state.tables.save_changed,
-        queues_gone=state.let_go_of_queues,
+        queues_gone=state.forget_queues,
         others=[each for feature in features for each in feature.runtime_info],
     )
     metrics = metrics_feature(

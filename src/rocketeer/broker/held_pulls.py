@@ -40,7 +40,7 @@ class Waiter:
         the answer would have been made of."""
 
 
-class Shared:
+class SharedFilter:
     """A filter that `count` waiters have in common."""
 
     __slots__ = ("count", "filter")
@@ -71,7 +71,7 @@ class HeldPulls:
         self._owned: dict[Hashable, set[Waiter]] = {}
         self._deadlines: list[tuple[float, int, Waiter]] = []
         self._count = 0
-        self._shared: dict[MadeOf, Shared] = {}
+        self._shared_filters: dict[MadeOf, SharedFilter] = {}
         """The filters by the texts they were made of: a compiled filter may be a hundred times as large."""
         self._chars = 0
         self._order = itertools.count()
@@ -104,7 +104,7 @@ class HeldPulls:
             raise busy_limit(what, "limitConnectionHeldPulls", limits.connection_held_pulls)
         key = (topic, queue_id)
         if made_of:
-            self._shared[made_of].count += 1
+            self._shared_filters[made_of].count += 1
         waiter = Waiter(key, retry, owner, made_of)
         self.waiting.setdefault(key, set()).add(waiter)
         if owned is None:
@@ -122,22 +122,22 @@ class HeldPulls:
 
         RequestRefused when there are too many different ones.
         """
-        known = self._shared.get(made_of)
+        known = self._shared_filters.get(made_of)
         if known is None:
             most = self._limits.held_chars
             chars = sum(map(len, made_of))
             if self._chars + chars > most:
                 raise busy_limit("characters of held pulls' different filters", "limitHeldChars", most)
-            known = self._shared[made_of] = Shared(made)
+            known = self._shared_filters[made_of] = SharedFilter(made)
             self._chars += chars
         found: F = known.filter  # type: ignore[assignment]
         return found
 
     def unshare(self, made_of: MadeOf) -> None:
         """Give a shared filter back: the pull that asked for it is not held after all, or no longer."""
-        known = self._shared.get(made_of)
+        known = self._shared_filters.get(made_of)
         if known is not None and known.count <= 0:
-            del self._shared[made_of]
+            del self._shared_filters[made_of]
             self._chars -= sum(map(len, made_of))
 
     def arrived(self, topic: str, queue_id: int, max_offset: QueueOffset) -> None:
@@ -203,7 +203,7 @@ class HeldPulls:
         waiter.retry = None
         self._count -= 1
         if waiter.made_of:
-            self._shared[waiter.made_of].count -= 1
+            self._shared_filters[waiter.made_of].count -= 1
             self.unshare(waiter.made_of)
         _discard(self.waiting, waiter.key, waiter)
         _discard(self._owned, waiter.owner, waiter)

@@ -13,19 +13,20 @@ class Services:
     """Every service by itself, with its own pause between the end of one run and the next."""
 
     def __init__(self, services: Iterable[Periodic]) -> None:
-        self._beats = [_Beat(service) for service in services]
+        self._runs = [_ServiceRun(service) for service in services]
 
     def start(self) -> None:
-        for beat in self._beats:
-            beat.start()
+        for run in self._runs:
+            run.start()
 
     async def stop(self) -> None:
-        ended = [beat.end() for beat in self._beats]
+        ended = [run.end() for run in self._runs]
         await asyncio.gather(*[task for task in ended if task is not None], return_exceptions=True)
 
 
-class _Beat:
-    """One service. Most runs are short and wait for nothing: a timer costs a quarter of what a sleeping task does."""
+class _ServiceRun:
+    """One service, again and again. Most times are short and wait for nothing: a timer costs a quarter
+    of what a sleeping task does."""
 
     def __init__(self, service: Periodic) -> None:
         self._service = service

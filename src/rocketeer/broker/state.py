@@ -142,12 +142,12 @@ class BrokerState:
         self.registration = Registration(broker, self.identity, client=self.remoting, topics=self.topics)
         self.remoting.on_close.append(self.registration.connection_lost)
         self.queue_holders: list[Callable[[], None]] = []
-        """Called by `let_go_of_queues`."""
+        """Called by `forget_queues`."""
 
-    def let_go_of_queues(self) -> None:
+    def forget_queues(self) -> None:
         """Some are about to be deleted: nobody may go on with what it holds of them."""
-        for let_go in self.queue_holders:
-            let_go()
+        for forget in self.queue_holders:
+            forget()
 
     async def watch_certificates(self) -> None:
         await asyncio.to_thread(self.tls.refresh)

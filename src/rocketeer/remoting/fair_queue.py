@@ -24,7 +24,7 @@ KNOWN_READS = 8
 MUCH_BYTES = 32 << 10
 
 
-class Waiting(Protocol):
+class QueuedPeer(Protocol):
     """Who waits for a turn."""
 
     def take_turn(self, ends_s: float) -> None:
@@ -79,13 +79,13 @@ class FairQueue:
     """Connections of one event loop that wait for a turn, first come, first served."""
 
     def __init__(self) -> None:
-        self._waiting: OrderedDict[Waiting, None] = OrderedDict()
+        self._waiting: OrderedDict[QueuedPeer, None] = OrderedDict()
         self._is_due = False
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def add(self, waiting: Waiting, *, first: bool = False) -> None:
+    def add(self, waiting: QueuedPeer, *, first: bool = False) -> None:
         """Have it take a turn when those before it had theirs.
 
         `first`: it is in the middle of a request. What is half done takes memory, so it is ended before others begin.
@@ -97,7 +97,7 @@ class FairQueue:
             self._is_due = True
             asyncio.get_running_loop().call_soon(self._go_on)
 
-    def remove(self, waiting: Waiting) -> None:
+    def remove(self, waiting: QueuedPeer) -> None:
         """It needs no turn any more."""
         self._waiting.pop(waiting, None)
 

@@ -26,9 +26,9 @@ def test_letting_go_and_taking_up_leads_to_what_is_mine(
 ) -> None:
     current = {queue(n) for n in held} | {queue(n, "other") for n in other}
     change = difference("T", {queue(n) for n in mine}, current)
-    after = (current - set(change.let_go)) | set(change.take)
+    after = (current - set(change.revoked)) | set(change.assigned)
     assert after == {queue(n) for n in mine} | {queue(n, "other") for n in other}
-    assert not set(change.take) & current, "what is held is not taken up again"
+    assert not set(change.assigned) & current, "what is held is not taken up again"
 
 
 def test_members_agree_whatever_order_they_hear_of_each_other() -> None:

@@ -48,14 +48,14 @@ class AssignedQueues:
 
     async def apply(self, change: Change) -> bool:
         """What a rebalance decided; False when a queue could not be taken up yet."""
-        for queue in change.let_go:
+        for queue in change.revoked:
             held = self.table.pop(queue, None)
             if held is not None:
                 log.info("queue let go group=%s queue=%s", self._group, queue)
                 self._drop(held)
-                task = asyncio.create_task(self._let_go(held), name=f"let go {queue}")
+                task = asyncio.create_task(self._revoke(held), name=f"let go {queue}")
                 self._leaving[queue] = task
-        return await self._take(change.take)
+        return await self._take(change.assigned)
 
     async def _take(self, wanted: tuple[MessageQueue, ...]) -> bool:
         queues = [queue for queue in wanted if queue not in self._leaving and queue not in self.table]
@@ -86,9 +86,9 @@ class AssignedQueues:
         held.dropped = True
         self._puller.stop(held)
 
-    async def _let_go(self, held: ProcessQueue) -> None:
+    async def _revoke(self, held: ProcessQueue) -> None:
         try:
-            await self._service.let_go(held)
+            await self._service.revoke(held)
         finally:
             self._offsets.table.forget(held.queue)
             self._leaving.pop(held.queue, None)

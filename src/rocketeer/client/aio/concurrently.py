@@ -242,7 +242,7 @@ class ConcurrentService:
     async def wait_idle(self, held: ProcessQueue) -> None:
         return  # what is in hand may go on: it does not commit any more
 
-    async def let_go(self, held: ProcessQueue) -> None:
+    async def revoke(self, held: ProcessQueue) -> None:
         await self._state.offsets.store({held.queue})
 
     def pause(self) -> None:

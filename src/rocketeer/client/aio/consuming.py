@@ -250,7 +250,7 @@ class ConsumeService(Protocol):
     async def unlock(self, queues: Collection[MessageQueue]) -> None:
         """They could not be taken up after all."""
 
-    async def let_go(self, held: ProcessQueue) -> None:
+    async def revoke(self, held: ProcessQueue) -> None:
         """The queue was dropped and its pulling stopped: store its offset, give back its lock."""
 
 

@@ -120,7 +120,7 @@ class LiteBuffer:
     async def unlock(self, queues: Collection[MessageQueue]) -> None:
         return
 
-    async def let_go(self, held: ProcessQueue) -> None:
+    async def revoke(self, held: ProcessQueue) -> None:
         """What was consumed for sure is stored; what was given last comes again, to the next owner."""
         self._polled.pop(held.queue, None)
         self._consumed(held.queue, self.iteration.done.pop(held.queue, None))

@@ -304,7 +304,7 @@ class OrderlyService:
             free = self._free.setdefault(held, asyncio.get_running_loop().create_future())
             await asyncio.shield(free)
 
-    async def let_go(self, held: ProcessQueue) -> None:
+    async def revoke(self, held: ProcessQueue) -> None:
         await self.wait_idle(held)
         await self._state.offsets.store({held.queue})
         await self.unlock([held.queue])

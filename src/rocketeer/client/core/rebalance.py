@@ -10,8 +10,8 @@ from rocketeer.model.queue import MessageQueue
 class Change(NamedTuple):
     """First let go, then take up: a queue that moved is in nobody's hands for a moment, never in two."""
 
-    let_go: tuple[MessageQueue, ...]
-    take: tuple[MessageQueue, ...]
+    revoked: tuple[MessageQueue, ...]
+    assigned: tuple[MessageQueue, ...]
 
 
 def share_of(

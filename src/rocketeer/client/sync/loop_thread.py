@@ -125,11 +125,11 @@ class LoopThread:
     def after_fork(cls) -> None:
         cls._guard = threading.Lock()
         if cls._current is not None:
-            cls._current._let_go()
+            cls._current._detach_sockets()
         cls._current = None
         cls._holders = 0
 
-    def _let_go(self) -> None:
+    def _detach_sockets(self) -> None:
         """In the child: give up its copies of the parent's sockets and epoll without the parent noticing.
 
         Closing the loop would take the parent's sockets out of the epoll both share; copies left open would

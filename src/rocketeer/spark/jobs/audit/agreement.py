@@ -23,7 +23,7 @@ STRETCH: Final = 4096
 _KEY: Final = ["topic", "brokerName", "queueId", "queueOffset"]
 _SHOWN: Final = 20
 
-Shared = list[tuple[MessageQueue, int, int]]
+OffsetRanges = list[tuple[MessageQueue, int, int]]
 """Offsets [begin, end) of a queue that lake and topic both have."""
 
 
@@ -49,14 +49,14 @@ def audit_agreement(
     _compare(archived, stored, report)
 
 
-def shared_ranges(state: LakeState, options: Mapping[str, str]) -> Shared:
+def shared_ranges(state: LakeState, options: Mapping[str, str]) -> OffsetRanges:
     view = open_view(parse_options(options, streaming=False))
     try:
         queues = view.queues()
         lows, highs = view.lows(queues), view.highs(queues)
     finally:
         view.close()
-    found: Shared = []
+    found: OffsetRanges = []
     for queue, ranges in state.archived().items():
         if queue in lows and queue in highs:
             for one in ranges:
@@ -66,7 +66,7 @@ def shared_ranges(state: LakeState, options: Mapping[str, str]) -> Shared:
     return found
 
 
-def _within(spark: "SparkSession", frame: "DataFrame", shared: Shared) -> "DataFrame":
+def _within(spark: "SparkSession", frame: "DataFrame", shared: OffsetRanges) -> "DataFrame":
     """Only rows of the ranges, as their place and a hash of everything in them."""
     from pyspark.sql import functions as f
 
