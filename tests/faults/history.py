@@ -34,14 +34,14 @@ def current(cluster: GroupCluster) -> View:
 def wish_for_leader(cluster: GroupCluster, member: int) -> None:
     """As `rocketeer group switch` does."""
 
-    async def wish() -> None:
+    async def switch_leader() -> None:
         etcd = Etcd([cluster.etcd.endpoint], timeout_s=5)
         try:
-            await Registry(etcd, CLUSTER, NAME).wish("switch", member)
+            await Registry(etcd, CLUSTER, NAME).request_leader("switch", member)
         finally:
             await etcd.close()
 
-    asyncio.run(wish())
+    asyncio.run(switch_leader())
 
 
 def records(cluster: GroupCluster) -> list[GroupState]:

@@ -42,12 +42,12 @@ def test_a_member_with_a_damaged_log_gets_it_again_before_it_is_in_sync(
     damaged = others(group, leader)[0]
     with ledger.load(leader.address, least=1000):
         pass
-    before = group.view().seats[damaged.number].incarnation
+    before = group.view().live[damaged.number].incarnation
     damaged.stop()
     flip_a_bit(damaged, ledger.acked[-500].body)
     damaged.start()
     assert_it_can_lead(group, damaged, ledger)
-    assert group.view().seats[damaged.number].incarnation != before, "it was not in sync as it came back"
+    assert group.view().live[damaged.number].incarnation != before, "it was not in sync as it came back"
 
 
 def test_a_member_whose_log_lost_its_end_is_not_in_sync_as_it_comes_back(
@@ -57,11 +57,11 @@ def test_a_member_whose_log_lost_its_end_is_not_in_sync_as_it_comes_back(
     short = others(group, leader)[0]
     with ledger.load(leader.address, least=1000):
         pass
-    before = group.view().seats[short.number].incarnation
+    before = group.view().live[short.number].incarnation
     short.stop()
     first = min((short.store / "commitlog").iterdir())
     os.truncate(first, first.stat().st_size // 1000)
     (short.store / "checkpoint").unlink()  # nothing in the store says that there was more
     short.start()
     assert_it_can_lead(group, short, ledger)
-    assert group.view().seats[short.number].incarnation != before
+    assert group.view().live[short.number].incarnation != before

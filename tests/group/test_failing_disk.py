@@ -38,14 +38,14 @@ def test_a_leader_whose_disk_fails_steps_down_and_comes_back_as_another_incarnat
             for member in rest:
                 member.start()
             group.wait_until_in_sync()
-            before = group.view().seats[first.number].incarnation
+            before = group.view().live[first.number].incarnation
             with ledger.load(first.address) as sender:
                 fail_disk()
                 wait_for(lambda: group.leader_number() != first.number, what="another leader", state=sender)
         ledger.assert_holds(group.wait_for_leader(other_than=first).address)
         first.start()
         group.wait_until_in_sync()
-        assert group.view().seats[first.number].incarnation != before, "what its disk has is not believed"
+        assert group.view().live[first.number].incarnation != before, "what its disk has is not believed"
 
 
 def test_a_follower_whose_disk_fails_leaves_and_sends_go_on(

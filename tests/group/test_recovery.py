@@ -59,7 +59,7 @@ def test_a_dead_member_that_is_removed_holds_up_nobody(tmp_path: Path) -> None:
         assert "is alive" in group_command(group, "remove", gone.number, code=1)
         with ledger.load(leader.address) as sender:
             gone.kill()
-            wait_for(lambda: gone.number not in group.view().seats, what="the end of its lease")
+            wait_for(lambda: gone.number not in group.view().live, what="the end of its lease")
             before = len(sender.acked)
             told = group_command(group, "remove", gone.number)
             assert f"member {gone.number} is not in the group" in told

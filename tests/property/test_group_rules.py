@@ -16,15 +16,15 @@ from rocketeer.group.in_sync import InSyncCount
 from rocketeer.group.state import (
     GroupState,
     Leader,
+    LiveMember,
     MemberIdentity,
-    Seat,
-    Verdict,
+    NextStep,
     created,
     elected,
     grown,
     kept,
+    next_step,
     shrunk,
-    verdict,
 )
 
 MEMBERS = (1, 2, 3)
@@ -55,7 +55,7 @@ class Member:
     follows: tuple[int, str] | None = None
     """Epoch and session of the leader it takes messages from."""
     leading: Leading | None = None
-    view: tuple[GroupState | None, dict[int, Seat]] | None = None
+    view: tuple[GroupState | None, dict[int, LiveMember]] | None = None
     """What it read in etcd last; it acts on that."""
 
     @property
@@ -70,7 +70,7 @@ class GroupRules(RuleBasedStateMachine):
     def begin(self) -> None:
         self.members = {number: Member(number) for number in MEMBERS}
         self.record: GroupState | None = None
-        self.seats: dict[int, Seat] = {}
+        self.live: dict[int, LiveMember] = {}
         self.confirmed: list[int] = []
         self.items = 0
         self.acks: list[tuple[str, int, int]] = []
@@ -186,19 +186,19 @@ class GroupRules(RuleBasedStateMachine):
     def renew_seat(self, number: int) -> None:
         member = self.members[number]
         if member.alive:
-            self.seats[number] = Seat(member.me.session, member.me.incarnation, "", "")
+            self.live[number] = LiveMember(member.me.session, member.me.incarnation, "", "")
 
     @rule(number=members)
     def lose_seat(self, number: int) -> None:
         """Paused, cut off from etcd, or dead."""
-        self.seats.pop(number, None)
+        self.live.pop(number, None)
 
     @rule(number=members)
     def read(self, number: int) -> None:
         member = self.members[number]
         if not member.alive:
             return
-        member.view = (self.record, dict(self.seats))
+        member.view = (self.record, dict(self.live))
         if self.record is not None:
             member.seen = max(member.seen, self.record.epoch)
 
@@ -216,16 +216,16 @@ class GroupRules(RuleBasedStateMachine):
         member = self.members[number]
         if not member.alive or member.view is None or member.leading is not None:
             return
-        state, seats = member.view
-        decided = verdict(state, seats, member.me)
-        if decided is Verdict.CREATE:
+        state, live = member.view
+        decided = next_step(state, live, member.me)
+        if decided is NextStep.CREATE:
             first = created("g", member.me)
             if self._change(None, first):
                 self._lead(member, first)
-        elif decided is Verdict.STAND:
+        elif decided is NextStep.ELECT:
             assert state is not None
             member.follows = None  # before the transaction
-            wanted = elected(state, seats, member.me)
+            wanted = elected(state, live, member.me)
             if self._change(state, wanted):
                 self._lead(member, wanted)
 

@@ -70,7 +70,7 @@ def fuzzed_servers(folder: Path, *, wide: bool) -> Iterator[Scene]:
                 group = more.enter_context(GroupCluster(folder / "group", members=1, conf=GROUP_CONF))
                 leader = group.wait_for_leader()
                 assert leader.process is not None
-                ports["members"] = group.view().seats[leader.number].group_address
+                ports["members"] = group.view().live[leader.number].group_address
                 servers.append(Watched("group's leader", leader.process, leader.address, True))
                 group_id = _group_id(ports["members"])
             ports["console"], console = more.enter_context(_console(folder, cluster.namesrv))

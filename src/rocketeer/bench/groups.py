@@ -257,7 +257,7 @@ class GroupCluster:
         """Who leads by etcd's record; None while nobody does."""
         with contextlib.suppress(GroupError):
             view = self.view()
-            if view.state is not None and is_alive(view.state.leader, view.seats):
+            if view.state is not None and is_alive(view.state.leader, view.live):
                 return view.state.leader.member
         return None
 
@@ -266,8 +266,8 @@ class GroupCluster:
         with contextlib.suppress(GroupError):
             view = self.view()
             if view.state is not None:
-                seats = view.seats.items()
-                return frozenset(number for number, seat in seats if view.state.has(number, seat.incarnation))
+                live = view.live.items()
+                return frozenset(number for number, peer in live if view.state.has(number, peer.incarnation))
         return frozenset()
 
     def wait_until_in_sync(self, members: Collection[int] | None = None, timeout_s: float = READY_S) -> None:

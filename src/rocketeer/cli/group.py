@@ -12,7 +12,7 @@ from rocketeer.config import BrokerConfig, Role, read_config
 from rocketeer.config.group import GroupConfig
 from rocketeer.errors import ConfigError, GroupError
 from rocketeer.group.etcd import Access, Etcd
-from rocketeer.group.registry import Registry, View, Wish
+from rocketeer.group.registry import LeaderRequest, Registry, View
 from rocketeer.group.state import GroupState, is_alive, lost, shrunk
 from rocketeer.option_groups import with_options
 
@@ -70,38 +70,38 @@ async def _state(registry: Registry) -> tuple[View, GroupState]:
     return view, view.state
 
 
-async def _wish(registry: Registry, wish: Wish, member: int) -> GroupState:
+async def _request(registry: Registry, what: LeaderRequest, member: int) -> GroupState:
     """Ask the members for it, and wait until this one leads."""
-    await registry.wish(wish, member)
+    await registry.request_leader(what, member)
     for _ in range(int(SWITCH_S / LOOK_S)):
         _, state = await _state(registry)
         if state.leader.member == member:
             return state
         await asyncio.sleep(LOOK_S)
-    await registry.forget_wish(wish)
+    await registry.forget_request(what)
     raise GroupError(f"member {member} does not lead after {SWITCH_S:g} s: see the members' logs")
 
 
 def status(which: Which) -> None:
     """Who leads, who is in sync, who is alive."""
     view, state = _run(which, _state)
-    alive = is_alive(state.leader, view.seats)
+    alive = is_alive(state.leader, view.live)
     print(
         f"{which.settings().broker_name}: epoch {state.epoch}, version {state.version}, "
         f"leader {state.leader.member}{'' if alive else ' (gone)'}"
     )
-    for member in sorted({*state.in_sync, *view.seats}):
-        seat = view.seats.get(member)
+    for member in sorted({*state.in_sync, *view.live}):
+        peer = view.live.get(member)
         if member == state.leader.member and alive:
             role = "leader"
-        elif seat is not None and state.has(member, seat.incarnation):
+        elif peer is not None and state.has(member, peer.incarnation):
             role = "in sync"
-        elif seat is not None:
+        elif peer is not None:
             role = "catches up"
         else:
             role = "gone, was in sync"
-        print(f"  {member:<4} {role:<18} {'' if seat is None else seat.address}")
-    if lost(state, view.seats):
+        print(f"  {member:<4} {role:<18} {'' if peer is None else peer.address}")
+    if lost(state, view.live):
         print("nobody who was in sync is alive: start one of them, or see `rocketeer group recover --help`")
         raise typer.Exit(1)
 
@@ -111,10 +111,10 @@ def switch(member: MemberArgument, which: Which) -> None:
 
     async def work(registry: Registry) -> GroupState:
         view, state = await _state(registry)
-        seat = view.seats.get(member)
-        if seat is None or not state.has(member, seat.incarnation):
+        peer = view.live.get(member)
+        if peer is None or not state.has(member, peer.incarnation):
             raise GroupError(f"member {member} is not alive and in sync: see `rocketeer group status`")
-        return state if state.leader.member == member else await _wish(registry, "switch", member)
+        return state if state.leader.member == member else await _request(registry, "switch", member)
 
     print(f"member {member} leads epoch {_run(which, work).epoch}")
 
@@ -124,7 +124,7 @@ def remove(member: MemberArgument, which: Which) -> None:
 
     async def work(registry: Registry) -> None:
         view, state = await _state(registry)
-        if member in view.seats:
+        if member in view.live:
             raise GroupError(f"member {member} is alive: stop it first")
         if member not in state.in_sync:
             return
@@ -148,9 +148,9 @@ def recover(
 
     async def work(registry: Registry) -> GroupState:
         view, state = await _state(registry)
-        if member not in view.seats:
+        if member not in view.live:
             raise GroupError(f"member {member} is not alive: start it first")
-        if not lost(state, view.seats):
+        if not lost(state, view.live):
             raise GroupError(
                 "a member that was in sync is alive: it will lead by itself, and nothing is lost"
             )
@@ -159,7 +159,7 @@ def recover(
                 f"members {sorted(state.in_sync)} had every message of epoch {state.epoch} and are gone. "
                 f"What member {member} does not have is lost if it leads. --accept-loss says that this is meant"
             )
-        return await _wish(registry, "recover", member)
+        return await _request(registry, "recover", member)
 
     print(f"member {member} leads epoch {_run(which, work).epoch}; what only others had is lost")
 

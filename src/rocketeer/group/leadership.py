@@ -303,8 +303,8 @@ class Leadership:
 
     async def hand_over(self, view: View, member: int) -> None:
         """Leave the lead to another, which has everything. Nothing more is confirmed here, whatever comes of it."""
-        state, seat = self._ours(view), view.seats.get(member)
-        if seat is None or not state.has(member, seat.incarnation):
+        state, peer = self._ours(view), view.live.get(member)
+        if peer is None or not state.has(member, peer.incarnation):
             raise GroupError(f"member {member} is not alive and in sync: it cannot lead")
         end = self._log.max_offset
         until_s = self._clock() + HAND_OVER_S
@@ -313,7 +313,7 @@ class Leadership:
                 raise GroupError(f"member {member} does not have the whole log: it leads another time")
             await asyncio.sleep(HAND_OVER_S / 100)
         self._depose(f"member {member} shall lead")
-        await self._registry.change(view, handed_over(state, member, seat))
+        await self._registry.change(view, handed_over(state, member, peer))
 
     def _settle(self, state: GroupState) -> None:
         log.warning(

@@ -1,7 +1,7 @@
-"""One group's keys in etcd: the state record, a seat for every member that is alive.
+"""One group's keys in etcd: the state record, and every member that is alive.
 
 /rocketeer/CLUSTER/BROKER/state         GroupState, for good; changed by transactions on its revision only
-/rocketeer/CLUSTER/BROKER/members/ID    Seat, under the member's lease
+/rocketeer/CLUSTER/BROKER/members/ID    LiveMember, under the member's lease
 /rocketeer/CLUSTER/BROKER/switch        whom a person wants to lead; gone when it is done
 /rocketeer/CLUSTER/BROKER/recover       who shall lead although messages are lost with those who had them
 """
@@ -15,11 +15,11 @@ import msgspec
 
 from rocketeer.errors import GroupError
 from rocketeer.group.etcd import Etcd, KeyValue
-from rocketeer.group.state import GroupState, Seat, decode_state, encode_state
+from rocketeer.group.state import GroupState, LiveMember, decode_state, encode_state
 
 log = logging.getLogger(__name__)
 
-Wish = Literal["switch", "recover"]
+LeaderRequest = Literal["switch", "recover"]
 """What a person may ask of a group: that another one leads, or one that may lack messages."""
 
 
@@ -32,7 +32,7 @@ class View:
     revision: int
     state: GroupState | None
     state_revision: int
-    seats: Mapping[int, Seat]
+    live: Mapping[int, LiveMember]
     wanted: int | None = None
     """Whom a person wants to lead."""
     recovering: int | None = None
@@ -49,11 +49,11 @@ class Registry:
 
     async def read(self) -> View:
         found = await self._etcd.range(self._prefix)
-        seats = {}
+        live = {}
         prefix = f"{self._prefix}members/"
         for key, each in found.values.items():
             if key.startswith(prefix):
-                seats[int(key[len(prefix) :])] = _seat(each)
+                live[int(key[len(prefix) :])] = _live_member(each)
         record = found.values.get(f"{self._prefix}state")
         wanted = found.values.get(f"{self._prefix}switch")
         recovering = found.values.get(f"{self._prefix}recover")
@@ -62,7 +62,7 @@ class Registry:
             found.revision,
             None if record is None else decode_state(record.value),
             0 if record is None else record.mod_revision,
-            seats,
+            live,
             None if wanted is None else int(wanted.value),
             None if recovering is None else int(recovering.value),
         )
@@ -71,16 +71,16 @@ class Registry:
         """Replace the record that was read; False when it was changed meanwhile. EtcdAway: read it again."""
         return await self._etcd.put_if(f"{self._prefix}state", encode_state(state), view.state_revision)
 
-    # --- our seat ----------------------------------------------------------------------------
+    # --- being alive -------------------------------------------------------------------------
 
-    async def sit(self, member: int, seat: Seat, ttl_s: int) -> None:
-        """Take or change our seat, under a new lease if we have none."""
+    async def register(self, member: int, peer: LiveMember, ttl_s: int) -> None:
+        """Say that we are alive, or what has changed of us, under a new lease if we have none."""
         if self.lease is None:
             self.lease = await self._etcd.grant(ttl_s)
-        await self._etcd.put(f"{self._prefix}members/{member}", msgspec.json.encode(seat), self.lease)
+        await self._etcd.put(f"{self._prefix}members/{member}", msgspec.json.encode(peer), self.lease)
 
     async def keep(self) -> bool:
-        """Renew the lease; False when it is over, and the seat is gone."""
+        """Renew the lease; False when it is over, and we are not among the live members."""
         if self.lease is None:
             return False
         if await self._etcd.keep_alive(self.lease):
@@ -89,22 +89,22 @@ class Registry:
         return False
 
     async def leave(self) -> None:
-        """Give up the seat at once."""
+        """Be no live member any more, at once."""
         lease, self.lease = self.lease, None
         if lease is not None:
             await self._etcd.revoke(lease)
 
-    # --- wishes ------------------------------------------------------------------------------
+    # --- requests of persons -----------------------------------------------------------------
 
-    async def wish(self, what: Wish, member: int) -> None:
+    async def request_leader(self, what: LeaderRequest, member: int) -> None:
         await self._etcd.put(f"{self._prefix}{what}", str(member).encode(), "0")
 
-    async def forget_wish(self, what: Wish) -> None:
+    async def forget_request(self, what: LeaderRequest) -> None:
         await self._etcd.delete(f"{self._prefix}{what}")
 
 
-def _seat(each: KeyValue) -> Seat:
+def _live_member(each: KeyValue) -> LiveMember:
     try:
-        return msgspec.json.decode(each.value, type=Seat)
+        return msgspec.json.decode(each.value, type=LiveMember)
     except msgspec.MsgspecError as error:
         raise GroupError(f"{each.key} in etcd cannot be understood: {error}") from None

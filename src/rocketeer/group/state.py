@@ -40,7 +40,7 @@ class GroupState(msgspec.Struct, frozen=True):
         return self.in_sync.get(member) == incarnation
 
 
-class Seat(msgspec.Struct, frozen=True):
+class LiveMember(msgspec.Struct, frozen=True):
     """What a member that is alive says of itself in etcd, under its lease."""
 
     session: str
@@ -51,7 +51,7 @@ class Seat(msgspec.Struct, frozen=True):
     """Where members reach it."""
     log_end: LogOffset = LogOffset(0)
     stands: bool = True
-    """False while it is stopping, or its disk has failed: it leaves the lead to others."""
+    """Nobody sets or reads this, nor `log_end`: they are only part of what is written."""
 
 
 @dataclass(frozen=True)
@@ -75,36 +75,36 @@ def decode_state(data: bytes) -> GroupState:
 # --- what a member has to do -------------------------------------------------------------------
 
 
-class Verdict(Enum):
+class NextStep(Enum):
     CREATE = "there is no record yet: make it, and lead"
     LEAD = "this process is the leader"
     FOLLOW = "the leader is alive"
-    STAND = "the leader is gone, and we may take its place"
+    ELECT = "the leader is gone, and we may take its place"
     WAIT = "the leader is gone, and somebody else must take its place"
 
 
-def verdict(state: GroupState | None, seats: Mapping[int, Seat], me: MemberIdentity) -> Verdict:
+def next_step(state: GroupState | None, live: Mapping[int, LiveMember], me: MemberIdentity) -> NextStep:
     """What follows for a member from the record and from who is alive."""
     if state is None:
-        return Verdict.CREATE
+        return NextStep.CREATE
     if state.leader == Leader(me.member, me.session):
-        return Verdict.LEAD
-    if is_alive(state.leader, seats):
-        return Verdict.FOLLOW
-    seat = seats.get(me.member)
-    is_registered = seat is not None and seat.session == me.session
-    return Verdict.STAND if is_registered and state.has(me.member, me.incarnation) else Verdict.WAIT
+        return NextStep.LEAD
+    if is_alive(state.leader, live):
+        return NextStep.FOLLOW
+    peer = live.get(me.member)
+    is_registered = peer is not None and peer.session == me.session
+    return NextStep.ELECT if is_registered and state.has(me.member, me.incarnation) else NextStep.WAIT
 
 
-def is_alive(leader: Leader, seats: Mapping[int, Seat]) -> bool:
+def is_alive(leader: Leader, live: Mapping[int, LiveMember]) -> bool:
     """A leader that was started again is another process: it stands for election as everybody does."""
-    seat = seats.get(leader.member)
-    return seat is not None and seat.session == leader.session
+    peer = live.get(leader.member)
+    return peer is not None and peer.session == leader.session
 
 
-def lost(state: GroupState, seats: Mapping[int, Seat]) -> bool:
+def lost(state: GroupState, live: Mapping[int, LiveMember]) -> bool:
     """True when nobody who is alive may be elected: only a person can name a leader then."""
-    return not any(state.has(member, seat.incarnation) for member, seat in seats.items())
+    return not any(state.has(member, peer.incarnation) for member, peer in live.items())
 
 
 # --- the changes -------------------------------------------------------------------------------
@@ -121,14 +121,14 @@ def created(group: str, me: MemberIdentity) -> GroupState:
     )
 
 
-def elected(state: GroupState, seats: Mapping[int, Seat], me: MemberIdentity) -> GroupState:
+def elected(state: GroupState, live: Mapping[int, LiveMember], me: MemberIdentity) -> GroupState:
     """`me` leads the next epoch; members that are not alive leave the set, or the next send would wait for them."""
     if not state.has(me.member, me.incarnation):
         raise GroupError(f"member {me.member} is not in sync as {me.incarnation}: it cannot lead")
     alive = {
         member: incarnation
         for member, incarnation in state.in_sync.items()
-        if member == me.member or (member in seats and seats[member].incarnation == incarnation)
+        if member == me.member or (member in live and live[member].incarnation == incarnation)
     }
     return _next(state, epoch=state.epoch + 1, leader=Leader(me.member, me.session), in_sync=alive)
 
@@ -150,11 +150,11 @@ def kept(state: GroupState) -> GroupState:
     return _next(state)
 
 
-def handed_over(state: GroupState, member: int, seat: Seat) -> GroupState:
+def handed_over(state: GroupState, member: int, peer: LiveMember) -> GroupState:
     """The leader itself names the next one, which is in sync; it has stopped to confirm before it asks for this."""
-    if not state.has(member, seat.incarnation):
+    if not state.has(member, peer.incarnation):
         raise GroupError(f"member {member} is not in sync: it cannot lead")
-    return _next(state, epoch=state.epoch + 1, leader=Leader(member, seat.session))
+    return _next(state, epoch=state.epoch + 1, leader=Leader(member, peer.session))
 
 
 def recovered(state: GroupState, me: MemberIdentity) -> GroupState:

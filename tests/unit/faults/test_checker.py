@@ -14,7 +14,16 @@ from faults.ledger import DELAYED, ONCE, ORDERED, RECALLED, SINGLE, TRANSACTIONS
 from faults.orderly import orderly_problems, unhandled
 from rocketeer.bench.groups import Member
 from rocketeer.clock import ManualClock
-from rocketeer.group.state import GroupState, Leader, MemberIdentity, Seat, created, elected, grown, shrunk
+from rocketeer.group.state import (
+    GroupState,
+    Leader,
+    LiveMember,
+    MemberIdentity,
+    created,
+    elected,
+    grown,
+    shrunk,
+)
 from rocketeer.record.layout import StoredMessage
 from support.broker import broker_at
 from support.senders import Acked
@@ -150,8 +159,8 @@ def test_a_history_that_the_rules_do_not_allow_is_found() -> None:
     me = {number: MemberIdentity(number, f"store{number}", f"session{number}") for number in (1, 2, 3)}
     first = created("g", me[1])
     second = grown(first, 2, me[2].incarnation)
-    seats = {2: Seat(me[2].session, me[2].incarnation, "", "")}
-    third = elected(second, seats, me[2])
+    live = {2: LiveMember(me[2].session, me[2].incarnation, "", "")}
+    third = elected(second, live, me[2])
     assert list(broken_steps([first, second, third, grown(third, 3, me[3].incarnation)])) == []
     assert list(broken_steps([first, second, shrunk(second, 2)])) == []
 

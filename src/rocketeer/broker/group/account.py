@@ -41,12 +41,12 @@ class GroupAccount:
 
     def describe(self) -> ReplicaGroup:
         view, state = self._known()
-        leads = is_alive(state.leader, view.seats)
+        leads = is_alive(state.leader, view.live)
         leadership = self._running.leadership
         confirmed, log_end = self._running.progress
         members: list[Replica] = []
-        for member in sorted({*state.in_sync, *view.seats}):
-            seat = view.seats.get(member)
+        for member in sorted({*state.in_sync, *view.live}):
+            peer = view.live.get(member)
             end = None
             if member == self._config.member_id:
                 end = log_end
@@ -55,10 +55,10 @@ class GroupAccount:
             members.append(
                 Replica(
                     member,
-                    address="" if seat is None else seat.address,
-                    is_alive=seat is not None,
+                    address="" if peer is None else peer.address,
+                    is_alive=peer is not None,
                     is_leader=leads and member == state.leader.member,
-                    is_in_sync=seat is not None and state.has(member, seat.incarnation),
+                    is_in_sync=peer is not None and state.has(member, peer.incarnation),
                     log_end=end,
                 )
             )
@@ -77,22 +77,22 @@ class GroupAccount:
         )
 
     async def switch(self, member: int) -> None:
-        """Note the wish; the leader hands over at its next look. Whoever asks looks until it is done."""
+        """Note what is wanted; the leader hands over at its next look. Whoever asks looks until it is done."""
         view = await self._registry.read()
         self.seen(view)
-        state, seat = self._known()[1], view.seats.get(member)
-        if not is_alive(state.leader, view.seats):
+        state, peer = self._known()[1], view.live.get(member)
+        if not is_alive(state.leader, view.live):
             raise GroupError(
                 f"{self._broker_name} has no leader now that could hand over: it elects one itself"
             )
-        if seat is None or not state.has(member, seat.incarnation):
-            able = sorted(each for each, sits in view.seats.items() if state.has(each, sits.incarnation))
+        if peer is None or not state.has(member, peer.incarnation):
+            able = sorted(each for each, peer in view.live.items() if state.has(each, peer.incarnation))
             raise GroupError(
                 f"member {member} of {self._broker_name} is not alive and in sync; "
                 f"in sync are {', '.join(map(str, able))}"
             )
         if state.leader.member != member:
-            await self._registry.wish("switch", member)
+            await self._registry.request_leader("switch", member)
 
     def _known(self) -> tuple[View, GroupState]:
         view = self._view

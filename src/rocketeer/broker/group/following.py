@@ -16,7 +16,7 @@ from rocketeer.group.epochs import EPOCHS_MAX, within
 from rocketeer.group.follower_link import CONNECT_S, LeaderLink, MustCut
 from rocketeer.group.frames import PURPOSE, Hello, Welcome
 from rocketeer.group.member_file import MemberFile
-from rocketeer.group.state import GroupState, MemberIdentity, Seat
+from rocketeer.group.state import GroupState, LiveMember, MemberIdentity
 from rocketeer.model.offsets import LogOffset
 from rocketeer.replication.caller import connected
 
@@ -59,15 +59,15 @@ class Following:
         """Whether we may not stand for election yet."""
         return self._boot() < self._promised_until_s
 
-    async def follow(self, state: GroupState, seat: Seat, role: FollowerRole) -> None:
-        """Follow the leader that sits there, unless we do."""
-        leader = (state.epoch, seat.group_address)
+    async def follow(self, state: GroupState, peer: LiveMember, role: FollowerRole) -> None:
+        """Follow the leader that is there, unless we do."""
+        leader = (state.epoch, peer.group_address)
         if self._leader == leader and self._task is not None and not self._task.done():
             return
         await self.stop()
-        role.leader_named(seat.address)
+        role.leader_named(peer.address)
         self._leader = leader
-        self._task = asyncio.create_task(self._copy(state, seat, role), name="follow the leader")
+        self._task = asyncio.create_task(self._copy(state, peer, role), name="follow the leader")
 
     async def stop(self) -> None:
         """On return nothing more is accepted from a leader."""
@@ -77,16 +77,16 @@ class Following:
             task.cancel()
             await asyncio.wait((task,), timeout=AGAIN_S)
 
-    async def _copy(self, state: GroupState, seat: Seat, role: FollowerRole) -> None:
+    async def _copy(self, state: GroupState, peer: LiveMember, role: FollowerRole) -> None:
         while True:
             try:
-                await self._copy_once(state, seat.group_address, role)
+                await self._copy_once(state, peer.group_address, role)
             except MustCut as cut:
                 log.warning("log must be cut leader=%d reason=%s", state.leader.member, cut)
                 self._must_cut(min(cut.offset, self._file.now.damaged_from))
                 return
             except (ReplicationError, PeerRefused, StoreError, StoreRefused, OSError) as error:
-                self._tell(f"member {state.leader.member} at {seat.group_address}: {error}")
+                self._tell(f"member {state.leader.member} at {peer.group_address}: {error}")
             await asyncio.sleep(AGAIN_S)
 
     async def _copy_once(self, state: GroupState, address: str, role: FollowerRole) -> None:

@@ -1,8 +1,8 @@
 """A broker that is a member of a group: leads or follows, as etcd's record says, and changes.
 
-    etcd's record -> verdict -> follow: copy the leader's log      `following.py`
-                             -> stand:  leave the leader, elect    a transaction
-                             -> lead:   start again as master      `runs.py`
+    etcd's record -> next step -> follow: copy the leader's log      `following.py`
+                               -> elect:  leave the leader           a transaction
+                               -> lead:   start again as master      `runs.py`
 
 The process stays, with its ports; what it serves is started anew in each role.
 """
@@ -29,14 +29,14 @@ from rocketeer.group.members_port import MembersPort
 from rocketeer.group.registry import Registry, View
 from rocketeer.group.state import (
     GroupState,
+    LiveMember,
     MemberIdentity,
-    Seat,
-    Verdict,
+    NextStep,
     created,
     elected,
     lost,
+    next_step,
     recovered,
-    verdict,
 )
 from rocketeer.model.offsets import LogOffset
 from rocketeer.remoting.connection import address_text
@@ -145,7 +145,7 @@ class GroupMember:
             log.warning("group trouble what=%s reason=%s", what, text)
         self._told[what] = text
 
-    # --- our seat ----------------------------------------------------------------------------
+    # --- among the live members --------------------------------------------------------------
 
     def _new_me(self) -> MemberIdentity:
         incarnation = self._file.incarnation(self._store.flush_mode)
@@ -167,7 +167,7 @@ class GroupMember:
             asked_s = self._boot()
             try:
                 if not await self._registry.keep():
-                    await self._registry.sit(self._me.member, self._seat(), self._group.lease_s)
+                    await self._registry.register(self._me.member, self._live_member(), self._group.lease_s)
                 if self._runs.leadership is not None:
                     self._runs.leadership.lease_renewed(asked_s)
                 self._tell("lease", "")
@@ -175,9 +175,9 @@ class GroupMember:
                 self._tell("lease", str(error))
             await asyncio.sleep(min(pause_s, 0.3) if self._registry.lease is None else pause_s)
 
-    def _seat(self) -> Seat:
+    def _live_member(self) -> LiveMember:
         broker, port = self._broker, self._server.listen_port
-        return Seat(
+        return LiveMember(
             session=self._me.session,
             incarnation=self._me.incarnation,
             address=broker.advertised_address or address_text((broker.host.strip("[]"), port)),
@@ -211,7 +211,7 @@ class GroupMember:
             await self._leave(runs.role.store.failure)
             return
         if self._rename():
-            await self._registry.sit(self._me.member, self._seat(), self._group.lease_s)
+            await self._registry.register(self._me.member, self._live_member(), self._group.lease_s)
         is_deposed = runs.leadership is not None and runs.leadership.deposed is not None
         if is_deposed or self._cut_at is not None:
             await self._become_follower()
@@ -227,23 +227,23 @@ class GroupMember:
             except GroupError:
                 await self._following.stop()
                 raise
-        await self._act(verdict(view.state, view.seats, self._me), view)
+        await self._act(next_step(view.state, view.live, self._me), view)
 
-    async def _act(self, decided: Verdict, view: View) -> None:
-        if decided is Verdict.CREATE:
+    async def _act(self, decided: NextStep, view: View) -> None:
+        if decided is NextStep.CREATE:
             await self._create(view)
             return
         state = view.state
         assert state is not None
-        if decided is Verdict.LEAD and all(epoch != state.epoch for epoch, _ in self._file.now.epochs):
+        if decided is NextStep.LEAD and all(epoch != state.epoch for epoch, _ in self._file.now.epochs):
             await self._become_leader(state)
-        elif decided is Verdict.LEAD:  # it is over for us, and nobody came after us: an epoch is led once
-            await self._stand(view, state)
-        elif decided is Verdict.FOLLOW:
-            await self._follow(state, view.seats[state.leader.member])
-        elif decided is Verdict.STAND:
-            await self._stand(view, state)
-        elif lost(state, view.seats):
+        elif decided is NextStep.LEAD:  # it is over for us, and nobody came after us: an epoch is led once
+            await self._elect(view, state)
+        elif decided is NextStep.FOLLOW:
+            await self._follow(state, view.live[state.leader.member])
+        elif decided is NextStep.ELECT:
+            await self._elect(view, state)
+        elif lost(state, view.live):
             await self._recover(view, state)
 
     async def _create(self, view: View) -> None:
@@ -259,18 +259,18 @@ class GroupMember:
         if await self._registry.change(view, state):
             await self._become_leader(state)
 
-    async def _follow(self, state: GroupState, seat: Seat) -> None:
+    async def _follow(self, state: GroupState, peer: LiveMember) -> None:
         if self._runs.follower is None:
             await self._become_follower()
         assert self._runs.follower is not None
-        await self._following.follow(state, seat, self._runs.follower)
+        await self._following.follow(state, peer, self._runs.follower)
 
-    async def _stand(self, view: View, state: GroupState) -> None:
+    async def _elect(self, view: View, state: GroupState) -> None:
         """First nothing more is accepted from the old leader, then the transaction."""
         if self._following.has_promised:
             return
         await self._following.stop()
-        wanted = elected(state, view.seats, self._me)
+        wanted = elected(state, view.live, self._me)
         if await self._registry.change(view, wanted):
             log.warning("elected epoch=%d in_sync=%s", wanted.epoch, sorted(wanted.in_sync))
             await self._become_leader(wanted)
@@ -283,7 +283,7 @@ class GroupMember:
                 f"no member that was in sync in epoch {state.epoch} is alive: {sorted(state.in_sync)} were. "
                 "Start one of them; if they are lost for good: rocketeer group recover --accept-loss"
             )
-        await self._registry.forget_wish("recover")
+        await self._registry.forget_request("recover")
         wanted = recovered(state, self._me)
         if await self._registry.change(view, wanted):
             log.critical("leads although messages may be lost: a person has accepted it")
@@ -294,7 +294,7 @@ class GroupMember:
         leader, leadership, wanted = self._runs.leader, self._runs.leadership, view.wanted
         if wanted is None or leader is None or leadership is None or leadership.deposed is not None:
             return
-        await self._registry.forget_wish("switch")
+        await self._registry.forget_request("switch")
         if wanted == self._me.member:
             return
         leader.end()

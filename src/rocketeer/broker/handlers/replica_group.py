@@ -1,4 +1,4 @@
-"""A member of a replica group tells about its group (300003), and takes the wish for another leader (300004)."""
+"""A member of a replica group tells about its group (300003), and notes that another shall lead (300004)."""
 
 from typing import Protocol
 
