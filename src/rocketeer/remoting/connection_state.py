@@ -55,7 +55,6 @@ NEXT: Final[Mapping[State, Mapping[Event, State]]] = {
     State.OPENING: {
         Event.OPENED: State.READING,
         Event.TURN_OVER: State.OPENING_OUT_OF_TURN,
-        Event.ALL_SERVED: State.OPENING,
         Event.REPLIES_PILE_UP: State.OPENING,
         Event.END: State.TURNED_AWAY,
         Event.LOST: State.CLOSED,
