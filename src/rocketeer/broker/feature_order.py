@@ -49,6 +49,7 @@ def all_features(
 ) -> tuple[list[Feature], MessagePath]:
     """In the order their guards, resends and rewrites apply in; and the path of messages, which is made of most."""
     follows = store.broker_role is BrokerRole.SLAVE
+    flushes = store.flush_mode is FlushMode.SYNC_FLUSH and role is None  # in a group its leader sees to that
 
     def at_rest(feature: Feature) -> Feature:
         """On a slave a feature does nothing by itself: the master does its work, and its tables are copied."""
@@ -63,10 +64,10 @@ def all_features(
         at_rest(_retries(state, broker, store)),
         filtering_feature(state.filtering),
         at_rest(_transactions(state, broker)),
-        _timers(state, broker, store),
+        _timers(state, broker, store, follows=follows),
         at_rest(_delays(state, store)),
         state.registration.feature(),
-        *([disk_durability(state.store)] if store.flush_mode is FlushMode.SYNC_FLUSH and not role else []),
+        *([disk_durability(state.store)] if flushes else []),
         table_feature(state.offsets, state.tables, state.store),
         *(_replication(state, store, server) if role is None else role.features),
     ]
@@ -175,7 +176,7 @@ def _transactions(state: BrokerState, broker: BrokerConfig) -> Feature:
     )
 
 
-def _timers(state: BrokerState, broker: BrokerConfig, store: StoreConfig) -> Feature:
+def _timers(state: BrokerState, broker: BrokerConfig, store: StoreConfig, *, follows: bool) -> Feature:
     return timer_feature(
         TimerRules(store.timer_enable, store.timer_delay_s_max * 1000, store.timer_precision_ms),
         RecallRules(broker.recall_enable, broker.broker_name, broker.region_id),
@@ -185,7 +186,7 @@ def _timers(state: BrokerState, broker: BrokerConfig, store: StoreConfig) -> Fea
         topics=state.topics,
         writer=state.writer,
         clock=state.clock,
-        follows=store.broker_role is BrokerRole.SLAVE,
+        follows=follows,
     )
 
 
