@@ -34,7 +34,7 @@ from rocketeer.protocol.codes import ResponseCode
 from rocketeer.protocol.command import Command, reply, request
 from rocketeer.record.table_change import is_table_change
 from rocketeer.remoting.connection import Connection
-from rocketeer.steps import finish
+from rocketeer.steps import Steps, finish
 from rocketeer.store.message_store import MessageStore
 from support.stores import open_store
 
@@ -343,5 +343,76 @@ async def test_records_that_come_while_the_leaders_tables_are_taken_over_count_b
     follower.position.whole = False
     finish(given_up)
     assert not follower.position.whole
+    leader.store.close()
+    follower.store.close()
+
+
+async def test_a_record_that_is_half_taken_over_when_the_leaders_tables_come_is_not_gone_on_with(
+    tmp_path: Path,
+) -> None:
+    leader = Member(tmp_path / "leader", leads=True, message_bytes_max=1 << 18)
+    follower = Member(tmp_path / "follower", leads=False, message_bytes_max=1 << 18)
+
+    def change(offset: int) -> Callable[[SharedTableSet], None]:
+        def commits(tables: SharedTableSet) -> None:
+            for number in range(3_000):
+                tables.offsets.commit("G", f"T{number}", 0, QueueOffset(offset))
+            tables.topics.put(TopicConfig("Comes"))
+            tables.topics.delete("Goes")
+
+        return commits
+
+    leader.tables.topics.put(TopicConfig("Goes"))
+    first = await leader.changed(change(1))
+    (body,) = leader.bodies()
+    assert len(body) > 40_000
+    await leader.changed(change(2))
+    leader.tables.topics.put(TopicConfig("Goes"))
+    at = await leader.changed(lambda tables: tables.offsets.commit("G", "T2999", 0, QueueOffset(3)))
+    topics = dict(leader.tables.topics.configs), leader.tables.topics.version
+    offsets = {key: dict(queues) for key, queues in leader.tables.offsets.table.items()}
+    end = await leader.changed(lambda tables: tables.offsets.commit("G", "T0", 0, QueueOffset(4)))
+
+    follower.copy(leader, first)
+    await until(lambda: follower.tables.offsets.table)
+    assert len(follower.tables.offsets) < 3_000, "half taken over"
+    follower.copy(leader, at)  # from here on without a turn of the loop
+
+    def following() -> Steps[None]:
+        yield from follower.tables.topics.following(*topics)
+        yield from follower.tables.offsets.following(offsets)
+
+    finish(follower.shared.becoming(following(), lambda: follower.store.scan(at), lambda: True))
+    assert follower.tables.offsets.table == offsets
+    follower.copy(leader, end)
+    await until(lambda: follower.position.first_waiting() is None)
+    same(leader.tables, follower.tables)
+    assert json.loads(follower.position.encode())["logOffset"] == end
+    leader.store.close()
+    follower.store.close()
+
+
+async def test_a_record_that_could_not_be_taken_over_is_tried_again_with_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    leader, follower = Member(tmp_path / "leader", leads=True), Member(tmp_path / "follower", leads=False)
+    first = leader.store.max_log_offset
+    for number in range(3):
+        await leader.changed(lambda tables, number=number: tables.offsets.commit("G", "T", 0, number))  # type: ignore[misc]
+
+    def fails(key: str, queues: object) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(follower.tables.offsets, "set_queues", fails)
+        for end in (first + 1, leader.store.max_log_offset - 1):
+            follower.copy(leader, LogOffset(end))
+            for _ in range(5):
+                await asyncio.sleep(0)
+            assert follower.position.first_waiting() in (None, first)
+    assert len([each for each in caplog.records if "not taken over" in each.getMessage()]) == 1
+    follower.copy(leader)
+    await until(lambda: follower.position.first_waiting() is None)
+    same(leader.tables, follower.tables)
     leader.store.close()
     follower.store.close()

@@ -83,8 +83,10 @@ class SharedTables:
         """Of the records that have not begun."""
         self._is_recording = False
         self._seen: deque[LogOffset] = deque()
-        """Records that the tables do not have yet."""
+        """Records that the tables do not have yet. Another one where those of before are taken over otherwise."""
         self._is_taking = False
+        self._failed_at: LogOffset | None = None
+        """The record that is known not to be taken over: said once."""
         self._held_back = False
         self._telling = Telling()
 
@@ -131,18 +133,24 @@ class SharedTables:
             asyncio.get_running_loop().call_soon(lambda: self._slicer.run(self._taking_seen()))
 
     def _taking_seen(self) -> Steps[None]:
-        while self._seen and not self._held_back:
-            try:
-                for _ in self._taking_at(self._seen[0]):
+        log_offset = None
+        try:
+            while self._seen and not self._held_back:
+                seen, log_offset = self._seen, self._seen[0]
+                for _ in self._taking_at(log_offset):
                     yield
-                    if self._held_back:  # all of them are seen once more
+                    if self._held_back or self._seen is not seen:  # all of them are seen once more
                         break
                 else:
-                    self._seen.popleft()
-            except Exception:  # the tables stay as they are, and what is known of them
-                log.exception("change of tables not taken over log_offset=%d", self._seen[0])
-                return
-        self._is_taking = False
+                    seen.popleft()
+        except (
+            Exception
+        ):  # the tables stay as they are, and what is known of them, until the next record comes
+            if log_offset != self._failed_at:
+                log.exception("change of tables not taken over log_offset=%d", log_offset)
+            self._failed_at = log_offset
+        finally:
+            self._is_taking = False
 
     def becoming(
         self,
@@ -158,7 +166,7 @@ class SharedTables:
                 yield
                 if not is_valid():
                     return
-            self._seen.clear()  # they are among the records
+            self._seen = deque()  # they are among the records
             for entry in records():
                 yield from self._taking(entry)
                 yield
