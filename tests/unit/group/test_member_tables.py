@@ -1,6 +1,7 @@
 """What a member's files say besides its log is true of its log: after a cut, and after a change of leader."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -21,9 +22,11 @@ from rocketeer.clock import ManualClock
 from rocketeer.config import BrokerConfig, StoreConfig
 from rocketeer.errors import ConnectFailed
 from rocketeer.group.member_file import MemberFile
+from rocketeer.model.offsets import LogOffset
 from rocketeer.model.queue import MessageQueue
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, reply
+from rocketeer.record.dispatch_entry import DispatchEntry
 from rocketeer.remoting.connection import Connection
 from rocketeer.store.commit_log import CommitLog
 from support.stores import make_store, message, open_store, small_config
@@ -109,6 +112,9 @@ class CopiedLog:
     def __init__(self) -> None:
         self.max_log_offset = self.flushed_log_offset = 900
         self.config = StoreConfig()
+
+    def scan(self, start: LogOffset) -> Iterator[DispatchEntry]:
+        return iter(())
 
     def delete_topic(self, topic: str) -> None:
         raise AssertionError(topic)
@@ -202,7 +208,6 @@ async def test_a_new_member_knows_the_locks_of_its_group_before_it_can_be_electe
         clock=clock,
         own_address="",
         shared=shared,
-        scanned=cast(Any, SimpleNamespace(scan=lambda start: iter(()))),
     )
     tables.leader_named("leader:1")
     await tables.look()

@@ -326,9 +326,7 @@ async def test_records_that_come_while_the_leaders_tables_are_taken_over_count_b
     told = {"T@G": {0: 2}, "U@G": {0: 5}}
     at = leader.store.max_log_offset
     await leader.changed(lambda tables: tables.offsets.commit("G", "T", 0, QueueOffset(3)))
-    steps = follower.shared.becoming(
-        follower.tables.offsets.following(told), lambda: follower.store.scan(at), lambda: True
-    )
+    steps = follower.shared.becoming(follower.tables.offsets.following(told), at, lambda: True)
     next(steps)
     follower.copy(leader)
     for _ in steps:
@@ -337,12 +335,38 @@ async def test_records_that_come_while_the_leaders_tables_are_taken_over_count_b
     await until(lambda: follower.position.first_waiting() is None)
     assert follower.position.whole
     assert follower.tables.offsets.table == {"T@G": {0: 3}, "U@G": {0: 5}}
-    given_up = follower.shared.becoming(
-        follower.tables.offsets.following({"T@G": {0: 9}}), lambda: follower.store.scan(at), lambda: False
-    )
+    given_up = follower.shared.becoming(follower.tables.offsets.following({"T@G": {0: 9}}), at, lambda: False)
     follower.position.whole = False
     finish(given_up)
     assert not follower.position.whole
+    leader.store.close()
+    follower.store.close()
+
+
+async def test_a_member_that_gave_up_taking_over_the_leaders_tables_claims_no_record_behind_them(
+    tmp_path: Path,
+) -> None:
+    leader, follower = Member(tmp_path / "leader", leads=True), Member(tmp_path / "follower", leads=False)
+    at = await leader.changed(lambda tables: tables.offsets.commit("G", "T", 0, QueueOffset(1)))
+    for number in range(2, 5):
+        end = await leader.changed(lambda tables, number=number: tables.offsets.commit("G", "T", 0, number))  # type: ignore[misc]
+    follower.copy(leader)
+    await until(lambda: follower.position.first_waiting() is None)
+    assert json.loads(follower.position.encode())["logOffset"] == end
+
+    def joining() -> Steps[None]:
+        return follower.shared.becoming(follower.tables.offsets.following({"T@G": {0: 1}}), at, lambda: True)
+
+    given_up = joining()
+    while follower.tables.offsets.query("G", "T", 0) != 1:
+        next(given_up)
+    next(given_up)
+    given_up.close()
+    assert follower.position.take_dirty()
+    assert json.loads(follower.position.encode()) == {"logOffset": at, "whole": False}
+    finish(joining())
+    assert json.loads(follower.position.encode()) == {"logOffset": end, "whole": True}
+    same(leader.tables, follower.tables)
     leader.store.close()
     follower.store.close()
 
@@ -382,7 +406,7 @@ async def test_a_record_that_is_half_taken_over_when_the_leaders_tables_come_is_
         yield from follower.tables.topics.following(*topics)
         yield from follower.tables.offsets.following(offsets)
 
-    finish(follower.shared.becoming(following(), lambda: follower.store.scan(at), lambda: True))
+    finish(follower.shared.becoming(following(), at, lambda: True))
     assert follower.tables.offsets.table == offsets
     follower.copy(leader, end)
     await until(lambda: follower.position.first_waiting() is None)

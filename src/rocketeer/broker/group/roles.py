@@ -164,7 +164,7 @@ class FollowerRole(_Role):
         assert state.confirmed is not None
         self.part = FollowerPart(state.store, state.confirmed, confirmed=confirmed)
         super().__init__(state, was_member=was_member, on_damage=on_damage)
-        joined = partial(JoinedTables, shared=self._shared, scanned=state.store)
+        joined = partial(JoinedTables, shared=self._shared)
         self._tables: JoinedTables = followed_tables(joined, state)
         told = Feature("replica group", handlers=replica_group_handlers(account))
         self.features = [self.part.feature(), self._shared.follower_feature(), self._tables.feature(), told]

@@ -7,8 +7,8 @@ are copied as a slave copies its master's.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Iterator
-from typing import Any, Protocol
+from collections.abc import Awaitable
+from typing import Any
 
 from rocketeer.broker.feature import Feature, Periodic
 from rocketeer.broker.features.group.shared_tables import SharedTables
@@ -29,25 +29,19 @@ from rocketeer.protocol.bodies.groups import decode_group_table
 from rocketeer.protocol.bodies.offsets import decode_consumer_offsets
 from rocketeer.protocol.bodies.topics import decode_topic_table
 from rocketeer.protocol.codes import RequestCode
-from rocketeer.record.dispatch_entry import DispatchEntry
 from rocketeer.remoting.slices import in_slices
 from rocketeer.steps import Steps
 
 log = logging.getLogger(__name__)
 
 
-class ScannedLog(Protocol):
-    def scan(self, start: LogOffset) -> Iterator[DispatchEntry]: ...
-
-
 class JoinedTables(FollowedTables):
     """Belongs to the loop thread."""
 
-    def __init__(self, client: Caller, *, shared: SharedTables, scanned: ScannedLog, **own: Any) -> None:
+    def __init__(self, client: Caller, *, shared: SharedTables, **own: Any) -> None:
         """`own`: this member's tables, as `FollowedTables` takes them."""
         super().__init__(client, **own)
         self._shared = shared
-        self._scanned = scanned
         self._leader = 0
         """Counts the leaders we have followed."""
 
@@ -100,10 +94,7 @@ class JoinedTables(FollowedTables):
                 yield from self._shared.locks.following(locks)
 
         def take() -> Awaitable[None]:
-            steps = self._shared.becoming(
-                following(), lambda: self._scanned.scan(at), lambda: leader == self._leader
-            )
-            return in_slices(steps)
+            return in_slices(self._shared.becoming(following(), at, lambda: leader == self._leader))
 
         if leader == self._leader:
             self._held["tables"] = Held(at, take)

@@ -11,7 +11,7 @@ by the way (with pulls, one-way) is recorded together, several times a second.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from inspect import isawaitable
 from typing import Final
 
@@ -72,7 +72,7 @@ class SharedTables:
         self._host = host
         self._tables = tables
         self.position = position
-        position.first_waiting = lambda: self._seen[0] if self._seen else None
+        position.first_waiting = self._first_waiting
         self._record_bytes = min(RECORD_BYTES, store.config.message_bytes_max // 4)
         self._slicer = Slicer(slice_s=SLICE_S)
         self._topics: dict[str, None] = {}
@@ -85,6 +85,8 @@ class SharedTables:
         self._seen: deque[LogOffset] = deque()
         """Records that the tables do not have yet. Another one where those of before are taken over otherwise."""
         self._is_taking = False
+        self._joined_until: LogOffset | None = None
+        """While the leader's tables are taken over, and when that was given up: the tables have all records below."""
         self._failed_at: LogOffset | None = None
         """The record that is known not to be taken over: said once."""
         self._held_back = False
@@ -93,6 +95,11 @@ class SharedTables:
     @property
     def locks(self) -> JournaledLocks:
         return self._tables.locks
+
+    def _first_waiting(self) -> LogOffset | None:
+        if self._joined_until is not None:
+            return self._joined_until
+        return self._seen[0] if self._seen else None
 
     def _replay(self, ready: Callable[[], None] = lambda: None) -> Replay:
         return Replay(lambda: self.position.log_offset, self._see_now, ready, wanted=Wanted())
@@ -152,14 +159,11 @@ class SharedTables:
         finally:
             self._is_taking = False
 
-    def becoming(
-        self,
-        following: Steps[None],
-        records: Callable[[], Iterator[DispatchEntry]],
-        is_valid: Callable[[], bool],
-    ) -> Steps[None]:
-        """Be as the leader's tables were (`following`), then take over all `records` since. What comes meanwhile
-        waits. No longer than `is_valid`."""
+    def becoming(self, following: Steps[None], at: LogOffset, is_valid: Callable[[], bool]) -> Steps[None]:
+        """Be as the leader's tables were `at` that place of the log (`following`), then take over all records since.
+        What comes meanwhile waits. No longer than `is_valid`; who gave up claims to have no more than before, and
+        no more than what was told."""
+        self._joined_until = min(self.position.end(), at)
         self._held_back = True
         try:
             for _ in following:
@@ -167,11 +171,12 @@ class SharedTables:
                 if not is_valid():
                     return
             self._seen = deque()  # they are among the records
-            for entry in records():
+            for entry in self._store.scan(at):
                 yield from self._taking(entry)
                 yield
                 if not is_valid():
                     return
+            self._joined_until = None
             self.position.whole = True
             self._changes()  # they are the leader's to record
         finally:

@@ -25,16 +25,17 @@ class Position:
         self.whole = False
 
     def encode(self) -> str:
-        self._saved = self.log_offset = self._end()
+        self._saved = self.log_offset = self.end()
         return position_text(self.log_offset, self.whole)
 
     def decode(self, text: str) -> None:
         self.log_offset, self.whole = _decode_position(text)
 
     def take_dirty(self) -> bool:
-        return self._saved != self._end()
+        return self._saved != self.end()
 
-    def _end(self) -> LogOffset:
+    def end(self) -> LogOffset:
+        """As it is now."""
         waiting = self.first_waiting()
         return self._log_end() if waiting is None else min(waiting, self._log_end())
 
