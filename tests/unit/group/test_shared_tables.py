@@ -440,3 +440,14 @@ async def test_a_record_that_could_not_be_taken_over_is_tried_again_with_the_nex
     same(leader.tables, follower.tables)
     leader.store.close()
     follower.store.close()
+
+
+def test_that_the_tables_are_whole_is_saved_also_when_the_log_has_not_grown() -> None:
+    position = Position(lambda: LogOffset(7), known_until=None)
+    assert position.take_dirty()
+    assert json.loads(position.encode()) == {"logOffset": 7, "whole": False}
+    assert not position.take_dirty()
+    position.whole = True
+    assert position.take_dirty()
+    assert json.loads(position.encode()) == {"logOffset": 7, "whole": True}
+    assert not position.take_dirty()

@@ -20,19 +20,20 @@ class Position:
         self._log_end = log_end
         self.first_waiting: Callable[[], LogOffset | None] = lambda: None
         """Where the first record stands that the tables do not have yet, if there is one."""
-        self._saved = -1
+        self._saved: tuple[LogOffset, bool] | None = None
         self.log_offset = LogOffset(0) if known_until is None else known_until
         self.whole = False
 
     def encode(self) -> str:
-        self._saved = self.log_offset = self.end()
-        return position_text(self.log_offset, self.whole)
+        self.log_offset = self.end()
+        self._saved = self.log_offset, self.whole
+        return position_text(*self._saved)
 
     def decode(self, text: str) -> None:
         self.log_offset, self.whole = _decode_position(text)
 
     def take_dirty(self) -> bool:
-        return self._saved != self.end()
+        return self._saved != (self.end(), self.whole)
 
     def end(self) -> LogOffset:
         """As it is now."""
