@@ -61,7 +61,8 @@ class ToldInPieces(Protocol):
 
 @runtime_checkable
 class SpeaksOfOthers(Protocol):
-    """A table that says what is in the others: it is written when they are, or with the next round."""
+    """A table that says what is in the others at least: it is made before their texts are, and written when they are
+    written, or with the next round."""
 
     speaks_of_others: bool
 
@@ -133,10 +134,12 @@ class TableKeeper:
         """In their order, and all after one wait for the log."""
         if not tables:
             return
+        # First, and in the turn in which the tables were chosen: what changes from here on may be in no text.
+        of_others = {table.file_name: _text(table) for table in tables if isinstance(table, SpeaksOfOthers)}
         for table in tables:
             if isinstance(table, LargeTable):
                 await in_slices(table.refresh())
-        texts = [_text(table) for table in tables]
+        texts = [of_others.get(table.file_name) or _text(table) for table in tables]
         end = self._log.max_log_offset
         is_durable = await self._durable(end)
         async with self._at_disk:

@@ -1,13 +1,22 @@
 """A table that cannot be written now is written later, and keeps nothing else from being saved."""
 
+import asyncio
+import json
 import logging
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from rocketeer.broker.features.group.table_position import Position, read_position
+from rocketeer.broker.locks import JournaledLocks
 from rocketeer.broker.offsets import ConsumerOffsets
 from rocketeer.broker.tables import TableKeeper
-from support.stores import open_store
+from rocketeer.clock import ManualClock
+from rocketeer.model.offsets import LogOffset
+from rocketeer.model.queue import MessageQueue
+from rocketeer.steps import Steps
+from support.stores import message, open_store
 
 
 async def test_what_a_full_disk_refused_is_saved_when_there_is_room(
@@ -39,9 +48,10 @@ class Speaking:
 
     file_name = "speaking.json"
     speaks_of_others = True
+    log_offset = 7
 
     def encode(self) -> str:
-        return '{"logOffset":7}'
+        return json.dumps({"logOffset": self.log_offset})
 
     def decode(self, text: str) -> None: ...
 
@@ -65,4 +75,75 @@ async def test_a_table_that_speaks_of_the_others_is_not_saved_before_they_are(tm
     await keeper.save_changed()
     assert (folder / offsets.file_name).exists()
     assert (folder / speaking.file_name).exists()
+    store.close()
+
+
+class Large:
+    """Its text is made in steps; while it is, a record comes that changes another table."""
+
+    file_name = "large.json"
+
+    def __init__(self, between: Callable[[], None]) -> None:
+        self._between = between
+
+    def refresh(self) -> Steps[None]:
+        yield
+        self._between()
+        yield
+
+    def encode(self) -> str:
+        return "{}"
+
+    def decode(self, text: str) -> None: ...
+
+    def take_dirty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("stops", [False, True])
+async def test_a_table_that_speaks_of_the_others_says_no_more_than_they_did_when_saving_began(
+    tmp_path: Path, stops: bool
+) -> None:
+    """The record that came meanwhile is read again at the next start: not every file that is saved has it."""
+    offsets, speaking = ConsumerOffsets(), Speaking()
+
+    def record_comes() -> None:
+        offsets.commit("G", "T", 0, 5)
+        speaking.log_offset = 8
+
+    store, _ = open_store(tmp_path / "store")
+    keeper = TableKeeper(tmp_path / "config", store)
+    keeper.add([Large(record_comes), offsets, speaking])
+    await (keeper.save_all() if stops else keeper.save_changed())
+    assert (tmp_path / "config" / offsets.file_name).exists() is stops
+    assert json.loads((tmp_path / "config" / speaking.file_name).read_text()) == {"logOffset": 7}
+    store.close()
+
+
+async def test_the_position_beside_locks_has_no_record_that_they_have_not(tmp_path: Path) -> None:
+    """A member that was killed then had two owners of a queue, or one that had given it back."""
+    clock = ManualClock()
+    store, _ = open_store(tmp_path / "store", post=asyncio.get_running_loop().call_soon_threadsafe)
+    locks = JournaledLocks(clock.now_ms)
+    position = Position(lambda: store.max_log_offset, known_until=LogOffset(0))
+    keeper = TableKeeper(tmp_path / "config", store)
+    keeper.add([locks, position])
+    locks.lock("First", "c", [MessageQueue("T", "b", number) for number in range(10_000)], 0)
+    before = store.max_log_offset
+
+    saving = asyncio.create_task(keeper.save_changed())
+    await asyncio.sleep(0)
+    assert not saving.done(), "ten thousand locks take some turns"
+    locks.set_owner(
+        "First", MessageQueue("T", "b", 0), "d"
+    )  # a record says so: of the one that is told first
+    store.append(message())
+    await saving
+    assert read_position(tmp_path / "config" / position.file_name) == before
+    assert store.max_log_offset > before
+    await keeper.save_changed()
+    assert read_position(tmp_path / "config" / position.file_name) == store.max_log_offset
+    saved = JournaledLocks(clock.now_ms)
+    saved.decode((tmp_path / "config" / locks.file_name).read_text())
+    assert saved.owner("First", MessageQueue("T", "b", 0), 0) == "d"
     store.close()
