@@ -357,7 +357,7 @@ class MessageStore:
         """
         skipper = None if wanted is None else Skipper(wanted)
         boundaries = Boundaries(self.log, self.queue_table, self._levels)
-        position, end = max(start, self.log.min_offset), self.log.max_offset
+        position, end = max(start, self.log.min_offset), self.whole_log_offset
         while position < end:
             found = LogScan(self.log, self._levels, position, check_crc=False, taker=skipper)
             yield from found.entries(end)

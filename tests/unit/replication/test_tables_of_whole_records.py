@@ -11,6 +11,7 @@ from rocketeer.broker.features.timer.feature import Timers
 from rocketeer.broker.features.timer.snapshot import read_snapshot
 from rocketeer.broker.writer import Writer
 from rocketeer.clock import ManualClock
+from rocketeer.config import BrokerRole
 from rocketeer.observe.counters import Counters
 from support.stores import SEGMENT_BYTES, make_store, message, open_store
 
@@ -50,3 +51,19 @@ async def test_snapshots_of_a_slave_end_with_a_whole_record(tmp_path: Path, byte
     )
     assert again.load() == whole
     slave.close()
+
+
+def test_a_scan_of_a_copied_log_ends_with_a_whole_record_and_finds_no_damage(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    master, _ = open_store(tmp_path / "master")
+    entries = [master.append(message(b"%d" % number * 100)) for number in range(5)]
+    copied = bytes(master.log.read(0, master.max_log_offset) or b"")
+    master.close()
+    slave, _ = open_store(tmp_path / "slave", broker_role=BrokerRole.SLAVE)
+    slave.append_raw(0, memoryview(copied[:-50]))
+    assert [each.log_offset for each in slave.scan(0)] == [each.log_offset for each in entries[:4]]
+    slave.append_raw(len(copied) - 50, memoryview(copied[-50:]))
+    assert [each.log_offset for each in slave.scan(0)] == [each.log_offset for each in entries]
+    slave.close()
+    assert "log damaged" not in caplog.text
