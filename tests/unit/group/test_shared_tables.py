@@ -4,8 +4,9 @@ import asyncio
 import json
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import pytest
 
@@ -19,6 +20,7 @@ from rocketeer.broker.features.group.table_records import (
     records_of,
     taking_over,
 )
+from rocketeer.broker.features.replication.tables import LOG_OFFSET, table_feature
 from rocketeer.broker.groups import GroupTable
 from rocketeer.broker.locks import JournaledLocks
 from rocketeer.broker.offsets import JournaledOffsets
@@ -30,13 +32,16 @@ from rocketeer.model.group import SubscriptionGroup
 from rocketeer.model.offsets import LogOffset, QueueOffset
 from rocketeer.model.queue import MessageQueue
 from rocketeer.model.topic import TopicConfig
-from rocketeer.protocol.codes import ResponseCode
+from rocketeer.protocol.bodies.offsets import decode_consumer_offsets
+from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, reply, request
-from rocketeer.record.table_change import is_table_change
+from rocketeer.record.table_change import is_table_change, table_change
 from rocketeer.remoting.connection import Connection
 from rocketeer.steps import Steps, finish
 from rocketeer.store.message_store import MessageStore
 from support.stores import open_store
+
+T = TypeVar("T")
 
 WAIT_S = 30
 
@@ -451,3 +456,72 @@ def test_that_the_tables_are_whole_is_saved_also_when_the_log_has_not_grown() ->
     assert position.take_dirty()
     assert json.loads(position.encode()) == {"logOffset": 7, "whole": True}
     assert not position.take_dirty()
+
+
+class InterruptedOffsets(JournaledOffsets):
+    """Something else happens between two steps of telling them, now and then."""
+
+    def __init__(self, between: Callable[[], None]) -> None:
+        super().__init__()
+        self._between = between
+        self._steps = 0
+
+    def refresh(self) -> Steps[None]:
+        return self._interrupted(super().refresh())
+
+    def encoding(self, *, any_size: bool = False) -> Steps[bytes]:
+        return self._interrupted(super().encoding(any_size=any_size))
+
+    def _interrupted(self, steps: Steps[T]) -> Steps[T]:
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            self._steps += 1
+            if self._steps % 4 == 0:
+                self._between()
+            yield
+
+
+@pytest.mark.parametrize("table", ["changed", "known"])
+async def test_what_is_committed_while_the_leader_tells_its_offsets_is_told_or_stands_in_the_log_behind(
+    tmp_path: Path, table: str
+) -> None:
+    leader, follower = Member(tmp_path / "leader", leads=True), Member(tmp_path / "follower", leads=False)
+    commits = 0
+
+    def commit_and_record() -> None:
+        nonlocal commits
+        commits += 1
+        offsets.commit("G", "T", 0, QueueOffset(commits))
+        for body in records_of(noted(leader.tables), leader.tables, bytes_max=1 << 10):
+            if body is not None:
+                leader.store.append(table_change(body, now_ms=0, host=bytes(8)))
+        offsets.changed, offsets.begun_anew = set(), set()
+
+    offsets = InterruptedOffsets(commit_and_record)
+    leader.tables = replace(leader.tables, offsets=offsets)
+    for number in range(3_000):
+        offsets.commit("G" * 500, f"Other{number}", 0, QueueOffset(7))
+    commit_and_record()
+    if table == "known":
+        finish(offsets.refresh())
+    feature = table_feature(offsets, cast(Any, None), leader.store)
+    told = feature.handlers[RequestCode.GET_ALL_CONSUMER_OFFSET](request(43), cast(Connection, None))
+    assert told is not None
+    answer = told if isinstance(told, Command) else await told
+    assert answer is not None
+    assert commits > 4
+
+    def following() -> Steps[None]:
+        yield from follower.tables.offsets.following(decode_consumer_offsets(answer.body))
+
+    at = LogOffset(int(answer.ext[LOG_OFFSET]))
+    follower.store.dispatchers.clear()  # what came before it joined is in the leader's tables
+    follower.copy(leader)
+    finish(follower.shared.becoming(following(), at, lambda: True))
+    assert follower.tables.offsets.query("G", "T", 0) == commits
+    leader.store.close()
+    follower.store.close()

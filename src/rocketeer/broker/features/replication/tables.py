@@ -85,8 +85,10 @@ def table_feature(offsets: ConsumerOffsets, files: Files, store: MessageStore) -
 
     def consumer_offsets(command: Command, connection: Connection) -> Command | Awaitable[Command]:
         def steps() -> Steps[Command]:
+            yield from offsets.refresh()
+            ext = mark()  # of when `encoding` begins: it joins the text of then, for some turns of the loop
             body = yield from offsets.encoding(any_size=wants_packed(command))
-            return reply(command, ext=mark(), body=body)
+            return reply(command, ext=ext, body=body)
 
         return telling.run(steps(), len(offsets))
 
