@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import Final
 
+from rocketeer.answers import AnswersInOrder, Schedule, at_once
 from rocketeer.model.offsets import LogOffset
 
 
@@ -22,8 +23,6 @@ class Outcome(Enum):
 
 Done = Callable[[Outcome], None]
 NOTHING: Final = LogOffset(-1)
-ANSWERS_AT_ONCE: Final = 64
-"""Each may write a reply."""
 
 
 class InSyncCount:
@@ -36,17 +35,16 @@ class InSyncCount:
         *,
         min_in_sync: int,
         confirmed: LogOffset,
-        soon: Callable[[Callable[[], None]], object] = lambda run: run(),
+        schedule: Schedule = at_once,
     ) -> None:
-        """`soon` has something run when others had their turn: thousands may be confirmed together."""
+        """`schedule`: thousands may be confirmed together."""
         self._me = me
         self._set = frozenset(in_sync)
         self._changing: frozenset[int] | None = None
         self.min_in_sync = min_in_sync
         self._ends: dict[int, LogOffset] = {}
         self._waiters: deque[tuple[LogOffset, Done]] = deque()
-        self._soon = soon
-        self._answering = False
+        self._answers = AnswersInOrder(self._answer_next, schedule)
         self.confirmed = confirmed
         """Only grows."""
         self.on_advanced: list[Callable[[LogOffset], None]] = []
@@ -114,7 +112,7 @@ class InSyncCount:
         """Call back once: at once, later, or when this broker ceases to lead. `end`s come in rising order."""
         if self._closed:
             done(Outcome.UNKNOWN)
-        elif end <= self.confirmed and not self._answering:
+        elif end <= self.confirmed and not self._answers.is_answering:
             done(Outcome.CONFIRMED)
         else:
             self._waiters.append((end, done))
@@ -122,9 +120,7 @@ class InSyncCount:
     def close(self) -> None:
         """This broker leads no longer."""
         self._closed = True
-        while self._waiters:
-            end, done = self._waiters.popleft()
-            done(Outcome.CONFIRMED if end <= self.confirmed else Outcome.UNKNOWN)
+        self._answers.finish()
 
     def _count(self) -> None:
         if self._closed or not self.is_enough:
@@ -134,17 +130,14 @@ class InSyncCount:
         if least <= self.confirmed:
             return
         self.confirmed = least
-        if not self._answering:
-            self._answer()
+        self._answers.go_on()
         for told in self.on_advanced:
             told(least)
 
-    def _answer(self) -> None:
+    def _answer_next(self) -> bool:
         waiters = self._waiters
-        for _ in range(ANSWERS_AT_ONCE):
-            if not waiters or waiters[0][0] > self.confirmed:
-                self._answering = False
-                return
-            waiters.popleft()[1](Outcome.CONFIRMED)
-        self._answering = True
-        self._soon(self._answer)
+        if not waiters or (waiters[0][0] > self.confirmed and not self._closed):
+            return False
+        end, done = waiters.popleft()
+        done(Outcome.CONFIRMED if end <= self.confirmed else Outcome.UNKNOWN)
+        return True

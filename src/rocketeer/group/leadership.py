@@ -68,7 +68,7 @@ class Leadership:
             state.in_sync,
             min_in_sync=min_in_sync,
             confirmed=min(confirmed, sent_log.max_offset),
-            soon=lambda run: asyncio.get_running_loop().call_soon(run),
+            schedule=lambda run: asyncio.get_running_loop().call_soon(run),
         )
         self.followers: dict[int, Follower] = {}
         self.on_enough: list[Callable[[], None]] = []

@@ -6,8 +6,9 @@ Pure but for the clock it is given. `SlaveProgress` values say how far slaves ar
 from collections import deque
 from collections.abc import Callable, Collection
 from enum import Enum
-from typing import Final, Protocol
+from typing import Protocol
 
+from rocketeer.answers import AnswersInOrder, Schedule, at_once
 from rocketeer.clock import Clock
 from rocketeer.model.offsets import LogOffset
 
@@ -29,9 +30,6 @@ class SlaveProgress(Protocol):
         ...
 
 
-ANSWERS_AT_ONCE: Final = 64
-"""Each may write a reply."""
-
 Done = Callable[[Outcome], None]
 
 
@@ -45,18 +43,20 @@ class Confirmations:
         *,
         timeout_ms: int,
         behind_bytes_max: int,
-        soon: Callable[[Callable[[], None]], object] = lambda run: run(),
+        schedule: Schedule = at_once,
     ) -> None:
-        """`soon` has something run when others had their turn: thousands may be confirmed together."""
+        """`schedule`: thousands may be confirmed together."""
         self._slaves = slaves
         self._clock = clock
         self._timeout_s = timeout_ms / 1000
         self._behind_bytes_max = behind_bytes_max
-        self._soon = soon
         self._waiters: deque[tuple[LogOffset, float, Done]] = deque()
         self._reached = LogOffset(-1)
         """What a slave had when it reported: those below it are being answered, whatever becomes of the slave."""
-        self._answering = False
+        self._answers = AnswersInOrder(self._answer_next, schedule)
+        self._late_s = 0.0
+        """Those whose time was over by then are given up."""
+        self._late = AnswersInOrder(self._expire_next, schedule)
 
     def __len__(self) -> int:
         return len(self._waiters)
@@ -79,28 +79,25 @@ class Confirmations:
     def advanced(self) -> None:
         """A slave reported."""
         self._reached = max(self._reached, self.confirmed)
-        if not self._answering:
-            self._answer()
+        self._answers.go_on()
 
-    def _answer(self) -> None:
-        waiters = self._waiters
-        for _ in range(ANSWERS_AT_ONCE):
-            if not waiters or waiters[0][0] > self._reached:
-                self._answering = False
-                return
-            waiters.popleft()[2](Outcome.CONFIRMED)
-        self._answering = True
-        self._soon(self._answer)
+    def _answer_next(self) -> bool:
+        if not self._waiters or self._waiters[0][0] > self._reached:
+            return False
+        self._waiters.popleft()[2](Outcome.CONFIRMED)
+        return True
 
     def expire(self) -> None:
         """Give up on those who waited too long; call it now and then."""
-        now_s = self._clock.monotonic_s()
-        for _ in range(ANSWERS_AT_ONCE):
-            if not self._waiters or self._waiters[0][1] > now_s:
-                return
-            end, _, done = self._waiters.popleft()
-            done(Outcome.CONFIRMED if end <= self._reached else Outcome.TIMEOUT)
-        self._soon(self.expire)
+        self._late_s = self._clock.monotonic_s()
+        self._late.go_on()
+
+    def _expire_next(self) -> bool:
+        if not self._waiters or self._waiters[0][1] > self._late_s:
+            return False
+        end, _, done = self._waiters.popleft()
+        done(Outcome.CONFIRMED if end <= self._reached else Outcome.TIMEOUT)
+        return True
 
     def close(self) -> None:
         """No slave will report any more."""

@@ -57,7 +57,7 @@ class Master:
             clock,
             timeout_ms=config.slave_timeout_ms,
             behind_bytes_max=config.ha_fall_behind_bytes_max,
-            soon=lambda run: asyncio.get_running_loop().call_soon(run),
+            schedule=lambda run: asyncio.get_running_loop().call_soon(run),
         )
 
     async def start(self) -> None:

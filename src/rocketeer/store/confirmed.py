@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Collection
 from typing import Any, Final
 
+from rocketeer.answers import AnswersInOrder, Schedule, at_once
 from rocketeer.model.offsets import LogOffset, QueueOffset
 from rocketeer.record.layout import StoredMessage
 from rocketeer.steps import Steps
@@ -19,8 +20,6 @@ from rocketeer.store.lookup import Found
 from rocketeer.store.queue_table import QueueTable
 
 UNBOUNDED: Final = LogOffset(1 << 62)
-TOLD_AT_ONCE: Final = 64
-"""Queues: a hundred thousand may get messages between two acknowledgements."""
 
 
 class BoundedQueue:
@@ -56,12 +55,9 @@ class _ByKey:
 class ConfirmedBound:
     """Up to where the log may be read. Belongs to the loop thread; stands in for the table of queues."""
 
-    def __init__(
-        self, queues: QueueTable, soon: Callable[[Callable[[], None]], object] = lambda run: run()
-    ) -> None:
-        """`soon` has something run when others had their turn."""
+    def __init__(self, queues: QueueTable, schedule: Schedule = at_once) -> None:
+        """`schedule`: a hundred thousand queues may get messages between two acknowledgements."""
         self.queues = queues
-        self._soon = soon
         self.by_key = _ByKey(self)
         self.limit = UNBOUNDED
         self.on_advanced: list[Callable[[], None]] = []
@@ -69,7 +65,7 @@ class ConfirmedBound:
         """Queues that got messages, each once, with where the newest one ended in the log then."""
         self._noted: set[tuple[str, int]] = set()
         """The same, to look them up."""
-        self._telling = False
+        self._answers = AnswersInOrder(self._tell_next, schedule)
         self._tell: list[tuple[Collection[tuple[str, int]], Callable[[str, int, QueueOffset], None]]] = []
 
     @property
@@ -122,29 +118,24 @@ class ConfirmedBound:
         self.limit = limit
         for advanced in self.on_advanced:
             advanced()
-        if not self._telling:
-            self._tell_some()
+        self._answers.go_on()
 
-    def _tell_some(self) -> None:
-        """Who waits hears of some queues; of the others when the rest of the loop had its turn."""
+    def _tell_next(self) -> bool:
+        """Those who wait for a queue hear of it."""
         arrived = self._arrived
-        for _ in range(TOLD_AT_ONCE):
-            if not arrived or arrived[0][0] > self.limit:
-                self._telling = False
-                return
-            _, key = arrived.popleft()
-            self._noted.discard(key)
-            queue = self.queues.by_key.get(key)
-            if queue is None:
-                continue
+        if not arrived or arrived[0][0] > self.limit:
+            return False
+        _, key = arrived.popleft()
+        self._noted.discard(key)
+        queue = self.queues.by_key.get(key)
+        if queue is not None:
             end = self.end(queue)
             if end < queue.max_offset:
                 self._arrival(*key, queue.max_offset)
             for awaited, told in self._tell:
                 if key in awaited:
                     told(*key, end)
-        self._telling = True
-        self._soon(self._tell_some)
+        return True
 
 
 def _is_below(queue: ConsumeQueue, offset: int, limit: LogOffset) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from threading import Event, Thread
 
+from rocketeer.answers import AnswersInOrder
 from rocketeer.clock import Clock
 from rocketeer.config import FlushMode, StoreConfig
 from rocketeer.model.offsets import LogOffset
@@ -26,9 +27,6 @@ log = logging.getLogger(__name__)
 _PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN)
 
 PIECE_BYTES = 1 << 20
-ANSWERS_AT_ONCE = 64
-"""Of those who waited for a sync: each may write a reply."""
-
 PAGE_BYTES = 4096
 
 Callback = Callable[[bool], None]
@@ -82,7 +80,7 @@ class Flusher:
         trust.listeners.append(lambda error: self._drop_waiters(len(self._waiters)))
         self._waiters: deque[tuple[int, float, Callback]] = deque()
         self._wake = Event()
-        self._answering = False
+        self._answers = AnswersInOrder(self._answer_next, post)
         self._asked = False  # the thread will look at the log again without being woken
         self._all_asked = False  # and sync it, however little is new
         self._synced_s = clock.monotonic_s()
@@ -108,7 +106,7 @@ class Flusher:
         if self._thread is not None:
             self._thread.join()
         self.sync()
-        self._answer(len(self._waiters))
+        self._answers.finish()
         self._drop_waiters(len(self._waiters))
 
     def wait(self, log_offset: LogOffset, callback: Callback) -> None:
@@ -161,7 +159,7 @@ class Flusher:
                 self.sync()
             # Also when there was nothing to sync: one who came while the last sync ended has asked for this.
             if self._waiters:
-                self._post(self._answer_some)
+                self._post(self._answers.go_on)
 
     def _is_due(self) -> bool:
         """Somebody waits, or much is new, or a little has been for long."""
@@ -214,25 +212,12 @@ class Flusher:
 
     # --- on the loop -------------------------------------------------------------------------
 
-    def _answer_some(self) -> None:
-        """In steps: thousands may wait for one sync."""
-        if not self._answering:
-            self._answering = True
-            self._go_on_answering()
-
-    def _go_on_answering(self) -> None:
-        if self._answer(ANSWERS_AT_ONCE):
-            self._post(self._go_on_answering)
-        else:
-            self._answering = False
-
-    def _answer(self, count: int) -> bool:
-        """Whether there are more to be answered."""
+    def _answer_next(self) -> bool:
+        """Thousands may wait for one sync."""
         waiters = self._waiters
-        for _ in range(count):
-            if not waiters or waiters[0][0] > self.flushed:
-                return False
-            waiters.popleft()[2](True)
+        if not waiters or waiters[0][0] > self.flushed:
+            return False
+        waiters.popleft()[2](True)
         return True
 
     def _drop_waiters(self, count: int) -> None:

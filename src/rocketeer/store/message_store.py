@@ -337,7 +337,7 @@ class MessageStore:
 
     def bound_reads(self) -> ConfirmedBound:
         """From now on consumers read no further than the bound, which starts without one; before `open`."""
-        bound = ConfirmedBound(self.queue_table, soon=self._post)
+        bound = ConfirmedBound(self.queue_table, schedule=self._post)
         queues: Any = bound  # stands in for the table, for those who read
         reader = BoundedReader(self.config, self.log, queues, self._levels)
         self._reader = reader

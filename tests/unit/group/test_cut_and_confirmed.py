@@ -4,8 +4,9 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+from rocketeer.answers import ANSWERS_AT_ONCE
 from rocketeer.steps import finish
-from rocketeer.store.confirmed import TOLD_AT_ONCE, ConfirmedLog, ConfirmedLookups
+from rocketeer.store.confirmed import ConfirmedLog, ConfirmedLookups
 from rocketeer.store.cutting import cut_store
 from rocketeer.store.message_store import GetStatus
 from support.stores import make_store, message, open_store, query, small_config
@@ -98,11 +99,11 @@ def test_arrivals_in_many_queues_are_told_some_at_a_time_each_once(tmp_path: Pat
     second = [store.append(message(b"2", queue_id=number)) for number in range(500)]
     later.clear()
     bound.advance(first[299].end)
-    assert len(told) == TOLD_AT_ONCE
+    assert len(told) == ANSWERS_AT_ONCE
     while later:
         before = len(told)
         later.pop()()
-        assert len(told) - before <= TOLD_AT_ONCE
+        assert len(told) - before <= ANSWERS_AT_ONCE
     assert told == [("TopicTest", number, 1) for number in range(300)]
     told.clear()
     bound.advance(second[-1].end)
@@ -110,4 +111,28 @@ def test_arrivals_in_many_queues_are_told_some_at_a_time_each_once(tmp_path: Pat
         later.pop()()
     assert sorted({number for _, number, end in told if end == 2}) == list(range(500))
     assert len(told) == 500
+    store.close()
+
+
+def test_a_pull_that_cannot_be_answered_keeps_nobody_else_from_news(tmp_path: Path) -> None:
+    later: list[Callable[[], None]] = []
+    store = make_store(tmp_path, post=later.append, segment_bytes=1 << 20)
+    bound = store.bound_reads()
+    told: list[int] = []
+    awaited = {("TopicTest", number) for number in range(200)}
+
+    def arrived(topic: str, queue_id: int, end: int) -> None:
+        if queue_id in (0, 70, 150):
+            raise ValueError(queue_id)
+        told.append(queue_id)
+
+    store.listeners.append((awaited, bound.listener(awaited, arrived)))
+    store.open()
+    entries = [store.append(message(b"1", queue_id=number)) for number in range(200)]
+    later.clear()
+    for last in (9, 139, 199):
+        bound.advance(entries[last].end)
+        while later:
+            later.pop()()
+    assert told == [number for number in range(200) if number not in (0, 70, 150)]
     store.close()

@@ -1,8 +1,10 @@
 """The leader's count of who has what."""
 
 from collections.abc import Callable
+from functools import partial
 
-from rocketeer.group.in_sync import ANSWERS_AT_ONCE, InSyncCount, Outcome
+from rocketeer.answers import ANSWERS_AT_ONCE
+from rocketeer.group.in_sync import InSyncCount, Outcome
 
 
 def count_of(*members: int, min_in_sync: int = 2) -> InSyncCount:
@@ -76,7 +78,7 @@ def test_who_waits_when_the_lead_is_lost_hears_that_nobody_knows() -> None:
 
 def test_thousands_that_are_confirmed_together_are_answered_some_at_a_time_and_in_order() -> None:
     later: list[Callable[[], None]] = []
-    count = InSyncCount(1, [1, 2], min_in_sync=2, confirmed=0, soon=later.append)
+    count = InSyncCount(1, [1, 2], min_in_sync=2, confirmed=0, schedule=later.append)
     told: list[int] = []
     advanced: list[int] = []
     count.on_advanced.append(advanced.append)
@@ -98,10 +100,33 @@ def test_thousands_that_are_confirmed_together_are_answered_some_at_a_time_and_i
 
 
 def test_who_is_confirmed_and_not_answered_yet_is_told_so_when_the_lead_ends() -> None:
-    count = InSyncCount(1, [1], min_in_sync=1, confirmed=0, soon=lambda run: None)
+    count = InSyncCount(1, [1], min_in_sync=1, confirmed=0, schedule=lambda run: None)
     told: list[Outcome] = []
     for number in range(200):
         count.wait(number + 1, told.append)
     count.has(1, 150)
     count.close()
     assert told == [Outcome.CONFIRMED] * 150 + [Outcome.UNKNOWN] * 50
+
+
+def test_a_reply_that_fails_keeps_nobody_else_from_theirs() -> None:
+    later: list[Callable[[], None]] = []
+    count = InSyncCount(1, [1], min_in_sync=1, confirmed=0, schedule=later.append)
+    told, advanced = list[int](), list[int]()
+    count.on_advanced.append(advanced.append)
+
+    def reply(number: int, outcome: Outcome) -> None:
+        if number in (0, 70, 150):
+            raise ValueError(number)
+        told.append(number)
+
+    for number in range(200):
+        count.wait(number + 1, partial(reply, number))
+    for end in (10, 140):
+        count.has(1, end)
+    while later:
+        later.pop()()
+    assert advanced == [10, 140]
+    assert told == [number for number in range(140) if number not in (0, 70)]
+    count.close()
+    assert told == [number for number in range(200) if number not in (0, 70, 150)]

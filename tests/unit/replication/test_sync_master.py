@@ -4,15 +4,17 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from rocketeer.answers import ANSWERS_AT_ONCE
 from rocketeer.clock import ManualClock
 from rocketeer.config import BrokerRole
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.record.ids import parse_offset_msg_id
-from rocketeer.replication.confirmations import ANSWERS_AT_ONCE, Confirmations, Outcome
+from rocketeer.replication.confirmations import Confirmations, Outcome
 from rocketeer.replication.stream import HEADER, REPORT
 from support.broker import BrokerUnderTest, broker_at
 from support.pairs import eventually, ha_address, slave_at
@@ -50,7 +52,7 @@ def test_a_wait_ends_with_the_first_slave_that_has_it_or_with_the_time() -> None
 def test_thousands_that_a_slave_has_are_answered_some_at_a_time_whatever_becomes_of_it() -> None:
     clock, slaves, seen = ManualClock(), [Slave(0)], list[Outcome]()
     later: list[Callable[[], None]] = []
-    waits = Confirmations(slaves, clock, timeout_ms=3_000, behind_bytes_max=10_000, soon=later.append)
+    waits = Confirmations(slaves, clock, timeout_ms=3_000, behind_bytes_max=10_000, schedule=later.append)
     for number in range(1_000):
         waits.wait(number + 1, seen.append)
     slaves[0].acknowledged = 900
@@ -64,6 +66,33 @@ def test_thousands_that_a_slave_has_are_answered_some_at_a_time_whatever_becomes
         later.pop(0)()
         assert len(seen) - before <= ANSWERS_AT_ONCE
     assert seen == [Outcome.CONFIRMED] * 900 + [Outcome.TIMEOUT] * 100
+
+
+def test_a_reply_that_fails_keeps_nobody_else_from_theirs() -> None:
+    clock, slaves, told = ManualClock(), [Slave(0)], list[int]()
+    later: list[Callable[[], None]] = []
+    waits = Confirmations(slaves, clock, timeout_ms=3_000, behind_bytes_max=10_000, schedule=later.append)
+
+    def reply(number: int, outcome: Outcome) -> None:
+        if number in (0, 70, 150):
+            raise ValueError(number)
+        told.append(number)
+
+    def turns() -> None:
+        while later:
+            later.pop(0)()
+
+    for number in range(300):
+        waits.wait(number + 1, partial(reply, number))
+    for acknowledged in (10, 140):
+        slaves[0].acknowledged = acknowledged
+        waits.advanced()
+        turns()
+    assert told == [number for number in range(140) if number not in (0, 70)]
+    clock.advance(ms=3_100)
+    waits.expire()
+    turns()
+    assert told == [number for number in range(300) if number not in (0, 70, 150)]
 
 
 @contextlib.contextmanager

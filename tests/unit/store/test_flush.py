@@ -4,15 +4,16 @@ import errno
 import queue
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from rocketeer.answers import ANSWERS_AT_ONCE
 from rocketeer.clock import ManualClock
 from rocketeer.config import FlushMode
 from rocketeer.errors import StoreRefused
 from rocketeer.store import segment as segment_module
-from rocketeer.store.flush import ANSWERS_AT_ONCE
 from rocketeer.store.kernel import sync_range
 from rocketeer.store.message_store import MessageStore
 from support.stores import SEGMENT_BYTES, make_store, message
@@ -191,4 +192,24 @@ def test_thousands_who_wait_for_one_sync_are_answered_some_at_a_time(
         loop.run_one()
         assert len(answers) - before <= ANSWERS_AT_ONCE
     assert answers == list(range(1_000))
+    store.close()
+
+
+def test_a_reply_that_fails_keeps_nobody_else_from_theirs(tmp_path: Path, disk: Disk, loop: Loop) -> None:
+    store = opened(tmp_path, loop)
+    answers: list[int] = []
+
+    def reply(number: int, durable: bool) -> None:
+        if number in (0, 70, 150):
+            raise ValueError(number)
+        answers.append(number)
+
+    for numbers in (range(140), range(140, 200)):
+        disk.gate.clear()
+        for number in numbers:
+            store.when_durable(store.append(message()).end, partial(reply, number))
+        disk.gate.set()
+        while answers[-1:] != [numbers[-1]]:
+            loop.run_one()
+    assert answers == [number for number in range(200) if number not in (0, 70, 150)]
     store.close()

@@ -1,0 +1,56 @@
+"""Those who wait for one thing are answered in their order, some in a turn of the loop: each may get a reply.
+
+Whoever keeps the queue says how the next one is answered; one whose answer fails keeps it from nobody else.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+log = logging.getLogger(__name__)
+
+ANSWERS_AT_ONCE: Final = 64
+
+Schedule: TypeAlias = Callable[[Callable[[], None]], object]
+"""Has something run when others had their turn."""
+
+
+def at_once(run: Callable[[], None]) -> None:
+    """For whoever has no loop."""
+    run()
+
+
+class AnswersInOrder:
+    """Belongs to the loop thread."""
+
+    def __init__(self, answer_next: Callable[[], bool], schedule: Schedule = at_once) -> None:
+        """`answer_next` takes the first of the queue out of it and then answers it; False when nobody is due."""
+        self._answer_next = answer_next
+        self._schedule = schedule
+        self.is_answering = False
+        """Whether some who may be answered wait for the next turn: who comes now waits behind them."""
+
+    def go_on(self) -> None:
+        """There may be some to be answered."""
+        if not self.is_answering:
+            self.is_answering = True
+            self._answer_some()
+
+    def finish(self) -> None:
+        """Answer all of them now."""
+        while self._answered_one():
+            pass
+
+    def _answer_some(self) -> None:
+        for _ in range(ANSWERS_AT_ONCE):
+            if not self._answered_one():
+                self.is_answering = False
+                return
+        self._schedule(self._answer_some)
+
+    def _answered_one(self) -> bool:
+        try:
+            return self._answer_next()
+        except Exception:  # of our own bugs those who wait behind it must not have to wait for ever
+            log.exception("answer failed")
+            return True
