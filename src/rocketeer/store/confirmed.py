@@ -5,8 +5,8 @@ the queue's end. The parts that read are given
 queues that end there; a store without a group has none of this.
 """
 
-from collections import deque
 from collections.abc import Callable, Collection
+from heapq import heappop, heappush
 from typing import Any, Final
 
 from rocketeer.answers import AnswersInOrder, Schedule, at_once
@@ -17,6 +17,7 @@ from rocketeer.store.commit_log import CommitLog
 from rocketeer.store.consume_queue import ConsumeQueue
 from rocketeer.store.get import Fetched, GetStatus, Reader
 from rocketeer.store.lookup import Found
+from rocketeer.store.queue_entry import QueueEntry
 from rocketeer.store.queue_table import QueueTable
 
 UNBOUNDED: Final = LogOffset(1 << 62)
@@ -61,8 +62,8 @@ class ConfirmedBound:
         self.by_key = _ByKey(self)
         self.limit = UNBOUNDED
         self.on_advanced: list[Callable[[], None]] = []
-        self._arrived: deque[tuple[LogOffset, tuple[str, int]]] = deque()
-        """Queues that got messages, each once, with where the newest one ended in the log then."""
+        self._arrived: list[tuple[int, tuple[str, int]]] = []
+        """A heap of queues that got messages, each once, with where in the log one of these ends."""
         self._noted: set[tuple[str, int]] = set()
         """The same, to look them up."""
         self._answers = AnswersInOrder(self._tell_next, schedule)
@@ -110,8 +111,15 @@ class ConfirmedBound:
     def _arrival(self, topic: str, queue_id: int, max_offset: QueueOffset) -> None:
         key = topic, queue_id
         if key not in self._noted:
-            self._noted.add(key)
-            self._arrived.append((self.queues.by_key[key].max_log_offset, key))
+            self._note(key, self.queues.by_key[key].max_log_offset)
+
+    def _note(self, key: tuple[str, int], message_end: int) -> None:
+        self._noted.add(key)
+        heappush(self._arrived, (message_end, key))
+
+    def _end_of(self, entry: QueueEntry | None) -> int:
+        """Of its message, which is behind the bound; anywhere there when that is not known."""
+        return self.limit + 1 if entry is None or entry.is_blank else entry.log_offset + entry.size
 
     def advance(self, limit: LogOffset) -> None:
         """More is confirmed."""
@@ -125,13 +133,13 @@ class ConfirmedBound:
         arrived = self._arrived
         if not arrived or arrived[0][0] > self.limit:
             return False
-        _, key = arrived.popleft()
+        _, key = heappop(arrived)
         self._noted.discard(key)
         queue = self.queues.by_key.get(key)
         if queue is not None:
             end = self.end(queue)
             if end < queue.max_offset:
-                self._arrival(*key, queue.max_offset)
+                self._note(key, self._end_of(queue.entry(end)))
             for awaited, told in self._tell:
                 if key in awaited:
                     told(*key, end)

@@ -136,3 +136,24 @@ def test_a_pull_that_cannot_be_answered_keeps_nobody_else_from_news(tmp_path: Pa
             later.pop()()
     assert told == [number for number in range(200) if number not in (0, 70, 150)]
     store.close()
+
+
+def test_who_waits_for_more_of_a_queue_hears_of_it_before_another_queues_message_is_confirmed(
+    tmp_path: Path,
+) -> None:
+    store = make_store(tmp_path)
+    bound = store.bound_reads()
+    told: list[tuple[int, int]] = []
+    awaited = {("TopicTest", 0), ("TopicTest", 1)}
+    store.listeners.append((awaited, bound.listener(awaited, lambda topic, *news: told.append(news))))
+    store.open()
+    first, second, third, other = [store.append(message(queue_id=number)) for number in (0, 0, 0, 1)]
+    bound.advance(first.end)
+    assert told == [(0, 1)]
+    bound.advance(second.end)
+    assert told == [(0, 1), (0, 2)]
+    bound.advance(third.end)
+    assert told == [(0, 1), (0, 2), (0, 3)]
+    bound.advance(other.end)
+    assert told == [(0, 1), (0, 2), (0, 3), (1, 1)]
+    store.close()
