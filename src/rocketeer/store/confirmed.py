@@ -110,8 +110,9 @@ class ConfirmedBound:
 
     def _arrival(self, topic: str, queue_id: int, max_offset: QueueOffset) -> None:
         key = topic, queue_id
-        if key not in self._noted:
-            self._note(key, self.queues.by_key[key].max_log_offset)
+        queue = self.queues.by_key.get(key)  # it may have gone with the same part of the log
+        if queue is not None and key not in self._noted:
+            self._note(key, queue.max_log_offset)
 
     def _note(self, key: tuple[str, int], message_end: int) -> None:
         self._noted.add(key)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from rocketeer.answers import ANSWERS_AT_ONCE
+from rocketeer.config import BrokerRole
 from rocketeer.steps import finish
 from rocketeer.store.confirmed import ConfirmedLog, ConfirmedLookups
 from rocketeer.store.cutting import cut_store
@@ -157,3 +158,24 @@ def test_who_waits_for_more_of_a_queue_hears_of_it_before_another_queues_message
     bound.advance(other.end)
     assert told == [(0, 1), (0, 2), (0, 3), (1, 1)]
     store.close()
+
+
+def test_a_copied_part_with_a_message_and_the_end_of_its_topic_stops_nothing_although_somebody_waits(
+    tmp_path: Path,
+) -> None:
+    leader, _ = open_store(tmp_path / "leader")
+    leader.append(message(b"1"))
+    leader.delete_topic("TopicTest")
+    leader.append(message(b"2", topic="Other"))
+    copied = bytes(leader.log.read(0, leader.max_log_offset) or b"")
+    leader.close()
+    follower = make_store(tmp_path / "follower", broker_role=BrokerRole.SLAVE)
+    bound = follower.bound_reads()
+    told: list[tuple[str, int, int]] = []
+    awaited = {("TopicTest", 0), ("Other", 0)}
+    follower.listeners.append((awaited, bound.listener(awaited, lambda *news: told.append(news))))
+    follower.open()
+    follower.append_raw(0, memoryview(copied))
+    bound.advance(follower.max_log_offset)
+    assert told == [("Other", 0, 1)]
+    follower.close()
