@@ -23,9 +23,7 @@ from rocketeer.model.topic import Perm
 from rocketeer.remoting.router import Router
 from rocketeer.remoting.slices import run_sliced
 from rocketeer.security.access import AccessControl
-from rocketeer.store.confirmed import ConfirmedLookups
 from rocketeer.store.dispatch import Listener
-from rocketeer.store.message_store import MessageStore
 
 HOLD_TICK_S = 0.05
 
@@ -114,11 +112,8 @@ class MessagePath:
 
     def feature(self) -> Feature:
         state = self._state
-        queried: MessageStore | ConfirmedLookups = state.store
-        if state.confirmed is not None:
-            queried = ConfirmedLookups(state.store, state.confirmed)
         queries = QueryHandler(
-            queried,
+            state.store.lookup,
             unique_key_count_max=self._store_config.query_count_max,
             entries_max=self._broker.limits.query_entries,
         )

@@ -7,48 +7,53 @@ queues that end there; a store without a group has none of this.
 
 from collections.abc import Callable, Collection
 from heapq import heappop, heappush
-from typing import Any, Final
+from typing import Final
 
 from rocketeer.answers import AnswersInOrder, Schedule, at_once
 from rocketeer.model.offsets import LogOffset, QueueOffset
 from rocketeer.record.layout import StoredMessage
-from rocketeer.steps import Steps
 from rocketeer.store.commit_log import CommitLog
 from rocketeer.store.consume_queue import ConsumeQueue
-from rocketeer.store.get import Fetched, GetStatus, Reader
-from rocketeer.store.lookup import Found
+from rocketeer.store.filtered import RecordTest
+from rocketeer.store.get import Accepts, Fetched, GetStatus, Reader
+from rocketeer.store.index import Index
+from rocketeer.store.lookup import Lookup
 from rocketeer.store.queue_entry import QueueEntry
 from rocketeer.store.queue_table import QueueTable
+from rocketeer.store.read_queue import ReadQueue
 
 UNBOUNDED: Final = LogOffset(1 << 62)
 
 
 class BoundedQueue:
-    """A queue that ends at the bound; for all else it is the queue itself."""
+    """A queue that ends at the bound."""
 
     def __init__(self, queue: ConsumeQueue, end: QueueOffset) -> None:
         self._queue = queue
         self.max_offset = end
+        self.topic, self.queue_id, self.min_offset = queue.topic, queue.queue_id, queue.min_offset
+        self.unit, self.put_right = queue.unit, queue.put_right
 
     @property
     def real_end(self) -> QueueOffset:
         return self._queue.max_offset
 
-    def read(self, offset: QueueOffset, count: int) -> Any:
+    def read(self, offset: QueueOffset, count: int) -> bytes:
         return self._queue.read(offset, max(0, min(count, self.max_offset - offset)))
 
-    def entry(self, offset: QueueOffset) -> Any:
+    def entry(self, offset: QueueOffset) -> QueueEntry | None:
         return self._queue.entry(offset) if offset < self.max_offset else None
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._queue, name)
+    def offset_by_time(self, store_ms: int, store_ms_of: Callable[[LogOffset, int], int]) -> QueueOffset:
+        found = self._queue.offset_by_time(store_ms, store_ms_of)
+        return max(self.min_offset, min(found, QueueOffset(self.max_offset - 1)))
 
 
 class _ByKey:
     def __init__(self, bound: "ConfirmedBound") -> None:
         self._bound = bound
 
-    def get(self, key: tuple[str, int]) -> Any:
+    def get(self, key: tuple[str, int], /) -> ReadQueue | None:
         queue = self._bound.queues.by_key.get(key)
         return None if queue is None else self._bound.bounded(queue)
 
@@ -73,10 +78,10 @@ class ConfirmedBound:
     def entries_per_file(self) -> int:
         return self.queues.entries_per_file
 
-    def get(self, topic: str, queue_id: int) -> Any:
+    def get(self, topic: str, queue_id: int) -> ReadQueue | None:
         return self.by_key.get((topic, queue_id))
 
-    def bounded(self, queue: ConsumeQueue) -> Any:
+    def bounded(self, queue: ConsumeQueue) -> ReadQueue:
         end = self.end(queue)
         return queue if end == queue.max_offset else BoundedQueue(queue, end)
 
@@ -156,12 +161,19 @@ class BoundedReader(Reader):
     """A reader whose offset is beyond the bound waits there; it is never sent to another offset."""
 
     def get(
-        self, topic: str, queue_id: int, offset: QueueOffset, max_count: int, *more: Any, **options: Any
+        self,
+        topic: str,
+        queue_id: int,
+        offset: QueueOffset,
+        max_count: int,
+        accepts: Accepts | None = None,
+        matches: RecordTest | None = None,
+        large_bytes: int | None = None,
     ) -> Fetched:
-        queue: Any = self._by_key.get((topic, queue_id))
+        queue = self._by_key.get((topic, queue_id))
         if isinstance(queue, BoundedQueue) and queue.max_offset <= offset <= queue.real_end:
             return Fetched(GetStatus.OFFSET_OVERFLOW_ONE, offset, queue.min_offset, queue.max_offset)
-        return super().get(topic, queue_id, offset, max_count, *more, **options)
+        return super().get(topic, queue_id, offset, max_count, accepts, matches, large_bytes)
 
 
 class ConfirmedLog:
@@ -184,30 +196,15 @@ class ConfirmedLog:
         return self._log.read(offset, size) if offset + size <= self.max_offset else None
 
 
-class ConfirmedLookups:
-    """What queries ask of a store, no further than confirmed."""
+class ConfirmedLookup(Lookup):
+    """Finds no messages but confirmed ones."""
 
-    def __init__(self, store: Any, bound: ConfirmedBound) -> None:
-        self._store = store
+    def __init__(
+        self, log: CommitLog, bound: ConfirmedBound, index: Index | None, *, query_count_max: int
+    ) -> None:
+        super().__init__(log, bound, index, query_count_max=query_count_max)
         self._bound = bound
 
     def message_at(self, log_offset: LogOffset) -> StoredMessage | None:
-        message: StoredMessage | None = self._store.message_at(log_offset)
+        message = super().message_at(log_offset)
         return message if message is not None and self._bound.admits(message) else None
-
-    def querying(
-        self,
-        topic: str,
-        key: str,
-        begin_ms: int,
-        end_ms: int,
-        max_count: int,
-        *,
-        entries_max: int | None = None,
-        bytes_max: int | None = None,
-    ) -> Steps[Found]:
-        found: Found = yield from self._store.querying(
-            topic, key, begin_ms, end_ms, max_count, entries_max=entries_max, bytes_max=bytes_max
-        )
-        found.messages = [each for each in found.messages if self._bound.admits(each)]
-        return found

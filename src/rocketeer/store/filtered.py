@@ -11,10 +11,10 @@ from rocketeer.errors import LogUnreadable
 from rocketeer.filter.records import Scanned
 from rocketeer.model.offsets import LogOffset, QueueOffset
 from rocketeer.store.commit_log import CommitLog
-from rocketeer.store.consume_queue import ConsumeQueue
 from rocketeer.store.consume_queue_ext import ExtUnit
 from rocketeer.store.queue_entries import entries_hold
 from rocketeer.store.queue_entry import ENTRY, ENTRY_BYTES
+from rocketeer.store.read_queue import ReadQueue
 
 SCAN_ENTRIES_MAX: Final = 8_192 if COMPILED else 1_024
 """Looked at for one pull, however few match. More than RocketMQ's 800: a selective filter costs few round trips.
@@ -43,7 +43,7 @@ class RecordTest(Protocol):
 
 
 def scan_run(
-    queue: ConsumeQueue,
+    queue: ReadQueue,
     log: CommitLog,
     offset: QueueOffset,
     count_max: int,

@@ -15,7 +15,6 @@ from rocketeer.model.offsets import LogOffset, QueueOffset
 from rocketeer.record.delay_levels import DelayLevels
 from rocketeer.record.entry import DispatchEntry, entry_at
 from rocketeer.store.commit_log import CommitLog
-from rocketeer.store.consume_queue import ConsumeQueue
 from rocketeer.store.consume_queue_ext import is_address
 from rocketeer.store.filtered import RecordTest, scan_run
 from rocketeer.store.kernel import physical_memory_bytes
@@ -23,7 +22,7 @@ from rocketeer.store.large import COLD_BYTES_MAX, LARGE_BYTES_MAX, read_large
 from rocketeer.store.queue_entries import entries_hold, gather_records, run_bounds
 from rocketeer.store.queue_entry import BLANK_SIZE, ENTRY, ENTRY_BYTES
 from rocketeer.store.queue_mending import QueueMending, leads_to
-from rocketeer.store.queue_table import QueueTable
+from rocketeer.store.read_queue import ReadQueue, ReadQueues
 
 _SCAN_ENTRIES = 16_000 // ENTRY_BYTES  # looked at for one pull, however few match
 SCAN_LARGE = 4096  # the same for a reader in bulk, or for whoever asks for many
@@ -72,7 +71,7 @@ Accepts = Callable[[int], bool]
 class Reader:
     """Serves pulls from queues and log. Belongs to the loop thread."""
 
-    def __init__(self, config: StoreConfig, log: CommitLog, queues: QueueTable, levels: DelayLevels) -> None:
+    def __init__(self, config: StoreConfig, log: CommitLog, queues: ReadQueues, levels: DelayLevels) -> None:
         self._log = log
         self._levels = levels
         self._by_key = queues.by_key
@@ -133,7 +132,7 @@ class Reader:
     ) -> Fetched:
         return Fetched(status, asked if self._keeps_offset else right, low, high)
 
-    def _get_run(self, queue: ConsumeQueue, offset: QueueOffset, max_count: int) -> Fetched | None:
+    def _get_run(self, queue: ReadQueue, offset: QueueOffset, max_count: int) -> Fetched | None:
         """The common case, everything in memory and wanted; None when a limit cuts in: the scan decides then."""
         count = max_count if max_count < self._count_memory else self._count_memory
         in_file = self._per_file - offset % self._per_file
@@ -163,7 +162,7 @@ class Reader:
         return Fetched(FOUND, next_offset, queue.min_offset, queue.max_offset, (records,), count, total)
 
     def _get_filtered(
-        self, queue: ConsumeQueue, offset: QueueOffset, max_count: int, matches: RecordTest
+        self, queue: ReadQueue, offset: QueueOffset, max_count: int, matches: RecordTest
     ) -> Fetched | None:
         """Everything in memory and plain; None when it is not: the scan decides then."""
         entry = queue.entry(offset)
@@ -181,7 +180,7 @@ class Reader:
 
     def _get_large(
         self,
-        queue: ConsumeQueue,
+        queue: ReadQueue,
         offset: QueueOffset,
         max_count: int,
         large_bytes: int,
@@ -205,7 +204,7 @@ class Reader:
 
     def _scan(
         self,
-        queue: ConsumeQueue,
+        queue: ReadQueue,
         offset: QueueOffset,
         max_count: int,
         max_bytes: int | None,
@@ -322,7 +321,7 @@ class Reader:
         return [self._whole_entry(queue, QueueOffset(at), entry) for at, entry in enumerate(found, offset)]
 
     def _whole_entry(
-        self, queue: ConsumeQueue, offset: QueueOffset, entry: tuple[LogOffset, int, int]
+        self, queue: ReadQueue, offset: QueueOffset, entry: tuple[LogOffset, int, int]
     ) -> tuple[LogOffset, int, int]:
         """The entry if it leads to its record, the mended one if not; `NO_RECORD` where there is none."""
         log_offset, size, tag_code = entry

@@ -8,9 +8,9 @@ import numpy as np
 from rocketeer.errors import LogUnreadable
 from rocketeer.model.offsets import LogOffset, QueueOffset
 from rocketeer.store.commit_log import CommitLog
-from rocketeer.store.consume_queue import ConsumeQueue
 from rocketeer.store.queue_entries import entries_hold
 from rocketeer.store.queue_entry import BLANK_SIZE, ENTRY_BYTES, ENTRY_COLUMNS
+from rocketeer.store.read_queue import ReadQueue
 
 LARGE_BYTES_MAX: Final = 8 << 20
 """A frame has 16 MB at most; the loop must not be held up for long."""
@@ -20,7 +20,7 @@ LARGE_ENTRIES_MAX: Final = 16_384
 
 
 def read_large(
-    queue: ConsumeQueue, log: CommitLog, offset: QueueOffset, count_max: int, bytes_max: int
+    queue: ReadQueue, log: CommitLog, offset: QueueOffset, count_max: int, bytes_max: int
 ) -> tuple[list[memoryview], int, int] | None:
     """(slices of the log, how many messages, how many bytes) from `offset` on, within one file of the log.
 

@@ -11,7 +11,7 @@ from rocketeer.record.layout import BLANK, HEAD, MAGIC, RECORD_PLACE, StoredMess
 from rocketeer.steps import Steps
 from rocketeer.store.commit_log import CommitLog
 from rocketeer.store.index import Index
-from rocketeer.store.queue_table import QueueTable
+from rocketeer.store.read_queue import ReadQueues
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +30,7 @@ class Lookup:
     """Belongs to the loop thread."""
 
     def __init__(
-        self, log: CommitLog, queues: QueueTable, index: Index | None, *, query_count_max: int
+        self, log: CommitLog, queues: ReadQueues, index: Index | None, *, query_count_max: int
     ) -> None:
         self._log = log
         self._queues = queues
@@ -39,6 +39,9 @@ class Lookup:
 
     def message_at(self, log_offset: LogOffset) -> StoredMessage | None:
         """The message that starts there; None where none does, or a damaged one: stored again it would look whole."""
+        return self._message_at(log_offset)
+
+    def _message_at(self, log_offset: LogOffset) -> StoredMessage | None:
         try:
             head = self._log.read(log_offset, BLANK.size)
             if head is None:
@@ -66,7 +69,7 @@ class Lookup:
         _, magic, _, _, place = RECORD_PLACE.unpack_from(head)
         if magic != MAGIC or place != log_offset:
             return False  # other bytes: nothing of this log
-        message = self.message_at(log_offset)
+        message = self._message_at(log_offset)
         return message is None or message.topic == filler.TOPIC
 
     def querying(

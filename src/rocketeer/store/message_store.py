@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from rocketeer.clock import Clock
 from rocketeer.config import BrokerRole, FlushMode, StoreConfig
@@ -20,7 +20,7 @@ from rocketeer.store.boundaries import Boundaries
 from rocketeer.store.checkpointing import Checkpointer
 from rocketeer.store.cleaning import Cleaner
 from rocketeer.store.commit_log import CommitLog
-from rocketeer.store.confirmed import BoundedReader, ConfirmedBound
+from rocketeer.store.confirmed import BoundedReader, ConfirmedBound, ConfirmedLookup
 from rocketeer.store.disk_trust import DiskTrust
 from rocketeer.store.dispatch import Dispatch, Dispatcher, Listening
 from rocketeer.store.expiry_clock import ExpiryClock
@@ -121,6 +121,8 @@ class MessageStore:
         self._replica = Replica(self.log, self.dispatch, levels)
         self._reader = Reader(config, self.log, self.queue_table, levels)
         self._lookup = Lookup(self.log, self.queue_table, self.index, query_count_max=config.query_batch_max)
+        self.lookup = self._lookup
+        """For others' queries: in a group it finds nothing that is not confirmed."""
         self._flusher = Flusher(
             self.log,
             clock=clock,
@@ -338,11 +340,11 @@ class MessageStore:
     def bound_reads(self) -> ConfirmedBound:
         """From now on consumers read no further than the bound, which starts without one; before `open`."""
         bound = ConfirmedBound(self.queue_table, schedule=self._post)
-        queues: Any = bound  # stands in for the table, for those who read
-        reader = BoundedReader(self.config, self.log, queues, self._levels)
+        reader = BoundedReader(self.config, self.log, bound, self._levels)
         self._reader = reader
         self.get, self.entries = reader.get, reader.entries
-        lookup = Lookup(self.log, queues, self.index, query_count_max=self.config.query_batch_max)
+        lookup = ConfirmedLookup(self.log, bound, self.index, query_count_max=self.config.query_batch_max)
+        self.lookup = lookup
         self.offset_by_time, self.earliest_ms = lookup.offset_by_time, lookup.earliest_ms
         self.store_ms_at = lookup.store_ms_at
         self._bound = bound

@@ -15,10 +15,10 @@ from rocketeer.record.delay_levels import DelayLevels
 from rocketeer.record.layout import MAGIC, RECORD_PLACE
 from rocketeer.record.topic_end import ends_topic
 from rocketeer.store.commit_log import CommitLog
-from rocketeer.store.consume_queue import ConsumeQueue
 from rocketeer.store.dispatch import TX_UNSEEN
 from rocketeer.store.log_scan import LogScan
 from rocketeer.store.queue_entry import QueueEntry
+from rocketeer.store.read_queue import ReadQueue
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ class QueueMending:
         self._log = commit_log
         self._levels = levels
 
-    def mend(self, queue: ConsumeQueue, offset: QueueOffset) -> QueueEntry | None:
+    def mend(self, queue: ReadQueue, offset: QueueOffset) -> QueueEntry | None:
         """The right entry, which the queue has now; None if its record cannot be found (it expired, or is lost)."""
         bounds = self._bounds(queue, offset)
         if bounds is None:
@@ -54,7 +54,7 @@ class QueueMending:
         return entry
 
     def _find(
-        self, queue: ConsumeQueue, offset: QueueOffset, start: LogOffset, stop: LogOffset
+        self, queue: ReadQueue, offset: QueueOffset, start: LogOffset, stop: LogOffset
     ) -> QueueEntry | None:
         """The last of its kind: a topic that was deleted and made again had another message at this place."""
         entry: QueueEntry | None = None
@@ -72,7 +72,7 @@ class QueueMending:
                 entry = QueueEntry(found.log_offset, found.size, found.tag_code)
         return entry
 
-    def _bounds(self, queue: ConsumeQueue, offset: QueueOffset) -> tuple[LogOffset, LogOffset] | None:
+    def _bounds(self, queue: ReadQueue, offset: QueueOffset) -> tuple[LogOffset, LogOffset] | None:
         """Between which places of the log its record stands, the first of them a record's boundary."""
         before, behind = (
             self._sound(queue, QueueOffset(offset - 1)),
@@ -90,7 +90,7 @@ class QueueMending:
         near = [base for base in bases if base >= stop - MEND_BYTES_MAX]
         return (near or bases[-1:])[0], stop
 
-    def _sound(self, queue: ConsumeQueue, offset: QueueOffset) -> QueueEntry | None:
+    def _sound(self, queue: ReadQueue, offset: QueueOffset) -> QueueEntry | None:
         entry = queue.entry(offset)
         if entry is None or entry.is_blank or entry.size <= 0:
             return None

@@ -5,9 +5,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from rocketeer.answers import ANSWERS_AT_ONCE
+from rocketeer.clock import ManualClock
 from rocketeer.config import BrokerRole
 from rocketeer.steps import finish
-from rocketeer.store.confirmed import ConfirmedLog, ConfirmedLookups
+from rocketeer.store.confirmed import ConfirmedLog
 from rocketeer.store.cutting import cut_store
 from rocketeer.store.message_store import GetStatus
 from support.stores import make_store, message, open_store, query, small_config
@@ -56,7 +57,7 @@ def test_queries_and_slaves_that_read_along_see_no_further_than_what_is_confirme
     bound = store.bound_reads()
     store.open()
     first, second = store.append(message(b"1", keys="k")), store.append(message(b"2", keys="k"))
-    lookups, sent = ConfirmedLookups(store, bound), ConfirmedLog(store.log, bound)
+    sent = ConfirmedLog(store.log, bound)
     for confirmed, bodies in (
         (0, []),
         (first.end, [b"1"]),
@@ -64,9 +65,9 @@ def test_queries_and_slaves_that_read_along_see_no_further_than_what_is_confirme
         (second.end, [b"1", b"2"]),
     ):
         bound.advance(confirmed)
-        found = finish(lookups.querying("TopicTest", "k", 0, 1 << 62, 10))
+        found = finish(store.lookup.querying("TopicTest", "k", 0, 1 << 62, 10))
         assert sorted(each.body for each in found.messages) == bodies
-        places = [lookups.message_at(each.log_offset) for each in (first, second)]
+        places = [store.lookup.message_at(each.log_offset) for each in (first, second)]
         assert [each.body for each in places if each is not None] == bodies
         assert sent.max_offset == confirmed
         assert sent.read(confirmed, 1) is None
@@ -179,3 +180,23 @@ def test_a_copied_part_with_a_message_and_the_end_of_its_topic_stops_nothing_alt
     bound.advance(follower.max_log_offset)
     assert told == [("Other", 0, 1)]
     follower.close()
+
+
+def test_what_is_not_confirmed_takes_no_place_in_a_query_and_is_no_offset_of_a_time(tmp_path: Path) -> None:
+    clock = ManualClock()
+    store = make_store(tmp_path, clock)
+    bound = store.bound_reads()
+    store.open()
+    times, entries = [], []
+    for number in range(5):
+        times.append(clock.now_ms())
+        entries.append(store.append(message(b"%d" % number, keys="k")))
+        clock.advance(ms=1_000)
+    for confirmed in range(6):
+        bound.advance(entries[confirmed - 1].end if confirmed else entries[0].log_offset)
+        found = finish(store.lookup.querying("TopicTest", "k", 0, 1 << 62, 1))
+        assert [each.body for each in found.messages] == ([b"%d" % (confirmed - 1)] if confirmed else [])
+        offsets = [store.offset_by_time("TopicTest", 0, at_ms) for at_ms in times]
+        assert offsets == [min(number, max(confirmed - 1, 0)) for number in range(5)]
+    assert not store.lookup.is_damaged(entries[4].log_offset)
+    store.close()

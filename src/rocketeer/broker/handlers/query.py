@@ -10,11 +10,11 @@ from rocketeer.protocol.frame import FRAME_BYTES_MAX, Filling
 from rocketeer.protocol.headers.base import decode_header
 from rocketeer.protocol.headers.query import QueryMessageHeader, ViewMessageHeader
 from rocketeer.record.layout import encode_record
-from rocketeer.remoting.router import Connection, Handler
+from rocketeer.remoting.connection import Connection
+from rocketeer.remoting.router import Handler
 from rocketeer.remoting.slices import run_sliced
 from rocketeer.steps import Steps
-from rocketeer.store.confirmed import ConfirmedLookups
-from rocketeer.store.message_store import MessageStore
+from rocketeer.store.lookup import Lookup
 
 UNIQUE_KEY_QUERY = "_UNIQUE_KEY_QUERY"
 REPLY_BYTES_MAX = FRAME_BYTES_MAX - (64 << 10)
@@ -24,11 +24,9 @@ REPLY_BYTES_MAX = FRAME_BYTES_MAX - (64 << 10)
 class QueryHandler:
     """Answers with records as they are stored."""
 
-    def __init__(
-        self, store: MessageStore | ConfirmedLookups, *, unique_key_count_max: int, entries_max: int = 200_000
-    ) -> None:
+    def __init__(self, lookup: Lookup, *, unique_key_count_max: int, entries_max: int = 200_000) -> None:
         """`entries_max`: so many entries of the index are looked at for one query."""
-        self._store = store
+        self._lookup = lookup
         self._entries_max = entries_max
         self._unique_key_count_max = unique_key_count_max
 
@@ -43,7 +41,7 @@ class QueryHandler:
         count_max = header.max_count
         if command.ext.get(UNIQUE_KEY_QUERY) == "true":
             count_max = self._unique_key_count_max
-        found = yield from self._store.querying(
+        found = yield from self._lookup.querying(
             header.topic, header.key, header.begin_ms, header.end_ms, count_max,
             entries_max=self._entries_max, bytes_max=REPLY_BYTES_MAX,
         )  # fmt: skip
@@ -68,7 +66,7 @@ class QueryHandler:
 
     def view(self, command: Command, connection: Connection) -> Command:
         header = decode_header(ViewMessageHeader, command.ext)
-        message = self._store.message_at(LogOffset(header.offset))
+        message = self._lookup.message_at(LogOffset(header.offset))
         if message is None:
             raise RequestRefused(
                 ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {header.offset}"
