@@ -47,6 +47,8 @@ class _Round:
     log_end: LogOffset
     store_ms: int
     queue_offsets_sum: int
+    generation: int
+    """Of the sum: queues that are deleted begin another one."""
     queues: Iterator[ConsumeQueue]
 
 
@@ -189,6 +191,7 @@ class Checkpointer:
             end,
             self._last_store_ms(),
             queues.offsets_sum(),
+            self._generation,
             queues.walk(),
         )
 
@@ -244,10 +247,10 @@ class Checkpointer:
             self._expiry_clock.now_ms(),
         )  # fmt: skip
         extra = Summary(current.queue_offsets_sum, index_last)
-        generation = self._generation
+        generation = current.generation
         sync_all, self._sync_all = self._sync_all or unsynced is None, False
         self._noted = current.log_end
-        self._forgotten = False
+        self._forgotten = generation != self._generation  # the next round notes what is left
 
         def save() -> None:
             for changed in slots:

@@ -185,6 +185,33 @@ def test_a_deleted_topic_is_noted_although_no_message_follows(tmp_path: Path) ->
     store.close()
 
 
+def test_a_topic_that_is_deleted_while_a_checkpoint_is_made_is_noted_in_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = ManualClock()
+    store = make_store(tmp_path / "store", clock)
+    store.open()
+    for number in range(10):
+        store.append(message(topic=f"T{number}"))
+    clock.advance(ms=60_000)
+    monkeypatch.setattr(checkpointing, "SLICE_S", 0.0)
+    store.tick()  # it begins, and writes out one queue
+    store.delete_topic("T9")
+    noted: list[summary.Summary | None] = []
+
+    def saved() -> bool:
+        noted.append(summary.load(tmp_path / "store/checkpoint")[1])
+        return noted[-1] == summary.Summary(9, -1)
+
+    tick_until(store, clock, saved)
+    assert set(noted[:-1]) == {None}, "no sum of queues that were not there any more"
+    copy = kill(store, tmp_path / "copy")
+    store.close()
+    store, report = open_store(copy)
+    assert not [action for action in report.actions if "queues lack entries" in action]
+    store.close()
+
+
 # --- retention ------------------------------------------------------------------------------------
 
 
