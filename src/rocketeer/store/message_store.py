@@ -219,6 +219,7 @@ class MessageStore:
             interval_ms=config.flush_queue_interval_ms,
             thorough_ms=config.flush_queue_thorough_ms,
         )
+        self.queue_table.before_removal = self._checkpointer.forget_summary
         self._cleaner = Cleaner(
             config,
             self.log,
@@ -307,7 +308,6 @@ class MessageStore:
         if "slave" not in self._refusals and self.queue_table.has_topic(topic):
             now_ms = self._clock.now_ms()
             self._appender.append(topic_end(topic, now_ms=now_ms, host=self._store_host), now_ms)
-        self._checkpointer.forget_summary()
         self.queue_table.remove_topic(topic)
 
     def remove_expired_queues(self, before_each: Callable[[], None]) -> Steps[list[tuple[str, int]]]:

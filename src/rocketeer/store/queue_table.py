@@ -46,6 +46,8 @@ class QueueTable:
         self._removed: deque[ConsumeQueue] = deque()
         self.folders_to_delete: list[Path] = []
         """Folders of topics that are gone, for `delete_folders` in a worker thread."""
+        self.before_removal: Callable[[], None] = lambda: None
+        """Called before the queues of a topic go."""
         self.removals = 0
         """Grows when queues go: whoever holds on to some asks for them again then."""
 
@@ -183,6 +185,7 @@ class QueueTable:
         found = self._by_topic.pop(topic, None)
         if found is None:
             return 0
+        self.before_removal()
         queues = list(found.values())
         for queue in queues:
             del self.by_key[topic, queue.queue_id]

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from rocketeer.clock import ManualClock
 from rocketeer.config import BrokerRole
 from rocketeer.store.message_store import MessageStore
 from rocketeer.store.segment import Segment
 from support.broker import broker_at
 from support.pairs import ha_address, log_bytes, same_logs, slave_at, until
-from support.stores import make_store, message, open_store
+from support.stores import checkpoint_now, kill, make_store, message, open_store
 
 
 def whole_log(store: MessageStore) -> bytes:
@@ -91,3 +92,26 @@ async def test_rocketmq_issue_9705_a_table_is_replaced_whole_or_not_at_all(tmp_p
         patch.setattr(table_file, "write_synced", torn)
         await keeper.save_text("delayOffset.json", '{"offsetTable":{1:2}}')
     assert await keeper.saved_text("delayOffset.json") == '{"offsetTable":{1:1}}'
+
+
+def test_a_slave_that_dies_after_a_topic_has_ended_does_not_look_for_its_queues(tmp_path: Path) -> None:
+    master, _ = open_store(tmp_path / "master")
+    for number in range(10):
+        master.append(message(topic=f"T{number}", keys="k"))
+    before = master.max_log_offset
+    master.delete_topic("T9")
+    end = master.append(message()).end
+    copied = memoryview(bytes(master.log.read(0, end) or b""))
+    master.close()
+    clock = ManualClock()
+    slave = make_store(tmp_path / "slave", clock, broker_role=BrokerRole.SLAVE)
+    slave.open()
+    slave.append_raw(0, copied[:before])
+    checkpoint_now(slave, clock)
+    slave.append_raw(before, copied[before:])
+    again, report = open_store(kill(slave, tmp_path / "copy"), broker_role=BrokerRole.SLAVE)
+    slave.close()
+    assert report.actions == ()
+    assert report.redone_messages == 2, "the end of the topic, and what follows"
+    assert len(again.queues()) == 10
+    again.close()
