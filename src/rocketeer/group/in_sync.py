@@ -100,7 +100,8 @@ class InSyncCount:
 
     def has(self, member: int, end: LogOffset) -> None:
         """A member (we, too) has the log below `end`, in this epoch."""
-        self._ends[member] = end
+        # Our disk may tell of an earlier part of the log later. What another member has may become less: it was cut.
+        self._ends[member] = max(end, self.end_of(member)) if member == self._me else end
         if member in self.counting:
             self._count()
 

@@ -130,3 +130,14 @@ def test_a_reply_that_fails_keeps_nobody_else_from_theirs() -> None:
     assert told == [number for number in range(140) if number not in (0, 70)]
     count.close()
     assert told == [number for number in range(200) if number not in (0, 70, 150)]
+
+
+def test_what_the_leader_itself_has_only_grows() -> None:
+    """Who waits for a part of the log that is on disk already hears so before those who wait for earlier ones."""
+    count, told = count_of(1, 2), list[Outcome]()
+    count.wait(100, told.append)
+    count.has(1, 100)
+    count.has(1, 50)
+    assert count.end_of(1) == 100
+    count.has(2, 100)
+    assert told == [Outcome.CONFIRMED]
