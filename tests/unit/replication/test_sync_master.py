@@ -95,6 +95,20 @@ def test_a_reply_that_fails_keeps_nobody_else_from_theirs() -> None:
     assert told == [number for number in range(300) if number not in (0, 70, 150)]
 
 
+def test_who_is_confirmed_and_not_answered_yet_is_told_so_when_the_master_stops() -> None:
+    slaves, told = [Slave(0)], list[Outcome]()
+    waits = Confirmations(
+        slaves, ManualClock(), timeout_ms=3_000, behind_bytes_max=10_000, schedule=lambda run: None
+    )
+    for number in range(200):
+        waits.wait(number + 1, told.append)
+    slaves[0].acknowledged = 150
+    waits.advanced()
+    waits.close()
+    assert told == [Outcome.CONFIRMED] * 150 + [Outcome.TIMEOUT] * 50
+    assert len(waits) == 0
+
+
 @contextlib.contextmanager
 def stranger(master: BrokerUnderTest) -> Iterator[socket.socket]:
     """A peer at the HA port that speaks 4.9.8's bytes and keeps them."""
