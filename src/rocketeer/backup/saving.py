@@ -14,6 +14,7 @@ from rocketeer.backup.manifest import Manifest, SavedFile, read_manifest, write_
 from rocketeer.backup.source import ABORT, LOG, SegmentFile, Source, end_of_log
 from rocketeer.errors import BackupError
 from rocketeer.store.kernel import sync_file_system
+from rocketeer.whole_file import is_temporary
 
 RACY_NS: Final = 2_000_000_000
 """A file written so shortly before it was read may have been written again with the same time."""
@@ -48,8 +49,8 @@ def save(source: Source, backup: Path, progress: Progress = lambda name, done: N
 
 def _is_backup(folder: Path) -> bool:
     """Empty, or made by us; a first run that was killed has no manifest yet."""
-    names = {path.name for path in folder.iterdir()}
-    return not names or names <= {"manifest.json", "manifest.json.tmp", "contents", "lock"}
+    names = {path.name for path in folder.iterdir() if not is_temporary(path.name)}
+    return names <= {"manifest.json", "manifest.json.tmp", "contents", "lock"}
 
 
 @contextmanager

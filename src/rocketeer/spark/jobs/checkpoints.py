@@ -4,11 +4,13 @@ Spark itself notices little: a stream whose topic or target was changed would go
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
 from rocketeer.errors import RocketeerError
-from rocketeer.spark.jobs.lake.notes import read_json, write_json
+from rocketeer.spark.jobs.lake.notes import create_json, read_json
+from rocketeer.whole_file import is_temporary
 
 NOTE: Final = "rocketeer.json"
 
@@ -30,11 +32,11 @@ def claim(
     folder = Path(text.removeprefix("file://"))
     note = folder / NOTE
     if not note.exists():
-        if folder.exists() and any(folder.iterdir()):
+        if folder.exists() and any(not is_temporary(path.name) for path in folder.iterdir()):
             what = "another query's checkpoint" if (folder / "metadata").exists() else "not empty"
             raise OtherCheckpoint(f"{folder} is {what}: choose another folder")
-        write_json(note, {"query": dict(who), "facts": dict(facts or {})})
-        return dict(facts or {})
+        with suppress(FileExistsError):  # another driver was faster
+            create_json(note, {"query": dict(who), "facts": dict(facts or {})})
     found = read_json(note)
     theirs = found.get("query", {})
     odd = [name for name in {**theirs, **who} if theirs.get(name) != who.get(name)]

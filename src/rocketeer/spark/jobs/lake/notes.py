@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from rocketeer.spark.jobs.lake.places import LakeDamaged
-from rocketeer.whole_file import replace_file
+from rocketeer.whole_file import create_file, replace_file
 
 META: Final = "_rocketeer"
 """The folder in a lake that is ours; readers of data pass over names that begin so."""
@@ -24,4 +24,14 @@ def read_json(path: Path) -> dict[str, Any]:
 def write_json(path: Path, value: dict[str, Any]) -> None:
     """Whole or not at all, also after a power cut."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    replace_file(path, json.dumps(value, separators=(",", ":")).encode())
+    replace_file(path, _json(value))
+
+
+def create_json(path: Path, value: dict[str, Any]) -> None:
+    """As `write_json`; FileExistsError if there is one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    create_file(path, _json(value))
+
+
+def _json(value: dict[str, Any]) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()
