@@ -1,6 +1,7 @@
 """What a record of changed tables says; made, and taken over, an entry at a time.
 
     {"offsets": {"topic@group": {"queue": offset, ...} or null},    all of its queues; null: there are none
+     "anew":    ["topic@group", ...],                               the queues that it had are none of it any more
      "moved":   [["topic@group", {"queue": offset, ...}], ...],     some of very many queues: the others stay
      "locks":   [[group, topic, broker name, queue, client or null], ...],
      "topics":  a table of topics, "topicsGone": [name, ...],
@@ -130,7 +131,7 @@ def _putting(changes: Changes, tables: SharedTableSet, record: _Record) -> Steps
             yield
             continue
         if key in changes.begun_anew:
-            record.put("offsets", key, None)
+            record.append("anew", key)  # no null in "offsets": who does not know "moved" keeps what was
         left = iter(list(queues.items()))
         while part := dict(islice(left, QUEUES_AT_ONCE)):
             record.append("moved", [key, part])
@@ -166,6 +167,9 @@ def taking_over(body: bytes, tables: SharedTableSet) -> Steps[None]:
     change: Mapping[str, Any] = json.loads(body)
     for key, queues in change.get("offsets", {}).items():
         tables.offsets.set_queues(key, None if queues is None else _numbers(queues))
+        yield
+    for key in change.get("anew", ()):
+        tables.offsets.set_queues(key, None)
         yield
     for key, queues in change.get("moved", ()):
         tables.offsets.add_queues(key, _numbers(queues))
