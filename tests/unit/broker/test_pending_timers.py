@@ -219,6 +219,22 @@ def test_the_end_of_timers_in_their_order_looks_at_none_but_them(monkeypatch: py
     assert max(costs) <= ROWS_MAX
 
 
+@pytest.mark.parametrize("first", [0, ROWS_MAX, 3 * ROWS_MAX])
+def test_times_that_go_down_fill_their_blocks_as_others_do(first: int) -> None:
+    """Each behind a full block and before the one added last: there was a block for each."""
+    pending = PendingTimers()
+    timers = [Timer(NOW + n, n, 0) for n in range(first)]
+    timers += [Timer(NOW + DAY_MS - n, first + n, 0) for n in range(2 * ROWS_MAX + 100)]
+    timers += [Timer(NOW + DAY_MS // 2 - n, len(timers) + n, 0) for n in range(ROWS_MAX)]
+    for timer in timers:
+        pending.add(timer)
+    assert len(pending._blocks) <= len(timers) // (ROWS_MAX // 4) + 2
+    taken: list[Timer] = []
+    while some := pending.take(NOW + DAY_MS, 1000):
+        taken += some
+    assert taken == sorted(timers)
+
+
 def test_blocks_that_became_small_are_put_together() -> None:
     pending = PendingTimers()
     dice = random.Random(1)
@@ -288,3 +304,22 @@ def test_a_copy_has_whatever_waits_all_the_time_once() -> None:
         assert len(copied) == len(set(copied))
         assert len(timers) > 100
         assert not set(timers) - set(copied)
+
+
+@pytest.mark.parametrize("pieces", [1, 2, 3])
+def test_a_copy_has_them_once_when_a_block_begins_earlier_meanwhile(pieces: int) -> None:
+    pending = PendingTimers(rows_max=16)
+    timers = [Timer(NOW + 1_000 * n, n, n) for n in range(16 * 4 * LOOK_BLOCKS)]
+    for timer in timers:
+        pending.add(timer)
+    copy = pending.copy()
+    copied = b"".join([next(copy) for _ in range(pieces)])
+    between = timers[16 * LOOK_BLOCKS * pieces].due_ms  # the next piece begins with it
+    new = [Timer(between - n, len(timers) + n, 0) for n in range(1, 999)]
+    for timer in new:
+        pending.add(timer)
+        assert found(pending, timer) == [timer]
+    copied += b"".join(copy)
+    entries = [Timer(*entry) for entry in ENTRY.iter_unpack(copied)]
+    assert [timer for timer in entries if timer not in new] == timers
+    assert len(entries) == len(set(entries))

@@ -87,13 +87,21 @@ class PendingTimers:
         block = self._blocks[at]
         if len(block) >= self._rows_max:
             if block.ends_below(timer.place):  # times that go up fill their blocks
-                block = Block()
-                block.add(timer)
-                self._insert(at + 1, block)
+                self._add_behind(at, timer)
                 return
             self._insert(at + 1, block.split())
             block = self._blocks[self._at(timer.place)]
         block.add(timer)
+
+    def _add_behind(self, at: int, timer: Timer) -> None:
+        """A new one between two blocks: it opens the later one, whose stretch begins with it then."""
+        if at + 1 < len(self._blocks) and len(self._blocks[at + 1]) < self._rows_max:
+            self._blocks[at + 1].add(timer)
+            self._lows[at + 1] = timer.place
+            return
+        block = Block()
+        block.add(timer)
+        self._insert(at + 1, block)
 
     def take(self, now_ms: int, count: int) -> list[Timer]:
         """Up to `count` timers that are due; they wait no longer."""
