@@ -1,5 +1,6 @@
 """Any history of timers: what waits is what a sorted list would say, and a snapshot plus the log behind it is the whole."""
 
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -69,6 +70,13 @@ class Timers(RuleBasedStateMachine):
     def many_of_one_moment(self, delay_ms: int, count: int) -> None:
         due_ms = self.now_ms + delay_ms
         for _ in range(count):
+            self.begin(due_ms)
+
+    @rule(delay_ms=delays, blocks=st.integers(0, 2), down=st.integers(0, 100))
+    def many_that_go_up_and_then_down(self, delay_ms: int, blocks: int, down: int) -> None:
+        start_ms = self.now_ms + delay_ms
+        top_ms = start_ms + blocks * self.rows_max
+        for due_ms in (*range(start_ms, top_ms), *range(top_ms + down, top_ms, -1)):
             self.begin(due_ms)
 
     @rule()
@@ -178,6 +186,7 @@ class Timers(RuleBasedStateMachine):
         )
         sizes = [len(block) for block in self.pending._blocks]
         assert all(0 < size <= self.rows_max for size in sizes)
+        assert all(sum(pair) > self.rows_max // 4 for pair in pairwise(sizes))
         lows = self.pending._lows
         assert all(low <= block.first().place for low, block in zip(lows, self.pending._blocks, strict=True))
         assert all(block.ends_below(low) for low, block in zip(lows[1:], self.pending._blocks, strict=False))

@@ -235,6 +235,20 @@ def test_times_that_go_down_fill_their_blocks_as_others_do(first: int) -> None:
     assert taken == sorted(timers)
 
 
+def test_blocks_left_small_by_what_stood_between_them_are_put_together() -> None:
+    pending = PendingTimers(rows_max=16)
+    for n in range(16 * 16):
+        block_number, row = divmod(n, 16)
+        goes_last = 1_000 if block_number % 2 else 0
+        stays = 2_000 if not block_number % 2 and row == 0 else 0
+        pending.add(Timer(NOW + n, n + goes_last + stays, 0))
+    for below in (1_000, 2_000):
+        while pending.take_below(below, 1_000):
+            pass
+    assert len(pending) == 8
+    assert len(pending._blocks) == 2
+
+
 def test_blocks_that_became_small_are_put_together() -> None:
     pending = PendingTimers()
     dice = random.Random(1)

@@ -65,7 +65,6 @@ class PendingTimers:
         """This block has fewer entries than it had."""
         if not self._blocks[at].data:
             self._drop(at)
-            return
         for left in (at, at - 1):
             if 0 <= left < len(self._blocks) - 1:
                 block, later = self._blocks[left : left + 2]
