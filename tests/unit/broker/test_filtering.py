@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rocketeer.broker.features.filtering.filter_data import FilterTable
+from rocketeer.broker.features.filtering.filter_data import FILTER_CHARS, FilterTable
 from rocketeer.clock import ManualClock
 from rocketeer.errors import BadSqlExpression, RequestRefused
 from rocketeer.filter.bloom import BloomFilter
@@ -300,3 +300,20 @@ def test_filters_whose_groups_left_long_ago_are_forgotten_in_steps() -> None:
         left = len(list(table))
     assert left == 0
     assert json.loads(table.encode())["filterDataByTopic"] == {}
+
+
+@pytest.mark.parametrize(("expression", "kept"), [("a = 22", "a = 22"), ("a = ", None)])
+def test_a_group_that_is_back_while_others_are_forgotten_keeps_what_it_wants_now(
+    table: FilterTable, clock: ManualClock, expression: str, kept: str | None
+) -> None:
+    for group in ("G", "H", "I"):
+        register(table, group, [sql("a = 1")])
+        table.unregister(group)
+    clock.advance(ms=86_400_000)
+    steps = table.refresh()
+    next(steps)
+    (before, _) = table
+    register(table, before.group, [sql(expression, version=2)])
+    finish(steps)
+    assert [data.expression for data in table] == ([] if kept is None else [kept])
+    assert table._chars == sum(len(data.expression) + FILTER_CHARS for data in table)

@@ -207,6 +207,9 @@ class FilterTable:
         now_ms = self._clock.now_ms()
         for topic in list(self._by_topic):
             for data in list(self.of_topic(topic)):
+                # Between two steps the group may come back and want something else, or nothing.
+                if self.get(topic, data.group) is not data:
+                    continue
                 if data.is_dead and now_ms - data.dead_ms >= self._keep_dead_ms:
                     log.info("filter forgotten group=%s topic=%s", data.group, data.topic)
                     self._remove(data)
