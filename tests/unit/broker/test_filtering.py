@@ -317,3 +317,42 @@ def test_a_group_that_is_back_while_others_are_forgotten_keeps_what_it_wants_now
     finish(steps)
     assert [data.expression for data in table] == ([] if kept is None else [kept])
     assert table._chars == sum(len(data.expression) + FILTER_CHARS for data in table)
+
+
+def told(table: FilterTable) -> dict[str, str]:
+    """What the file says: the group's expression by topic."""
+    topics = json.loads(table.told().whole())["filterDataByTopic"]
+    return {topic: text["groupFilterData"]["G"]["expression"] for topic, text in topics.items()}
+
+
+@pytest.mark.parametrize("steps_done", range(6))
+def test_what_was_being_made_when_the_broker_stopped_is_saved_all_the_same(
+    table: FilterTable, steps_done: int
+) -> None:
+    topics = ("T", "U")
+    for version in (1, 2):
+        register(table, "G", [sql(f"a = {version}", topic, version) for topic in topics])
+        if version == 1:
+            table.encode()
+    broken_off = table.refresh()
+    for _ in range(steps_done):
+        next(broken_off, None)
+    for close in (lambda: None, broken_off.close):  # the slices may end it late
+        close()
+        finish(table.refresh())
+        assert told(table) == {"T": "a = 2", "U": "a = 2"}
+
+
+def test_filters_that_change_all_the_time_are_saved_all_the_same(table: FilterTable) -> None:
+    register(table, "G", [sql("a = 1")])
+    steps = table.refresh()
+    for version in range(2, 100):
+        if next(steps, "done") == "done":
+            break
+        register(table, "G", [sql(f"a = {version}", version=version)])
+    else:
+        raise AssertionError("the pass does not end")
+    assert told(table).keys() == {"T"}
+    assert table.take_dirty()
+    finish(table.refresh())
+    assert told(table) == {"T": f"a = {version - 1}"}

@@ -79,8 +79,9 @@ class FilterTable:
         """Of all expressions, and `FILTER_CHARS` for each filter."""
         self._pieces: dict[str, bytes] = {}
         """By topic: what stands for its filters in the file."""
-        self._stale: set[str] = set()
-        """Topics of which that is to be made anew."""
+        self._stale: dict[str, int] = {}
+        """Topics of which that is to be made anew, with the number of their last change."""
+        self._changes = 0
         self.bloom = bloom
         self._bounds = bounds
         self._clock = clock
@@ -185,7 +186,8 @@ class FilterTable:
         self._changed(data)
 
     def _changed(self, data: FilterData) -> None:
-        self._stale.add(data.topic)
+        self._changes += 1
+        self._stale[data.topic] = self._changes
         self._dirty = True
 
     def _remove(self, data: FilterData) -> None:
@@ -223,29 +225,31 @@ class FilterTable:
         return self.told().whole().decode()
 
     def told(self) -> TableText:
-        """As `encode`, yet to be put together."""
-        finish(self._making())
+        """What `refresh` has made, yet to be put together."""
         begin, end = filters_ends()
         return TableText(begin, list(self._pieces.values()), b",", end)
 
     def refresh(self) -> Steps[None]:
-        """Forget what is to be forgotten and make what changed of the text, a filter a step."""
+        """Forget what is to be forgotten and make what has changed of the text, a filter a step."""
         yield from self._expiring()
         yield from self._making()
 
     def _making(self) -> Steps[None]:
-        while self._stale:
-            topic = self._stale.pop()
+        """One pass: what changes behind it is made by the next, so that changes without end do not keep it going."""
+        for topic in list(self._stale):
+            change = self._stale.get(topic)
             entries = []
             for data in list(self.of_topic(topic)):
                 entries.append(encode_filter_entry(self._record_of(data)))
                 yield
-            if topic in self._stale:  # it changed meanwhile
+            if topic not in self._stale:  # somebody else made it meanwhile, of what is newer
                 continue
             if entries:
                 self._pieces[topic] = encode_topic_filters(topic, entries)
             else:
                 self._pieces.pop(topic, None)
+            if self._stale[topic] == change:  # not earlier: this may be broken off
+                del self._stale[topic]
             yield
 
     @staticmethod
