@@ -7,7 +7,8 @@ nothing of messages is written at once: a topic that was created does not wait f
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -78,6 +79,9 @@ class TableKeeper:
         self._at_disk = asyncio.Lock()
         """Held while a file is written, never while the log is waited for."""
         self._unsaved: set[str] = set()
+        """What a disk refused."""
+        self._broken_off: set[str] = set()
+        """What was to be written when something else failed, or was cancelled."""
 
     def add(self, tables: Iterable[Table]) -> None:
         """Keep these as well; before `load`."""
@@ -114,14 +118,17 @@ class TableKeeper:
         """Write the tables that changed since they were last written; one that cannot be is tried again."""
         await self.save_ahead()
         async with self._writing:
-            await self._save([each for each in self._tables if self._take_unsaved(each)])
+            tables = [each for each in self._tables if self._take_unsaved(each)]
+            with self._taken(tables):
+                await self._save(tables)
 
     async def save_ahead(self) -> None:
         """Write those of them that need not wait for the log."""
         async with self._at_disk:
             for table in self._tables:
                 if not _waits_for_log(table) and self._take_unsaved(table):
-                    await self._write(table, _text(table))
+                    with self._taken([table]):
+                        await self._write(table, _text(table))
 
     async def save_all(self) -> None:
         """Write every table, changed or not: the last thing at a clean stop."""
@@ -144,7 +151,7 @@ class TableKeeper:
         is_durable = await self._durable(end)
         async with self._at_disk:
             for table, text in zip(tables, texts, strict=True):
-                others = self._unsaved - {table.file_name}
+                others = (self._unsaved | self._broken_off) - {table.file_name}
                 if not is_durable:
                     self._not_saved(table, OSError(f"the disk does not have the log up to {end} yet"))
                 elif isinstance(table, SpeaksOfOthers) and others:
@@ -163,7 +170,19 @@ class TableKeeper:
             self._saved(table)
 
     def _take_unsaved(self, table: Table) -> bool:
-        return table.take_dirty() or table.file_name in self._unsaved
+        name = table.file_name
+        return table.take_dirty() or name in self._unsaved or name in self._broken_off
+
+    @contextmanager
+    def _taken(self, tables: Sequence[Table]) -> Iterator[None]:
+        """They say no longer that they changed: if they are not written, somebody has to remember."""
+        names = {table.file_name for table in tables}
+        self._broken_off -= names
+        try:
+            yield
+        except BaseException:
+            self._broken_off |= names
+            raise
 
     def _not_saved(self, table: Table, error: OSError) -> None:
         if table.file_name not in self._unsaved:

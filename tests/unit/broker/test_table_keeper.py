@@ -147,3 +147,55 @@ async def test_the_position_beside_locks_has_no_record_that_they_have_not(tmp_pa
     saved.decode((tmp_path / "config" / locks.file_name).read_text())
     assert saved.owner("First", MessageQueue("T", "b", 0), 0) == "d"
     store.close()
+
+
+class Failing:
+    """A table whose text cannot be made, until somebody has mended it."""
+
+    file_name = "failing.json"
+    steps_left = 0
+    fails = True
+
+    def encode(self) -> str:
+        return "{}"
+
+    def decode(self, text: str) -> None: ...
+
+    def take_dirty(self) -> bool:
+        return True
+
+    def refresh(self) -> Steps[None]:
+        if self.fails:
+            raise ValueError("a bug")
+        while self.steps_left:
+            yield
+
+
+async def test_what_was_to_be_saved_with_a_table_that_fails_is_saved_by_the_next_round(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "config"
+    offsets, failing = ConsumerOffsets(), Failing()
+    store, _ = open_store(tmp_path / "store")
+    keeper = TableKeeper(folder, store)
+    keeper.add([failing, offsets])
+    offsets.commit("G", "T", 0, 5)
+    for _ in range(2):
+        with pytest.raises(ValueError, match="a bug"):
+            await keeper.save_changed()
+    failing.fails, failing.steps_left = False, 1
+    saving = asyncio.ensure_future(keeper.save_changed())
+    await asyncio.sleep(0)
+    saving.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await saving
+    assert not (folder / offsets.file_name).exists()
+    failing.steps_left = 0
+    await keeper.save_changed()
+    again = ConsumerOffsets()
+    again.decode((folder / offsets.file_name).read_text())
+    assert again.query("G", "T", 0) == 5
+    (folder / offsets.file_name).unlink()
+    await keeper.save_changed()
+    assert not (folder / offsets.file_name).exists(), "written once"
+    store.close()
