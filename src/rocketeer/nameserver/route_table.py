@@ -73,6 +73,8 @@ class _Alive:
     connection: object
     epoch: int = 0
     """Of the leader of a group."""
+    refused: bool = False
+    """There was no room for some of its topics; it is told so until there is."""
 
 
 @dataclass(slots=True)
@@ -130,6 +132,8 @@ class RouteTable:
 
         Topics are merged, never removed: brokers may send only those that changed. They are read when the
         data version is new, or the broker took this place (name, id) just now; else only the time is noted.
+        Where there is no room for all of them, known ones change all the same, and each registration tries to find
+        room for the others.
         """
         if broker_id == MASTER_ID:
             self._check_epoch(broker_name, epoch)
@@ -141,12 +145,20 @@ class RouteTable:
             self._leave_place(before, keep_name=broker_name)
             before = None
         self._take_place(cluster, broker_name, broker_id, address)
-        self._alive[address] = _Alive(broker_name, broker_id, ha_address, version, now_ms, connection, epoch)
-        if broker_id == MASTER_ID:
-            if before is None or before.version != version:
-                yield from self._merge_topics(broker_name, topics)
-            return None
-        return self._master_of(broker_name)
+        was_refused = before is not None and before.refused
+        alive = _Alive(
+            broker_name, broker_id, ha_address, version, now_ms, connection, epoch, refused=was_refused
+        )
+        self._alive[address] = alive
+        if broker_id != MASTER_ID:
+            return self._master_of(broker_name)
+        is_known = before is not None and before.version == version
+        if was_refused or not is_known:
+            refusal = yield from self._merge_topics(broker_name, topics, only_new=is_known)
+            alive.refused = refusal is not None or (was_refused and not is_known)
+            if refusal is not None:
+                raise refusal
+        return None
 
     def unregister(self, *, broker_name: str, broker_id: int, address: str) -> bool:
         """Forget a broker that says goodbye; one that was replaced meanwhile does not take its heir along."""
@@ -375,29 +387,40 @@ class RouteTable:
 
     # --- topics ------------------------------------------------------------------------------
 
-    def _merge_topics(self, name: str, topics: Iterable[TopicConfig]) -> Steps[None]:
-        """What a later registration has said meanwhile stays."""
+    def _merge_topics(
+        self, name: str, topics: Iterable[TopicConfig], *, only_new: bool
+    ) -> Steps[TooMany | None]:
+        """What a later registration has said meanwhile stays. The refusal if there is no room for all of them."""
         self._registrations += 1
         told = self._registrations
         broker = self._brokers[name]
+        refusal: TooMany | None = None
         for topic in topics:
             if self._brokers.get(name) is not broker:  # it went away meanwhile
-                return
+                return refusal
             queues = self._topics.get(topic.name, {})
             held = queues.get(name)
-            if held is None:
-                if self._routes >= self._routes_max:
-                    raise TooMany("topics of all brokers together", "limitRoutes", self._routes_max)
-                if not queues:
-                    if len(self._topics) >= self._topics_max:
-                        raise TooMany("topics that any broker has", "limitRouteTopics", self._topics_max)
+            full = self._refusal(queues) if held is None else None
+            refusal = refusal or full
+            is_ours = held is not None and held.broker is broker
+            if full is None and not (only_new and is_ours):
+                if held is None:
                     self._topics[topic.name] = queues
-                self._routes += 1
-            if held is None or held.broker is not broker or held.told <= told:
-                data = QueueData(name, topic.read_queues, topic.write_queues, topic.perm, topic.sys_flag)
-                queues[name] = _Queues(broker, data, told)
-                broker.topics[topic.name] = None
+                    self._routes += 1
+                if held is None or not is_ours or held.told <= told:
+                    data = QueueData(name, topic.read_queues, topic.write_queues, topic.perm, topic.sys_flag)
+                    queues[name] = _Queues(broker, data, told)
+                    broker.topics[topic.name] = None
             yield
+        return refusal
+
+    def _refusal(self, queues: Mapping[str, _Queues]) -> TooMany | None:
+        """For a broker's topic that is new and whose other brokers have these."""
+        if self._routes >= self._routes_max:
+            return TooMany("topics of all brokers together", "limitRoutes", self._routes_max)
+        if not queues and len(self._topics) >= self._topics_max:
+            return TooMany("topics that any broker has", "limitRouteTopics", self._topics_max)
+        return None
 
     def _drop_queues(self, topic: str, name: str) -> None:
         queues = self._topics.get(topic, {})

@@ -488,3 +488,41 @@ def test_brokers_and_routes_are_bounded_and_room_comes_back() -> None:
     table.unregister(broker_name="b", broker_id=0, address="b:1")
     register(table, "a:1", "a", topics=many(3), version=DataVersion(9, 9))
     assert table.route("many-2") is not None
+
+
+def perms(table: RouteTable, *topics: str) -> list[int | None]:
+    routes = [table.route(topic) for topic in topics]
+    return [None if route is None else int(route.queues[0].perm) for route in routes]
+
+
+@pytest.mark.parametrize(("limit", "value"), [("topics_max", 2), ("routes_max", 2)])
+def test_known_topics_change_behind_one_that_finds_no_room(limit: str, value: int) -> None:
+    table = RouteTable(**{limit: value})
+    register(table, topics=[TopicConfig("a"), TopicConfig("b")])
+    changed = [TopicConfig("a", perm=4), TopicConfig("new"), TopicConfig("b", perm=4)]
+    with pytest.raises(TooMany):
+        register(table, topics=changed, version=V2)
+    assert perms(table, "a", "new", "b") == [4, None, 4]
+
+
+def test_a_topic_that_found_no_room_is_refused_until_there_is_some() -> None:
+    """The version is known by then; what an administrator changed meanwhile stays."""
+    table = RouteTable(topics_max=2)
+    topics = [TopicConfig("new"), TopicConfig("a")]
+    register(table, topics=topics[1:])
+    register(table, "b:1", "b", topics=[TopicConfig("b")])
+    with pytest.raises(TooMany):
+        register(table, topics=topics, version=V2)
+    finish(table.wipe_write_perm("a"))
+    for _ in range(2):
+        with pytest.raises(TooMany):
+            register(table, topics=topics, version=V2)
+    register(table, topics=[TopicConfig("a", perm=4)], version=DataVersion(3, 3))  # announced alone
+    with pytest.raises(TooMany):
+        register(table, topics=topics, version=DataVersion(3, 3))
+    table.delete_topic("b")
+    register(table, topics=topics, version=DataVersion(3, 3))
+    assert perms(table, "a", "new") == [4, 6]
+    finish(table.wipe_write_perm("a"))
+    register(table, topics=topics, version=DataVersion(3, 3))
+    assert perms(table, "a", "new") == [4, 4], "nothing is read again"
