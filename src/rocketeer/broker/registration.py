@@ -2,7 +2,8 @@
 
 Full registrations go out at start, every 30 s, and (oneway, several in one) when topics appear by themselves.
 A topic that an administrator changed goes alone, and its handler waits for it. A name server that does not
-answer is logged once, tried again every few seconds, and never holds up the others.
+answer, or that has no room for some of our topics, is logged once, tried again every few seconds, and never holds up
+the others.
 
 A broker with very many topics tells them in parts, each small enough for any name server: name servers add what
 they are told to what they know when the data version is another than before, so all parts but the last carry versions
@@ -73,6 +74,8 @@ class BrokerIdentity:
 class _NameServer:
     address: str
     reachable: bool = True
+    refusal: str = ""
+    """What it said when it did not take all that it was told; empty: it knows all of our topics."""
 
 
 class Registration:
@@ -171,7 +174,14 @@ class Registration:
             await _all(self._register_if_changed(server) for server in self._servers)
 
     async def retry_lost(self) -> None:
-        await self._register([server for server in self._servers if not server.reachable])
+        """Also those that refused something; very many topics are told again with the regular registration only."""
+        await self._register(
+            [
+                server
+                for server in self._servers
+                if not server.reachable or (server.refusal and not self._is_large)
+            ]
+        )
 
     async def announce(self, topic: TopicConfig) -> None:
         """Tell of one changed topic; returns when the reachable name servers know it."""
@@ -218,11 +228,14 @@ class Registration:
         servers = list(servers)
         if not servers or self._stopped or not self.is_current():  # nobody who took leave says hello again
             return
-        if topics is not None or not self._is_large:
-            parts = [self._registration(self._topics.configs if topics is None else topics)]
-            replies = await asyncio.gather(*(self._tell_parts(server, parts) for server in servers))
+        if topics is not None:
+            part = self._registration(topics)
+            replies = await asyncio.gather(*(self._tell_part(server, part) for server in servers))
+        elif not self._is_large:
+            parts = [self._registration(self._topics.configs)]
+            replies = await asyncio.gather(*(self._tell_all(server, parts) for server in servers))
         else:
-            replies = await asyncio.gather(*(self._tell_parts(server, self._parts()) for server in servers))
+            replies = await asyncio.gather(*(self._tell_all(server, self._parts()) for server in servers))
         # As in RocketMQ one answer decides, whichever name servers disagree; ours is always the first listed.
         answer = next((reply for reply in replies if reply is not None), None)
         if answer is not None and not self._stopped:
@@ -238,20 +251,30 @@ class Registration:
             part_version = version if is_last else DataVersion(version.timestamp, -1 - number)
             yield self._registration(names[start : start + PART_TOPICS], part_version)
 
-    async def _tell_parts(self, server: _NameServer, parts: Iterable[tuple[Header, bytes]]) -> Command | None:
-        """The answer to the last one; None when one was not answered or was refused."""
-        answer: Command | None = None
-        for header, body in parts:
-            answer = await self._ask(server, RequestCode.REGISTER_BROKER, header, body, self._timeout_s)
-            if answer is None or self._stopped:
+    async def _tell_all(self, server: _NameServer, parts: Iterable[tuple[Header, bytes]]) -> Command | None:
+        """The answer that came last, if it took any of them."""
+        last: Command | None = None
+        refused = False
+        for part in parts:
+            answer = await self._tell_part(server, part)
+            if self._stopped or not server.reachable:
                 return None
-        return answer
+            # One of them may have a topic that finds no room: what is known of the others' changes all the same.
+            refused = refused or answer is None
+            last = answer or last
+        if server.refusal and not refused:
+            log.info("name server takes all that it is told again address=%s", server.address)
+            server.refusal = ""
+        return last
+
+    async def _tell_part(self, server: _NameServer, part: tuple[Header, bytes]) -> Command | None:
+        return await self._ask(server, RequestCode.REGISTER_BROKER, *part, self._timeout_s)
 
     async def _register_if_changed(self, server: _NameServer) -> None:
         ours = self._topics.version
         who, body = self._who(), encode_data_version(ours)
         answer = await self._ask(server, RequestCode.QUERY_DATA_VERSION, who, body, self._timeout_s)
-        if answer is None or _version_differs(answer, ours):
+        if answer is None or server.refusal or _version_differs(answer, ours):
             await self._register([server])
         elif self._is_large:  # it knows them all: what it has to tell us comes with a registration only
             await self._register([server], ())
@@ -265,12 +288,12 @@ class Registration:
         except RemotingError as error:
             self._lost(server, str(error))
             return None
-        if answer.code != ResponseCode.SUCCESS:
-            self._lost(server, f"request {code} refused with code {answer.code}: {answer.remark}")
-            return None
         if not server.reachable:
             log.info("name server reachable again address=%s", server.address)
             server.reachable = True
+        if answer.code != ResponseCode.SUCCESS:
+            self._refused(server, f"request {code} refused with code {answer.code}: {answer.remark}")
+            return None
         return answer
 
     async def _tell(self, server: _NameServer, code: int, header: Header, body: bytes) -> None:
@@ -284,6 +307,12 @@ class Registration:
         if server.reachable:
             log.warning("name server lost address=%s reason=%s", server.address, why)
             server.reachable = False
+
+    @staticmethod
+    def _refused(server: _NameServer, why: str) -> None:
+        if server.refusal != why:
+            log.warning("refused by a name server address=%s reason=%s", server.address, why)
+            server.refusal = why
 
     # --- what is said and heard --------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from rocketeer.broker.registration import PART_TOPICS, BrokerIdentity, Registrat
 from rocketeer.broker.topics import TopicTable
 from rocketeer.clock import SystemClock
 from rocketeer.config import BrokerConfig, NamesrvConfig, ServerConfig
+from rocketeer.config.limits import NamesrvLimits
 from rocketeer.model.route import BrokerData
 from rocketeer.model.topic import TopicConfig
 from rocketeer.nameserver.server import NameServer
@@ -36,8 +37,11 @@ def config(*addresses: str, **settings: Any) -> BrokerConfig:
 
 
 @contextlib.asynccontextmanager
-async def name_server(folder: Path, port: int = 0) -> AsyncIterator[NameServer]:
+async def name_server(
+    folder: Path, port: int = 0, limits: NamesrvLimits | None = None
+) -> AsyncIterator[NameServer]:
     settings = NamesrvConfig(
+        limits=limits or NamesrvLimits(),
         kv_config_path=folder / "kvConfig.json",
         config_path=folder / "namesrv.properties",
         server=ServerConfig(bind_host="127.0.0.1", listen_port=port),
@@ -148,6 +152,51 @@ async def test_a_dead_name_server_is_logged_once_and_holds_up_nobody(
                 assert "T" in finish(server.routes.topics())
                 assert ours.lost == [dead]
     assert len([record for record in caplog.records if dead in record.getMessage()]) == 1
+
+
+def perm_of(server: NameServer, topic: str) -> int | None:
+    route = server.routes.route(topic)
+    return None if route is None else int(route.queues[0].perm)
+
+
+@pytest.mark.parametrize("many", [0, 2 * PART_TOPICS], ids=["in one", "in parts"])
+async def test_a_name_server_without_room_for_a_topic_hears_of_the_others_and_is_logged_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, many: int
+) -> None:
+    known = len(TopicTable(config(), SystemClock()).configs) + many + 1
+    async with (
+        name_server(tmp_path, limits=NamesrvLimits(topics=known)) as server,
+        registration(config(f"127.0.0.1:{server.port}")) as (ours, topics),
+    ):
+        fill(topics, many)
+        topics.put(TopicConfig("old"))
+        await ours.start()
+        gone, *others = topics.configs
+        assert perm_of(server, gone) is not None
+        topics.delete(gone)
+        topics.put(TopicConfig("new"))
+        for name in others:  # behind it
+            topics.configs[name] = topics.configs.pop(name)
+        with caplog.at_level(logging.INFO, "rocketeer.broker.registration"):
+            for perm in (4, 2, 6):
+                topics.put(TopicConfig("old", perm=perm))
+                await ours.refresh()
+                await ours.retry_lost()
+                assert perm_of(server, "old") == perm
+                assert perm_of(server, "new") is None
+            topics.put(TopicConfig("old", perm=4))
+            await ours.announce(topics.configs["old"])
+            assert perm_of(server, "old") == 4, "it is told of changes"
+            await ours.retry_lost()
+            (said,) = caplog.records
+            assert "limitRouteTopics" in said.getMessage()
+            server.routes.delete_topic(gone)
+            await ours.refresh()
+            await ours.retry_lost()
+            assert perm_of(server, "new") == 6
+            assert len(caplog.records) == 2
+        await ours.stop()
+        assert not server.routes.brokers(), "a goodbye"
 
 
 async def test_the_order_configuration_of_the_name_server_makes_order_topics(tmp_path: Path) -> None:
