@@ -17,6 +17,7 @@ from rocketeer.model.offsets import LogOffset, QueueOffset
 from rocketeer.model.topic import TIMER_TOPIC
 from rocketeer.protocol.codes import RequestCode
 from rocketeer.record.layout import StoredMessage
+from rocketeer.steps import finish
 from support.broker import BrokerUnderTest, broker_at
 from support.stores import make_store
 
@@ -219,5 +220,28 @@ def test_a_full_table_is_made_in_steps_and_tells_what_holds(tmp_path: Path) -> N
         (saved,) = json.loads(table.encode())["sentBack"]
         assert (saved["tries"], saved["dead"]) == ([6, 8], [5, 7, 9])
         assert len(table) == 6
+    finally:
+        store.close()
+
+
+def test_what_comes_back_again_while_the_table_is_made_stays_known(tmp_path: Path) -> None:
+    store = make_store(tmp_path, ManualClock())
+    store.open()
+    try:
+        offsets = ConsumerOffsets()
+        table = SentBack(store, offsets)
+        offsets.on_back.append(table.set_back)
+        for number in range(1_000):
+            table.remember(GROUP, delivery(number), LogOffset(0), dead=False)
+        offsets.commit(GROUP, TOPIC, 0, QueueOffset(1_000))
+        table.encode()
+        steps = table.refresh()
+        next(steps)
+        offsets.commit(GROUP, TOPIC, 0, QueueOffset(600))
+        table.remember(GROUP, delivery(700), LogOffset(77), dead=False)
+        finish(steps)
+        assert table.copy_end(GROUP, delivery(700), dead=False) == 77
+        assert table.copy_end(GROUP, delivery(701), dead=False) is None
+        assert len(table) == 1
     finally:
         store.close()

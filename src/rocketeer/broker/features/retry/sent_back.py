@@ -167,7 +167,9 @@ class SentBack:
             while some := list(islice(entries, ENTRIES_A_STEP)):
                 for key, sent in some:
                     if sent.queue_offset < passed or sent.sent_ms < oldest_ms:
-                        self._count -= sends.known.pop(key, None) is not None
+                        if sends.known.get(key) is sent:  # and not what came back since this began
+                            del sends.known[key]
+                            self._count -= 1
                     elif sent.copy_end <= flushed:
                         (saved.dead if key[1] else saved.tries).append(key[0])
                 yield
