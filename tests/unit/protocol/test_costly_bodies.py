@@ -61,3 +61,14 @@ def test_a_bare_table_of_very_many_topics_is_read_a_topic_a_step() -> None:
 
     assert finish(counted()) == decode_topic_table(body)
     assert steps > len(topics)
+
+
+@pytest.mark.parametrize("count", [1, 5_000], ids=["small", "large"])
+def test_a_topic_that_is_null_is_none_whatever_the_size_of_the_body(count: int) -> None:
+    topics = {f"topic{number}": TopicConfig(f"topic{number}") for number in range(count)}
+    begin = b'{"topicConfigTable":{'
+    table = encode_topic_table(topics, DataVersion(1, 2))
+    table = begin + b'"none": null , "void":null,' + table.removeprefix(begin)
+    assert finish(reading_topic_table(table)) == TopicTable(topics, DataVersion(1, 2))
+    body = b'{"topicConfigSerializeWrapper":%b,"filterServerList":[]}' % table
+    assert decode_registration(body).configs == topics

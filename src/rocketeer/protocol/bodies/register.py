@@ -133,8 +133,9 @@ def reading_topic_table(body: bytes) -> Steps[TopicTable]:
 def _reading_table(raw: _RawTableWire) -> Steps[TopicTable]:
     configs: dict[str, TopicConfig] = {}
     for name, entry in (raw.topic_config_table or {}).items():
-        if entry != b"null":
-            configs[name] = named(load_request(_topic_decoder, bytes(entry)), name)
+        text = bytes(entry)  # no Raw equals the bytes it holds
+        if text != b"null":
+            configs[name] = named(load_request(_topic_decoder, text), name)
         yield
     return TopicTable(configs, raw.data_version or DataVersion())
 
