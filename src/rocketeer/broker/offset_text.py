@@ -6,7 +6,7 @@ one with very many queues is made of parts, so that a commit costs a part of it 
 
 import json
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -18,6 +18,8 @@ DICTS: Final = 64
 _FIRST: Final = frozenset({0})
 """Of most keys; a set of its own for each of a million would take 200 MB."""
 
+_Keys: TypeAlias = dict[str, set[int] | frozenset[int]]
+
 
 class OffsetText:
     """`table` is the one that is told, `topic@group` -> queue id -> offset; whoever changes it says so."""
@@ -27,8 +29,11 @@ class OffsetText:
         self._pieces: dict[str, bytes] = {}
         self._parts: dict[str, dict[int, bytes]] = {}
         """Of pieces with more than `PART_QUEUES` queues: number of a part -> its text."""
-        self._stale: tuple[dict[str, set[int] | frozenset[int]], ...] = tuple({} for _ in range(DICTS))
+        self._stale = _no_keys()
         """What is to be made anew: key -> numbers of parts. Many dicts, for a large one takes long to grow."""
+        self._taken = _no_keys()
+        """The same of the last pass: what it has not made yet."""
+        self._passes = 0
         for key in table:
             self._stale_like(key)[key] = frozenset()
 
@@ -42,8 +47,8 @@ class OffsetText:
             keys[key] = stale = set(stale) if isinstance(stale, frozenset) else stale
             stale.add(number)
 
-    def _stale_like(self, key: str) -> dict[str, set[int] | frozenset[int]]:
-        return self._stale[hash(key) % DICTS]
+    def _stale_like(self, key: str) -> _Keys:
+        return self._stale[_number(key)]
 
     def replaced(self, key: str) -> None:
         """All offsets of a key may have changed: all of its text is made anew."""
@@ -51,16 +56,24 @@ class OffsetText:
         self._stale_like(key)[key] = frozenset()
 
     def removed(self, key: str) -> None:
-        for table in (self._pieces, self._parts, self._stale_like(key)):
+        for table in (self._pieces, self._parts, self._stale_like(key), self._taken[_number(key)]):
             table.pop(key, None)
 
     def refresh(self) -> Steps[None]:
-        """Make what changed, a part a step."""
-        while any(self._stale):
-            for keys in self._stale:
+        """Make what has changed by now, a part a step. What changes meanwhile waits for the next time: commits
+        without end do not keep this going.
+
+        Several may be under way, and one may be broken off: a pass is finished, by whomever, before the next begins.
+        """
+        enough = self._passes + 1
+        while self._passes < enough or (self._passes == enough and any(self._taken)):
+            if not any(self._taken):
+                self._taken, self._stale = self._stale, _no_keys()
+                self._passes += 1
+            for keys in self._taken:
                 yield from self._refresh_some(keys)
 
-    def _refresh_some(self, keys: dict[str, set[int] | frozenset[int]]) -> Steps[None]:
+    def _refresh_some(self, keys: _Keys) -> Steps[None]:
         while keys:
             # The newest first: to look for the first of a dict whose front is gone takes long, each time.
             key, told = keys.popitem()
@@ -84,12 +97,21 @@ class OffsetText:
             yield
 
     def told(self) -> TableText:
-        """fastjson's form: the queue ids are not quoted."""
-        finish(self.refresh())
+        """What `refresh` has made, in fastjson's form: the queue ids are not quoted."""
         return TableText(b'{"offsetTable":{', list(self._pieces.values()), b",\n", b"}}")
 
     def whole(self) -> str:
+        """As all of it is now."""
+        finish(self.refresh())
         return self.told().whole().decode()
+
+
+def _no_keys() -> tuple[_Keys, ...]:
+    return tuple({} for _ in range(DICTS))
+
+
+def _number(key: str) -> int:
+    return hash(key) % DICTS
 
 
 def _part(queues: Mapping[int, int], number: int) -> dict[int, int]:

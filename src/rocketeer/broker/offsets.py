@@ -53,6 +53,8 @@ class ConsumerOffsets:
         key = f"{topic}{SEPARATOR}{group}"
         queues = self._table.get(key)
         before = None if queues is None else queues.get(queue_id)
+        if before == offset:  # as of every group that waits for messages
+            return
         if before is None:
             if self._count >= self._entries_max:
                 raise busy_limit("offsets of consumers", "limitConsumerOffsets", self._entries_max)
@@ -236,26 +238,26 @@ class ConsumerOffsets:
     # --- the file ----------------------------------------------------------------------------
 
     def refresh(self) -> Steps[None]:
-        """Make what changed of the text, in steps."""
+        """Make what has changed of the text by now, in steps."""
         return self._text.refresh()
 
     def encode(self) -> str:
         return self._text.whole()
 
     def told(self) -> TableText:
-        """As `encode`, yet to be put together."""
+        """What `refresh` has made, yet to be put together."""
         return self._text.told()
 
     def encoding(self, *, any_size: bool = False) -> Steps[bytes]:
-        """As `encode`, for peers, in steps: it may be long, and asked for many times.
+        """As `encode` when this begins, or newer, for peers, in steps: it may be long, and asked for many times.
 
         FrameTooLarge for what no frame can carry, unless it may have `any_size`.
         """
         if self._body is not None:
             return self._body
-        yield from self.refresh()  # and no step behind it: `told` finds all of it done
-        text, commits = self.told(), self._commits
-        body = yield from joining_body(text, any_size=any_size)
+        commits = self._commits
+        yield from self.refresh()
+        body = yield from joining_body(self.told(), any_size=any_size)
         if self._commits == commits and len(body) <= FRAME_BYTES_MAX:
             self._body = body
         return body

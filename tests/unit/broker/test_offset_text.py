@@ -4,9 +4,9 @@ import random
 import time
 
 from rocketeer.broker.offset_text import PART_QUEUES, OffsetText
-from rocketeer.broker.offsets import ConsumerOffsets
+from rocketeer.broker.offsets import ConsumerOffsets, JournaledOffsets
 from rocketeer.protocol.bodies.offsets import decode_consumer_offsets
-from rocketeer.steps import finish
+from rocketeer.steps import Steps, finish
 
 
 def test_the_text_always_tells_the_table_whatever_changed_and_whenever_it_was_made() -> None:
@@ -55,3 +55,91 @@ def test_ten_times_as_many_keys_take_about_ten_times_as_long() -> None:
     assert (
         min(took_s(60_000) for _ in range(2)) < 30 * few_s
     )  # a walk past all that are done made it a hundred
+
+
+def told(text: OffsetText) -> dict[str, dict[int, int]]:
+    return decode_consumer_offsets(text.told().whole())
+
+
+def test_commits_without_end_do_not_keep_the_text_from_being_made() -> None:
+    """Meanwhile no table was saved, and who changed a group waited."""
+    offsets = ConsumerOffsets()
+    for number in range(100):
+        offsets.commit("G", f"T{number}", 0, 1)
+    for queue in range(3 * PART_QUEUES):
+        offsets.commit("H", "T", queue, 1)
+    steps = offsets.refresh()
+    for number in range(2, 1_000):
+        if next(steps, "done") == "done":
+            break
+        for topic in range(100):
+            offsets.commit("G", f"T{topic}", 0, number)
+        offsets.commit("H", "T", number % (3 * PART_QUEUES), number)
+    else:
+        raise AssertionError("it does not end")
+    assert decode_consumer_offsets(offsets.told().whole()).keys() == offsets.table.keys()
+    finish(offsets.refresh())
+    assert decode_consumer_offsets(offsets.told().whole()) == offsets.table
+
+
+def test_what_changed_before_a_pass_is_in_the_text_behind_it_whoever_makes_it_or_breaks_off() -> None:
+    """The keeper saves while peers are told: each at its own pace, and a stop breaks them off."""
+    dice = random.Random(3)
+    for _ in range(30):
+        table: dict[str, dict[int, int]] = {}
+        text = OffsetText(table)
+        under_way: list[tuple[Steps[None], dict[str, int]]] = []
+        for offset in range(200):
+            key = f"T{dice.randrange(8)}@G"
+            queue = dice.choice((0, 1, PART_QUEUES, 3 * PART_QUEUES))
+            queues = table.setdefault(key, dict.fromkeys(range(2 * PART_QUEUES), 0) if key < "T1" else {})
+            queues[queue] = offset
+            text.changed(key, queue)
+            if dice.random() < 0.05:
+                key = dice.choice(list(table))
+                del table[key]
+                text.removed(key)
+                for _, known in under_way:
+                    known.pop(key, None)
+            if dice.random() < 0.1:
+                under_way.append(
+                    (text.refresh(), {key: max(queues.values()) for key, queues in table.items()})
+                )
+                next(under_way[-1][0], None)
+            for steps, known in dice.sample(under_way, dice.randrange(len(under_way) + 1)):
+                if dice.random() < 0.05:
+                    steps.close()
+                    under_way.remove((steps, known))
+                elif next(steps, "done") == "done":
+                    under_way.remove((steps, known))
+                    now = told(text)
+                    assert all(max(now[key].values()) >= known[key] for key in known)
+        finish(text.refresh())
+        assert told(text) == table
+
+
+def test_an_offset_that_is_committed_once_more_changes_nothing() -> None:
+    offsets = JournaledOffsets()
+    offsets.commit("G", "T", 0, 5)
+    finish(offsets.refresh())
+    assert offsets.take_dirty()
+    offsets.changed.clear()
+    offsets.commit("G", "T", 0, 5)
+    assert not offsets.take_dirty()
+    assert not offsets.changed
+    assert list(offsets.refresh()) == []
+
+
+def test_peers_are_told_again_what_was_committed_while_others_were_told() -> None:
+    offsets = ConsumerOffsets()
+    for number in range(2_000):
+        offsets.commit("G", f"T{number}", 0, 1)
+    steps = offsets.encoding()
+    for number in range(3_000):
+        if number == 1_990:
+            for topic in range(2_000):
+                offsets.commit("G", f"T{topic}", 0, 2)
+        if next(steps, "done") == "done":
+            break
+    assert decode_consumer_offsets(finish(offsets.encoding())) == offsets.table
+    assert finish(offsets.encoding()) is finish(offsets.encoding()), "nothing changed: it is kept"

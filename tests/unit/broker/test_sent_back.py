@@ -217,6 +217,7 @@ def test_a_full_table_is_made_in_steps_and_tells_what_holds(tmp_path: Path) -> N
         assert len(table) == 11
         offsets.commit(GROUP, TOPIC, 0, QueueOffset(5))
         table.encode()
+        table.encode()
         (saved,) = json.loads(table.encode())["sentBack"]
         assert (saved["tries"], saved["dead"]) == ([6, 8], [5, 7, 9])
         assert len(table) == 6
@@ -235,6 +236,7 @@ def test_what_comes_back_again_while_the_table_is_made_stays_known(tmp_path: Pat
             table.remember(GROUP, delivery(number), LogOffset(0), dead=False)
         offsets.commit(GROUP, TOPIC, 0, QueueOffset(1_000))
         table.encode()
+        table.encode()
         steps = table.refresh()
         next(steps)
         offsets.commit(GROUP, TOPIC, 0, QueueOffset(600))
@@ -243,5 +245,27 @@ def test_what_comes_back_again_while_the_table_is_made_stays_known(tmp_path: Pat
         assert table.copy_end(GROUP, delivery(700), dead=False) == 77
         assert table.copy_end(GROUP, delivery(701), dead=False) is None
         assert len(table) == 1
+    finally:
+        store.close()
+
+
+def test_what_was_passed_after_the_offsets_were_made_ready_stays_until_they_are_saved_again(
+    tmp_path: Path,
+) -> None:
+    """The offsets that are saved with it do not have the commit yet: after a crash it is delivered again."""
+    store = make_store(tmp_path, ManualClock())
+    store.open()
+    try:
+        offsets = ConsumerOffsets()
+        table = SentBack(store, offsets)
+        table.remember(GROUP, delivery(0), LogOffset(0), dead=False)
+        on_disk: list[tuple[bool, bool]] = []
+        for saves in range(4):
+            finish(offsets.refresh())
+            if saves == 1:
+                offsets.commit(GROUP, TOPIC, 0, QueueOffset(1))
+            known = bool(json.loads(table.encode())["sentBack"])
+            on_disk.append((GROUP in offsets.told().whole().decode(), known))
+        assert on_disk == [(False, True), (False, True), (True, True), (True, False)]
     finally:
         store.close()

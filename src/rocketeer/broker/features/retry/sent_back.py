@@ -66,7 +66,9 @@ class Sends(msgspec.Struct):
 
     known: dict[tuple[int, bool], Sent] = msgspec.field(default_factory=dict)
     passed: int = 0
-    """Where the group stood when the table was last written."""
+    """Where the group stands on disk at least."""
+    stood: int = 0
+    """Where it stood when the table was made last: offsets that were saved then may be older, the next are not."""
 
 
 class SavedQueue(msgspec.Struct, rename="camel"):
@@ -137,7 +139,7 @@ class SentBack:
         """The group was at `before` and is to consume from `now` on again: what fails then is tried again."""
         sends = self._places.get((group, topic, queue_id))
         if sends is not None:
-            sends.passed = min(sends.passed, now)
+            sends.passed, sends.stood = min(sends.passed, now), min(sends.stood, now)
             self._keep_if(sends, lambda sent: not now <= sent.queue_offset < before)
             self._set_back.add((group, topic, queue_id))
             self._dirty = True
@@ -160,7 +162,6 @@ class SentBack:
         self._told = flushed, told
         self._set_back.clear()
         for place, sends in list(self._places.items()):
-            # Passed when the table was written last: the offsets saved since then say so.
             passed = sends.passed
             saved = told[place] = SavedQueue(place[0], [], [])
             entries = iter(list(sends.known.items()))
@@ -173,7 +174,7 @@ class SentBack:
                     elif sent.copy_end <= flushed:
                         (saved.dead if key[1] else saved.tries).append(key[0])
                 yield
-            sends.passed = self._offsets.query(*place) or 0
+            sends.passed, sends.stood = sends.stood, self._offsets.query(*place) or 0
             if not sends.known and self._places.get(place) is sends:
                 del self._places[place]
                 del told[place]
