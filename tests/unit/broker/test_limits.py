@@ -249,3 +249,21 @@ def test_offsets_for_names_that_nobody_has_are_not_kept() -> None:
         offsets.commit("g" * 100_000, "t", 0, QueueOffset(1))
     assert refused.value.code == ResponseCode.SYSTEM_ERROR
     assert len(offsets.table) == 1
+
+
+@pytest.mark.parametrize("limit", ["offset_pairs", "offsets"])
+async def test_a_pull_whose_offset_finds_no_room_is_answered(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, limit: str
+) -> None:
+    async with broker_at(tmp_path, broker={"limits": BrokerLimits(**{limit: 1})}) as broker:
+        await broker.send("T", b"x")
+        for group, kept in (("first", "1"), ("second", "0")):
+            answer = await broker.pull("T", consumerGroup=group, sysFlag=5, commitOffset=1)
+            assert (answer.code, bool(answer.body)) == (ResponseCode.SUCCESS, True)
+            asked = {"consumerGroup": group, "topic": "T", "queueId": 0}
+            found = await broker.ask(RequestCode.QUERY_CONSUMER_OFFSET, asked)
+            assert found.ext["offset"] == kept
+        refused = await broker.ask(RequestCode.UPDATE_CONSUMER_OFFSET, asked | {"commitOffset": 1})
+        assert refused.code == ResponseCode.SYSTEM_BUSY
+    (said,) = [record for record in caplog.records if "limitConsumerOffset" in record.getMessage()]
+    assert "second" not in said.getMessage(), "strangers make up names: it is one condition"

@@ -1,5 +1,6 @@
 """PULL_MESSAGE: answered at once, or held until a matching message arrives or the hold time is over."""
 
+import logging
 from collections.abc import Callable
 from time import perf_counter
 from typing import Final
@@ -20,6 +21,8 @@ from rocketeer.protocol.reply_template import ReplyTemplate
 from rocketeer.remoting.router import Connection, Handler
 from rocketeer.store.get import FOUND, Fetched
 from rocketeer.store.large import LARGE_BYTES_MAX
+
+log = logging.getLogger(__name__)
 
 HOLD_MS_MAX = 300_000
 LAG_HOLD_MS = 500
@@ -80,7 +83,7 @@ class PullHandler:
         pull = self._service.prepare(header, connection.remote)
         fetched = self._service.attempt(pull)
         if header.sys_flag & self._commit_flag:
-            self._offsets.commit(pull.group, pull.topic, pull.queue_id, QueueOffset(header.commit_offset))
+            self._commit(pull, QueueOffset(header.commit_offset))
         if fetched.status is FOUND:
             self._answer(pull, fetched, _SUCCESS, command, connection, began_s)
             return
@@ -92,6 +95,14 @@ class PullHandler:
             self._hold(pull, min(header.suspend_ms, LAG_HOLD_MS), command, connection, began_s)
         else:
             self._answer(pull, fetched, code, command, connection, began_s)
+
+    def _commit(self, pull: PreparedPull, offset: QueueOffset) -> None:
+        """What comes by the way: the messages are answered in any case, as RocketMQ does."""
+        try:
+            self._offsets.commit(pull.group, pull.topic, pull.queue_id, offset)
+        except RequestRefused as refusal:  # the consumer's own commit (15) is told so
+            # Without its names: the log says a condition now and then, and each name would be another one.
+            log.warning("offset that came with a pull not kept reason=%s", refusal.remark)
 
     def _hold(
         self,
