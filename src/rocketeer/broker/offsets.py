@@ -48,28 +48,22 @@ class ConsumerOffsets:
         """All of it as it is told, as long as nothing changes."""
         self.on_back: list[WentBack] = []
 
-    def commit(self, group: str, topic: str, queue_id: int, offset: QueueOffset) -> None:
-        """Set it, forwards or backwards: resetting a group is going back."""
+    def commit(
+        self, group: str, topic: str, queue_id: int, offset: QueueOffset, *, internal: bool = False
+    ) -> None:
+        """Set it, forwards or backwards: resetting a group is going back.
+
+        `internal`: the broker's own progress, which finds room however much others have committed.
+        """
         key = f"{topic}{SEPARATOR}{group}"
         queues = self._table.get(key)
         before = None if queues is None else queues.get(queue_id)
         if before == offset:  # as of every group that waits for messages
             return
         if before is None:
-            if self._count >= self._entries_max:
-                raise busy_limit("offsets of consumers", "limitConsumerOffsets", self._entries_max)
+            if not internal:
+                self._check_room(key)
             if queues is None:
-                if len(key) > KEY_CHARS_MAX:
-                    raise RequestRefused(
-                        ResponseCode.SYSTEM_ERROR,
-                        f"the names of topic and group have {len(key)} characters, at most {KEY_CHARS_MAX} are kept",
-                    )
-                if len(self._table) >= self._pairs_max:
-                    what = "pairs of a topic and a group with offsets"
-                    raise busy_limit(what, "limitConsumerOffsetPairs", self._pairs_max)
-                if self._chars + len(key) > self._chars_max:
-                    what = "characters of the names of topics and groups with offsets"
-                    raise busy_limit(what, "limitConsumerOffsetChars", self._chars_max)
                 queues = self._table[key] = {}
                 self._chars += len(key)
             self._count += 1
@@ -81,6 +75,24 @@ class ConsumerOffsets:
         if offset < before:
             for told in self.on_back:
                 told(group, topic, queue_id, before, offset)
+
+    def _check_room(self, key: str) -> None:
+        """RequestRefused when there is none for one more queue, or for the first of this key."""
+        if self._count >= self._entries_max:
+            raise busy_limit("offsets of consumers", "limitConsumerOffsets", self._entries_max)
+        if key in self._table:
+            return
+        if len(key) > KEY_CHARS_MAX:
+            raise RequestRefused(
+                ResponseCode.SYSTEM_ERROR,
+                f"the names of topic and group have {len(key)} characters, at most {KEY_CHARS_MAX} are kept",
+            )
+        if len(self._table) >= self._pairs_max:
+            what = "pairs of a topic and a group with offsets"
+            raise busy_limit(what, "limitConsumerOffsetPairs", self._pairs_max)
+        if self._chars + len(key) > self._chars_max:
+            what = "characters of the names of topics and groups with offsets"
+            raise busy_limit(what, "limitConsumerOffsetChars", self._chars_max)
 
     def __len__(self) -> int:
         """Offsets of all groups and queues."""

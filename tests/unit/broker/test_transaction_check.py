@@ -7,6 +7,8 @@ import pytest
 
 from rocketeer.broker.features.transaction import check_back
 from rocketeer.broker.features.transaction.check_back import TOLD_GROUPS_MAX, Checks
+from rocketeer.errors import RequestRefused
+from rocketeer.model.offsets import QueueOffset
 from rocketeer.record.layout import decode_record
 from support.stores import message
 from support.transactions import COMMIT, ENDED, ROLLBACK, TOPIC, Rig, ok, times_asked
@@ -42,6 +44,18 @@ def test_it_is_set_aside_after_the_last_time_and_may_be_resumed(tmp_path: Path) 
     assert ok(rig.answer(question, COMMIT))
     assert rig.delivered() == [b"half"]
     assert len(rig.aside()) == 1
+
+
+@pytest.mark.parametrize("limit", ["_entries_max", "_pairs_max", "_chars_max"])
+def test_progress_finds_room_however_many_offsets_strangers_have_committed(rig: Rig, limit: str) -> None:
+    rig.offsets.commit("G", "T", 0, QueueOffset(1))
+    setattr(rig.offsets, limit, 1)
+    half = rig.prepare()
+    assert ok(rig.end(half))
+    rig.round()
+    assert rig.progress() == (1, 1)
+    with pytest.raises(RequestRefused):
+        rig.offsets.commit("CID_RMQ_SYS_TRANS", "T", 0, QueueOffset(1))
 
 
 def test_resuming_a_pending_one_does_not_make_two_of_it(rig: Rig) -> None:

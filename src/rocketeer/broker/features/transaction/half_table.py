@@ -119,7 +119,7 @@ class HalfTable:
         """Put both queues' progress where RocketMQ keeps it."""
         for topic, offset in ((TRANS_HALF_TOPIC, self.half_offset), (TRANS_OP_HALF_TOPIC, self.op_offset)):
             if self._offsets.query(GROUP, topic, QUEUE_ID) != offset:
-                self._offsets.commit(GROUP, topic, QUEUE_ID, offset)
+                self._offsets.commit(GROUP, topic, QUEUE_ID, offset, internal=True)
 
     # --- at start ----------------------------------------------------------------------------
 
