@@ -6,6 +6,7 @@ from typing import Final, TypeVar
 
 from rocketeer.observe.counters import Counters, GroupGets, QueueGets
 from rocketeer.observe.stored import StoredTopics
+from rocketeer.record.properties import whole_number
 from rocketeer.steps import Steps
 
 V = TypeVar("V")
@@ -78,7 +79,8 @@ def _queue_gets(counters: Counters, figure: Callable[[QueueGets], int], events: 
     def value(key: str) -> int | None:
         queue_id, _, pair = key.partition("@")
         gets = counters.gets.get(_pair(pair))
-        queue = gets.queues.get(int(queue_id)) if gets is not None and queue_id.isdecimal() else None
+        number = whole_number(queue_id)
+        queue = None if gets is None or number is None else gets.queues.get(number)
         return None if queue is None or not queue.pulls else figure(queue)
 
     def count(key: str) -> int | None:

@@ -8,14 +8,18 @@ from collections.abc import Mapping
 from typing import Final
 
 from rocketeer.model.property_names import REAL_QID, REAL_TOPIC
+from rocketeer.model.topic import may_not_be_sent_to
 
 NAME_END: Final = b"\x01"
 PROPERTY_END: Final = b"\x02"
 PROPERTIES_BYTES_MAX: Final = 32767  # the length is stored as i16
+NUMBER_DIGITS_MAX: Final = 18
+"""Such numbers fit in 64 bits."""
+QUEUE_DIGITS_MAX: Final = 9
+"""Such numbers fit in 32 bits, as queue ids are stored."""
 
 _TOPIC: Final = REAL_TOPIC.encode()
 _QUEUE: Final = REAL_QID.encode()
-_QUEUE_DIGITS_MAX: Final = 9  # fits in 32 bits
 
 
 def encode_properties(properties: Mapping[str, str]) -> bytes:
@@ -42,6 +46,17 @@ def decode_properties(raw: bytes) -> dict[str, str]:
     return found
 
 
+def whole_number(text: str | bytes | None, digits_max: int = NUMBER_DIGITS_MAX) -> int | None:
+    """A number from 0 on in ASCII digits; None for whatever else a stranger may have written there.
+
+    >>> whole_number("17"), whole_number(b"-1"), whole_number("\u00b2"), whole_number("9" * 5_000)
+    (17, None, None, None)
+    """
+    if text is None or len(text) > digits_max or not (text.isascii() and text.isdigit()):
+        return None
+    return int(text)
+
+
 def find_property(raw: bytes, name: bytes) -> bytes | None:
     """One value without decoding the others: what `decode_properties` would give, as bytes."""
     needle = b"\x02" + name + b"\x01"
@@ -60,8 +75,7 @@ def find_property(raw: bytes, name: bytes) -> bytes | None:
 
 
 def target_of(properties: bytes) -> tuple[str, int] | None:
-    """The topic and queue a message belongs to that waits elsewhere; None if its properties do not say."""
-    topic, queue = find_property(properties, _TOPIC), find_property(properties, _QUEUE)
-    if topic is None or queue is None or not queue.isdigit() or len(queue) > _QUEUE_DIGITS_MAX:
-        return None
-    return topic.decode("utf-8", "replace"), int(queue)
+    """The topic and queue a message belongs to that waits elsewhere; None if it names none, or a topic of our own."""
+    topic = (find_property(properties, _TOPIC) or b"").decode("utf-8", "replace")
+    queue = whole_number(find_property(properties, _QUEUE), QUEUE_DIGITS_MAX)
+    return None if not topic or may_not_be_sent_to(topic) or queue is None else (topic, queue)

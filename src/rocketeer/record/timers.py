@@ -26,10 +26,10 @@ from rocketeer.record.properties import (
     encode_properties,
     find_property,
     target_of,
+    whole_number,
 )
 
 _OUT: Final = TIMER_OUT_MS.encode()
-_DIGITS_MAX: Final = 18  # fits in 64 bits
 
 
 def ends(log_offset: LogOffset) -> int:
@@ -44,7 +44,7 @@ def ended_by(prepared_offset: int) -> LogOffset | None:
 
 def due_ms(properties: bytes) -> int:
     """When a message in TIMER_TOPIC is due; 0 for one that is no timer (the note of a recall)."""
-    return _number(find_property(properties, _OUT)) or 0
+    return whole_number(find_property(properties, _OUT)) or 0
 
 
 def wait_until(message: PendingMessage, due: int) -> None:
@@ -75,7 +75,7 @@ def delivered(message: StoredMessage, now_ms: int) -> PendingMessage | None:
 def rolled_forward(message: StoredMessage) -> PendingMessage:
     """A waiting message stored again, because the file it stands in will be deleted."""
     properties = message.properties_dict()
-    times = _number(properties.get(TIMER_ROLL_TIMES, "0").encode()) or 0
+    times = whole_number(properties.get(TIMER_ROLL_TIMES)) or 0
     properties[TIMER_ROLL_TIMES] = str(times + 1)
     later = _again(message)
     encoded = encode_properties(properties)
@@ -108,7 +108,3 @@ def _again(message: StoredMessage) -> PendingMessage:
     pending = message.pending(message.topic, message.queue_id, message.properties)
     pending.prepared_offset = ends(message.log_offset)
     return pending
-
-
-def _number(raw: bytes | None) -> int | None:
-    return int(raw) if raw is not None and raw.isdigit() and len(raw) <= _DIGITS_MAX else None

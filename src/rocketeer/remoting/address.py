@@ -36,6 +36,6 @@ def split_address(address: str) -> HostPort:
         raise ConnectFailed(address, "an IPv6 address stands in brackets, as in [::1]:9876")
     if not colon or not host:
         raise ConnectFailed(address, "an address is host:port, as in 127.0.0.1:9876")
-    if not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
+    if not (port.isascii() and port.isdigit() and len(port) < 10 and 0 < int(port) < 65536):
         raise ConnectFailed(address, f"{port!r} is not a port between 1 and 65535")
     return HostPort(host, int(port))

@@ -24,7 +24,12 @@ from rocketeer.protocol.codes import ResponseCode
 from rocketeer.record.delay_levels import DelayLevels
 from rocketeer.record.flags import TX_MASK
 from rocketeer.record.layout import PendingMessage, StoredMessage
-from rocketeer.record.properties import decode_properties, encode_properties, find_property, target_of
+from rocketeer.record.properties import (
+    decode_properties,
+    encode_properties,
+    find_property,
+    target_of,
+)
 from rocketeer.record.skip import Wanted
 from rocketeer.store.message_store import MessageStore
 

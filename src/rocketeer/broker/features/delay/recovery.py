@@ -19,7 +19,7 @@ from rocketeer.model.topic import SCHEDULE_TOPIC
 from rocketeer.record.delay_levels import DelayLevels
 from rocketeer.record.entry import DispatchEntry
 from rocketeer.record.layout import StoredMessage
-from rocketeer.record.properties import target_of
+from rocketeer.record.properties import QUEUE_DIGITS_MAX, target_of, whole_number
 from rocketeer.record.timers import ended_by
 from rocketeer.store.message_store import MessageStore
 
@@ -172,10 +172,9 @@ class DelayRecovery:
 def _level_of(message: StoredMessage) -> int | None:
     """The level a delivered message waited in; None for any other message."""
     properties = message.properties_dict()
-    level = properties.get(DELAY, "")
     if properties.get(REAL_TOPIC) != message.topic or properties.get(REAL_QID) != str(message.queue_id):
         return None
-    return int(level) if level.isascii() and level.isdigit() and len(level) < 10 else None
+    return whole_number(properties.get(DELAY), QUEUE_DIGITS_MAX)
 
 
 def _identity(message: StoredMessage) -> Identity:

@@ -4,15 +4,21 @@ from typing import Final, NamedTuple
 
 from rocketeer.errors import RequestRefused
 from rocketeer.model.property_names import DEDUP_ID, PRODUCER_ID, PRODUCER_SEQ, REAL_QID, REAL_TOPIC
-from rocketeer.model.topic import DLQ_PREFIX, RETRY_PREFIX
+from rocketeer.model.topic import (
+    DLQ_PREFIX,
+    RETRY_PREFIX,
+    SCHEDULE_TOPIC,
+    TIMER_TOPIC,
+    TRANS_CHECK_MAX_TIME_TOPIC,
+    TRANS_HALF_TOPIC,
+)
 from rocketeer.protocol.codes import ResponseCode
 from rocketeer.record.flags import TX_MASK
 from rocketeer.record.layout import StoredMessage
-from rocketeer.record.properties import find_property
+from rocketeer.record.properties import QUEUE_DIGITS_MAX, find_property, whole_number
 
 PRODUCER_CHARS_MAX: Final = 128
 DEDUP_CHARS_MAX: Final = 256
-SEQUENCE_DIGITS_MAX: Final = 18
 SIGN: Final = f"{PRODUCER_ID}\x01".encode()
 """Properties (or a whole record) without these bytes have no mark."""
 
@@ -22,6 +28,8 @@ _DEDUP: Final = DEDUP_ID.encode()
 _REAL_TOPIC: Final = REAL_TOPIC.encode()
 _REAL_QID: Final = REAL_QID.encode()
 _COMMITTED: Final = 0x8
+_ELSEWHERE: Final = frozenset({SCHEDULE_TOPIC, TIMER_TOPIC, TRANS_HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC})
+"""Messages in these topics were sent to another one: the broker wrote down which. Elsewhere a client may have."""
 
 
 class Mark(NamedTuple):
@@ -47,10 +55,11 @@ def read_mark(properties: bytes) -> Mark | None:
     if sequence is not None and dedup_id is not None:
         raise _bad(f"producer {who!r} gave both {PRODUCER_SEQ} and {DEDUP_ID}: a message has one of them")
     if sequence is not None:
-        if not sequence.isdigit() or len(sequence) > SEQUENCE_DIGITS_MAX:
+        number = whole_number(sequence)
+        if number is None:
             text = sequence[:40].decode("utf-8", "replace")
             raise _bad(f"producer {who!r} gave {PRODUCER_SEQ} {text!r}: a number from 0 on is expected")
-        return Mark(who, int(sequence), None)
+        return Mark(who, number, None)
     assert dedup_id is not None
     text = dedup_id.decode("utf-8", "replace")
     if len(text) > DEDUP_CHARS_MAX:
@@ -84,9 +93,9 @@ def read_sent(message: StoredMessage) -> Sent | None:
     if real is not None:
         real_topic = real.decode("utf-8", "replace")
         put_back = put_back or real_topic == topic
-        queue = find_property(message.properties, _REAL_QID)
-        if queue is not None and queue.isdigit():
-            topic, queue_id = real_topic, int(queue)
+        queue = whole_number(find_property(message.properties, _REAL_QID), QUEUE_DIGITS_MAX)
+        if topic in _ELSEWHERE and queue is not None:
+            topic, queue_id = real_topic, queue
     return Sent(mark, topic, queue_id, put_back) if counts(topic) else None
 
 

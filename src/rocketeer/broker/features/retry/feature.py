@@ -52,6 +52,8 @@ DLQ_QUEUES = 1
 READ_WRITE = Perm.READ | Perm.WRITE
 FAILURE_CHARS_MAX: Final = 2048
 """How much is kept of each text about a failure."""
+TRIES_MAX: Final = (1 << 31) - 1
+"""As records count them; a sender may say that so many were made."""
 NO_SEPARATORS: Final = {1: " ", 2: " "}
 """What stands between properties, and between name and value."""
 NO_FAILURE: Final[Mapping[str, str]] = MappingProxyType({})
@@ -198,7 +200,7 @@ def again(
             properties[name] = text
     queue_id = random.randrange(max(1, target.write_queues))
     pending = message.pending(target.name, queue_id, encode_properties(properties))
-    pending.reconsume_times += 1
+    pending.reconsume_times = min(pending.reconsume_times + 1, TRIES_MAX)
     return pending
 
 

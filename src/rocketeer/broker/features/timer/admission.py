@@ -24,7 +24,7 @@ from rocketeer.model.topic import TIMER_TOPIC
 from rocketeer.protocol.codes import ResponseCode
 from rocketeer.record.flags import TX_COMMIT, TX_MASK
 from rocketeer.record.layout import PendingMessage
-from rocketeer.record.properties import decode_properties, encode_properties
+from rocketeer.record.properties import decode_properties, encode_properties, whole_number
 from rocketeer.record.timers import wait_until
 
 CLAIMS: Final = (TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS, START_DELIVER_TIME)
@@ -58,8 +58,7 @@ class TimerAdmission:
         properties = decode_properties(message.properties)
         if message.topic == TIMER_TOPIC or not any(claim in properties for claim in CLAIMS):
             return
-        level = properties.get(DELAY, "")
-        if level.isdigit() and int(level) > 0:
+        if whole_number(properties.get(DELAY, "").removeprefix("+")):
             message.properties = encode_properties(
                 {name: value for name, value in properties.items() if name not in CLAIMS}
             )

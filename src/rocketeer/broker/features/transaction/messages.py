@@ -22,11 +22,22 @@ from rocketeer.model.property_names import (
     TRANSACTION_CHECK_TIMES,
     WAIT,
 )
-from rocketeer.model.topic import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
+from rocketeer.model.topic import (
+    TRANS_CHECK_MAX_TIME_TOPIC,
+    TRANS_HALF_TOPIC,
+    TRANS_OP_HALF_TOPIC,
+)
 from rocketeer.record.dispatch_entry import DispatchEntry
 from rocketeer.record.flags import TX_COMMIT, tx_state, with_tx_state
 from rocketeer.record.layout import PendingMessage, StoredMessage, encode_record
-from rocketeer.record.properties import decode_properties, encode_properties, find_property, target_of
+from rocketeer.record.properties import (
+    QUEUE_DIGITS_MAX,
+    decode_properties,
+    encode_properties,
+    find_property,
+    target_of,
+    whole_number,
+)
 
 QUEUE_ID: Final = 0
 """Half and op messages have one queue each."""
@@ -105,7 +116,8 @@ def settled(half_offset: QueueOffset, *, now_ms: int, store_host: bytes) -> Pend
 
 def settled_offsets(body: bytes) -> list[QueueOffset]:
     """The queue offsets an op message speaks of; RocketMQ 5 puts several into one, with commas."""
-    return [QueueOffset(int(part)) for part in body.split(b",") if part.isdigit()]
+    numbers = [whole_number(part) for part in body.split(b",")]
+    return [QueueOffset(number) for number in numbers if number is not None]
 
 
 def asked_again(half: StoredMessage) -> PendingMessage:
@@ -148,11 +160,11 @@ def question(half: StoredMessage, copy: DispatchEntry) -> bytes:
     properties = half.properties_dict()
     properties[TRANSACTION_CHECK_TIMES] = str(check_times(properties) + 1)
     properties[WAIT] = "false"
-    real_queue = properties.get(REAL_QID, "")
+    real_queue = whole_number(properties.get(REAL_QID), QUEUE_DIGITS_MAX)
     asked = msgspec.structs.replace(
         half,
         topic=properties.get(REAL_TOPIC, half.topic),
-        queue_id=int(real_queue) if real_queue.isdigit() else half.queue_id,
+        queue_id=half.queue_id if real_queue is None else real_queue,
         queue_offset=copy.queue_offset,
         log_offset=copy.log_offset,
         properties=encode_properties(properties),
@@ -182,8 +194,8 @@ def immunity_ms(properties: dict[str, str], usual_ms: int) -> int | None:
 
 
 def _number(text: str) -> int:
-    body = text[1:] if text[:1] in ("-", "+") else text
-    return int(text) if body.isascii() and body.isdigit() and len(body) < 19 else -1
+    number = whole_number(text[1:] if text[:1] in ("-", "+") else text)
+    return -1 if number is None else -number if text.startswith("-") else number
 
 
 def identity(message: StoredMessage) -> int:
