@@ -5,8 +5,10 @@ How several processes share the tests: support/scheduling.py. How long each may 
 
 import asyncio
 import inspect
+import logging
 import os
 import signal
+from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
@@ -31,8 +33,9 @@ pytest_plugins = ["support.hard_limit"]
 ServerProcess.launch = staticmethod(forked_servers.launch)
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """SIGTERM ends a run as Ctrl-C does: fixtures stop the servers they started, which would outlive it otherwise."""
+    config.addinivalue_line("markers", "passes_over: a feature fails at a message, on purpose")
     tester = os.getpid()
 
     def end(number: int, frame: FrameType | None) -> None:
@@ -42,6 +45,23 @@ def pytest_configure() -> None:
         os.kill(os.getpid(), number)
 
     signal.signal(signal.SIGTERM, end)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_passed_over(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A broker goes on when a feature fails at a message. A test does not: it is a bug."""
+    failures: list[str] = []
+    handler = logging.Handler(logging.ERROR)
+    handler.emit = lambda record: failures.append(  # type: ignore[method-assign]
+        f"{record.getMessage()}\n{record.exc_info and record.exc_info[1]!r}"
+    )
+    handler.addFilter(lambda record: record.msg.startswith("message passed over"))
+    watched = logging.getLogger("rocketeer.store.dispatch")
+    watched.addHandler(handler)
+    yield
+    watched.removeHandler(handler)
+    if request.node.get_closest_marker("passes_over") is None:
+        assert not failures, failures
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -7,6 +7,7 @@ from rocketeer.broker.feature import Replay
 from rocketeer.model.offsets import LogOffset
 from rocketeer.record.entry import DispatchEntry
 from rocketeer.record.skip import Wanted
+from rocketeer.store.dispatch import Showing
 
 
 class ReplayedLog(Protocol):
@@ -19,7 +20,8 @@ class ReplayedLog(Protocol):
 
 
 def replay_log(store: ReplayedLog, replays: Sequence[Replay]) -> None:
-    """Show each replay every message it wants behind what its table stands for."""
+    """Show each replay every message it wants behind what its table stands for; see `Showing` for one that fails."""
+    showing = Showing()
     waiting = sorted(((replay.since(), replay) for replay in replays), key=lambda pair: pair[0])
     if waiting and waiting[0][0] < store.max_log_offset:
         seeing: list[Replay] = []
@@ -27,7 +29,7 @@ def replay_log(store: ReplayedLog, replays: Sequence[Replay]) -> None:
             while waiting and waiting[0][0] <= entry.log_offset:
                 seeing.append(waiting.pop(0)[1])
             for replay in seeing:
-                replay.see(entry)
+                showing.show(replay.see, entry)
     for replay in replays:
         replay.finish()
 

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from rocketeer.errors import StoreRefused
+from rocketeer.errors import StoreError, StoreRefused
 from rocketeer.model.offsets import LogOffset, QueueOffset
 from rocketeer.record.entry import DispatchEntry
 from rocketeer.record.flags import TX_PREPARED, TX_ROLLBACK
@@ -78,14 +78,42 @@ class Dispatcher:
         return [each for each in maybe if self.wants(each)]
 
 
+class Showing:
+    """Shows messages to whoever derives state from them, and passes over one at which somebody fails.
+
+    That is a bug of ours, but it must not keep a broker from starting, nor a slave from following its master: what
+    is derived lacks one message, and the log says which. A disk or memory that fails is no message's fault: raised.
+    """
+
+    __slots__ = ("_told",)
+
+    def __init__(self) -> None:
+        self._told: set[Callable[[DispatchEntry], None]] = set()
+
+    def show(self, see: Callable[[DispatchEntry], None], entry: DispatchEntry) -> None:
+        try:
+            see(entry)
+        except (OSError, MemoryError, StoreError, StoreRefused):
+            raise
+        except Exception as error:
+            # Where it happened once is enough: strangers may send many.
+            log.error(
+                "message passed over: what is derived from it is missing log_offset=%d topic=%s see=%s reason=%.200r",
+                entry.log_offset, entry.topic, getattr(see, "__qualname__", see), error,
+                exc_info=see not in self._told,
+            )  # fmt: skip
+            self._told.add(see)
+
+
 class Dispatch:
     """Where entries go. The lists are open: features add themselves."""
 
-    __slots__ = ("dispatchers", "index", "last_store_ms", "listeners", "on_grown", "queues")
+    __slots__ = ("_showing", "dispatchers", "index", "last_store_ms", "listeners", "on_grown", "queues")
 
     def __init__(self, queues: QueueTable, index: Index | None) -> None:
         self.queues = queues
         self.index = index
+        self._showing = Showing()
         self.dispatchers: list[Dispatcher] = []
         self.listeners: list[Listening] = []
         self.on_grown: list[Callable[[], None]] = []
@@ -154,7 +182,7 @@ class Dispatch:
     def _show(self, entries: Sequence[DispatchEntry]) -> None:
         for dispatcher in self.dispatchers:
             for entry in dispatcher.wanted(entries):
-                dispatcher.see(entry)
+                self._showing.show(dispatcher.see, entry)
 
     def _tell(self, grown: Iterable[ConsumeQueue]) -> None:
         for log_has_grown in self.on_grown:

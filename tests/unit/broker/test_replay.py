@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 
+import pytest
+
 from rocketeer.broker.feature import Replay
 from rocketeer.broker.replay import replay_log
 from rocketeer.record.entry import DispatchEntry
@@ -61,3 +63,35 @@ def test_a_walk_passes_over_what_no_replay_wants() -> None:
     assert log.wanted == Wanted(frozenset({"A"}), ("%DLQ%",), ("p",))
     replay_log(log, [some, Replay(lambda: 0, lambda found: None)])
     assert log.wanted is None, "one of them wants all"
+
+
+@pytest.mark.passes_over
+def test_a_message_at_which_one_replay_fails_is_passed_over_and_told_with_its_place(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    seen: list[int] = []
+    others: list[int] = []
+
+    def see(found: DispatchEntry) -> None:
+        if found.log_offset in (100, 300):
+            raise KeyError("strange")
+        seen.append(found.log_offset)
+
+    replay_log(
+        WalkedLog(),
+        [Replay(lambda: 0, see), Replay(lambda: 0, lambda found: others.append(found.log_offset))],
+    )
+    assert seen == [0, 200, 400]
+    assert others == [0, 100, 200, 300, 400]
+    first, second = caplog.records
+    assert "log_offset=100" in first.getMessage()
+    assert "log_offset=300" in second.getMessage()
+    assert (bool(first.exc_info), bool(second.exc_info)) == (True, False), "where it happened is told once"
+
+
+def test_a_disk_that_fails_is_no_fault_of_a_message() -> None:
+    def see(found: DispatchEntry) -> None:
+        raise OSError(5, "Input/output error")
+
+    with pytest.raises(OSError, match="Input/output"):
+        replay_log(WalkedLog(), [Replay(lambda: 0, see)])

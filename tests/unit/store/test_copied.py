@@ -200,6 +200,27 @@ def test_what_could_not_be_dispatched_is_dispatched_with_the_next_bytes(
     slave.close()
 
 
+@pytest.mark.passes_over
+def test_a_message_at_which_a_dispatcher_fails_holds_up_neither_master_nor_slave(tmp_path: Path) -> None:
+    master, slave = a_pair(tmp_path, 20)
+
+    def fail(entry: DispatchEntry) -> None:
+        raise ValueError(entry.keys)
+
+    for store in (master, slave):
+        seen: list[int] = []
+        store.dispatchers.append(Dispatcher(fail, properties=("strange",)))
+        store.dispatchers.append(Dispatcher(lambda entry, seen=seen: seen.append(1), properties=("strange",)))  # type: ignore[misc]
+    master.append(message(b"strange", properties={"strange": "x"}))
+    master.append(message(b"after"))
+    slave.append_raw(0, log_of(master))
+    assert bodies(slave) == bodies(master)
+    assert bodies(slave)[-1] == b"after"
+    assert seen == [1], "others see it"
+    master.close()
+    slave.close()
+
+
 def a_pair(tmp_path: Path, count: int) -> tuple[MessageStore, MessageStore]:
     master = make_store(tmp_path / "master", segment_bytes=1 << 20)
     master.open()
