@@ -1,12 +1,13 @@
 """What each request needs: one rule for every request code that a server answers. A code without one fails at start.
 
 4.9.8 asks only for a valid key where these rules ask for more: batches (320), ends of transactions (37), offsets (14,
-29-32), messages by id (33), and whatever only tools ask for (there: anybody with a key; here: admins).
+29-32), messages by id (33) and sent back (36: there whoever has a group gets the messages of any topic into it), and
+whatever only tools ask for (there: anybody with a key; here: admins).
 """
 
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 from rocketeer.errors import RocketeerError
 from rocketeer.model.offsets import LogOffset
@@ -15,7 +16,13 @@ from rocketeer.protocol.bodies.heartbeat import decode_client_check, decode_hear
 from rocketeer.protocol.bodies.locks import decode_lock_request
 from rocketeer.protocol.codes import RequestCode
 from rocketeer.protocol.command import Command
+from rocketeer.protocol.headers.base import Header, decode_header
+from rocketeer.protocol.headers.query import ViewMessageHeader
+from rocketeer.protocol.headers.send import ConsumerSendMsgBackHeader
+from rocketeer.protocol.headers.transaction import EndTransactionHeader
 from rocketeer.security.accounts import Permission
+
+H = TypeVar("H", bound=Header)
 
 
 class Scope(Enum):
@@ -100,16 +107,25 @@ def _sequence(command: Command, stored: StoredTopics) -> Needs:
     return Scope.SIGNED_IN if topic == "?" else (topic_need(topic, Permission.PUB),)
 
 
-def _stored(field: str, permission: Permission) -> Rule:
-    """On the topic of the message that lies there; where none lies the handler has nothing to give away."""
+def _stored(kind: type[H], place: Callable[[H], int], permission: Permission) -> Rule:
+    """On the topic of the message that lies there; where none lies the handler has nothing to give away.
+
+    The place is read as the handler reads it: `+5` and `005` are 5.
+    """
 
     def rule(command: Command, stored: StoredTopics) -> Needs:
-        text = _field(command, field)
-        is_offset = text.lstrip("-").isdigit() and len(text) <= 20
-        topic = stored.topic_at(LogOffset(int(text))) if is_offset else None
+        topic = stored.topic_at(LogOffset(place(decode_header(kind, command.ext))))
         return Scope.SIGNED_IN if topic is None else (topic_need(topic, permission),)
 
     return rule
+
+
+def _sent_back(command: Command, stored: StoredTopics) -> Needs:
+    """SUB on the group, which gets the message, and on the topic it is of."""
+    header = decode_header(ConsumerSendMsgBackHeader, command.ext)
+    group = Need(True, header.group, Permission.SUB)
+    topic = stored.topic_at(LogOffset(header.offset))
+    return (group,) if topic is None else (group, topic_need(topic, Permission.SUB))
 
 
 def _always(scope: Scope) -> Rule:
@@ -137,7 +153,9 @@ BROKER_RULES: Final[Mapping[int, Rule]] = {
     RequestCode.SEND_REPLY_MESSAGE_V2: _pub("b"),
     RequestCode.RECALL_MESSAGE: _pub("topic"),
     RequestCode.GET_PRODUCER_SEQUENCE: _sequence,
-    RequestCode.END_TRANSACTION: _stored("commitLogOffset", Permission.PUB),
+    RequestCode.END_TRANSACTION: _stored(
+        EndTransactionHeader, lambda header: header.log_offset, Permission.PUB
+    ),
     RequestCode.PULL_MESSAGE: _SUB_BOTH,
     RequestCode.QUERY_CONSUMER_OFFSET: _SUB_BOTH,
     RequestCode.UPDATE_CONSUMER_OFFSET: _SUB_BOTH,
@@ -146,11 +164,11 @@ BROKER_RULES: Final[Mapping[int, Rule]] = {
     RequestCode.GET_MAX_OFFSET: _SUB_TOPIC,
     RequestCode.GET_MIN_OFFSET: _SUB_TOPIC,
     RequestCode.GET_EARLIEST_MSG_STORETIME: _SUB_TOPIC,
-    RequestCode.VIEW_MESSAGE_BY_ID: _stored("offset", Permission.SUB),
+    RequestCode.VIEW_MESSAGE_BY_ID: _stored(ViewMessageHeader, lambda header: header.offset, Permission.SUB),
     RequestCode.HEART_BEAT: _heartbeat,
     RequestCode.CHECK_CLIENT_CONFIG: _client_check,
     RequestCode.UNREGISTER_CLIENT: _sub(groups=("consumerGroup",)),
-    RequestCode.CONSUMER_SEND_MSG_BACK: _sub(groups=("group",)),
+    RequestCode.CONSUMER_SEND_MSG_BACK: _sent_back,
     RequestCode.GET_CONSUMER_LIST_BY_GROUP: _sub(groups=("consumerGroup",)),
     RequestCode.LOCK_BATCH_MQ: _locks,
     RequestCode.UNLOCK_BATCH_MQ: _locks,

@@ -29,6 +29,7 @@ ACCOUNTS: list[dict[str, Any]] = [
         "defaultGroupPerm": "PUB|SUB",
     },
     {"accessKey": "denied123", "secretKey": "secret123"},
+    {"accessKey": "grouped12", "secretKey": "secret123", "defaultGroupPerm": "SUB"},
     {"accessKey": "admin1234", "secretKey": "secret123", "admin": True},
     {"accessKey": "white1234", "secretKey": "secret123", "whiteRemoteAddress": "127.0.0.1"},
     {"accessKey": "rotating1", "secretKey": "old-secret", "secondarySecretKey": "new-secret", "admin": True},
@@ -161,9 +162,17 @@ async def test_a_message_by_its_id_and_the_end_of_a_transaction_need_the_topic_t
                 "commitOrRollback": "8",
             },
         )
-        for command in (view, end):
+        back = request(36, {"group": "allowed-group", "offset": view.ext["offset"], "delayLevel": "0"})
+        for command in (view, end, back):
             assert await refused_by_acl(broker.address, command, by("denied123"))
             assert not await refused_by_acl(broker.address, command, by("allowed12"))
+        # Java reads all of these as the same number.
+        for name, command in (("offset", view), ("commitLogOffset", end), ("offset", back)):
+            for sign in ("+", "0" * 30, "+00"):
+                same = request(command.code, {**command.ext, name: sign + command.ext[name]})
+                assert await refused_by_acl(broker.address, same, by("denied123")), (command.code, sign)
+                if command is back:  # who may consume for a group may not have it read any topic
+                    assert await refused_by_acl(broker.address, same, by("grouped12")), sign
 
 
 async def test_a_recorded_request_is_not_taken_again(tmp_path: Path) -> None:
