@@ -95,6 +95,8 @@ assert QUEUE_ENTRY.size == 20, "the files interoperate with RocketMQ's"
 BODY_CRC_MASK: Final = 0x7FFFFFFF
 TAIL_BYTES: Final = 3  # topic length and properties length
 TOPIC_BYTES_MAX: Final = 127
+RECORD_BYTES_MAX: Final = (16 << 20) + (64 << 10)
+"""No frame brings larger bodies, here and in RocketMQ, whatever maxMessageSize is or was."""
 
 _I16: Final = Struct(">h")
 

@@ -7,7 +7,15 @@ import msgspec
 from rocketeer.errors import BadRecord, LogUnreadable
 from rocketeer.model.offsets import LogOffset, QueueOffset
 from rocketeer.record import filler
-from rocketeer.record.layout import BLANK, HEAD, MAGIC, RECORD_PLACE, StoredMessage, decode_record, stored_ms
+from rocketeer.record.layout import (
+    HEAD,
+    MAGIC,
+    RECORD_BYTES_MAX,
+    RECORD_PLACE,
+    StoredMessage,
+    decode_record,
+    stored_ms,
+)
 from rocketeer.steps import Steps
 from rocketeer.store.commit_log import CommitLog
 from rocketeer.store.index import Index
@@ -38,25 +46,41 @@ class Lookup:
         self._query_count_max = query_count_max
 
     def message_at(self, log_offset: LogOffset) -> StoredMessage | None:
-        """The message that starts there; None where none does, or a damaged one: stored again it would look whole."""
+        """The message that starts there; None where none does, or a damaged one: stored again it would look whole.
+
+        For places that we noted ourselves; see `named_at` for those that a peer names.
+        """
         return self._message_at(log_offset)
 
     def _message_at(self, log_offset: LogOffset) -> StoredMessage | None:
         try:
-            head = self._log.read(log_offset, BLANK.size)
+            head = self._log.read(log_offset, RECORD_PLACE.size)
             if head is None:
                 return None
-            raw = self._log.read(log_offset, max(BLANK.unpack(head)[0], BLANK.size))
+            size, magic, _, _, place = RECORD_PLACE.unpack(head)
+            if magic != MAGIC or place != log_offset or not HEAD.size <= size <= RECORD_BYTES_MAX:
+                return None  # before so many bytes are brought into memory
+            raw = self._log.read(log_offset, size)
         except LogUnreadable as error:
             log.error("message not found log_offset=%d reason=%s", log_offset, error)
             return None
         if raw is None:
             return None
         try:
-            message = decode_record(raw, 0, check_crc=True)
+            return decode_record(raw, 0, check_crc=True)
         except BadRecord:
             return None
-        return message if message.log_offset == log_offset else None
+
+    def named_at(self, log_offset: LogOffset) -> StoredMessage | None:
+        """The message that starts there, if its queue leads to it: a message's body may hold what looks like one."""
+        message = self.message_at(log_offset)
+        return message if message is not None and self.is_queued(message) else None
+
+    def is_queued(self, message: StoredMessage) -> bool:
+        """Whether its queue leads to it; no queue leads to what consumers never see."""
+        queue = self._queues.get(message.topic, message.queue_id)
+        entry = None if queue is None else queue.entry(message.queue_offset)
+        return entry is not None and entry.log_offset == message.log_offset
 
     def is_damaged(self, log_offset: LogOffset) -> bool:
         """Whether a record stands there that is not what was stored, or the filler that took its place."""

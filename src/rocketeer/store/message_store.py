@@ -143,6 +143,7 @@ class MessageStore:
         self.when_durable = self._flusher.wait
         self.get = self._reader.get
         self.message_at = self._lookup.message_at
+        self.named_at, self.is_queued = self._lookup.named_at, self._lookup.is_queued
         self.is_damaged = self._lookup.is_damaged
         self.querying = self._lookup.querying
         self.offset_by_time = self._lookup.offset_by_time

@@ -256,7 +256,7 @@ class _NoStore:
     def offset_by_time(self, topic: str, queue_id: int, store_ms: int) -> int:
         return 0
 
-    def message_at(self, log_offset: int) -> StoredMessage | None:
+    def named_at(self, log_offset: int) -> StoredMessage | None:
         return None
 
 

@@ -33,7 +33,7 @@ from rocketeer.security.acl_files import AclFiles, AclVersion
 class Messages(Protocol):
     """What rules about messages in the log ask of the store."""
 
-    def message_at(self, log_offset: LogOffset) -> StoredMessage | None: ...
+    def named_at(self, log_offset: LogOffset) -> StoredMessage | None: ...
 
 
 class TopicsInLog:
@@ -43,7 +43,7 @@ class TopicsInLog:
         self._messages = messages
 
     def topic_at(self, log_offset: LogOffset) -> str | None:
-        message = self._messages.message_at(log_offset)
+        message = self._messages.named_at(log_offset)
         if message is None:
             return None
         if message.topic == TRANS_HALF_TOPIC:

@@ -231,7 +231,7 @@ class MemberCalls:
             log_offset = parse_offset_msg_id(header.msg_id or "")[1]
         except BadMessageId as error:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, str(error)) from None
-        message = self._store.message_at(log_offset)
+        message = self._store.named_at(log_offset)
         if message is None:
             raise RequestRefused(
                 ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {log_offset}"

@@ -66,7 +66,7 @@ class QueryHandler:
 
     def view(self, command: Command, connection: Connection) -> Command:
         header = decode_header(ViewMessageHeader, command.ext)
-        message = self._lookup.message_at(LogOffset(header.offset))
+        message = self._lookup.named_at(LogOffset(header.offset))
         if message is None:
             raise RequestRefused(
                 ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {header.offset}"

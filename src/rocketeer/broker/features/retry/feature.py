@@ -69,7 +69,7 @@ NOT_ON_DISK = "the message is stored for its next try, but the disk does not hav
 class Messages(Protocol):
     """What sending back asks of the store."""
 
-    def message_at(self, log_offset: LogOffset) -> StoredMessage | None: ...
+    def named_at(self, log_offset: LogOffset) -> StoredMessage | None: ...
 
 
 class SendBack:
@@ -123,7 +123,7 @@ class SendBack:
             raise RequestRefused(
                 ResponseCode.NO_PERMISSION, f"the topic[{target.name}] sending message is forbidden"
             )
-        message = self._store.message_at(LogOffset(header.offset))
+        message = self._store.named_at(LogOffset(header.offset))
         if message is None:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {header.offset}")
         tries_max = group.retry_max if header.max_reconsume_times is None else header.max_reconsume_times

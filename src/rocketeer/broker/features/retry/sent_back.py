@@ -282,7 +282,7 @@ class SentBack:
             _, log_offset = parse_offset_msg_id(origin)
         except BadMessageId:
             return None
-        message = self._store.message_at(log_offset)
+        message = self._store.named_at(log_offset)
         return message if message is not None and message.offset_msg_id == origin else None
 
 

@@ -181,7 +181,7 @@ class Verdicts:
         return None
 
     def _half(self, header: EndTransactionHeader) -> StoredMessage:
-        half = self._ledger.store.message_at(LogOffset(header.log_offset))
+        half = self._ledger.store.named_at(LogOffset(header.log_offset))
         if half is None or half.topic != TRANS_HALF_TOPIC:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, NOT_FOUND)
         if half.properties_dict().get(PGROUP) != header.producer_group:
@@ -197,7 +197,7 @@ class Verdicts:
             _, log_offset = parse_offset_msg_id(header.msg_id or "")
         except BadMessageId as error:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"{RESUME_FAILED} {error}") from None
-        message = self._ledger.store.message_at(log_offset)
+        message = self._ledger.store.named_at(log_offset)
         if message is None or message.topic not in (TRANS_HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC):
             raise RequestRefused(
                 ResponseCode.SYSTEM_ERROR,

@@ -29,6 +29,8 @@ class Messages(Protocol):
 
     def message_at(self, log_offset: LogOffset) -> StoredMessage | None: ...
 
+    def named_at(self, log_offset: LogOffset) -> StoredMessage | None: ...
+
 
 class Ledger:
     """Belongs to the loop thread: each method appends and notes it in one go."""
