@@ -78,6 +78,7 @@ class Rig:
         times_max: int = 15,
         rejected: bool = False,
         bounded: bool = False,
+        rules: dict[str, int] | None = None,
         **store: Any,
     ) -> None:
         """`bounded`: nobody reads further than `bound` says, as in a group."""
@@ -103,7 +104,7 @@ class Rig:
             offsets=self.offsets,
             writer=self.writer,
             clock=self.clock,
-            rules=CheckRules(timeout_ms=timeout_ms, times_max=times_max, interval_ms=60_000),
+            rules=CheckRules(timeout_ms=timeout_ms, times_max=times_max, interval_ms=60_000, **(rules or {})),
             store_host=STORE_HOST,
             broker_ip="127.0.0.1",
             rejected=rejected,

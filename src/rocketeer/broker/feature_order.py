@@ -63,7 +63,7 @@ def all_features(
         _idempotence(state, broker, store, follows=follows),
         at_rest(_retries(state, broker, store)),
         filtering_feature(state.filtering),
-        at_rest(_transactions(state, broker)),
+        at_rest(_transactions(state, broker, store)),
         _timers(state, broker, store, follows=follows),
         at_rest(_delays(state, store)),
         state.registration.feature(),
@@ -159,7 +159,7 @@ def _retries(state: BrokerState, broker: BrokerConfig, store: StoreConfig) -> Fe
     return retry_feature(send_back)
 
 
-def _transactions(state: BrokerState, broker: BrokerConfig) -> Feature:
+def _transactions(state: BrokerState, broker: BrokerConfig, store: StoreConfig) -> Feature:
     return transaction_feature(
         store=state.store,
         clients=state.clients,
@@ -167,7 +167,7 @@ def _transactions(state: BrokerState, broker: BrokerConfig) -> Feature:
         offsets=state.offsets,
         writer=state.writer,
         clock=state.clock,
-        rules=CheckRules.of(broker),
+        rules=CheckRules.of(broker, store),
         store_host=state.store_host,
         broker_ip=broker.host,
         rejected=broker.reject_transactions,

@@ -70,6 +70,10 @@ class BrokerLimits:
     other_batch_messages: int = _limit("limitOtherBatchMessages", 2_048)
     batch_keys: int = _limit("limitBatchKeys", 65_536)
     query_entries: int = _limit("limitQueryEntries", 200_000)
+    half_messages: int = _limit("limitHalfMessages", 300_000)
+    """Of transactions that have not ended."""
+    half_bytes: int = _limit("limitHalfBytes", 1 << 30, least=16 << 20, most=1 << 40)
+    """What they take in the log."""
 
 
 @dataclass(frozen=True, kw_only=True)

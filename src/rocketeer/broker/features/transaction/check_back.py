@@ -3,7 +3,9 @@
 The rules are RocketMQ 4.9.8's: in the order of the half queue, every interval; not before `transactionTimeOut` (or
 the message's own immunity time); each time the half is appended anew with its count, and after `transactionCheckMax`
 times it is set aside. Any member of the producer's group may answer. Better than there: with no member to ask, the
-half waits and is not counted, and neither is it while it is immune.
+half waits and is not counted, and neither is it while it is immune. It waits as long as the log is kept
+(`fileReservedTime`, by which RocketMQ sets halves aside as well), unless open transactions fill more than half of
+what they may: then those that nobody can be asked after are set aside, the oldest first, and nobody is immune.
 """
 
 import logging
@@ -15,10 +17,10 @@ from typing import Final
 
 from rocketeer.broker.clients import ClientTable
 from rocketeer.broker.features.transaction import messages
-from rocketeer.broker.features.transaction.ledger import Ledger
+from rocketeer.broker.features.transaction.ledger import NO_ROOM, Ledger
 from rocketeer.broker.topics import TopicTable
 from rocketeer.clock import Clock
-from rocketeer.config import BrokerConfig
+from rocketeer.config import BrokerConfig, StoreConfig
 from rocketeer.model.group import GROUP_BYTES_MAX
 from rocketeer.model.offsets import LogOffset
 from rocketeer.model.property_names import PGROUP, TRAN_PREPARED_QUEUE_OFFSET, TRANSACTION_CHECK_TIMES
@@ -41,7 +43,11 @@ UNREAD_BYTES_MAX: Final = 1 << 20
 TOLD_GROUPS_MAX: Final = 100
 """In a round: groups whose half messages wait."""
 BEHIND_MAX: Final = 10_000
-"""A waiting half this far behind the end of its queue is appended anew: it would hold up progress for all."""
+"""A waiting half with so many behind it that have ended, and as many as wait, is appended anew: progress stops at it,
+and a start would read them all."""
+MOVED_SHARE: Final = 4
+MOVED_BYTES_MAX: Final = 64 << 20
+"""What is appended anew for that is at most a fourth of what else the log has grown by, and so much in a round."""
 
 
 @dataclass(frozen=True)
@@ -51,13 +57,20 @@ class CheckRules:
     timeout_ms: int
     times_max: int
     interval_ms: int
+    reserved_ms: int = 72 * 3_600_000
+    """How long the log is kept; 0: nobody says so."""
+    half_messages_max: int = 300_000
+    half_bytes_max: int = 1 << 30
 
     @classmethod
-    def of(cls, config: BrokerConfig) -> "CheckRules":
+    def of(cls, config: BrokerConfig, store: StoreConfig) -> "CheckRules":
         return cls(
             timeout_ms=config.transaction_timeout_ms,
             times_max=config.transaction_checks_max,
             interval_ms=config.transaction_check_interval_ms,
+            reserved_ms=store.reserved_hours * 3_600_000,
+            half_messages_max=config.limits.half_messages,
+            half_bytes_max=config.limits.half_bytes,
         )
 
 
@@ -90,6 +103,9 @@ class Checks:
         self._clock = clock
         self._turn = 0
         self._waiting: Counter[str] = Counter()
+        self._log_end = 0
+        """When the last round began."""
+        self._to_move_bytes = 0
 
     async def run(self) -> None:
         """Look at every pending half that is old enough, and have the progress saved."""
@@ -107,6 +123,10 @@ class Checks:
         self._ledger.flush_ops()
         began_ms = self._clock.now_ms()
         self._waiting.clear()
+        log_end = self._ledger.store.max_log_offset
+        grown = max(log_end - self._log_end, 0) // MOVED_SHARE
+        self._to_move_bytes = min(self._to_move_bytes + grown, MOVED_BYTES_MAX)
+        self._log_end = log_end
         some_wait = False
         for log_offset in list(table.pending):
             if log_offset in table.pending:  # nobody ended it since the round began
@@ -119,6 +139,7 @@ class Checks:
             yield
         table.commit_progress()
         yield from self._tell_waiting()
+        self._ledger.tell_aside()
 
     def _tell_waiting(self) -> Steps[None]:
         """Whoever sends halves may name a group of its own for each."""
@@ -145,7 +166,7 @@ class Checks:
         properties = half.properties_dict()
         times = messages.check_times(properties)
         if TRANSACTION_CHECK_TIMES in properties and times >= self.rules.times_max:
-            return _Look.DONE if self._ledger.set_aside(half, passed_by=some_wait) else _Look.STOP
+            return self._set_aside(half, "asked after too often", some_wait)
         now_ms = self._clock.now_ms()
         if (
             began_ms <= half.store_ms <= now_ms
@@ -156,7 +177,7 @@ class Checks:
         if immunity_ms is None:
             if 0 <= age_ms < self.rules.timeout_ms:
                 return _Look.STOP
-        elif age_ms < immunity_ms:
+        elif age_ms < immunity_ms and not self._is_crowded():
             if TRAN_PREPARED_QUEUE_OFFSET in properties:
                 return self._wait(half, some_wait)
             return self._move(half, messages.immune_again(half), some_wait)
@@ -165,7 +186,10 @@ class Checks:
         if member is None:
             self._waiting[group[:GROUP_BYTES_MAX]] += 1
             return self._wait(half, some_wait)
-        copy = self._ledger.append_again(half, messages.asked_again(half), passed_by=some_wait)
+        again = messages.asked_again(half)
+        if not messages.fits(again):
+            return self._set_aside(half, NO_ROOM, some_wait)
+        copy = self._ledger.append_again(half, again, passed_by=some_wait)
         if copy is None:
             return _Look.STOP
         if len(half.body) > LARGE_BYTES:
@@ -174,11 +198,33 @@ class Checks:
         return _Look.DONE
 
     def _wait(self, half: StoredMessage, some_wait: bool) -> _Look:
-        if self._ledger.table.read_to - half.queue_offset < BEHIND_MAX:
+        waited_ms = self._ledger.store.expiry_ms() - messages.waits_since_ms(half, half.properties_dict())
+        if 0 < self.rules.reserved_ms < waited_ms:
+            return self._set_aside(half, "nobody could be asked as long as the log is kept", some_wait)
+        if self._is_crowded():
+            return self._set_aside(half, "nobody can be asked, and too many wait", some_wait)
+        table = self._ledger.table
+        if (
+            some_wait  # progress stops at another one
+            or table.ended_behind < max(BEHIND_MAX, len(table.pending))
+            or half.size > self._to_move_bytes
+        ):
             return _Look.WAITS
+        self._to_move_bytes -= half.size
         return self._move(half, messages.moved(half), some_wait)
 
+    def _is_crowded(self) -> bool:
+        table, rules = self._ledger.table, self.rules
+        return (
+            2 * len(table.pending) > rules.half_messages_max or 2 * table.pending_bytes > rules.half_bytes_max
+        )
+
+    def _set_aside(self, half: StoredMessage, why: str, some_wait: bool) -> _Look:
+        return _Look.DONE if self._ledger.set_aside(half, why, passed_by=some_wait) else _Look.STOP
+
     def _move(self, half: StoredMessage, copy: PendingMessage, some_wait: bool) -> _Look:
+        if not messages.fits(copy):
+            return self._set_aside(half, NO_ROOM, some_wait)
         entry = self._ledger.append_again(half, copy, passed_by=some_wait)
         return _Look.STOP if entry is None else _Look.DONE
 

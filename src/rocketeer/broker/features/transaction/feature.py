@@ -35,10 +35,11 @@ from rocketeer.protocol.headers.base import decode_header
 from rocketeer.protocol.headers.transaction import EndTransactionHeader, ResumeCheckHalfMessageHeader
 from rocketeer.record.flags import TX_COMMIT, TX_ROLLBACK
 from rocketeer.record.ids import parse_offset_msg_id
-from rocketeer.record.layout import PendingMessage, StoredMessage
-from rocketeer.record.properties import find_property
+from rocketeer.record.layout import HEAD, PendingMessage, StoredMessage
+from rocketeer.record.properties import PROPERTIES_BYTES_MAX, find_property
 from rocketeer.record.skip import Wanted
 from rocketeer.remoting.connection import Connection
+from rocketeer.remoting.limits import busy_limit
 from rocketeer.steps import Steps
 from rocketeer.store.message_store import MessageStore
 
@@ -46,6 +47,7 @@ log = logging.getLogger(__name__)
 
 NOTE_S: Final = 1.0
 CATCH_UP_HALVES: Final = 256
+CATCH_UP_BYTES: Final = 16 << 20
 """Half messages that nobody knows yet, at most about."""
 HALVES_READ: Final = 200
 """Half messages looked at for one page of metrics."""
@@ -58,12 +60,13 @@ RESUME_FAILED: Final = "Put message back to RMQ_SYS_TRANS_HALF_TOPIC failed."
 class HalfSends:
     """What becomes of a transactional message that is sent."""
 
-    def __init__(self, *, broker_ip: str, rejected: bool, catch_up: Callable[[], None]) -> None:
-        """`catch_up`: learn of the halves that were stored."""
+    def __init__(self, table: HalfTable, rules: CheckRules, *, broker_ip: str, rejected: bool) -> None:
+        self._table = table
+        self.rules = rules
         self._broker_ip = broker_ip
         self.rejected = rejected
-        self._catch_up = catch_up
-        self._sent = 0
+        self._sent = self._sent_bytes = 0
+        """Since the table learned of those that are stored."""
 
     def rewrite(self, message: PendingMessage) -> None:
         if not messages.is_half(message):
@@ -86,10 +89,34 @@ class HalfSends:
                 f"a transaction message cannot have a {DEDUP_ID}: give it a number, {PRODUCER_SEQ}",
             )
         messages.make_half(message)
+        if len(message.properties) + messages.COPY_BYTES > PROPERTIES_BYTES_MAX:
+            raise RequestRefused(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"the properties of a transaction message have {len(message.properties)} bytes: "
+                f"{messages.COPY_BYTES} of {PROPERTIES_BYTES_MAX} are for notes of the broker",
+            )
+        self._make_room(HEAD.size + len(message.body) + len(message.properties))
+
+    def _make_room(self, size: int) -> None:
+        """RequestRefused when too many transactions are open."""
         # Whoever sends very many pays for them, and not who asks next.
+        if self._sent >= CATCH_UP_HALVES or self._sent_bytes >= CATCH_UP_BYTES or not self._has_room(size):
+            self._table.catch_up()
+            self._sent = self._sent_bytes = 0
+            if not self._has_room(size):
+                rules, table = self.rules, self._table
+                if len(table.pending) >= rules.half_messages_max:
+                    raise busy_limit("open transactions", "limitHalfMessages", rules.half_messages_max)
+                raise busy_limit("bytes of open transactions", "limitHalfBytes", rules.half_bytes_max)
         self._sent += 1
-        if self._sent % CATCH_UP_HALVES == 0:
-            self._catch_up()
+        self._sent_bytes += size
+
+    def _has_room(self, size: int) -> bool:
+        table, rules = self._table, self.rules
+        return (
+            len(table.pending) + self._sent < rules.half_messages_max
+            and table.pending_bytes + self._sent_bytes + size <= rules.half_bytes_max
+        )
 
 
 class HalfMessages:
@@ -235,11 +262,11 @@ def transaction_feature(
     ledger = Ledger(table, store=store, topics=topics, writer=writer, clock=clock, store_host=store_host)
     checks = Checks(ledger, rules, clients=clients, topics=topics, clock=clock, persist=persist)
     verdicts = Verdicts(ledger, counters, clock)
-    sends = HalfSends(broker_ip=broker_ip, rejected=rejected, catch_up=table.catch_up)
+    sends = HalfSends(table, rules, broker_ip=broker_ip, rejected=rejected)
 
     def follow(broker: BrokerConfig, store: StoreConfig) -> None:
         sends.rejected = broker.reject_transactions
-        checks.rules = CheckRules.of(broker)
+        checks.rules = sends.rules = CheckRules.of(broker, store)
 
     half_messages = HalfMessages(table, store)
     return Feature(
@@ -251,7 +278,10 @@ def transaction_feature(
         },
         rewrites=(sends.rewrite,),
         changes=(
-            ConfigChange(("rejectTransactionMessage", "transactionTimeOut", "transactionCheckMax"), follow),
+            ConfigChange(
+                ("rejectTransactionMessage", "transactionTimeOut", "transactionCheckMax", "fileReservedTime"),
+                follow,
+            ),
         ),
         replays=(Replay(table.load, table.see, wanted=Wanted(frozenset({TRANS_CHECK_MAX_TIME_TOPIC}))),),
         services=(

@@ -43,6 +43,9 @@ class HalfTable:
         self._offsets = offsets
         self.pending: dict[LogOffset, QueueOffset] = {}
         """Log offset to queue offset."""
+        self.pending_bytes = 0
+        """What they take in the log."""
+        self._sizes: dict[LogOffset, int] = {}
         self.pending_ops: list[QueueOffset] = []
         self.op_offset = QueueOffset(0)
         self._copies: dict[int, LogOffset] = {}
@@ -58,10 +61,19 @@ class HalfTable:
 
     def catch_up(self) -> None:
         """Learn of the halves stored since the last call."""
-        for offset, log_offset in self._halves(self._read_to):
+        for offset, log_offset, size in self._halves(self._read_to):
             if self._ahead.pop(log_offset, offset) is not None:
-                self.pending[log_offset] = offset
+                self._wait_for(log_offset, offset, size)
             self._read_to = QueueOffset(offset + 1)
+
+    def _wait_for(self, log_offset: LogOffset, offset: QueueOffset, size: int) -> None:
+        self.pending[log_offset] = offset
+        self._sizes[log_offset] = size
+        self.pending_bytes += size
+
+    def _pop(self, log_offset: LogOffset) -> QueueOffset:
+        self.pending_bytes -= self._sizes.pop(log_offset)
+        return self.pending.pop(log_offset)
 
     def find(self, half: StoredMessage) -> LogOffset | None:
         """The log offset of the pending half that this is, or was before it was appended anew; None: settled."""
@@ -75,7 +87,7 @@ class HalfTable:
             self._copies.pop(identity(half), None)
         ahead = self._ahead.get(log_offset)
         if ahead is None:
-            return self.pending.pop(log_offset)
+            return self._pop(log_offset)
         self._ahead[log_offset] = None
         return ahead
 
@@ -83,7 +95,7 @@ class HalfTable:
         """It goes on as its copy; the old queue offset."""
         self.catch_up()
         self.note_copy(half, copy)
-        return self.pending.pop(half.log_offset)
+        return self._pop(half.log_offset)
 
     def note_copy(self, half: StoredMessage, copy: DispatchEntry) -> None:
         """From now on whoever asks for the half means this copy."""
@@ -93,7 +105,8 @@ class HalfTable:
 
     def forget(self, log_offset: LogOffset) -> None:
         """The log does not have it any more."""
-        self.pending.pop(log_offset, None)
+        if log_offset in self.pending:
+            self._pop(log_offset)
 
     @property
     def read_to(self) -> QueueOffset:
@@ -104,6 +117,11 @@ class HalfTable:
     def half_offset(self) -> QueueOffset:
         """The half queue's progress: all before it are settled."""
         return next(iter(self.pending.values()), self._read_to)
+
+    @property
+    def ended_behind(self) -> int:
+        """How many of the halves behind progress have ended: a start reads them in vain."""
+        return self._read_to - self.half_offset - len(self.pending)
 
     def advance_ops(self) -> bool:
         """Move the op queue's progress over halves before the half queue's; True: there may be more."""
@@ -143,8 +161,9 @@ class HalfTable:
     def _read_pending(self, start: QueueOffset) -> None:
         self._read_to = start
         self.pending, self._copies, self._ahead, self.pending_ops = {}, {}, {}, []
+        self._sizes, self.pending_bytes = {}, 0
         ended = {target for _, targets in self._ops(self.op_offset) for target in targets if target >= start}
-        for offset, log_offset in self._halves(start):
+        for offset, log_offset, size in self._halves(start):
             self._read_to = QueueOffset(offset + 1)
             if offset in ended and not self.pending:
                 continue
@@ -154,10 +173,10 @@ class HalfTable:
             name = identity(half)
             before = self._copies.pop(name, None)
             if before is not None:  # appended anew later; progress had not been saved when the process died
-                self.pending_ops.append(self.pending.pop(before))
+                self.pending_ops.append(self._pop(before))
             if offset not in ended:
                 self._copies[name] = log_offset
-                self.pending[log_offset] = offset
+                self._wait_for(log_offset, offset, size)
 
     def see(self, entry: DispatchEntry) -> None:
         """A message of the log behind what the file stands for."""
@@ -211,12 +230,12 @@ class HalfTable:
         low = self._store.min_queue_offset(topic, QUEUE_ID)
         return min(max(known, low), self._store.max_queue_offset(topic, QUEUE_ID))
 
-    def _halves(self, start: QueueOffset) -> Iterator[tuple[QueueOffset, LogOffset]]:
-        """(queue offset, log offset) of the half queue's entries."""
+    def _halves(self, start: QueueOffset) -> Iterator[tuple[QueueOffset, LogOffset, int]]:
+        """(queue offset, log offset, size) of the half queue's entries."""
         while batch := self._store.entries(TRANS_HALF_TOPIC, QUEUE_ID, start, AT_ONCE):
-            for log_offset, _, _ in batch:
+            for log_offset, size, _ in batch:
                 if log_offset >= 0:  # a place whose message was lost has none
-                    yield start, log_offset
+                    yield start, log_offset, size
                 start = QueueOffset(start + 1)
 
     def _ops(

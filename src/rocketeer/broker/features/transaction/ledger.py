@@ -22,6 +22,9 @@ log = logging.getLogger(__name__)
 ROLL_SLICE: Final = 64
 ROLL_S: Final = 0.003
 """Both bound one slice: halves may be large."""
+NO_ROOM: Final = "its properties have no room for notes"
+TOLD_ASIDE_MAX: Final = 100
+"""Halves that were set aside, until somebody says how many more."""
 
 
 class Messages(Protocol):
@@ -30,6 +33,13 @@ class Messages(Protocol):
     def message_at(self, log_offset: LogOffset) -> StoredMessage | None: ...
 
     def named_at(self, log_offset: LogOffset) -> StoredMessage | None: ...
+
+    @property
+    def max_log_offset(self) -> LogOffset: ...
+
+    def expiry_ms(self) -> int:
+        """The time, but for jumps of the clock."""
+        ...
 
 
 class Ledger:
@@ -51,6 +61,7 @@ class Ledger:
         self._writer = writer
         self._clock = clock
         self._store_host = store_host
+        self._aside = 0
 
     # --- verdicts ----------------------------------------------------------------------------
 
@@ -84,19 +95,29 @@ class Ledger:
         self._passed(self.table.replace(half, entry), passed_by)
         return entry
 
-    def set_aside(self, half: StoredMessage, *, passed_by: bool) -> bool:
-        """Nobody knows how it ended: it is kept where operators find it."""
+    def set_aside(self, half: StoredMessage, why: str, *, passed_by: bool) -> bool:
+        """Nobody knows how it ended: it is kept where operators find it. False when the store takes nothing now."""
         self._topics.create_in_send_back(TRANS_CHECK_MAX_TIME_TOPIC, 1)
         put = self._writer.put_now(messages.set_aside(half))
         if not put.stored:
             log.warning("half message not set aside log_offset=%d reason=%s", half.log_offset, put.remark)
             return False
-        log.error(
-            "half message set aside: asked after too often id=%s log_offset=%d topic=%s offset=%d",
-            half.uniq_key, half.log_offset, TRANS_CHECK_MAX_TIME_TOPIC, put.appended[0].queue_offset,
-        )  # fmt: skip
+        self._aside += 1
+        if self._aside <= TOLD_ASIDE_MAX:
+            log.error(
+                "half message set aside: %s id=%.64s log_offset=%d topic=%s offset=%d",
+                why, half.uniq_key, half.log_offset, TRANS_CHECK_MAX_TIME_TOPIC, put.appended[0].queue_offset,
+            )  # fmt: skip
         self._passed(self.table.settle(half.log_offset, half), passed_by)
         return True
+
+    def tell_aside(self) -> None:
+        """How many were set aside since this was last called, if they were more than were told."""
+        aside, self._aside = self._aside, 0
+        if aside > TOLD_ASIDE_MAX:
+            log.error(
+                "half messages set aside, not all told count=%d topic=%s", aside, TRANS_CHECK_MAX_TIME_TOPIC
+            )
 
     def roll(self, below: LogOffset) -> bool:
         """Take a slice of the halves in the log below an offset further on; True when there are none left."""
@@ -105,11 +126,17 @@ class Ledger:
             half = self.store.message_at(log_offset)
             if half is None:
                 self.table.forget(log_offset)
-            elif self.append_again(half, messages.moved(half), passed_by=False) is None:
+            elif not self._move_on(half):
                 return False
             if self._clock.monotonic_s() >= until_s:
                 break
         return next(iter(pending), below) >= below
+
+    def _move_on(self, half: StoredMessage) -> bool:
+        copy = messages.moved(half, counted=True)
+        if not messages.fits(copy):
+            return self.set_aside(half, NO_ROOM, passed_by=False)
+        return self.append_again(half, copy, passed_by=False) is not None
 
     def resume(self, message: StoredMessage, done: Done) -> None:
         """Ask after it from the beginning, pending or set aside."""

@@ -20,6 +20,7 @@ from rocketeer.model.property_names import (
     TRAN_MSG,
     TRAN_PREPARED_QUEUE_OFFSET,
     TRANSACTION_CHECK_TIMES,
+    TRANSACTION_WAITS_SINCE,
     WAIT,
 )
 from rocketeer.model.topic import (
@@ -31,6 +32,7 @@ from rocketeer.record.dispatch_entry import DispatchEntry
 from rocketeer.record.flags import TX_COMMIT, tx_state, with_tx_state
 from rocketeer.record.layout import PendingMessage, StoredMessage, encode_record
 from rocketeer.record.properties import (
+    PROPERTIES_BYTES_MAX,
     QUEUE_DIGITS_MAX,
     decode_properties,
     encode_properties,
@@ -44,6 +46,11 @@ QUEUE_ID: Final = 0
 SETTLED_TAG: Final = "d"
 LATER: Final = (DELAY, "TIMER_DELIVER_MS", "TIMER_DELAY_MS", "TIMER_DELAY_SEC", "__STARTDELIVERTIME")
 """A transactional message is never delayed as well: RocketMQ's client drops its level."""
+
+COPY_BYTES: Final = 192
+"""By so much the properties of a half's copies grow at most, and those of the questions about it."""
+ASKED_BYTES: Final = len(f"\x02{WAIT}\x01false")
+"""The same from a copy to the question about it."""
 
 _OP_PROPERTIES: Final = encode_properties({TAGS: SETTLED_TAG, WAIT: "true"})
 
@@ -136,17 +143,27 @@ def immune_again(half: StoredMessage) -> PendingMessage:
     return _copy(half, TRANS_HALF_TOPIC, encode_properties(properties))
 
 
-def moved(half: StoredMessage) -> PendingMessage:
-    """The half as it is, further on: the log's or the queue's old end must not hold it."""
+def moved(half: StoredMessage, *, counted: bool = False) -> PendingMessage:
+    """The half as it is, further on: the log's or the queue's old end must not hold it.
+
+    `counted` as if its producer had been asked: it does not wait for ever.
+    """
     properties = half.properties_dict()
-    properties.setdefault(TRANSACTION_CHECK_TIMES, "0")  # what marks a copy
+    properties[TRANSACTION_CHECK_TIMES] = str(check_times(properties) + counted)  # what marks a copy
+    properties[TRANSACTION_WAITS_SINCE] = str(waits_since_ms(half, properties))
     return _copy(half, TRANS_HALF_TOPIC, encode_properties(properties))
+
+
+def fits(copy: PendingMessage) -> bool:
+    """Whether it can be stored and asked after; one that a broker before us took may have no room for our notes."""
+    return len(copy.properties) + ASKED_BYTES <= PROPERTIES_BYTES_MAX
 
 
 def resumed(message: StoredMessage) -> PendingMessage:
     """A half (or one set aside) that is to be asked after from the beginning."""
     properties = message.properties_dict()
     properties[TRANSACTION_CHECK_TIMES] = "0"
+    properties.pop(TRANSACTION_WAITS_SINCE, None)
     return _copy(message, TRANS_HALF_TOPIC, encode_properties(properties))
 
 
@@ -182,6 +199,12 @@ def _copy(message: StoredMessage, topic: str, properties: bytes) -> PendingMessa
 def check_times(properties: dict[str, str]) -> int:
     """How often its producer was asked; what is no number counts as in RocketMQ."""
     return _number(properties.get(TRANSACTION_CHECK_TIMES, "0"))
+
+
+def waits_since_ms(half: StoredMessage, properties: dict[str, str]) -> int:
+    """When it was stored, or the one of which it is a copy that nobody was asked after."""
+    since_ms = whole_number(properties.get(TRANSACTION_WAITS_SINCE))
+    return half.store_ms if since_ms is None else min(since_ms, half.store_ms)
 
 
 def immunity_ms(properties: dict[str, str], usual_ms: int) -> int | None:

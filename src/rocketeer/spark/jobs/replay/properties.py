@@ -41,6 +41,7 @@ DROPPED: Final[dict[str, str]] = {
     names.TRAN_MSG: "it would be a half message, which nobody sees before its producer commits it",
     names.PGROUP: "the producers a half message is asked of",
     names.TRAN_PREPARED_QUEUE_OFFSET: "of the half message it was",
+    names.TRANSACTION_WAITS_SINCE: "of the half message it was",
     names.TRANSACTION_CHECK_TIMES: "of the half message it was",
     names.CHECK_IMMUNITY_TIME_IN_SECONDS: "of the half message it was",
     names.MIN_OFFSET: "of the queue it was in",
