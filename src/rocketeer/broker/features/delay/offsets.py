@@ -14,9 +14,12 @@ from rocketeer.protocol.bodies.offsets import (
     decode_delay_offsets,
     encode_delay_offsets,
 )
+from rocketeer.steps import Steps
 
 SAVE_AFTER_BYTES: Final = 64 << 20
 """Of log: so much is walked over at start at most."""
+STEP: Final = 512
+"""Deliveries that a step looks at: two hundred thousand may reach the disk together."""
 
 
 class FlushedLog(Protocol):
@@ -65,11 +68,24 @@ class DelayOffsets:
     def saved(self) -> None:
         self.has_place = True
 
-    def encode(self) -> str:
-        flushed = self._log.flushed_log_offset
-        while self._unflushed and self._unflushed[0][0] <= flushed:
+    def refresh(self) -> Steps[None]:
+        """Take in what has reached the disk, in steps: little is left for `encode`."""
+        while self._take_flushed(self._log.flushed_log_offset, STEP):
+            yield
+
+    def _take_flushed(self, flushed: LogOffset, count: int) -> bool:
+        """True: there may be more than so many."""
+        for _ in range(count):
+            if not self._unflushed or self._unflushed[0][0] > flushed:
+                return False
             _, level, offset = self._unflushed.popleft()
             self._on_disk[level] = offset
+        return True
+
+    def encode(self) -> str:
+        flushed = self._log.flushed_log_offset
+        while self._take_flushed(flushed, STEP):
+            pass
         self._dirty = bool(self._unflushed)
         self._saved_at = flushed
         return encode_delay_offsets(self._on_disk, flushed).decode()
