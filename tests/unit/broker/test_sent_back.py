@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -9,21 +10,25 @@ from typing import Any
 
 import pytest
 
+from rocketeer.broker.features.retry.feature import again
 from rocketeer.broker.features.retry.sent_back import KEEP_MS, SentBack
 from rocketeer.broker.offsets import ConsumerOffsets
 from rocketeer.clock import ManualClock
 from rocketeer.errors import StoreError
 from rocketeer.model.offsets import LogOffset, QueueOffset
-from rocketeer.model.topic import TIMER_TOPIC
+from rocketeer.model.topic import TIMER_TOPIC, TopicConfig, retry_topic
 from rocketeer.protocol.codes import RequestCode
 from rocketeer.record.layout import StoredMessage
+from rocketeer.record.properties import decode_properties, encode_properties
 from rocketeer.steps import finish
 from support.broker import BrokerUnderTest, broker_at
 from support.stores import make_store
+from support.stores import message as stored_message
 
 TOPIC, GROUP = "RetryTopic", "CG_back"
 WAITING, DEAD = ("SCHEDULE_TOPIC_XXXX", 2), (f"%DLQ%{GROUP}", 0)
 SAVE_S = 0.05
+GROUPS = 5_000
 
 
 @asynccontextmanager
@@ -267,5 +272,33 @@ def test_what_was_passed_after_the_offsets_were_made_ready_stays_until_they_are_
             known = bool(json.loads(table.encode())["sentBack"])
             on_disk.append((GROUP in offsets.told().whole().decode(), known))
         assert on_disk == [(False, True), (False, True), (True, True), (True, False)]
+    finally:
+        store.close()
+
+
+def test_a_start_finds_what_very_many_groups_sent_back_in_one_look_at_each(tmp_path: Path) -> None:
+    """Each group looked at the copies and the queues of all: 100,000 took minutes."""
+    store = make_store(tmp_path, ManualClock(), segment_bytes=16 << 20)
+    store.open()
+    try:
+        for number in range(GROUPS):
+            sent = store.append(stored_message(topic=f"%RETRY%other{number}"))
+            found = store.message_at(sent.log_offset)
+            assert found is not None
+            copy = again(found, TopicConfig(retry_topic(f"g{number}"), 1, 1), level=3)
+            properties = {**decode_properties(copy.properties), "REAL_TOPIC": copy.topic, "REAL_QID": "0"}
+            copy.topic, copy.queue_id, copy.properties = (
+                "SCHEDULE_TOPIC_XXXX",
+                2,
+                encode_properties(properties),
+            )
+            store.append(copy)
+        table = SentBack(store, ConsumerOffsets())
+        for entry in store.scan(LogOffset(0)):
+            table.see(entry)
+        began_s = time.thread_time()
+        table.finish()
+        assert time.thread_time() - began_s < GROUPS * 0.000_08
+        assert len(table) == GROUPS
     finally:
         store.close()

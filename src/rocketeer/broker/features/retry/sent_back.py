@@ -13,7 +13,8 @@ has not passed.
 """
 
 import logging
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Final, Protocol
 
@@ -239,8 +240,15 @@ class SentBack:
                     message = self._store.message_at(LogOffset(log_offset))
                     if message is not None and self._is_ahead(saved.group, message):
                         self._add(saved.group, message, dead, LogOffset(0), now_ms)
+        firsts: defaultdict[str, list[str]] = defaultdict(list)
+        for group, _, origin, number, _, _ in self._copies:
+            if number == 1:
+                firsts[group].append(origin)
+        queue_ids: defaultdict[str, list[int]] = defaultdict(list)
+        for topic, queue_id in self._store.queues():
+            queue_ids[topic].append(queue_id)
         for group in {key[0] for key in self._copies}:
-            for message in self._candidates(group):
+            for message in self._candidates(group, firsts[group], queue_ids[retry_topic(group)]):
                 for dead in (False, True):
                     copy = self._copies.get(_try(group, dead, message, message.reconsume_times + 1))
                     if copy is not None and message.log_offset < copy[0] and self._is_ahead(group, message):
@@ -254,15 +262,16 @@ class SentBack:
         committed = self._offsets.query(group, message.topic, message.queue_id)
         return committed is None or committed <= message.queue_offset
 
-    def _candidates(self, group: str) -> Iterator[StoredMessage]:
+    def _candidates(
+        self, group: str, firsts: Sequence[str], queue_ids: Sequence[int]
+    ) -> Iterator[StoredMessage]:
         """First tries are named by their copies, others lie in the retry topic behind the group's offset."""
-        for owner, _, origin, tries, _, _ in self._copies:
-            if owner == group and tries == 1:
-                message = self._first(origin)
-                if message is not None:
-                    yield message
+        for origin in firsts:
+            message = self._first(origin)
+            if message is not None:
+                yield message
         topic = retry_topic(group)
-        for queue_id in [queue_id for name, queue_id in self._store.queues() if name == topic]:
+        for queue_id in queue_ids:
             at = max(
                 self._offsets.query(group, topic, queue_id) or 0,
                 self._store.min_queue_offset(topic, queue_id),
