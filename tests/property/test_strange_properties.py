@@ -6,6 +6,7 @@ from pathlib import Path
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from rocketeer.audit.store import audit_store, in_this_process
 from rocketeer.broker.assemble import Broker
 from rocketeer.broker.lifecycle import Lifecycle
 from rocketeer.clock import ManualClock
@@ -74,6 +75,7 @@ def test_a_start_and_a_slave_take_whatever_messages_say(stored: list[PendingMess
         copied = bytes(master.log.read(master.min_log_offset, master.log.max_offset) or b"")
         master.close()
         asyncio.run(live(folder / "master", BrokerRole.ASYNC_MASTER))
+        audit_store(in_this_process, folder / "master")
         asyncio.run(live(folder / "slave", BrokerRole.SLAVE, copied))
         asyncio.run(live(folder / "slave", BrokerRole.SLAVE))
         asyncio.run(live(folder / "slave", BrokerRole.ASYNC_MASTER))

@@ -49,6 +49,9 @@ class ConsumeCode(IntEnum):
     FAILED = 4
 
 
+_YEAR_10000_MS: Final = 253_402_300_800_000
+
+
 @dataclass(frozen=True, slots=True)
 class TraceEvent:
     """One line; what a kind does not have keeps its default."""
@@ -137,12 +140,28 @@ def _known(text: str) -> str | None:
     return None if text == NULL else text
 
 
+def _number(text: str) -> int:
+    """ValueError for what is none, or none of 32 bits: whoever reads events keeps them as such."""
+    return _within(text, -(1 << 31), (1 << 31) - 1)
+
+
+def _time_ms(text: str) -> int:
+    return _within(text, 0, _YEAR_10000_MS - 1)
+
+
+def _within(text: str, low: int, high: int) -> int:
+    number = int(text) if len(text) <= 20 else high + 1
+    if not low <= number <= high:
+        raise ValueError(f"{number} is not between {low} and {high}")
+    return number
+
+
 def _of_producer(kind: TraceKind, v: Sequence[str], **more: Any) -> TraceEvent:
     """What the lines of producers begin with alike."""
     return TraceEvent(
         kind,
         v[4],
-        time_ms=int(v[0]),
+        time_ms=_time_ms(v[0]),
         region=_known(v[1]),
         group=_known(v[2]),
         topic=_known(v[3]),
@@ -158,9 +177,9 @@ def _pub(v: Sequence[str]) -> TraceEvent:
     return _of_producer(
         TraceKind.PUB,
         v,
-        body_bytes=int(v[8]),
-        cost_ms=int(v[9]),
-        message_kind=int(v[10]),
+        body_bytes=_number(v[8]),
+        cost_ms=_number(v[9]),
+        message_kind=_number(v[10]),
         offset_message_id=_known(v[11]) if len(v) > 12 else None,
         success=success == "true",
         client_host=v[13] if len(v) > 13 else None,
@@ -171,11 +190,11 @@ def _sub_before(v: Sequence[str]) -> TraceEvent:
     return TraceEvent(
         TraceKind.SUB_BEFORE,
         v[4],
-        time_ms=int(v[0]),
+        time_ms=_time_ms(v[0]),
         region=_known(v[1]),
         group=_known(v[2]),
         request_id=v[3],
-        retries=int(v[5]),
+        retries=_number(v[5]),
         keys=_known(v[6]),
     )
 
@@ -185,11 +204,11 @@ def _sub_after(v: Sequence[str]) -> TraceEvent:
         TraceKind.SUB_AFTER,
         v[1],
         request_id=v[0],
-        cost_ms=int(v[2]),
+        cost_ms=_number(v[2]),
         success=v[3] == "true",
         keys=_known(v[4]),
-        code=int(v[5]) if len(v) > 5 else ConsumeCode.SUCCESS,
-        time_ms=int(v[6]) if len(v) > 7 else 0,
+        code=_number(v[5]) if len(v) > 5 else ConsumeCode.SUCCESS,
+        time_ms=_time_ms(v[6]) if len(v) > 7 else 0,
         group=_known(v[7]) if len(v) > 7 else None,
     )
 
@@ -198,7 +217,7 @@ def _end_transaction(v: Sequence[str]) -> TraceEvent:
     return _of_producer(
         TraceKind.END_TRANSACTION,
         v,
-        message_kind=int(v[8]),
+        message_kind=_number(v[8]),
         transaction_id=_known(v[9]),
         transaction_state=_known(v[10]),
         from_check=v[11] == "true",

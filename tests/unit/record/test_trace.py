@@ -81,6 +81,16 @@ def test_any_bytes_can_be_read(body: bytes) -> None:
     decode_trace(b"Pub\x01" + body)
 
 
+@pytest.mark.parametrize("number", ["9" * 5_000, "9" * 20, str(1 << 31), "-" + "9" * 30, "x", ""])
+@pytest.mark.parametrize("place", [1, 9, 10, 11])
+def test_a_line_with_a_number_that_nobody_can_keep_is_left_out(number: str, place: int) -> None:
+    """A table of 32-bit numbers and times: one such line ended a job, whenever it ran."""
+    fields = ["Pub", "1700000000000", "r", "g", "T", "ID", "t", "k", "host:1", "3", "5", "0", "OID", "true"]
+    assert [event.message_id for event in decode_trace("\x01".join(fields).encode() + b"\x02")] == ["ID"]
+    fields[place] = str(1 << 60) if place == 1 and number == str(1 << 31) else number
+    assert decode_trace("\x01".join(fields).encode() + b"\x02") == []
+
+
 def test_messages_are_found_by_id_and_by_each_key() -> None:
     events = [TraceEvent(TraceKind.PUB, "A", keys="k1 k2"), TraceEvent(TraceKind.PUB, "B", keys="k1")]
     assert search_keys(events).split() == ["A", "k1", "k2", "B"]
