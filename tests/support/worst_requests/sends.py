@@ -111,6 +111,17 @@ def _(address: str) -> None:
     )
 
 
+@broker("1,000 messages whose numbers are none, or of 5,000 digits")
+def _(address: str) -> None:
+    properties = [
+        f"PRODUCER_ID\x01p{digits[:1]}\x02PRODUCER_SEQ\x01{number}\x02REAL_TOPIC\x01x\x02REAL_QID\x01{digits}\x02"
+        f"DELAY\x01{digits}\x02TIMER_DELAY_MS\x01{digits}\x02"
+        for digits in ("9" * 5_000, "²", "٣", "-", "9" * 19)
+        for number in range(200)
+    ]
+    flood(address, [request(310, send_header(HONEST_TOPIC, 0, each), b"x") for each in properties])
+
+
 @broker("2,000 new topics by sending")
 def _(address: str) -> None:
     flood(address, [request(310, send_header(f"storm-{n}", 0, ""), b"x") for n in range(2_000)])
