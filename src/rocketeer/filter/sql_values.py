@@ -5,6 +5,7 @@ from typing import TypeAlias
 
 from rocketeer.filter import sql_tree as tree
 from rocketeer.filter.java_numbers import java_double, java_int, java_long
+from rocketeer.record.properties import last_with_value
 
 Truth: TypeAlias = bool | None
 Evaluate: TypeAlias = Callable[[bytes], Truth]
@@ -35,9 +36,7 @@ def reader(name: str) -> Read:
         start = at + skip
         end = properties.find(b"\x02", start)
         value = properties[start:] if end < 0 else properties[start:end]
-        if value:
-            return value
-        return read(properties[: at + 1]) if at else None
+        return value or last_with_value(needle, properties[: at + 1])
 
     return read
 

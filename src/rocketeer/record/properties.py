@@ -4,6 +4,7 @@ A \\x02 at the end may be there (old clients send it) or not. A piece without \\
 a value is ignored, and of two with one name the last counts: RocketMQ reads them so.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -57,17 +58,21 @@ def whole_number(text: str | bytes | None, digits_max: int = NUMBER_DIGITS_MAX) 
     return int(text)
 
 
+def last_with_value(needle: bytes, raw: bytes) -> bytes | None:
+    """The last value that is not empty, which counts as absent: of thousands that are, too."""
+    found = re.match(b"(?s:.*)" + re.escape(needle) + b"([^\x02]+)", raw)
+    return None if found is None else found[1]
+
+
 def find_property(raw: bytes, name: bytes) -> bytes | None:
     """One value without decoding the others: what `decode_properties` would give, as bytes."""
     needle = b"\x02" + name + b"\x01"
-    end = len(raw)
-    while (at := raw.rfind(needle, 0, end)) >= 0:
+    at = raw.rfind(needle)
+    if at >= 0:
         value_at = at + len(needle)
         value_end = raw.find(b"\x02", value_at)
         value = raw[value_at : value_end if value_end >= 0 else len(raw)]
-        if value:
-            return value
-        end = at + 1  # an empty value counts as absent; the \x02 at `at` may end an earlier one
+        return value or last_with_value(needle, b"\x02" + raw[: at + 1])
     if raw.startswith(needle[1:]):
         value_end = raw.find(b"\x02")
         return raw[len(needle) - 1 : value_end if value_end >= 0 else len(raw)] or None
