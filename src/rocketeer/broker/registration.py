@@ -45,6 +45,8 @@ RETRY_S = 5.0
 UNREGISTER_TIMEOUT_S = 3.0
 PART_TOPICS = 2_000
 """How many topics one registration request carries at most."""
+PART_BYTES = 512 << 10
+"""What they take at most: any name server reads as much."""
 CREATED_PAUSE_S = 0.1
 """Topics created within this time of the last announcement share the next one."""
 
@@ -208,10 +210,10 @@ class Registration:
         self._created_timer = None
         self._next_created_s = asyncio.get_running_loop().time() + CREATED_PAUSE_S
         created, self._created = self._created, {}
-        header, body = self._registration(created if self._is_large else self._topics.configs)
+        parts = list(self._parts(created if self._is_large else self._topics.configs))
         for server in self._servers:
             if server.reachable and self.is_current():
-                self._spawn(self._tell(server, RequestCode.REGISTER_BROKER, header, body))
+                self._spawn(self._tell(server, RequestCode.REGISTER_BROKER, parts))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -222,53 +224,63 @@ class Registration:
 
     @property
     def _is_large(self) -> bool:
-        return len(self._topics.configs) > PART_TOPICS
+        return len(self._topics.configs) > PART_TOPICS or self._topics.all_entries_bytes > PART_BYTES
 
     async def _register(self, servers: Iterable[_NameServer], topics: Iterable[str] | None = None) -> None:
         servers = list(servers)
         if not servers or self._stopped or not self.is_current():  # nobody who took leave says hello again
             return
-        if topics is not None:
-            part = self._registration(topics)
-            replies = await asyncio.gather(*(self._tell_part(server, part) for server in servers))
-        elif not self._is_large:
-            parts = [self._registration(self._topics.configs)]
-            replies = await asyncio.gather(*(self._tell_all(server, parts) for server in servers))
+        is_whole = topics is None
+        names = self._topics.configs if topics is None else topics
+        if is_whole and self._is_large:  # the parts take much memory, all of them together
+            asked = [self._tell_parts(server, self._parts(names), is_whole) for server in servers]
         else:
-            replies = await asyncio.gather(*(self._tell_all(server, self._parts()) for server in servers))
+            parts = list(self._parts(names))
+            asked = [self._tell_parts(server, parts, is_whole) for server in servers]
+        replies = await asyncio.gather(*asked)
         # As in RocketMQ one answer decides, whichever name servers disagree; ours is always the first listed.
         answer = next((reply for reply in replies if reply is not None), None)
         if answer is not None and not self._stopped:
             await self._apply(answer)
 
-    def _parts(self) -> Iterator[tuple[Header, bytes]]:
-        """All topics, portion by portion; those that change meanwhile are told by themselves."""
+    def _parts(self, topics: Iterable[str]) -> Iterator[tuple[Header, bytes]]:
+        """These topics, portion by portion; those that change meanwhile are told by themselves."""
         version = self._topics.version
-        names = list(self._topics.configs)
-        starts = range(0, len(names), PART_TOPICS)
-        for number, start in enumerate(starts):
-            is_last = number == len(starts) - 1
-            part_version = version if is_last else DataVersion(version.timestamp, -1 - number)
-            yield self._registration(names[start : start + PART_TOPICS], part_version)
+        names = list(topics)
+        number = start = 0
+        while start < len(names) or not number:
+            end = self._part_end(names, start)
+            number += 1
+            part_version = version if end == len(names) else DataVersion(version.timestamp, -number)
+            yield self._registration(names[start:end], part_version)
+            start = end
 
-    async def _tell_all(self, server: _NameServer, parts: Iterable[tuple[Header, bytes]]) -> Command | None:
-        """The answer that came last, if it took any of them."""
+    def _part_end(self, names: list[str], start: int) -> int:
+        """Where the portion ends that begins there: it is small enough for one request."""
+        taken = 0
+        for end in range(start, min(start + PART_TOPICS, len(names))):
+            taken += self._topics.entry_bytes(names[end])
+            if taken > PART_BYTES and end > start:
+                return end
+        return min(start + PART_TOPICS, len(names))
+
+    async def _tell_parts(
+        self, server: _NameServer, parts: Iterable[tuple[Header, bytes]], is_whole: bool
+    ) -> Command | None:
+        """The answer that came last, if it took any of them. `is_whole`: they are all that it is told."""
         last: Command | None = None
         refused = False
         for part in parts:
-            answer = await self._tell_part(server, part)
+            answer = await self._ask(server, RequestCode.REGISTER_BROKER, *part, self._timeout_s)
             if self._stopped or not server.reachable:
                 return None
             # One of them may have a topic that finds no room: what is known of the others' changes all the same.
             refused = refused or answer is None
             last = answer or last
-        if server.refusal and not refused:
+        if is_whole and server.refusal and not refused:
             log.info("name server takes all that it is told again address=%s", server.address)
             server.refusal = ""
         return last
-
-    async def _tell_part(self, server: _NameServer, part: tuple[Header, bytes]) -> Command | None:
-        return await self._ask(server, RequestCode.REGISTER_BROKER, *part, self._timeout_s)
 
     async def _register_if_changed(self, server: _NameServer) -> None:
         ours = self._topics.version
@@ -296,10 +308,11 @@ class Registration:
             return None
         return answer
 
-    async def _tell(self, server: _NameServer, code: int, header: Header, body: bytes) -> None:
+    async def _tell(self, server: _NameServer, code: int, parts: Iterable[tuple[Header, bytes]]) -> None:
         try:
-            command = request(code, header, body, oneway=True)
-            await self._client.oneway(server.address, command, self._timeout_s)
+            for header, body in parts:
+                command = request(code, header, body, oneway=True)
+                await self._client.oneway(server.address, command, self._timeout_s)
         except RemotingError as error:
             self._lost(server, str(error))
 

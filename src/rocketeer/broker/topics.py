@@ -19,6 +19,7 @@ from rocketeer.model.data_version import DataVersion
 from rocketeer.model.topic import (
     AUTO_CREATE_TOPIC,
     BENCHMARK_TOPIC,
+    FILTER_TYPES,
     OFFSET_MOVED_EVENT,
     SCHEDULE_TOPIC,
     SELF_TEST_TOPIC,
@@ -162,7 +163,8 @@ class TopicTable(EntriesTable):
 
     def following(self, topics: Mapping[str, TopicConfig], version: DataVersion) -> Steps[None]:
         """Become the master's table, a changed topic a step; what every broker has by itself stays."""
-        for number, (name, topic) in enumerate(topics.items(), 1):
+        for number, (name, told) in enumerate(topics.items(), 1):
+            topic = _usual(told)
             if self.configs.get(name) != topic:
                 self.configs[name] = topic
                 self._note((topic,))
@@ -237,6 +239,15 @@ class TopicTable(EntriesTable):
         known = self._entries
         return [known[name] for name in topics if name in known]
 
+    def entry_bytes(self, name: str) -> int:
+        """What a topic takes in a registration."""
+        return len(self._entries.get(name, b""))
+
+    @property
+    def all_entries_bytes(self) -> int:
+        """What all take: for tables that are small enough to add it up."""
+        return sum(map(len, self._entries.values()))
+
     def told(self) -> TableText:
         self._encoded_deletions = self._deletions
         return super().told()
@@ -250,9 +261,15 @@ class TopicTable(EntriesTable):
 
     def decode(self, text: str) -> None:
         """Lay the file over the system topics: what an operator changed in it stays changed."""
-        topics, self.version = decode_topic_table(text.encode())
+        read, self.version = decode_topic_table(text.encode())
+        topics = {name: _usual(topic) for name, topic in read.items()}
         self.configs.update(topics)
         self._note(topics.values())
+
+
+def _usual(topic: TopicConfig) -> TopicConfig:
+    """With a filter type that there is: older versions of ours took any text for one."""
+    return topic if topic.filter_type in FILTER_TYPES else replace(topic, filter_type="SINGLE_TAG")
 
 
 def system_topics(config: BrokerConfig) -> list[TopicConfig]:

@@ -11,6 +11,7 @@ from rocketeer.model.java_types import I32, JavaValue, java
 
 QUEUES_MAX: Final = 65_535
 """Of a topic: more is a slip of the finger, and every client would hold them all."""
+FILTER_TYPES: Final = frozenset({"SINGLE_TAG", "MULTI_TAG"})
 
 
 class Perm(IntFlag):

@@ -68,6 +68,20 @@ async def test_a_group_has_no_more_retry_queues_than_a_topic_may_have(tmp_path: 
             assert not code or f"retryQueueNums of group Billing is {count}" in str(answer.remark)
 
 
+async def test_a_topic_filters_in_one_of_rocketmqs_ways_or_is_refused(tmp_path: Path) -> None:
+    """Every topic is told to the name servers: 40 filter types of 250 KB were more than they read."""
+    topic = {
+        "topic": "Sales", "defaultTopic": "TBW102", "readQueueNums": "4", "writeQueueNums": "4", "perm": "6",
+        "topicSysFlag": "0", "order": "false",
+    }  # fmt: skip
+    async with broker_at(tmp_path) as broker:
+        for kind, code in (("x" * 250_000, ResponseCode.SYSTEM_ERROR), ("MULTI_TAG", 0), ("SINGLE_TAG", 0)):
+            answer = await broker.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, topic | {"topicFilterType": kind})
+            assert answer.code == code
+        answer = await broker.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, topic | {"topicFilterType": "ANY"})
+        assert answer.remark == "topicFilterType = [ANY] value invalid, must be one of MULTI_TAG, SINGLE_TAG"
+
+
 async def test_a_topic_tells_what_its_queues_hold(tmp_path: Path) -> None:
     async with broker_at(tmp_path) as broker:
         await send_ten(broker)

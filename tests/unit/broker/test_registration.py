@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from rocketeer.broker.registration import PART_TOPICS, BrokerIdentity, Registration
+from rocketeer.broker.registration import PART_BYTES, PART_TOPICS, BrokerIdentity, Registration
 from rocketeer.broker.topics import TopicTable
 from rocketeer.clock import SystemClock
 from rocketeer.config import BrokerConfig, NamesrvConfig, ServerConfig
@@ -404,3 +404,29 @@ async def test_a_name_server_that_knows_very_many_topics_is_only_asked_and_told_
         listener.answers[322] = {"changed": "true"}, b""
         await ours.refresh()
         assert listener.codes() == [322, 103, 103, 103], "it does not know them any more"
+
+
+async def test_no_part_is_large_however_much_a_topic_takes() -> None:
+    async with Listener() as listener, registration(config(listener.address)) as (ours, topics):
+        for number in range(40):
+            topics.put(TopicConfig(f"T{number}", filter_type="x" * 250_000))
+        await ours.start()
+        told = [decode_registration(command.body) for command in listener.heard]
+        assert max(len(command.body) for command in listener.heard) < PART_BYTES + 1_000
+        assert {name for part in told for name in part.configs} == set(topics.configs)
+        assert [part.version == topics.version for part in told] == [False] * (len(told) - 1) + [True]
+
+
+async def test_topics_that_appear_together_are_told_in_parts_as_well() -> None:
+    async with Listener() as listener, registration(config(listener.address)) as (ours, topics):
+        await ours.start()
+        listener.heard.clear()
+        names = [f"%RETRY%{number:0240}" for number in range(3_000)]
+        for name in names:
+            topics.create_in_send_back(name, 1)
+        await until(lambda: len(listener.heard) >= 4)
+        told = [decode_registration(command.body) for command in listener.heard]
+        assert max(len(command.body) for command in listener.heard) < PART_BYTES + 1_000
+        assert set(names) <= {name for part in told for name in part.configs}
+        assert told[-1].version == topics.version
+        assert len({part.version for part in told}) == len(told)

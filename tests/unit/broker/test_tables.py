@@ -58,6 +58,16 @@ def test_a_recorded_file_loads_and_what_we_write_says_the_same(folder: Path, suf
             assert written["dataVersion"] == recorded["dataVersion"]
 
 
+def test_a_topic_of_an_older_store_filters_in_a_way_that_there_is() -> None:
+    topic = {"topicName": "T", "topicFilterType": "x" * 1_000, "readQueueNums": 3}
+    table = topic_table()
+    table.decode(json.dumps({"topicConfigTable": {"T": topic}}))
+    assert table.configs["T"] == TopicConfig("T", 3, 16)
+    assert table.entry_bytes("T") < 200
+    finish(table.following({"U": TopicConfig("U", filter_type="y")}, table.version))
+    assert table.configs["U"].filter_type == "SINGLE_TAG"
+
+
 def test_a_new_broker_has_the_topics_the_recorded_one_registered_first() -> None:
     frames = map(json.loads, (GOLDEN / "wire" / "broker_start.jsonl").open())
     first = next(frame for frame in frames if frame["header"]["code"] == 103)

@@ -7,7 +7,7 @@ from typing import Protocol
 from rocketeer.broker.entries_table import list_handler
 from rocketeer.broker.topics import TopicTable
 from rocketeer.errors import InvalidTopic, RequestRefused, StoreRefused
-from rocketeer.model.topic import QUEUES_MAX, TopicConfig, validate_topic_name
+from rocketeer.model.topic import FILTER_TYPES, QUEUES_MAX, TopicConfig, validate_topic_name
 from rocketeer.protocol.bodies.topics import encode_topic_list
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, reply
@@ -44,6 +44,13 @@ def topic_handlers(
                 f"readQueueNums[{header.read_queues}] and writeQueueNums[{header.write_queues}] "
                 f"must be between 0 and {QUEUES_MAX}",
             )
+        filter_type = header.filter_type or "SINGLE_TAG"
+        if filter_type not in FILTER_TYPES:
+            raise RequestRefused(
+                ResponseCode.SYSTEM_ERROR,
+                f"topicFilterType = [{filter_type[:40]}] value invalid, "
+                f"must be one of {', '.join(sorted(FILTER_TYPES))}",
+            )
         # The header's `order` is not taken over: a topic is an order topic while the name servers' order
         # configuration names it, and the registration that follows brings that.
         topic = TopicConfig(
@@ -51,7 +58,7 @@ def topic_handlers(
             read_queues=header.read_queues,
             write_queues=header.write_queues,
             perm=header.perm,
-            filter_type=header.filter_type or "SINGLE_TAG",
+            filter_type=filter_type,
             sys_flag=header.sys_flag or 0,
         )
         log.info("topic updated topic=%s remote=%s", topic, connection.remote)
