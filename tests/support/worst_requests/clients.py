@@ -43,6 +43,20 @@ def _(address: str) -> None:
     ask(address, request(34, {}, heartbeat(["G"], topics=names("topic-", 100_000))))
 
 
+@broker("a heartbeat with a subscription that has 240,000 tags, and one with 500,000 codes")
+def _(address: str) -> None:
+    for told in ({"tagsSet": ["a"] * 240_000}, {"codeSet": [1] * 500_000}):
+        consumer = {"groupName": "tags", "subscriptionDataSet": [{"topic": "T", "subString": "a"} | told]}
+        body = json.dumps({"clientID": "c", "consumerDataSet": [consumer]}, separators=(",", ":")).encode()
+        check = {"clientId": "c", "group": "g", "subscriptionData": {"topic": "T", "subString": "a"} | told}
+        ask(
+            address,
+            request(34, {}, body),
+            request(34, {}, body),
+            request(46, {}, json.dumps(check, separators=(",", ":")).encode()),
+        )
+
+
 @broker("a heartbeat with 100,000 producer groups")
 def _(address: str) -> None:
     producers = [{"groupName": name} for name in names("p-", 100_000)]

@@ -1,5 +1,6 @@
 """Bodies made to cost much: a small one must not fill the memory, a large one must not hold up the loop."""
 
+import json
 import time
 
 import pytest
@@ -72,3 +73,16 @@ def test_a_topic_that_is_null_is_none_whatever_the_size_of_the_body(count: int) 
     assert finish(reading_topic_table(table)) == TopicTable(topics, DataVersion(1, 2))
     body = b'{"topicConfigSerializeWrapper":%b,"filterServerList":[]}' % table
     assert decode_registration(body).configs == topics
+
+
+def test_tags_and_codes_of_a_subscription_are_read_as_far_as_a_consumer_may_have_them() -> None:
+    for count in (4_096, 60_000):
+        tags = [f"T{number}" for number in range(count)]
+        told = {"topic": "T", "subString": "a", "tagsSet": tags, "codeSet": list(range(count))}
+        body = {"clientID": "c", "consumerDataSet": [{"groupName": "G", "subscriptionDataSet": [told]}]}
+        (subscription,) = decode_heartbeat(json.dumps(body).encode()).consumers[0].subscriptions
+        read = count if count == 4_096 else 0
+        assert (subscription.expression, len(subscription.tags), len(subscription.codes)) == ("a", read, read)
+    told["tagsSet"], told["codeSet"] = [], ["x"]
+    with pytest.raises(BadBody):
+        decode_heartbeat(json.dumps(body).encode())

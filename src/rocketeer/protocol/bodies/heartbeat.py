@@ -9,9 +9,9 @@ from msgspec import field
 from rocketeer.errors import BadBody
 from rocketeer.model.subscription import ConsumeFromWhere, ConsumeType, MessageModel, Subscription
 from rocketeer.protocol.bodies.subscription import (
-    SubscriptionWire,
-    subscription_from_wire,
-    subscription_to_wire,
+    ToldSubscription,
+    reading_subscription,
+    telling_subscription,
 )
 from rocketeer.protocol.bodies.wire import Wire, decoder, encode, load_request
 from rocketeer.steps import Steps, finish
@@ -54,7 +54,7 @@ class _ConsumerWire(Wire):
     consume_type: str | int | None = None
     message_model: str | int | None = None
     consume_from_where: str | int | None = None
-    subscription_data_set: list[SubscriptionWire] | None = None
+    subscription_data_set: list[ToldSubscription] | None = None
     unit_mode: bool = False
 
 
@@ -71,7 +71,7 @@ class _HeartbeatWire(Wire):
 class _CheckWire(Wire):
     client_id: str
     group: str
-    subscription_data: SubscriptionWire
+    subscription_data: ToldSubscription
 
 
 _heartbeat_decoder = decoder(_HeartbeatWire)
@@ -85,7 +85,7 @@ def _name(kind: type[E], value: str | int | None, default: E) -> E:
     try:
         return dict(enumerate(kind))[value] if isinstance(value, int) else kind(value)
     except (ValueError, KeyError):
-        raise BadBody(f"{value!r} is no {kind.__name__}; there are {', '.join(kind)}") from None
+        raise BadBody(f"{value!r:.80} is no {kind.__name__}; there are {', '.join(kind)}") from None
 
 
 def _consumer(wire: _ConsumerWire, subscriptions: tuple[Subscription, ...]) -> ConsumerData:
@@ -110,7 +110,7 @@ def encode_heartbeat(heartbeat: Heartbeat) -> bytes:
                     str(consumer.consume_type),
                     str(consumer.message_model),
                     str(consumer.consume_from_where),
-                    [subscription_to_wire(item) for item in consumer.subscriptions],
+                    [telling_subscription(item) for item in consumer.subscriptions],
                     consumer.unit_mode,
                 )
                 for consumer in heartbeat.consumers
@@ -148,8 +148,7 @@ class HeartbeatParts:
         for wire in self._consumers:
             subscriptions: list[Subscription] = []
             for item in wire.subscription_data_set or ():
-                subscriptions.append(subscription_from_wire(item))
-                yield
+                subscriptions.append((yield from reading_subscription(item)))
             consumers.append(_consumer(wire, tuple(subscriptions)))
             yield
         return consumers
@@ -165,9 +164,9 @@ def decode_heartbeat(data: bytes) -> Heartbeat:
 
 
 def encode_client_check(check: ClientCheck) -> bytes:
-    return encode(_CheckWire(check.client_id, check.group, subscription_to_wire(check.subscription)))
+    return encode(_CheckWire(check.client_id, check.group, telling_subscription(check.subscription)))
 
 
 def decode_client_check(data: bytes) -> ClientCheck:
     wire = load_request(_check_decoder, data)
-    return ClientCheck(wire.client_id, wire.group, subscription_from_wire(wire.subscription_data))
+    return ClientCheck(wire.client_id, wire.group, finish(reading_subscription(wire.subscription_data)))
