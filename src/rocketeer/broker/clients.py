@@ -266,12 +266,7 @@ class ClientTable(Generic[C]):
 
 def bytes_of(subscriptions: Iterable[Subscription]) -> int:
     """What they take, about."""
-    return sum(
-        [
-            600 + len(each.topic) + len(each.expression) + 100 * len(each.tags) + 60 * len(each.codes)
-            for each in subscriptions
-        ]
-    )
+    return sum([450 + each.text_bytes + 60 * (len(each.tags) + len(each.codes)) for each in subscriptions])
 
 
 def _discard(groups: dict[C, dict[str, None]], connection: C, group: str) -> None:

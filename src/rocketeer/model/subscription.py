@@ -1,6 +1,6 @@
 """What a consumer group reads of a topic; sent in heartbeats and pulls, matched in `filter`."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
@@ -50,6 +50,8 @@ class Subscription:
     codes: frozenset[int] = frozenset()
     version: int = 0
     class_filter: bool = False
+    text_bytes: int = field(default=0, compare=False)
+    """What its texts take in memory; counted for those that strangers tell."""
 
 
 def parse_tags(expression: str | None) -> frozenset[str]:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -171,6 +172,28 @@ async def test_subscriptions_and_names_of_clients_are_bounded() -> None:
         async with desk() as other:
             peer = await other.peer()
             assert "513 characters" in await told("c", "a" * 513)
+
+
+async def test_every_text_of_a_subscription_counts_for_what_it_takes_in_memory() -> None:
+    async with desk(limits=BrokerLimits(subscription_bytes=50_000)) as ours:
+        peer = await ours.peer()
+
+        async def told(group: str, **subscription: Any) -> str:
+            data = [{"groupName": group, "subscriptionDataSet": [{"topic": "T"} | subscription]}]
+            body = json.dumps({"clientID": "c", "consumerDataSet": data}).encode()
+            return (await peer.ask(RequestCode.HEART_BEAT, body=body)).remark or ""
+
+        long = "x" * 15_000
+        assert await told("kinds", expressionType="SOMETHING_NEW") == "", "as in RocketMQ, pulls are refused"
+        assert "expressionType in a heartbeat has 15000 characters" in await told(
+            "kinds", expressionType=long
+        )
+        assert await told("tags", subString=long, tagsSet=[long, long + "y"]) == ""
+        assert "limitSubscriptionBytes" in await told(
+            "tags", subString=long, tagsSet=[long, long + "y", long + "z"]
+        )
+        assert await told("tags", subString=long, subVersion=1) == ""
+        assert "limitSubscriptionBytes" in await told("letters", subString="\U0001f600" + long)
 
 
 async def test_a_heartbeat_with_too_many_groups_is_refused_and_none_of_them_exists() -> None:

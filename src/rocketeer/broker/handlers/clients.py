@@ -48,14 +48,24 @@ ConsumerSeen = Callable[[str, Sequence[Subscription]], Steps[None]]
 NOTICES_A_STEP = 16
 NAME_CHARS_MAX = 512
 """Characters of a client's or a group's name: twice as many as the name of a group that a broker keeps may have."""
+KIND_CHARS_MAX = 32
+"""Of what a subscription says its expression is: TAG, SQL92, or what some other broker takes."""
 LANGUAGE_CHARS_MAX = 32
 
 
 def refuse_expressions(kind: str, expression: str) -> None:
     """The answer of a broker that filters by tags only."""
     raise RequestRefused(
-        ResponseCode.SYSTEM_ERROR, f"The broker does not support consumer to filter message by {kind}"
+        ResponseCode.SYSTEM_ERROR, f"The broker does not support consumer to filter message by {kind:.40}"
     )
+
+
+def _check_chars(what: str, texts: Iterable[str], most: int) -> None:
+    longest = max(map(len, texts), default=0)
+    if longest > most:
+        raise RequestRefused(
+            ResponseCode.SYSTEM_ERROR, f"{what} has {longest} characters, at most {most} are kept"
+        )
 
 
 class ClientService:
@@ -134,16 +144,12 @@ class ClientService:
             not self._clients.is_member(connection, group) for group in parts.group_names()
         ):
             raise busy_limit("groups of all connections", "limitClientGroups", limits.client_groups)
-        longest = max([len(parts.client_id), *map(len, parts.group_names())])
-        if longest > NAME_CHARS_MAX:
-            raise RequestRefused(
-                ResponseCode.SYSTEM_ERROR,
-                f"a name in a heartbeat has {longest} characters, at most {NAME_CHARS_MAX} are kept",
-            )
+        _check_chars("a name in a heartbeat", (parts.client_id, *parts.group_names()), NAME_CHARS_MAX)
         subscriptions = parts.subscription_count
         if subscriptions > limits.heartbeat_subscriptions:
             what = f"{subscriptions} subscriptions in a heartbeat"
             raise over_limit(what, "limitHeartbeatSubscriptions", limits.heartbeat_subscriptions)
+        _check_chars("an expressionType in a heartbeat", parts.kinds(), KIND_CHARS_MAX)
         if self._clients.group_count(connection) + groups > limits.connection_groups:
             fresh = sum(not self._clients.is_member(connection, group) for group in parts.group_names())
             if self._clients.group_count(connection) + fresh > limits.connection_groups:

@@ -138,6 +138,14 @@ class HeartbeatParts:
     def group_names(self) -> set[str]:
         return {*self.producer_groups, *(consumer.group_name for consumer in self._consumers)}
 
+    def kinds(self) -> set[str]:
+        """Of all subscriptions' expressions."""
+        return {
+            item.expression_type or ""
+            for consumer in self._consumers
+            for item in consumer.subscription_data_set or ()
+        }
+
     def consumers(self) -> list[ConsumerData]:
         """Raises BadBody at the first that cannot be understood."""
         return finish(self.reading_consumers())

@@ -1,5 +1,7 @@
 """A subscription as JSON: in heartbeats (34), filter checks (46), connection lists (203)."""
 
+from collections.abc import Iterable
+from sys import getsizeof
 from typing import Any, Final
 
 import msgspec
@@ -84,15 +86,23 @@ def reading_subscription(wire: ToldSubscription) -> Steps[Subscription]:
     yield
     codes: frozenset[int] = _read(_codes_decoder, wire.code_set)
     yield
+    expression = wire.sub_string if wire.sub_string is not None else "*"
+    kind = wire.expression_type or "TAG"
     return Subscription(
         wire.topic,
-        wire.sub_string if wire.sub_string is not None else "*",
-        wire.expression_type or "TAG",
+        expression,
+        kind,
         tags,
         codes,
         wire.sub_version,
         wire.class_filter,
+        _bytes_of((wire.topic, expression, kind)) + _bytes_of(tags),
     )
+
+
+def _bytes_of(texts: Iterable[str]) -> int:
+    """One strange letter makes every character of a text take four bytes."""
+    return sum(map(getsizeof, texts))
 
 
 def _read(values: msgspec.json.Decoder[Any], raw: msgspec.Raw) -> frozenset[Any]:

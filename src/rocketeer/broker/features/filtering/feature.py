@@ -136,13 +136,13 @@ def filtering_feature(filtering: Filtering) -> Feature:
 
 def _unknown(kind: str) -> RequestRefused:
     return RequestRefused(
-        ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"messages are filtered by TAG or by SQL92, not by {kind}"
+        ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"messages are filtered by TAG or by SQL92, not by {kind:.40}"
     )
 
 
 def _unsupported(kind: str) -> RequestRefused:
     return RequestRefused(
-        ResponseCode.SYSTEM_ERROR, f"The broker does not support consumer to filter message by {kind}"
+        ResponseCode.SYSTEM_ERROR, f"The broker does not support consumer to filter message by {kind:.40}"
     )
 
 
