@@ -50,6 +50,15 @@ def _(address: str) -> None:
     ask(address, request(34, {}, heartbeat(["sql"], topics=names("s-", 200), sql=expression)))
 
 
+@broker("heartbeats of a group with SQL about topics with names of 1 MB, each forgotten again", memory_mb=16)
+def _(address: str) -> None:
+    told = []
+    for number in range(12):
+        told.append(request(34, {}, heartbeat(["far"], topics=[f"{number}" + "t" * 1_000_000], sql="a=1")))
+        told.append(request(35, {"clientID": "c", "consumerGroup": "far"}))
+    ask(address, *told)
+
+
 @broker("pulls through SQL with 250 terms that never match")
 def _(address: str) -> None:
     expression = " OR ".join(f"missing{number} = {number}" for number in range(250))

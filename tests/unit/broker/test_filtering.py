@@ -251,6 +251,13 @@ def test_all_expressions_together_are_bounded(clock: ManualClock) -> None:
     assert [(data.topic, data.group, data.expression) for data in again] == [("T", "G", "a = 2")]
 
 
+def test_names_of_topics_and_groups_count_as_well(clock: ManualClock) -> None:
+    table = FilterTable(BloomFilter(20, 32), clock, keep_dead_ms=1_000, chars_max=300)
+    with pytest.raises(RequestRefused, match="limitFilterChars"):
+        register(table, "G" * 100, [sql("a = 1", topic="T" * 100)])
+    assert register(table, "G" * 100, [sql("a = 1", topic="T" * 90)]) is None
+
+
 def test_a_group_that_left_is_kept_for_a_day(table: FilterTable, clock: ManualClock) -> None:
     register(table, "G", [sql("a = 1"), sql("b = 1", topic="U")])
     register(table, "H", [sql("a = 2")])

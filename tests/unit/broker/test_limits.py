@@ -172,6 +172,10 @@ async def test_subscriptions_and_names_of_clients_are_bounded() -> None:
         async with desk() as other:
             peer = await other.peer()
             assert "513 characters" in await told("c", "a" * 513)
+            long = {"groupName": "a", "subscriptionDataSet": [{"topic": "T" * 513}]}
+            body = json.dumps({"clientID": "c", "consumerDataSet": [long]}).encode()
+            refused = await peer.ask(RequestCode.HEART_BEAT, body=body)
+            assert "a topic in a heartbeat has 513 characters" in (refused.remark or "")
 
 
 async def test_every_text_of_a_subscription_counts_for_what_it_takes_in_memory() -> None:

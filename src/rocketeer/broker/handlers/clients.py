@@ -47,7 +47,7 @@ ConsumerSeen = Callable[[str, Sequence[Subscription]], Steps[None]]
 
 NOTICES_A_STEP = 16
 NAME_CHARS_MAX = 512
-"""Characters of a client's or a group's name: twice as many as the name of a group that a broker keeps may have."""
+"""Of a client, a group or a topic: twice as many as the name of a group that a broker keeps may have."""
 KIND_CHARS_MAX = 32
 """Of what a subscription says its expression is: TAG, SQL92, or what some other broker takes."""
 LANGUAGE_CHARS_MAX = 32
@@ -149,7 +149,9 @@ class ClientService:
         if subscriptions > limits.heartbeat_subscriptions:
             what = f"{subscriptions} subscriptions in a heartbeat"
             raise over_limit(what, "limitHeartbeatSubscriptions", limits.heartbeat_subscriptions)
-        _check_chars("an expressionType in a heartbeat", parts.kinds(), KIND_CHARS_MAX)
+        topics, kinds = parts.topics_and_kinds()
+        _check_chars("a topic in a heartbeat", topics, NAME_CHARS_MAX)
+        _check_chars("an expressionType in a heartbeat", kinds, KIND_CHARS_MAX)
         if self._clients.group_count(connection) + groups > limits.connection_groups:
             fresh = sum(not self._clients.is_member(connection, group) for group in parts.group_names())
             if self._clients.group_count(connection) + fresh > limits.connection_groups:

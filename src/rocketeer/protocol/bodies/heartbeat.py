@@ -138,13 +138,10 @@ class HeartbeatParts:
     def group_names(self) -> set[str]:
         return {*self.producer_groups, *(consumer.group_name for consumer in self._consumers)}
 
-    def kinds(self) -> set[str]:
-        """Of all subscriptions' expressions."""
-        return {
-            item.expression_type or ""
-            for consumer in self._consumers
-            for item in consumer.subscription_data_set or ()
-        }
+    def topics_and_kinds(self) -> tuple[set[str], set[str]]:
+        """Of all subscriptions and their expressions."""
+        told = [item for consumer in self._consumers for item in consumer.subscription_data_set or ()]
+        return {item.topic for item in told}, {item.expression_type or "" for item in told}
 
     def consumers(self) -> list[ConsumerData]:
         """Raises BadBody at the first that cannot be understood."""

@@ -29,7 +29,7 @@ from rocketeer.store.consume_queue_ext import ExtUnit
 log = logging.getLogger(__name__)
 
 FILTER_CHARS = 100
-"""What a filter counts for besides its expression."""
+"""What a filter counts for besides its expression and its names."""
 DEAD_AT_LOAD_MS = 30_000
 """A group found in the file is taken to have left so long ago: it is not connected yet."""
 
@@ -50,6 +50,10 @@ class FilterData:
     dead_ms: int = 0
 
     @property
+    def chars(self) -> int:
+        return _chars_of(self.topic, self.group, self.expression)
+
+    @property
     def is_dead(self) -> bool:
         return self.dead_ms >= self.born_ms
 
@@ -58,6 +62,10 @@ class FilterData:
         if unit.store_ms <= self.born_ms or len(unit.filter_bits) * 8 != self.bloom.bits:
             return True  # nobody evaluated the message for this group
         return int.from_bytes(unit.filter_bits, "little") & self.mask == self.mask
+
+
+def _chars_of(topic: str, group: str, expression: str) -> int:
+    return len(topic) + len(group) + len(expression) + FILTER_CHARS
 
 
 class FilterTable:
@@ -76,7 +84,7 @@ class FilterTable:
     ) -> None:
         self._chars_max = chars_max
         self._chars = 0
-        """Of all expressions, and `FILTER_CHARS` for each filter."""
+        """Of all expressions and names, and `FILTER_CHARS` for each filter."""
         self._pieces: dict[str, bytes] = {}
         """By topic: what stands for its filters in the file."""
         self._stale: dict[str, int] = {}
@@ -152,8 +160,8 @@ class FilterTable:
             if old is not None:  # the group's newest wish cannot be met: rather tell than serve an old one
                 self._remove(old)
             raise
-        others = self._chars - (0 if old is None else len(old.expression) + FILTER_CHARS)
-        if others + len(subscription.expression) + FILTER_CHARS > self._chars_max:
+        others = self._chars - (0 if old is None else old.chars)
+        if others + _chars_of(subscription.topic, group, subscription.expression) > self._chars_max:
             raise busy_limit("characters of all groups' expressions", "limitFilterChars", self._chars_max)
         bloom = self.bloom.data(f"{group}#{subscription.topic}")
         self._keep(
@@ -175,8 +183,8 @@ class FilterTable:
     def _keep(self, data: FilterData) -> None:
         old = self.get(data.topic, data.group)
         if old is not None:
-            self._chars -= len(old.expression) + FILTER_CHARS
-        self._chars += len(data.expression) + FILTER_CHARS
+            self._chars -= old.chars
+        self._chars += data.chars
         self._changed(data)
         self._by_topic.setdefault(data.topic, {})[data.group] = data
         self._by_group.setdefault(data.group, {})[data.topic] = data
@@ -198,7 +206,7 @@ class FilterTable:
             del table[key][inner]
             if not table[key]:
                 del table[key]
-        self._chars -= len(data.expression) + FILTER_CHARS
+        self._chars -= data.chars
         self._changed(data)
 
     def expire(self) -> None:
