@@ -15,6 +15,8 @@ from rocketeer.observe.log_lines import JsonFormat, LineFormat, OnceInAWhile
 
 FILE_BYTES: Final = 64 << 20
 FILES_MAX: Final = 10
+LINES_WAITING_MAX: Final = 8_192
+"""For a disk that is slow; further ones are dropped, and counted."""
 LINKS: Final = Path("logs") / "rocketmqlogs"
 """Under the home folder: where people who know RocketMQ look for logs."""
 
@@ -83,7 +85,27 @@ def _file_handler(path: Path, formatter: logging.Formatter | None) -> logging.Ha
     listener = QueueListener(queue, file)
     listener.start()
     atexit.register(listener.stop)
-    return QueueHandler(queue)
+    return Waiting(queue)
+
+
+class Waiting(QueueHandler):
+    """Hands lines to the thread that writes them, as long as not too many wait for it."""
+
+    def __init__(self, queue: SimpleQueue[Any]) -> None:
+        super().__init__(queue)
+        self._waiting = queue
+        self._dropped = 0
+
+    def enqueue(self, record: logging.LogRecord) -> None:
+        if self._waiting.qsize() >= LINES_WAITING_MAX:
+            self._dropped += 1
+            return
+        if self._dropped:
+            count, self._dropped = self._dropped, 0
+            text = f"log lines dropped count={count}: the disk did not take them in time"
+            where = (record.pathname, record.lineno)
+            self._waiting.put(logging.LogRecord(__name__, logging.WARNING, *where, text, None, None))
+        self._waiting.put(record)
 
 
 def _link(path: Path) -> None:

@@ -11,6 +11,12 @@ from typing import Final
 FIRST_S: Final = 60.0
 LONGEST_S: Final = 3_600.0
 REMEMBERED_MAX: Final = 1_000
+KEY_CHARS_MAX: Final = 200
+"""Of a value, in what is remembered of a condition."""
+VALUE_CHARS_MAX: Final = 500
+"""Of a value in a line: peers choose many of them."""
+LINE_CHARS_MAX: Final = 4_000
+TRACE_CHARS_MAX: Final = 16_000
 
 FIGURES: Final = frozenset(
     {
@@ -56,7 +62,7 @@ class JsonFormat(logging.Formatter):
         if self._server:
             told["server"] = self._server
         if record.exc_info:
-            told["trace"] = self.formatException(record.exc_info)
+            told["trace"] = record.exc_text or self.formatException(record.exc_info)
         return json.dumps(told, ensure_ascii=False, default=str)
 
 
@@ -110,9 +116,36 @@ def condition_of(record: logging.LogRecord) -> tuple[object, ...]:
     values = record.args if isinstance(record.args, tuple) else ()
     names = [match.group(1) for match in _FIELD.finditer(template.replace("%%", ""))]
     if len(names) != len(values):
-        return record.name, record.levelno, record.getMessage()
-    kept = [str(value) for name, value in zip(names, values, strict=True) if name not in FIGURES]
+        return record.name, record.levelno, record.getMessage()[:KEY_CHARS_MAX]
+    kept = [
+        str(value)[:KEY_CHARS_MAX] for name, value in zip(names, values, strict=True) if name not in FIGURES
+    ]
     return record.name, record.levelno, template, *kept
+
+
+def shorten(record: logging.LogRecord) -> None:
+    """What a peer makes long must not fill the memory, nor the disk."""
+    if isinstance(record.args, tuple):
+        record.args = tuple(map(_short, record.args))
+    message = record.msg if isinstance(record.msg, str) and not record.args else record.getMessage()
+    if len(message) > LINE_CHARS_MAX:
+        record.msg, record.args = _cut(message, LINE_CHARS_MAX), None
+    if record.exc_info:
+        record.exc_text = _cut(_TRACES.formatException(record.exc_info), TRACE_CHARS_MAX)
+
+
+_TRACES: Final = logging.Formatter()
+
+
+def _short(value: object) -> object:
+    if value is None or isinstance(value, (int, float)):
+        return value
+    text = value if isinstance(value, str) else str(value)
+    return value if len(text) <= VALUE_CHARS_MAX else _cut(text, VALUE_CHARS_MAX)
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[:most]}... ({len(text)} characters)"
 
 
 class OnceInAWhile(logging.Handler):
@@ -125,6 +158,7 @@ class OnceInAWhile(logging.Handler):
         self._repeats = Repeats()
 
     def emit(self, record: logging.LogRecord) -> None:
+        shorten(record)
         if record.levelno >= logging.WARNING:
             said = self._repeats.said(condition_of(record), self._now_s())
             if said is None:

@@ -3,6 +3,7 @@
 import json
 
 from rocketeer.protocol.command import request
+from support.senders import send_header
 from support.wire import Line
 from support.worst_requests.catalogue import broker
 from support.worst_requests.pieces import MB, flood
@@ -26,3 +27,18 @@ def _(address: str) -> None:
             consumer = {"groupName": f"kind{number}", "subscriptionDataSet": [subscription]}
             body = {"clientID": "c", "consumerDataSet": [consumer]}
             line.ask(request(34, {}, json.dumps(body).encode()))
+
+
+@broker("300 transactions that are ended by groups with names of 250 KB", memory_mb=16)
+def _(address: str) -> None:
+    end = {"tranStateTableOffset": "0", "commitLogOffset": "0", "commitOrRollback": "8"}
+    flood(address, [request(37, end | {"producerGroup": f"{number}" + "g" * LONG}) for number in range(300)])
+
+
+@broker("300 sends that name a topic of 250 KB to make theirs from", memory_mb=16)
+def _(address: str) -> None:
+    sends = []
+    for number in range(300):
+        send = send_header(f"Unknown{number}", 0, "") | {"c": f"{number}" + "d" * LONG}
+        sends.append(request(310, send, b"x"))
+    flood(address, sends)

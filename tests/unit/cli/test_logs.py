@@ -1,12 +1,15 @@
 """Where log lines go: stderr, files for services, in the form that was asked for; the level changes at run time."""
 
 import json
+import logging
 import time
 from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
 
 import pytest
 
-from rocketeer.cli.logs import log_file
+from rocketeer.cli.logs import LINES_WAITING_MAX, Waiting, log_file
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, request
 from support.shell import Shell, read_until, stop
@@ -85,3 +88,22 @@ def test_a_half_message_that_waits_is_not_said_every_round(shell: Shell, base_po
         tell(base_port, RequestCode.GET_BROKER_RUNTIME_INFO)
     _, _, err = stop(process)
     assert err.count("half messages wait") == 1
+
+
+def test_lines_that_a_slow_disk_does_not_take_are_dropped_and_counted() -> None:
+    queue: SimpleQueue[Any] = SimpleQueue()
+    waiting = Waiting(queue)
+
+    def say(count: int) -> None:
+        for number in range(count):
+            waiting.handle(logging.LogRecord("x", logging.INFO, __file__, 1, "line n=%d", (number,), None))
+
+    say(LINES_WAITING_MAX + 5)
+    assert queue.qsize() == LINES_WAITING_MAX
+    for _ in range(100):
+        queue.get()
+    say(2)
+    told = [queue.get().getMessage() for _ in range(queue.qsize())]
+    assert told[-3:] == [
+        "log lines dropped count=5: the disk did not take them in time", "line n=0", "line n=1"
+    ]  # fmt: skip

@@ -94,6 +94,34 @@ def test_other_conditions_do_not_fill_the_memory() -> None:
     assert len(repeats._conditions) <= 1_000
 
 
+@pytest.mark.parametrize("value", ["x" * 250_000, ValueError("x" * 250_000), ["x" * 250_000]], ids=type)
+def test_what_a_peer_makes_long_is_a_short_line_and_a_short_memory(value: object) -> None:
+    heard = Heard()
+    for level in (logging.INFO, logging.WARNING):
+        heard.say("refused header=%s remark=%.300r count=%d", value, "y" * 1_000, 7, level=level)
+    heard.say("z" * 250_000)
+    short, also_short, cut = heard.lines
+    assert short == also_short
+    assert "xxx... (25" in short
+    assert short.endswith(" count=7")
+    assert len(short) < 1_000
+    assert len(cut) < 5_000
+    assert sum(len(str(key)) for key in heard.handler._repeats._conditions) < 5_000
+
+
+def test_a_long_trace_is_cut() -> None:
+    long = logging.LogRecord("rocketeer.x", logging.ERROR, __file__, 1, "it broke", (), None)
+    try:
+        raise ValueError("x" * 250_000)
+    except ValueError:
+        long.exc_info = sys.exc_info()
+    heard = Heard()
+    for formatter in (LineFormat(), JsonFormat()):
+        heard.handler.handle(long)
+        assert "ValueError: xxx" in formatter.format(long)
+        assert len(formatter.format(long)) < 20_000
+
+
 def test_a_line_for_people_is_one_line_also_with_a_trace() -> None:
     line = LineFormat("broker-b ").format(record("it broke path=%s", "/x", error=True))
     assert "\n" not in line
