@@ -85,7 +85,7 @@ class _Broker:
     cluster: str
     addresses: dict[int, str]
     topics: dict[str, None] = field(default_factory=dict)
-    """Those it ever told of; some may have been deleted since."""
+    """Those it told of, and nobody deleted since."""
 
 
 class _Queues(NamedTuple):
@@ -220,7 +220,8 @@ class RouteTable:
     def delete_topic(self, topic: str, cluster: str | None = None) -> None:
         """Forget a topic, on all brokers or on those of one cluster."""
         if not cluster:
-            self._routes -= len(self._topics.pop(topic, ()))
+            for name in list(self._topics.get(topic, ())):
+                self._drop_queues(topic, name)
             return
         for name in self._clusters.get(cluster, ()):
             self._drop_queues(topic, name)
@@ -424,7 +425,9 @@ class RouteTable:
 
     def _drop_queues(self, topic: str, name: str) -> None:
         queues = self._topics.get(topic, {})
-        if queues.pop(name, None) is not None:
+        held = queues.pop(name, None)
+        if held is not None:
+            held.broker.topics.pop(topic, None)
             self._routes -= 1
         if not queues:
             self._topics.pop(topic, None)

@@ -142,3 +142,13 @@ def _(address: str) -> None:
 def _(address: str) -> None:
     fields = b",".join(b'"k%d":"v"' % number for number in range(1_000_000))
     ask(address, frame(b'{"code":105,"opaque":7,"extFields":{%s}}' % fields))
+
+
+@nameserver("8 times 20,000 topics registered and deleted, each time under new names", memory_mb=28)
+def _(address: str) -> None:
+    with Line(address) as line:
+        for number in range(8):
+            topics = names(f"gone{number}-", 20_000)
+            line.ask(registration("gone", topics, number + 1))
+            pour(line, b"".join(encode(request(216, {"topic": topic})) for topic in topics))
+            line.ask(request(205, {"brokerName": "gone"}))

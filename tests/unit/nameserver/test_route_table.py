@@ -251,6 +251,21 @@ def test_a_topic_can_be_deleted_everywhere_or_in_one_cluster() -> None:
     assert table.clusters() == {"C1": ["a"], "C2": ["b"]}
 
 
+def test_a_deleted_topic_is_forgotten_by_its_brokers_as_well() -> None:
+    """Who registers topics and deletes them again, under new names, must not fill the memory."""
+    table = RouteTable()
+    for number in range(5):
+        register(table, "1:1", "a", topics=many(100, f"round{number}-"), version=DataVersion(number, 7))
+        register(table, "2:2", "b", topics=many(100, f"round{number}-"), version=DataVersion(number, 7))
+        for topic in many(100, f"round{number}-"):
+            table.delete_topic(topic.name, cluster="C" if number == 2 else None)
+    assert finish(table.topics()) == []
+    assert finish(table.wipe_write_perm("a")) == 0
+    assert [len(broker.topics) for broker in table._brokers.values()] == [0, 0]
+    register(table, "1:1", "a", topics=many(3), version=DataVersion(9, 9))
+    assert finish(table.wipe_write_perm("a")) == 3
+
+
 def test_topic_lists() -> None:
     table = RouteTable()
     topics = [TopicConfig(name, sys_flag=flag) for name, flag in (("N", 0), ("U", 1), ("S", 2), ("B", 3))]
