@@ -12,6 +12,8 @@ from rocketeer.steps import Steps
 
 GROUPS_MAX: Final = 50_000
 """Pairs of topic and group that are told apart; what further ones consume counts for the broker only."""
+QUEUES_MAX: Final = 500_000
+"""Queues of all pairs that are told apart; further ones count for their topic and group only."""
 
 CREATE_BUCKETS_MS: Final = (10, 100, 1000, 3000, 5000)
 RPC_BUCKETS_MS: Final = (1, 3, 5, 7, 10, 100, 1000, 2000, 3000)
@@ -82,6 +84,9 @@ class Counters:
         self.gets: dict[tuple[str, str], GroupGets] = {}
         """By topic and group."""
         self._other_gets = GroupGets()
+        self._queues = 0
+        """Of all pairs."""
+        self._other_queue = QueueGets()
         self.pulls_found = 0
         self.pulls_missed = 0
         self.messages_out = 0
@@ -135,7 +140,7 @@ class Counters:
         gets.bytes += size
         queue = gets.queues.get(queue_id)
         if queue is None:
-            queue = gets.queues[queue_id] = QueueGets()
+            queue = self._new_queue(gets, queue_id)
         queue.pulled_to = next_offset
         if not held:
             queue.pulls += 1
@@ -204,7 +209,12 @@ class Counters:
 
     def forget(self, is_gone: Callable[[str, str], bool]) -> Steps[None]:
         """Drop what was counted for topics and groups that are gone: `is_gone(topic, group)`; group "" is none."""
-        for pairs in (self.gets, self.sent_back, self.dead):
+        for pair in list(self.gets):
+            if is_gone(*pair):
+                gets = self.gets.pop(pair, None)
+                self._queues -= 0 if gets is None else len(gets.queues)
+            yield
+        for pairs in (self.sent_back, self.dead):
             for pair in list(pairs):
                 if is_gone(*pair):
                     pairs.pop(pair, None)
@@ -220,3 +230,10 @@ class Counters:
             return self._other_gets
         gets = self.gets[pair] = GroupGets()
         return gets
+
+    def _new_queue(self, gets: GroupGets, queue_id: int) -> QueueGets:
+        if self._queues >= QUEUES_MAX:
+            return self._other_queue
+        self._queues += 1
+        queue = gets.queues[queue_id] = QueueGets()
+        return queue
