@@ -5,6 +5,7 @@ while it is held.
 """
 
 import logging
+from collections import OrderedDict
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Final, Protocol
@@ -34,8 +35,10 @@ FLAG_COMMIT_OFFSET = 1
 FLAG_SUSPEND = 2
 FLAG_SUBSCRIPTION = 4
 
-REMEMBERED_CHARS_MAX = 1024
-"""Longer expressions are parsed each time, or endless ones would fill the memory."""
+SHORT_CHARS = 128
+"""Of expressions that are remembered at little cost."""
+LONG_CHARS_MAX = 1 << 18
+"""Of all longer ones that are remembered: each tag takes a hundred bytes."""
 
 
 _EVERYTHING: Final = (None, None, ())
@@ -186,7 +189,7 @@ class PullService:
                 expression = header.subscription or ""
                 if expression == "*":
                     return _EVERYTHING
-                accepts = self._accepts(header.topic, expression)
+                accepts = self._accepts(expression)
                 return accepts, None, () if accepts is None else (TAG, expression)
             told = Subscription(header.topic, header.subscription or "", kind)
             return self._tests(header.consumer_group, told, None)
@@ -223,17 +226,17 @@ class PullService:
                 born_ms = self._filters.born_ms(subscription.topic, group)
                 made_of = (*made_of, subscription.topic, group, str(born_ms))
             return None, test, made_of
-        accepts = self._accepts(subscription.topic, expression)
+        accepts = self._accepts(expression)
         if not self._filters.retries_filtered or not subscription.topic.startswith(RETRY_PREFIX):
             return accepts, None, () if accepts is None else (TAG, expression)
         return accepts, self._filters.retry_test_of(group), (TAG, expression, group)
 
-    def _accepts(self, topic: str, expression: str) -> Accepts | None:
+    def _accepts(self, expression: str) -> Accepts | None:
         most = self._tags_max
         if len(expression) >= 2 * most and expression.count("|") // 2 >= most:
             code = ResponseCode.SUBSCRIPTION_PARSE_FAILED
             raise over_limit("tags of a subscription", "limitSubscriptionTags", most, code)
-        return accepts_of(topic, expression)
+        return accepts_of(expression)
 
 
 def outcome_of(pull: PreparedPull, fetched: Fetched) -> tuple[int, bool]:
@@ -246,23 +249,23 @@ def outcome_of(pull: PreparedPull, fetched: Fetched) -> tuple[int, bool]:
     return code, False
 
 
-def accepts_of(topic: str, expression: str) -> Accepts | None:
-    """Which tag codes a subscription wants; None for all. Few and short ones come with every pull."""
+def accepts_of(expression: str) -> Accepts | None:
+    """Which tag codes a subscription wants; None for all. The same come with every pull."""
     if expression == "*":
         return None
+    if len(expression) <= SHORT_CHARS:
+        return _remembered_accepts(expression)
     if len(expression) > TAG_CHARS_MAX:
         raise RequestRefused(
             ResponseCode.SUBSCRIPTION_PARSE_FAILED,
             f"the tags of a subscription have {len(expression)} characters, more than {TAG_CHARS_MAX}",
         )
-    if len(expression) > REMEMBERED_CHARS_MAX:
-        return _new_accepts(topic, expression)
-    return _remembered_accepts(topic, expression)
+    return _long_ones.accepts(expression)
 
 
-def _new_accepts(topic: str, expression: str) -> Accepts | None:
+def _new_accepts(expression: str) -> Accepts | None:
     try:
-        return tag_matcher(tag_subscription(topic, expression))
+        return tag_matcher(tag_subscription("", expression))
     except BadTagExpression as error:
         raise RequestRefused(
             ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"parse the consumer's subscription failed: {error}"
@@ -270,3 +273,26 @@ def _new_accepts(topic: str, expression: str) -> Accepts | None:
 
 
 _remembered_accepts = lru_cache(maxsize=4096)(_new_accepts)
+
+
+class _LongExpressions:
+    """Those used last, as many as have LONG_CHARS_MAX characters together."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[str, Accepts | None] = OrderedDict()
+        self._chars = 0
+
+    def accepts(self, expression: str) -> Accepts | None:
+        known = self._known
+        if expression in known:
+            known.move_to_end(expression)
+            return known[expression]
+        made = known[expression] = _new_accepts(expression)
+        self._chars += len(expression)
+        while self._chars > LONG_CHARS_MAX:
+            oldest, _ = known.popitem(last=False)
+            self._chars -= len(oldest)
+        return made
+
+
+_long_ones = _LongExpressions()

@@ -5,8 +5,10 @@ import json
 from rocketeer.protocol.command import request
 from support.senders import pull_header
 from support.worst_requests.catalogue import BROKER, Attack, Worst, broker
-from support.worst_requests.pieces import FILLED, ask, heartbeat, names
+from support.worst_requests.pieces import FILLED, ask, flood, heartbeat, names
 
+LETTERS = [chr(0x100 + number) for number in range(330)]
+"""Each is a tag."""
 SQL_SHAPES = {
     "parentheses": "(" * 32_000 + "a=1" + ")" * 32_000,
     "a row of terms": " AND ".join(["a=1"] * 7_000),
@@ -76,3 +78,16 @@ def _(address: str) -> None:
 @broker("a pull with 500,000 tags")
 def _(address: str) -> None:
     ask(address, request(11, pull_header(FILLED, 0, 0) | {"subscription": "||".join(names("t", 500_000))}))
+
+
+@broker(
+    "4,000 pulls with different lists of 331 tags, and 1,000 with tags of 16,000 characters", memory_mb=48
+)
+def _(address: str) -> None:
+    pulls = []
+    for number in range(5_000):
+        tags = (
+            [f"{number:04}" + "\U0001f600" * 15_000] if number >= 4_000 else [chr(0x4E00 + number), *LETTERS]
+        )
+        pulls.append(request(11, pull_header(FILLED, 0, 10**6) | {"subscription": "||".join(tags)}))
+    flood(address, pulls)

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from rocketeer.broker import pull
 from rocketeer.broker.groups import GroupTable
 from rocketeer.broker.held_pulls import HeldPulls
 from rocketeer.broker.offsets import ConsumerOffsets
+from rocketeer.broker.pull import accepts_of
 from rocketeer.broker.topics import TopicTable
 from rocketeer.clock import ManualClock
 from rocketeer.config import BrokerConfig, BrokerLimits
@@ -21,6 +23,7 @@ from rocketeer.model.topic import TopicConfig
 from rocketeer.protocol.bodies.register import encode_registration, join_registration
 from rocketeer.protocol.bodies.topics import encode_topic_entry
 from rocketeer.protocol.codes import RequestCode, ResponseCode
+from rocketeer.record.java_hash import tag_hash
 from rocketeer.steps import finish
 from support.broker import broker_at
 from support.desk import desk, heartbeat
@@ -139,6 +142,24 @@ def test_held_pulls_with_the_same_filter_share_it_and_different_ones_are_bounded
     assert holds.share(("TAG", "abd"), two := ["two"]) is two
     holds.unshare(("TAG", "abd"))  # whoever asked was not held after all
     assert holds.share(("TAG", "abe"), three := ["three"]) is three
+
+
+def test_expressions_are_remembered_as_far_as_they_are_short_together() -> None:
+    def of(number: int, size: int) -> str:
+        return "||".join(f"{number}x{tag}" for tag in range(size))
+
+    first = accepts_of(of(0, 1_000))
+    assert first is accepts_of(of(0, 1_000))
+    assert first is not None
+    assert first(tag_hash("0x7"))
+    for number in range(1, 100):
+        accepts_of(of(number, 1_000))
+    assert pull._long_ones._chars <= pull.LONG_CHARS_MAX
+    assert pull._long_ones._chars == sum(map(len, pull._long_ones._known))
+    assert first is not accepts_of(of(0, 1_000)), "it was forgotten"
+    assert accepts_of("a || b") is accepts_of("a || b")
+    with pytest.raises(RequestRefused, match="16384"):
+        accepts_of("a" * 16_385)
 
 
 def test_names_of_offsets_are_bounded_together() -> None:

@@ -84,7 +84,7 @@ def _view_of(
         return _GroupView(f"{group}@{topic} is not online!")
     text = filters.text_of(topic, group) or "null"
     if subscription.kind == TAG:
-        accepts = accepts_of(topic, subscription.expression)
+        accepts = accepts_of(subscription.expression)
         return _GroupView(text, subscription, lambda code, unit: accepts is None or accepts(code))
     # Without bits nobody has looked at the message yet: it may match.
     return _GroupView(
