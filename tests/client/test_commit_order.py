@@ -20,7 +20,7 @@ from rocketeer.client.plans.pull import COMMIT_OFFSET, SUSPEND
 from rocketeer.model.route import BrokerData, QueueData, Route
 from rocketeer.protocol.bodies.clients import encoding_consumer_list
 from rocketeer.protocol.bodies.heartbeat import decode_heartbeat
-from rocketeer.protocol.bodies.locks import encode_locked_queues, open_lock_request
+from rocketeer.protocol.bodies.locks import encode_locked_queues, opening_lock_request
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, reply
 from rocketeer.record.hosts import encode_host
@@ -215,7 +215,7 @@ class ManyThreads:
         return reply(asked)
 
     def _lock(self, asked: Command) -> Command:
-        wish = open_lock_request(asked.body)
+        wish = finish(opening_lock_request(asked.body))
         return reply(asked, body=encode_locked_queues(wish.queues(0, wish.queue_count)))
 
     async def _update(self, asked: Command) -> Command:

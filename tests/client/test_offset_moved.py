@@ -14,7 +14,7 @@ from rocketeer.client.sync.push_consumer import PushConsumer
 from rocketeer.model.route import BrokerData, QueueData, Route
 from rocketeer.protocol.bodies.clients import encoding_consumer_list
 from rocketeer.protocol.bodies.heartbeat import decode_heartbeat
-from rocketeer.protocol.bodies.locks import encode_locked_queues, open_lock_request
+from rocketeer.protocol.bodies.locks import encode_locked_queues, opening_lock_request
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, reply
 from rocketeer.record.hosts import encode_host
@@ -83,7 +83,7 @@ class Broker:
     def _lock(self, asked: Command) -> Command:
         if not self.leads:
             return reply(asked, ResponseCode.SERVICE_NOT_AVAILABLE, "this member does not lead its group")
-        wish = open_lock_request(asked.body)
+        wish = finish(opening_lock_request(asked.body))
         return reply(asked, body=encode_locked_queues(wish.queues(0, wish.queue_count)))
 
     def _pull(self, asked: Command) -> Command | None:

@@ -9,7 +9,7 @@ from rocketeer.errors import BadBody
 from rocketeer.model.data_version import DataVersion
 from rocketeer.model.topic import TopicConfig
 from rocketeer.protocol.bodies.groups import decode_group
-from rocketeer.protocol.bodies.heartbeat import decode_client_check, decode_heartbeat
+from rocketeer.protocol.bodies.heartbeat import decode_client_check, decode_heartbeat, opening_heartbeat
 from rocketeer.protocol.bodies.locks import decode_lock_request
 from rocketeer.protocol.bodies.register import reading_topic_table
 from rocketeer.protocol.bodies.topics import TopicTable, decode_topic_table
@@ -86,3 +86,21 @@ def test_tags_and_codes_of_a_subscription_are_read_as_far_as_a_consumer_may_have
     told["tagsSet"], told["codeSet"] = [], ["x"]
     with pytest.raises(BadBody):
         decode_heartbeat(json.dumps(body).encode())
+
+
+def test_what_must_be_rewritten_is_in_steps_or_small() -> None:
+    def loose(size: int) -> bytes:
+        return b"{groupName:'G',clientID:'c',x:[" + b"1," * (size // 2) + b"1]}"
+
+    steps = opening_heartbeat(loose(60_000))
+    assert sum(1 for _ in steps) > 100
+    assert decode_group(loose(8_000)).name == "G"
+    with pytest.raises(BadBody):
+        decode_group(loose(9_000))
+
+
+def test_a_long_text_in_single_quotes_has_no_escapes() -> None:
+    assert loads(b"{a:'%b'}" % (b"x" * 60_000)) == {"a": "x" * 60_000}
+    assert loads(b"{a:'%b'}" % (b"\\'" * 4_000)) == {"a": "'" * 4_000}
+    with pytest.raises(BadBody, match="single quotes"):
+        loads(b"{a:'%b'}" % (b"\\'" * 5_000))

@@ -20,7 +20,7 @@ from rocketeer.protocol.bodies.heartbeat import (
     ConsumerData,
     HeartbeatParts,
     decode_client_check,
-    open_heartbeat,
+    opening_heartbeat,
 )
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, reply, request
@@ -108,7 +108,7 @@ class ClientService:
         return run_sliced(self._heartbeat(command, connection))
 
     def _heartbeat(self, command: Command, connection: Connection) -> Steps[Command]:
-        parts = open_heartbeat(command.body)
+        parts = yield from opening_heartbeat(command.body)
         self._check_heartbeat(parts, connection)
         consumers = yield from parts.reading_consumers()  # all of it is readable, or nothing of it counts
         language = command.language[:LANGUAGE_CHARS_MAX]

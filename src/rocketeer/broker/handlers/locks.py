@@ -7,7 +7,7 @@ from rocketeer.clock import Clock
 from rocketeer.config import BrokerLimits
 from rocketeer.errors import RequestRefused
 from rocketeer.model.queue import MessageQueue
-from rocketeer.protocol.bodies.locks import LockParts, encode_locked_queues, open_lock_request
+from rocketeer.protocol.bodies.locks import LockParts, encode_locked_queues, opening_lock_request
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, reply
 from rocketeer.remoting.limits import busy_limit, over_limit
@@ -34,7 +34,7 @@ def lock_handlers(locks: QueueLocks, clock: Clock, limits: BrokerLimits | None =
         return run_sliced(unlock_steps(command))
 
     def lock_steps(command: Command) -> Steps[Command]:
-        wish = opened(command)
+        wish = yield from opening(command)
         if len(locks) + wish.queue_count > allowed.queue_locks:
             raise busy_limit("locks of queues", "limitQueueLocks", allowed.queue_locks)
         owned: list[MessageQueue] = []
@@ -44,14 +44,14 @@ def lock_handlers(locks: QueueLocks, clock: Clock, limits: BrokerLimits | None =
         return reply(command, body=encode_locked_queues(owned))
 
     def unlock_steps(command: Command) -> Steps[Command]:
-        wish = opened(command)
+        wish = yield from opening(command)
         for queues in portions(wish):
             locks.unlock(wish.consumer_group, wish.client_id, queues)
             yield
         return reply(command)
 
-    def opened(command: Command) -> LockParts:
-        wish = open_lock_request(command.body)
+    def opening(command: Command) -> Steps[LockParts]:
+        wish = yield from opening_lock_request(command.body)
         if wish.queue_count > allowed.request_queues:
             raise over_limit(
                 f"{wish.queue_count} queues in one request", "limitRequestQueues", allowed.request_queues

@@ -13,7 +13,7 @@ from rocketeer.protocol.bodies.subscription import (
     reading_subscription,
     telling_subscription,
 )
-from rocketeer.protocol.bodies.wire import Wire, decoder, encode, load_request
+from rocketeer.protocol.bodies.wire import Wire, decoder, encode, load_request, loading_request
 from rocketeer.steps import Steps, finish
 
 E = TypeVar("E", bound=StrEnum)
@@ -159,12 +159,12 @@ class HeartbeatParts:
         return consumers
 
 
-def open_heartbeat(data: bytes) -> HeartbeatParts:
-    return HeartbeatParts(load_request(_heartbeat_decoder, data))
+def opening_heartbeat(data: bytes) -> Steps[HeartbeatParts]:
+    return HeartbeatParts((yield from loading_request(_heartbeat_decoder, data)))
 
 
 def decode_heartbeat(data: bytes) -> Heartbeat:
-    parts = open_heartbeat(data)
+    parts = finish(opening_heartbeat(data))
     return Heartbeat(parts.client_id, tuple(parts.producer_groups), tuple(parts.consumers()))
 
 

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from rocketeer.model.java_types import I32, java
 from rocketeer.model.queue import MessageQueue
-from rocketeer.protocol.bodies.wire import Wire, decoder, encode, load_as, load_request
+from rocketeer.protocol.bodies.wire import Wire, decoder, encode, load_as, loading_request
+from rocketeer.steps import Steps, finish
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ def encode_lock_request(request: LockRequest) -> bytes:
 
 
 def decode_lock_request(data: bytes) -> LockRequest:
-    wire = load_request(_request_decoder, data)
+    wire = finish(loading_request(_request_decoder, data))
     return LockRequest(wire.consumer_group, wire.client_id, _from_wire(wire.mq_set))
 
 
@@ -79,8 +80,8 @@ class LockParts:
         return [MessageQueue(wire.topic, wire.broker_name, wire.queue_id) for wire in self._queues[start:end]]
 
 
-def open_lock_request(data: bytes) -> LockParts:
-    return LockParts(load_request(_request_decoder, data))
+def opening_lock_request(data: bytes) -> Steps[LockParts]:
+    return LockParts((yield from loading_request(_request_decoder, data)))
 
 
 def encode_locked_queues(queues: Iterable[MessageQueue]) -> bytes:

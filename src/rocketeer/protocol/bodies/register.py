@@ -25,12 +25,18 @@ from rocketeer.protocol.bodies.data_version import decode_data_version, encode_d
 from rocketeer.protocol.bodies.topics import (
     TopicTable,
     TopicTableWire,
-    decode_topic_table,
     join_topic_table,
     named,
     table_from_wire,
 )
-from rocketeer.protocol.bodies.wire import REWRITE_BYTES_MAX, Wire, decoder, encode, load_request
+from rocketeer.protocol.bodies.wire import (
+    REWRITE_BYTES_MAX,
+    Wire,
+    decoder,
+    encode,
+    load_request,
+    loading_request,
+)
 from rocketeer.steps import Steps
 
 # A quarter of a million topics; a stream that grows further is an attack.
@@ -62,12 +68,12 @@ class _RawRegistrationWire(Wire):
     """With the topics not looked at yet."""
 
     topic_config_serialize_wrapper: _RawTableWire | None = None
-    filter_server_list: list[str] | None = None
 
 
 _decoder = decoder(_RegistrationWire)
 _raw_decoder = decoder(_RawRegistrationWire)
 _raw_table_decoder = decoder(_RawTableWire)
+_table_decoder = decoder(TopicTableWire)
 _topic_decoder = decoder(TopicConfig)
 _names_decoder = decoder(list[str])
 
@@ -112,19 +118,19 @@ def reading_registration(body: bytes, *, compressed: bool = False) -> Steps[Regi
         opened = yield from _opening(body)
         return (yield from _reading_opened(opened))
     if len(body) <= REWRITE_BYTES_MAX:
-        wire = load_request(_decoder, body)
+        wire = yield from loading_request(_decoder, body)
         table = table_from_wire(wire.topic_config_serialize_wrapper or TopicTableWire())
         return Registration(table.configs, table.version, wire.filter_server_list or [])
     outer = load_request(_raw_decoder, body)
     yield
     table = yield from _reading_table(outer.topic_config_serialize_wrapper or _RawTableWire())
-    return Registration(table.configs, table.version, outer.filter_server_list or [])
+    return Registration(table.configs, table.version, [])
 
 
 def reading_topic_table(body: bytes) -> Steps[TopicTable]:
     """A bare table of topics, which brokers before V3_0_11 tell, a topic a step."""
     if len(body) <= REWRITE_BYTES_MAX:
-        return decode_topic_table(body)
+        return table_from_wire((yield from loading_request(_table_decoder, body)))
     raw = load_request(_raw_table_decoder, body)
     yield
     return (yield from _reading_table(raw))
@@ -173,7 +179,9 @@ def _reading_opened(opened: bytes) -> Steps[Registration]:
         configs[topic.name] = topic
         yield
     names, at = _take(opened, at)
-    return Registration(configs, version, load_request(_names_decoder, names))
+    return Registration(
+        configs, version, [] if len(names) > REWRITE_BYTES_MAX else load_request(_names_decoder, names)
+    )
 
 
 def _topic_of_line(line: bytes) -> TopicConfig:

@@ -5,10 +5,14 @@ from typing import Final, TypeVar
 import msgspec
 
 from rocketeer.protocol import fastjson
+from rocketeer.steps import Steps
 
 T = TypeVar("T")
 
-REWRITE_BYTES_MAX: Final = 64 * 1024
+REWRITE_BYTES_MAX: Final = 64 << 10
+"""Larger bodies of requests must be strict JSON, which is quick to read."""
+REWRITE_AT_ONCE_BYTES: Final = 8 << 10
+"""So must bodies of this size where no steps are made."""
 
 
 class Wire(msgspec.Struct, rename="camel", omit_defaults=False):
@@ -25,5 +29,10 @@ load_as = fastjson.load_as
 
 
 def load_request(decoder: msgspec.json.Decoder[T], data: bytes) -> T:
-    """As `load_as`, for what servers are sent: large bodies must be strict JSON, which is quick to read."""
-    return fastjson.load_as(decoder, data, rewrite_bytes_max=REWRITE_BYTES_MAX)
+    """As `load_as`, for what servers are sent."""
+    return fastjson.load_as(decoder, data, rewrite_bytes_max=REWRITE_AT_ONCE_BYTES)
+
+
+def loading_request(decoder: msgspec.json.Decoder[T], data: bytes) -> Steps[T]:
+    """The same in steps, for larger ones."""
+    return fastjson.loading_as(decoder, data, rewrite_bytes_max=REWRITE_BYTES_MAX)
