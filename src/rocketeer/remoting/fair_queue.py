@@ -10,6 +10,7 @@ in `_stream.pyx`).
 import asyncio
 import time
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Protocol
 from weakref import WeakKeyDictionary
 
@@ -114,6 +115,34 @@ class FairQueue:
             self._is_due = bool(self._waiting)
             if self._is_due:
                 asyncio.get_running_loop().call_soon(self._go_on)
+
+
+class _Step:
+    """Something short that waits for its turn."""
+
+    def __init__(self, step: Callable[[], None]) -> None:
+        self._step = step
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def take_turn(self, ends_s: float) -> None:
+        if self.done.done():  # nobody waits for it any more
+            return
+        try:
+            self._step()
+        except Exception as error:
+            self.done.set_exception(error)
+        else:
+            self.done.set_result(None)
+
+
+async def in_turn(step: Callable[[], None]) -> None:
+    """Run what a stranger's server asks for, in the turn of all such."""
+    waiting = _Step(step)
+    fair_queue(PEERS).add(waiting)
+    try:
+        await waiting.done
+    finally:
+        del waiting  # a future holds its error, whose trace holds this frame
 
 
 _fair_queues: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, FairQueue]] = WeakKeyDictionary()

@@ -14,6 +14,7 @@ from typing import Final
 
 from rocketeer.errors import PeerRefused, PortInUse
 from rocketeer.remoting.connection import address_text
+from rocketeer.remoting.fair_queue import in_turn
 from rocketeer.security.addresses import plain_ip
 from rocketeer.security.peer_socket import PeerSecurity, PeerSocket
 
@@ -131,7 +132,11 @@ class PeerPort:
     async def _admit(self, sock: socket.socket, remote: str) -> None:
         try:
             peer = await self.security.admit(
-                sock, plain_ip(remote), self._purpose, silent_s=self._silence_s_max
+                sock,
+                plain_ip(remote),
+                self._purpose,
+                silent_s=self._silence_s_max,
+                in_turn=in_turn,
             )
         except PeerRefused as error:
             log.warning("%s refused remote=%s reason=%s", self._peer, remote, error)

@@ -25,10 +25,20 @@ log = logging.getLogger(__name__)
 TLS_HELLO: Final = 0x16
 RECORD_BYTES: Final = 16 << 10
 """The largest piece TLS encrypts; who reads so much at a time leaves nothing behind in OpenSSL."""
+RECORDS_MAX: Final = 256
+"""So many are decrypted in one call: each takes some microseconds, and may have one byte."""
 SENT_BYTES: Final = 256 << 10
 """Encrypted in one call."""
 SIGN_IN_S: Final = 10.0
 """How long TLS and the sign-in may take."""
+
+
+InTurn = Callable[[Callable[[], None]], Awaitable[None]]
+"""Runs what takes long when those who came before have had their turn; raises what it raises."""
+
+
+async def _at_once(step: Callable[[], None]) -> None:
+    step()
 
 
 class PeerSocket(Protocol):
@@ -78,7 +88,9 @@ class TlsSocket:
         buffer[:count] = self._ahead
         self._ahead = b""
         with self._busy:
-            while len(buffer) - count >= RECORD_BYTES:
+            for _ in range(RECORDS_MAX):
+                if len(buffer) - count < RECORD_BYTES:
+                    break
                 try:
                     with _as_blocking():
                         got = self._sock.recv_into(buffer[count:])
@@ -160,19 +172,30 @@ class PeerSecurity:
     def __repr__(self) -> str:
         return f"PeerSecurity(secrets={len(self.secrets)}, closed={self.closed})"  # never the secrets
 
-    async def admit(self, sock: socket.socket, address: str, purpose: str, *, silent_s: float) -> PeerSocket:
+    async def admit(
+        self,
+        sock: socket.socket,
+        address: str,
+        purpose: str,
+        *,
+        silent_s: float,
+        in_turn: InTurn = _at_once,
+    ) -> PeerSocket:
         """Let in who connected from `address`; so long it may wait before it says something.
 
-        The socket may have been read from: look for data once before you wait for more.
+        Strangers may come in crowds: `in_turn` runs each step of a TLS handshake. The socket may have been read from:
+        look for data once before you wait for more.
         """
         try:
-            return await self._admit(sock, self.is_listed(address), purpose, silent_s)
+            return await self._admit(sock, self.is_listed(address), purpose, silent_s, in_turn)
         except TimeoutError:
             raise PeerRefused("it took too long to sign in") from None
         except (OSError, ssl.SSLError) as error:
             raise PeerRefused(f"the sign-in broke off: {error}") from None
 
-    async def _admit(self, sock: socket.socket, listed: bool, purpose: str, silent_s: float) -> PeerSocket:
+    async def _admit(
+        self, sock: socket.socket, listed: bool, purpose: str, silent_s: float, in_turn: InTurn
+    ) -> PeerSocket:
         async with asyncio.timeout(silent_s):
             first = await _peek(sock)
         if first == TLS_HELLO:
@@ -182,6 +205,7 @@ class PeerSecurity:
             return await _tls(
                 context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False),
                 lambda peer: self._admit_inside(peer, listed, purpose, silent_s),
+                in_turn,
             )
         if not self.takes_plain and not listed:
             raise PeerRefused("it comes without TLS, and tls.server.mode is enforcing")
@@ -226,11 +250,13 @@ class PeerSecurity:
                 await _converse(peer, calling(self.secrets[0], purpose))
 
 
-async def _tls(sock: ssl.SSLSocket, then: Callable[[TlsSocket], Awaitable[None]]) -> TlsSocket:
+async def _tls(
+    sock: ssl.SSLSocket, then: Callable[[TlsSocket], Awaitable[None]], in_turn: InTurn = _at_once
+) -> TlsSocket:
     """Shake hands, then go on inside; whoever fails is closed, for the socket it came with is empty now."""
     try:
         async with asyncio.timeout(SIGN_IN_S):
-            await _handshake(sock)
+            await _handshake(sock, in_turn)
         peer = TlsSocket(sock)
         await then(peer)
         return peer
@@ -281,10 +307,10 @@ def _first(data: bytes) -> int:
     return data[0]
 
 
-async def _handshake(sock: ssl.SSLSocket) -> None:
+async def _handshake(sock: ssl.SSLSocket, in_turn: InTurn) -> None:
     while True:
         try:
-            sock.do_handshake()
+            await in_turn(sock.do_handshake)
             return
         except ssl.SSLWantReadError:
             await _ready(sock)

@@ -22,6 +22,7 @@ MEMBERS_PORT: list[Worst] = []
 METRICS_PORT: list[Worst] = []
 CONSOLE: list[Worst] = []
 TLS: list[Worst] = []
+HA_TLS: list[Worst] = []
 ACCOUNTS: list[Worst] = []
 CATALOGUES: dict[str, list[Worst]] = {
     "broker": BROKER,
@@ -29,6 +30,7 @@ CATALOGUES: dict[str, list[Worst]] = {
     "HA port": HA_PORT,
     "metrics port": METRICS_PORT,
     "broker with TLS": TLS,
+    "HA port with TLS": HA_TLS,
     "broker with accounts": ACCOUNTS,
     "members' port": MEMBERS_PORT,
     "console": CONSOLE,

@@ -89,6 +89,19 @@ def secured_scene(folder: Path) -> Iterator[Scene]:
 
 
 @contextlib.contextmanager
+def encrypted_scene(folder: Path) -> Iterator[Scene]:
+    """A broker that speaks TLS with those who begin with it, slaves as well, and asks nobody who they are."""
+    with (
+        protected(folder, acl=False, tls=True) as protection,
+        Cluster("ours", folder / "cluster", conf=TEST_CONF, protection=protection) as cluster,
+    ):
+        with Control(cluster.broker, timeout_s=60) as control:
+            control.create_topic(HONEST_TOPIC, queues=1)
+        port = f"127.0.0.1:{cluster.broker_port + 1}"
+        yield {"HA port with TLS": Target(port, cluster.broker, cluster.broker_process)}
+
+
+@contextlib.contextmanager
 def group_scene(folder: Path) -> Iterator[Scene]:
     """A group of one member, which leads."""
     with GroupCluster(folder, members=1, conf=GROUP_CONF) as group:
@@ -141,6 +154,7 @@ SCENES = {
     measured_scene: ("metrics port",),
     crowded_scene: ("metrics port of a crowded broker",),
     secured_scene: ("broker with TLS", "broker with accounts"),
+    encrypted_scene: ("HA port with TLS",),
     group_scene: ("members' port",),
     console_scene: ("console",),
 }

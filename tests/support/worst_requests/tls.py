@@ -4,6 +4,7 @@ import contextlib
 import os
 import socket
 import ssl
+import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -14,7 +15,7 @@ from rocketeer.remoting.address import split_address
 from support.hold import HONEST_TOPIC
 from support.senders import send_header
 from support.worst_requests.accounts import signed
-from support.worst_requests.catalogue import TLS, Attack, listed
+from support.worst_requests.catalogue import HA_TLS, TLS, Attack, listed
 
 CROWD = 300
 
@@ -131,6 +132,32 @@ class _TinyRecords:
     def send(self) -> None:
         with contextlib.suppress(OSError):
             self._sock.sendall(self._records)
+
+
+PEERS = 64
+"""So many are let in at the ports for servers of one installation."""
+
+
+@listed(HA_TLS, f"4 times {PEERS} handshakes that begin together and do not end")
+def _(address: str) -> None:
+    hello = _hello()
+    for _ in range(4):
+        with _sockets(address, PEERS) as socks:
+            _all_at_once(socks, hello)
+            time.sleep(0.2)
+
+
+@listed(HA_TLS, f"{PEERS} slaves that report in 20,000 records of one byte each, at once")
+def _(address: str) -> None:
+    data = struct.pack(">q", -1) + bytes(20_000)
+    with _sockets(address, PEERS) as socks:
+        writers = [_TinyRecords(sock, data) for sock in socks]
+        senders = [threading.Thread(target=writer.send, daemon=True) for writer in writers]
+        for sender in senders:
+            sender.start()
+        for sender in senders:
+            sender.join(60)
+        time.sleep(1)
 
 
 def _encrypted(address: str) -> ssl.SSLSocket:
