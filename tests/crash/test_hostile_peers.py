@@ -346,11 +346,14 @@ def test_more_connections_than_descriptors_stop_neither_clients_nor_the_store(tm
         pid = few.broker_process.pid
         early = stack.enter_context(Line(few.broker))
         assert early.ask(request(310, send_header("Early", 0, ""), b"x")).code == ResponseCode.SUCCESS
-        for _ in range(3 * FILES_FEW):
+        for number in range(3 * FILES_FEW):
             crowd = stack.enter_context(socket.socket())
             crowd.connect(("127.0.0.1", few.broker_port))
-        wait_for(lambda: "connections refused" in (tmp_path / "broker.out").read_text(), what="a full house")
-        held = pull_header("Early", 0, 1) | {"sysFlag": "6", "suspendTimeoutMillis": "2000"}
+            crowd.sendall(b"\0" * (number % 5))
+        wait_for(lambda: "connections ended" in (tmp_path / "broker.out").read_text(), what="a full house")
+        with Line(few.broker) as newcomer:  # those who never asked anything give their places
+            assert newcomer.ask(request(310, send_header("Early", 0, ""), b"x")).code == ResponseCode.SUCCESS
+        held = pull_header("Early", 0, 2) | {"sysFlag": "6", "suspendTimeoutMillis": "2000"}
         used_s = cpu_seconds(pid)
         assert early.ask(request(11, held)).code == ResponseCode.PULL_NOT_FOUND  # after two seconds
         assert cpu_seconds(pid) - used_s < 1, "it does not spin"

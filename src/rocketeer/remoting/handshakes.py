@@ -18,7 +18,7 @@ AGAIN_S: Final = 0.05
 RECORD_HEADER_BYTES: Final = 5
 HELLO_BYTES_MAX: Final = RECORD_HEADER_BYTES + (16 << 10)
 
-Begin = Callable[[socket.socket, ssl.SSLContext], Coroutine[Any, Any, None]]
+Begin = Callable[[socket.socket, ssl.SSLContext, float], Coroutine[Any, Any, None]]
 
 
 def hello_bytes(start: bytes) -> int:
@@ -34,25 +34,40 @@ class Handshakes:
     def __init__(self, at_once_max: int, begin: Begin) -> None:
         self._at_once_max = at_once_max
         self._begin = begin
-        self._waiting: deque[tuple[socket.socket, ssl.SSLContext]] = deque()
-        self._under_way: dict[asyncio.Task[None], float] = {}
-        """With when they began, the oldest first."""
+        self._waiting: deque[tuple[socket.socket, ssl.SSLContext, float]] = deque()
+        """With since when they are here."""
+        self._under_way: dict[asyncio.Task[None], tuple[float, float]] = {}
+        """With when they began, and since when they are here; the first to begin first."""
         self._is_due = False
 
     def __len__(self) -> int:
         return len(self._waiting) + len(self._under_way)
 
-    def ask(self, sock: socket.socket, tls: ssl.SSLContext) -> None:
-        """Have its turn come, behind those who came before."""
-        self._waiting.append((sock, tls))
+    def ask(self, sock: socket.socket, tls: ssl.SSLContext, since_s: float) -> None:
+        """Have its turn come, behind those who asked before; `since_s`: since when it is here."""
+        self._waiting.append((sock, tls, since_s))
         self._schedule(0.0)
 
     def close(self) -> None:
-        for sock, _ in self._waiting:
+        for sock, _, _ in self._waiting:
             sock.close()
         self._waiting.clear()
         for task in self._under_way:
             task.cancel()
+
+    def oldest_s(self) -> float | None:
+        """Since when the oldest is here."""
+        if self._under_way:
+            return next(iter(self._under_way.values()))[1]
+        return self._waiting[0][2] if self._waiting else None
+
+    def drop_oldest(self) -> None:
+        if self._under_way:
+            oldest = next(iter(self._under_way))
+            del self._under_way[oldest]
+            oldest.cancel()
+        else:
+            self._waiting.popleft()[0].close()
 
     def _schedule(self, pause_s: float) -> None:
         if not self._is_due:
@@ -69,15 +84,15 @@ class Handshakes:
             return
         now_s = time.monotonic()
         if len(self._under_way) >= self._at_once_max:
-            oldest, began_s = next(iter(self._under_way.items()))
+            oldest, (began_s, _) = next(iter(self._under_way.items()))
             if now_s - began_s < GRACE_S:
                 self._schedule(AGAIN_S)
                 return
             del self._under_way[oldest]
             oldest.cancel()
-        sock, tls = self._waiting.popleft()
-        task = asyncio.ensure_future(self._begin(sock, tls))
-        self._under_way[task] = now_s
+        sock, tls, since_s = self._waiting.popleft()
+        task = asyncio.ensure_future(self._begin(sock, tls, since_s))
+        self._under_way[task] = now_s, since_s
         task.add_done_callback(self._done)
         if self._waiting:
             self._schedule(0.0)

@@ -11,6 +11,7 @@ import resource
 import socket
 import ssl
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import NamedTuple
 
 from rocketeer.config import ServerLimits
@@ -20,6 +21,7 @@ from rocketeer.remoting.encrypted import TlsSession
 from rocketeer.remoting.fair_queue import LoopReads, fair_queue
 from rocketeer.remoting.handshakes import HELLO_BYTES_MAX, RECORD_HEADER_BYTES, Handshakes, hello_bytes
 from rocketeer.remoting.held_bytes import UnfinishedFrames, UnreadReplies
+from rocketeer.remoting.places import Places
 from rocketeer.remoting.slices import in_slices
 from rocketeer.remoting.streams import SocketPoller, Stream, new_poller
 from rocketeer.steps import Steps
@@ -98,6 +100,7 @@ class RemotingServer:
         self._greeting: dict[socket.socket, float] = {}
         self._opening: set[asyncio.Task[None]] = set()
         self._handshakes = Handshakes(limits.tls_handshakes, self._adopt)
+        self._places = Places(self, self._handshakes)
         self._reads = LoopReads()
         self._sweeper: asyncio.Task[None] | None = None
         self._poller = poller
@@ -168,7 +171,7 @@ class RemotingServer:
                 log.warning("accept failed error=%s: tried again in %g s", error, ACCEPT_PAUSE_S)
                 self._pause_accepting(listener)
                 return
-            if self._peers >= self._connections_max:
+            if self._peers >= self._connections_max and not self._places.make_room():
                 if not self._crowded:
                     log.warning("connections refused limit=%d", self._connections_max)
                 self._crowded = True
@@ -180,6 +183,15 @@ class RemotingServer:
             loop = asyncio.get_running_loop()
             self._greeting[sock] = loop.time()
             loop.add_reader(sock.fileno(), self._greet, sock)
+
+    def oldest_s(self) -> float | None:
+        """Since when the first is here who has not said anything."""
+        return next(iter(self._greeting.values()), None)
+
+    def drop_oldest(self) -> None:
+        sock = next(iter(self._greeting))
+        self._forget_greeting(sock)
+        sock.close()
 
     def _pause_accepting(self, listener: socket.socket) -> None:
         """The loop would call `_accept` again and again while somebody waits in the backlog."""
@@ -218,7 +230,7 @@ class RemotingServer:
             return
         except OSError:
             first = b""
-        self._forget_greeting(sock)
+        since_s = self._forget_greeting(sock)
         if not first:
             sock.close()
             return
@@ -226,15 +238,15 @@ class RemotingServer:
             if tls is None:
                 self._turn_away(sock, "TLS hello, but no certificate is configured")
             else:
-                self._handshakes.ask(sock, tls)
+                self._handshakes.ask(sock, tls, since_s)
             return
         elif not self._plain:
             self._turn_away(sock, "no TLS, but tls.server.mode is enforcing")
             return
         elif self._poller is not None:
-            self._adopt_plain(sock, self._poller)
+            self._adopt_plain(sock, self._poller, since_s)
             return
-        task = asyncio.ensure_future(self._adopt(sock, None))
+        task = asyncio.ensure_future(self._adopt(sock, None, since_s))
         self._opening.add(task)
         task.add_done_callback(self._opening.discard)
 
@@ -243,17 +255,17 @@ class RemotingServer:
             log.warning("connection closed remote=%s reason=%s", address_text(sock.getpeername()), reason)
         sock.close()
 
-    def _adopt_plain(self, sock: socket.socket, poller: SocketPoller) -> None:
+    def _adopt_plain(self, sock: socket.socket, poller: SocketPoller, since_s: float) -> None:
         try:
-            Stream(poller, sock, self._new_connection(), self._serve_front)
+            Stream(poller, sock, self._new_connection(since_s), self._serve_front)
         except OSError as error:
             log.warning("connection closed reason=%s", error)
             sock.close()
 
-    async def _adopt(self, sock: socket.socket, tls: ssl.SSLContext | None) -> None:
+    async def _adopt(self, sock: socket.socket, tls: ssl.SSLContext | None, since_s: float) -> None:
         """By a transport of asyncio, or with TLS."""
         session = None if tls is None else TlsSession(tls)
-        connection = self._new_connection(session)
+        connection = self._new_connection(since_s, session)
         try:
             await self._connect(sock, connection)
             if session is not None:
@@ -279,11 +291,11 @@ class RemotingServer:
             sock.close()
             raise
 
-    def _new_connection(self, tls: TlsSession | None = None) -> Connection:
+    def _new_connection(self, since_s: float, tls: TlsSession | None = None) -> Connection:
         return Connection(
             self._process,
             serve_front=self._serve_front,
-            on_open=self.connections.add,
+            on_open=partial(self._opened, since_s),
             on_close=self._closed,
             unfinished=self._unfinished,
             unread=self._unread,
@@ -292,15 +304,21 @@ class RemotingServer:
             tls=tls,
         )
 
+    def _opened(self, since_s: float, connection: Connection) -> None:
+        self.connections.add(connection)
+        self._places.opened(connection, since_s)
+
     def _closed(self, connection: Connection) -> None:
         self.connections.discard(connection)
+        self._places.closed(connection)
         if not self.connections:
             self._all_closed.set()
         self._notify_close(connection)
 
-    def _forget_greeting(self, sock: socket.socket) -> None:
+    def _forget_greeting(self, sock: socket.socket) -> float:
+        """Since when it has waited."""
         asyncio.get_running_loop().remove_reader(sock.fileno())
-        self._greeting.pop(sock, None)
+        return self._greeting.pop(sock, 0.0)
 
     def _close_listeners(self) -> None:
         for listener in self._listeners:
@@ -325,9 +343,11 @@ class RemotingServer:
                 yield
             elif number % SWEPT_AT_ONCE == 0:
                 yield
+        self._places.look_again()
         for number, connection in enumerate(list(self.connections), 1):
             if number % SWEPT_AT_ONCE == 0:
                 yield
+            self._places.looked_at(connection)
             if now_s - connection.last_read_s > self._idle_s:
                 # One that does not even read would never let us say goodbye.
                 connection.close(f"idle for {self._idle_s:g} s", abort=connection.unread_bytes > 0)
