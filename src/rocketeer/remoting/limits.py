@@ -20,6 +20,8 @@ SMALL_REQUEST_BYTES: Final = 16 << 10
 """One such of a connection that awaits nothing else is always taken."""
 CHECKED_AT_ONCE_BYTES: Final = 1 << 20
 """A body of this size is looked through in a millisecond."""
+READ_AT_ONCE_BYTES: Final = 8 << 10
+"""Of a larger one guards may read things that take longer."""
 _SEEN_BYTES: Final = 4096
 _OPAQUE: Final = re.compile(rb'"opaque"\s*:\s*(-?[0-9]{1,10})')
 _FLAG: Final = re.compile(rb'"flag"\s*:\s*([0-9]{1,10})')

@@ -12,7 +12,7 @@ from rocketeer.protocol.command import Command, decode_frame, reply
 from rocketeer.protocol.frame import Frame
 from rocketeer.remoting.connection import Connection
 from rocketeer.remoting.limits import (
-    CHECKED_AT_ONCE_BYTES,
+    READ_AT_ONCE_BYTES,
     SMALL_REQUEST_BYTES,
     RequestLimits,
     busy_limit,
@@ -85,7 +85,7 @@ class Router:
                 self._refuse_header(kind, header, connection)
                 return True
             command = decode_frame(kind, header, body)
-            if len(body) > CHECKED_AT_ONCE_BYTES and self._guards and not admitted:
+            if len(body) > READ_AT_ONCE_BYTES and self._guards and not admitted:
                 steps: Steps[None] | None = self._check_and_handle(command, connection)
             else:
                 steps = self.handle(command, connection, admitted=admitted)

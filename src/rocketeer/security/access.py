@@ -4,7 +4,7 @@ white address -> known key -> the account's white address -> signature (and repl
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from typing import Final, NamedTuple
 
 from rocketeer.errors import RequestRefused
@@ -23,10 +23,11 @@ from rocketeer.security.signature import (
     signed_fields,
 )
 from rocketeer.security.throttle import FailureThrottle
-from rocketeer.steps import Steps
+from rocketeer.steps import Steps, finish
 
 log = logging.getLogger(__name__)
 
+NEEDS_AT_ONCE: Final = 64
 _SENDS: Final[Mapping[int, str]] = {RequestCode.SEND_MESSAGE: "topic", RequestCode.SEND_MESSAGE_V2: "b"}
 
 
@@ -109,7 +110,10 @@ class AccessControl:
         if self._trace_topic and command.ext.get(_SENDS.get(command.code, "")) == self._trace_topic:
             return
         # Only now: what a request needs may take a look at its body or at the log.
-        _check_needs(rule(command, self._stored), account, command.code)
+        needs = rule(command, self._stored)
+        if isinstance(needs, Generator):
+            needs = yield from needs
+        yield from _checking_needs(needs, account, command.code)
 
     # --- for plain sends in bulk: the same law, asked in pieces ---------------------------------
 
@@ -136,7 +140,8 @@ class AccessControl:
 
         def may_send(topic: str) -> bool:
             try:
-                _check_needs((topic_need(topic, Permission.PUB),), account, RequestCode.SEND_MESSAGE_V2)
+                needs = (topic_need(topic, Permission.PUB),)
+                finish(_checking_needs(needs, account, RequestCode.SEND_MESSAGE_V2))
             except RequestRefused:
                 return False
             return True
@@ -190,7 +195,7 @@ def _who(address: str, key: str) -> str:
     return f"{address} {key[:64]}"
 
 
-def _check_needs(needs: Needs, account: Account, code: int) -> None:
+def _checking_needs(needs: Needs, account: Account, code: int) -> Steps[None]:
     if account.admin or needs is Scope.SIGNED_IN:
         return
     if needs is Scope.ADMIN:
@@ -198,10 +203,12 @@ def _check_needs(needs: Needs, account: Account, code: int) -> None:
             f"Need admin permission for request code={code}, but accessKey={account.access_key} is not"
         )
     assert not isinstance(needs, Scope)
-    for is_group, name, permission in needs:
+    for number, (is_group, name, permission) in enumerate(needs, 1):
         allowed = account.may_group(name, permission) if is_group else account.may_topic(name, permission)
         if not allowed:
             raise _refused(f"No default permission for {'group' if is_group else 'topic'}:{name}")
+        if number % NEEDS_AT_ONCE == 0:
+            yield
 
 
 def _refused(why: str) -> RequestRefused:

@@ -12,8 +12,8 @@ from typing import Final, NamedTuple, Protocol, TypeVar
 from rocketeer.errors import RocketeerError
 from rocketeer.model.offsets import LogOffset
 from rocketeer.model.topic import DLQ_PREFIX, RETRY_PREFIX
-from rocketeer.protocol.bodies.heartbeat import decode_client_check, decode_heartbeat
-from rocketeer.protocol.bodies.locks import decode_lock_request
+from rocketeer.protocol.bodies.heartbeat import decode_client_check, opening_heartbeat
+from rocketeer.protocol.bodies.locks import opening_lock_request
 from rocketeer.protocol.codes import RequestCode
 from rocketeer.protocol.command import Command
 from rocketeer.protocol.headers.base import Header, decode_header
@@ -21,6 +21,7 @@ from rocketeer.protocol.headers.query import ViewMessageHeader
 from rocketeer.protocol.headers.send import ConsumerSendMsgBackHeader
 from rocketeer.protocol.headers.transaction import EndTransactionHeader
 from rocketeer.security.accounts import Permission
+from rocketeer.steps import Steps
 
 H = TypeVar("H", bound=Header)
 
@@ -51,7 +52,9 @@ class StoredTopics(Protocol):
         ...
 
 
-Rule = Callable[[Command, StoredTopics], Needs]
+Rule = Callable[[Command, StoredTopics], Needs | Steps[Needs]]
+"""In steps, where it looks at a body."""
+LOCKS_AT_ONCE: Final = 64
 
 
 def topic_need(topic: str, permission: Permission) -> Need:
@@ -78,22 +81,29 @@ def _sub(*, topic: str | None = None, groups: Iterable[str] = ()) -> Rule:
     return rule
 
 
-def _heartbeat(command: Command, stored: StoredTopics) -> Needs:
+def _heartbeat(command: Command, stored: StoredTopics) -> Steps[Needs]:
     needs: dict[Need, None] = {}
-    for consumer in decode_heartbeat(command.body).consumers:
+    parts = yield from opening_heartbeat(command.body)
+    for consumer in (yield from parts.reading_consumers()):
         needs[Need(True, consumer.group, Permission.SUB)] = None
         for subscription in consumer.subscriptions:
             needs[topic_need(subscription.topic, Permission.SUB)] = None
+            yield
+        yield
     return tuple(needs) or Scope.SIGNED_IN
 
 
-def _locks(command: Command, stored: StoredTopics) -> Needs:
-    request = decode_lock_request(command.body)
-    topics = {queue.topic for queue in request.queues}
-    return (
-        Need(True, request.consumer_group, Permission.SUB),
-        *(topic_need(topic, Permission.SUB) for topic in sorted(topics)),
-    )
+def _locks(command: Command, stored: StoredTopics) -> Steps[Needs]:
+    parts = yield from opening_lock_request(command.body)
+    topics: dict[str, None] = {}
+    for start in range(0, parts.queue_count, LOCKS_AT_ONCE):
+        topics.update((queue.topic, None) for queue in parts.queues(start, start + LOCKS_AT_ONCE))
+        yield
+    needs = [Need(True, parts.consumer_group, Permission.SUB)]
+    for topic in topics:
+        needs.append(topic_need(topic, Permission.SUB))
+        yield
+    return tuple(needs)
 
 
 def _client_check(command: Command, stored: StoredTopics) -> Needs:

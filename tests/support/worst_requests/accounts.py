@@ -1,5 +1,6 @@
 """What strangers, and those with an account, do to a broker that asks for signatures."""
 
+import json
 import os
 import time
 
@@ -60,3 +61,14 @@ def _(address: str) -> None:
     now = str(int(time.time() * 1000))
     fields = send_header(HONEST_TOPIC, 0, "") | {SIGNED_AT: now}
     flood(address, [signed(310, fields | {NONCE: f"{number:064}.{10**17}"}) for number in range(15_000)])
+
+
+@listed(
+    ACCOUNTS, "signed heartbeats with 20,000 groups, and 64 KB of JSON as fastjson writes it", memory_mb=64
+)
+def _(address: str) -> None:
+    groups = [{"groupName": f"g{number}", "subscriptionDataSet": []} for number in range(20_000)]
+    many = json.dumps({"clientID": "c", "consumerDataSet": groups}, separators=(",", ":")).encode()
+    loose = b"{clientID:'c',x:[" + b"1," * 32_000 + b"1]}"
+    for code, body in ((34, many), (34, loose), (41, loose)):
+        ask(address, signed(code, {}, body))
