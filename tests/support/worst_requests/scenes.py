@@ -109,8 +109,8 @@ def group_scene(folder: Path) -> Iterator[Scene]:
         assert leader.process is not None
         with Control(leader.address, timeout_s=60) as control:
             control.create_topic(HONEST_TOPIC, queues=1)
-        seat = group.view().seats[leader.number]
-        yield {"members' port": Target(seat.group_address, leader.address, leader.process)}
+        member = group.view().live[leader.number]
+        yield {"members' port": Target(member.group_address, leader.address, leader.process)}
 
 
 @contextlib.contextmanager

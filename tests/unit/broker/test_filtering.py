@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rocketeer.broker.features.filtering.filter_data import FILTER_CHARS, FilterTable
+from rocketeer.broker.features.filtering.filter_data import FilterTable
 from rocketeer.clock import ManualClock
 from rocketeer.errors import BadSqlExpression, RequestRefused
 from rocketeer.filter.bloom import BloomFilter
@@ -323,7 +323,7 @@ def test_a_group_that_is_back_while_others_are_forgotten_keeps_what_it_wants_now
     register(table, before.group, [sql(expression, version=2)])
     finish(steps)
     assert [data.expression for data in table] == ([] if kept is None else [kept])
-    assert table._chars == sum(len(data.expression) + FILTER_CHARS for data in table)
+    assert table._chars == sum(data.chars for data in table)
 
 
 def told(table: FilterTable) -> dict[str, str]:

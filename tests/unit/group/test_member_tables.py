@@ -133,7 +133,6 @@ async def test_what_a_fallen_leader_told_of_its_own_log_is_not_taken_over_from_t
         clock=clock,
         own_address="",
         shared=cast(SharedTables, SimpleNamespace(position=SimpleNamespace(whole=True))),
-        scanned=cast(Any, None),
     )
     tables.leader_named("first:1")
     await tables.look()

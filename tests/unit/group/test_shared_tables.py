@@ -20,7 +20,7 @@ from rocketeer.broker.features.group.table_records import (
     records_of,
     taking_over,
 )
-from rocketeer.broker.features.replication.tables import LOG_OFFSET, table_feature
+from rocketeer.broker.features.replication.tables import BEGUN, LOG_OFFSET, table_feature
 from rocketeer.broker.groups import GroupTable
 from rocketeer.broker.locks import JournaledLocks
 from rocketeer.broker.offsets import JournaledOffsets
@@ -538,7 +538,10 @@ async def test_what_is_committed_while_the_leader_tells_its_offsets_is_told_or_s
     def following() -> Steps[None]:
         yield from follower.tables.offsets.following(decode_consumer_offsets(answer.body))
 
-    at = LogOffset(int(answer.ext[LOG_OFFSET]))
+    assert int(answer.ext[LOG_OFFSET]) == leader.store.max_log_offset, (
+        "what is told speaks of messages below it"
+    )
+    at = LogOffset(int(answer.ext[BEGUN]))
     follower.store.dispatchers.clear()  # what came before it joined is in the leader's tables
     follower.copy(leader)
     finish(follower.shared.becoming(following(), at, lambda: True))

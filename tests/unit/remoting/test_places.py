@@ -12,7 +12,8 @@ import pytest
 from rocketeer.protocol.command import decode_frame, encode, request
 from rocketeer.protocol.frame import FrameSplitter
 from rocketeer.remoting import places
-from rocketeer.remoting.server import RemotingServer, Router
+from rocketeer.remoting.router import Router
+from rocketeer.remoting.server import RemotingServer
 from rocketeer.security.certificates import Authority
 from support.remoting import ECHO, HANDLERS
 

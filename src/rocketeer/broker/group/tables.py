@@ -1,8 +1,8 @@
 """How a follower that is new, or cut its log's end, comes by its group's tables: all of them once, from its leader.
 
-They are true of the leader's log where it ended when they were told; what changed since stands in the log behind that
-place, and is seen once more. From then on the log tells every change. The files in which features keep their progress
-are copied as a slave copies its master's.
+They are told while the leader's log grows. Our own log has to be where the leader's ended afterwards: they speak of
+its messages. What stands behind where it ended before is seen once more. From then on the log tells every change. The
+files in which features keep their progress are copied as a slave copies its master's.
 """
 
 import asyncio
@@ -13,6 +13,7 @@ from typing import Any
 from rocketeer.broker.feature import Feature, Periodic
 from rocketeer.broker.features.group.shared_tables import SharedTables
 from rocketeer.broker.features.replication.tables import (
+    BEGUN,
     DELAY_FILE,
     LOG_OFFSET,
     LOOK_S,
@@ -78,7 +79,8 @@ class JoinedTables(FollowedTables):
         """The offsets first: what the others tell is as new or newer, and what is newer stands in the log."""
         leader = self._leader
         answer = await self._ask(address, RequestCode.GET_ALL_CONSUMER_OFFSET)
-        at = LogOffset(number_of(answer.ext, LOG_OFFSET))
+        end = number_of(answer.ext, LOG_OFFSET)
+        begun = number_of(answer.ext, BEGUN) if BEGUN in answer.ext else end  # a leader of an older version
         offsets = await asyncio.to_thread(decode_consumer_offsets, answer.body)
         answer = await self._ask(address, RequestCode.GET_ALL_TOPIC_CONFIG)
         topics = await asyncio.to_thread(decode_topic_table, answer.body)
@@ -94,10 +96,12 @@ class JoinedTables(FollowedTables):
                 yield from self._shared.locks.following(locks)
 
         def take() -> Awaitable[None]:
-            return in_slices(self._shared.becoming(following(), at, lambda: leader == self._leader))
+            return in_slices(
+                self._shared.becoming(following(), LogOffset(begun), lambda: leader == self._leader)
+            )
 
         if leader == self._leader:
-            self._held["tables"] = Held(at, take)
+            self._held["tables"] = Held(LogOffset(end), take)
 
     async def _locks_of(self, address: str) -> list[LockRow] | None:
         """None: a leader of an older version does not tell them. Their owners renew them within 20 s."""

@@ -53,6 +53,8 @@ OWN_FILES: Final = ("sentBack.json", "transactionProgress.json")
 NO_DELAYS: Final = '{"offsetTable":{}}'
 
 LOG_OFFSET: Final = "rocketeerLogOffset"
+BEGUN: Final = "rocketeerBegun"
+"""Where the log ended when the telling began, which takes a while: what was committed since may be told or not."""
 STARTED: Final = "rocketeerStarted"
 NAMES_AT_ONCE: Final = 256
 
@@ -85,10 +87,9 @@ def table_feature(offsets: ConsumerOffsets, files: Files, store: MessageStore) -
 
     def consumer_offsets(command: Command, connection: Connection) -> Command | Awaitable[Command]:
         def steps() -> Steps[Command]:
-            yield from offsets.refresh()
-            ext = mark()  # of when `encoding` begins: it joins the text of then, for some turns of the loop
+            begun = str(store.max_log_offset)
             body = yield from offsets.encoding(any_size=wants_packed(command))
-            return reply(command, ext=ext, body=body)
+            return reply(command, ext={**mark(), BEGUN: begun}, body=body)
 
         return telling.run(steps(), len(offsets))
 
