@@ -1,6 +1,7 @@
 """What clients may make a broker keep: each limit refuses with its own key, and what was there stays as it was."""
 
 import asyncio
+import gc
 import json
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from rocketeer.model.topic import TopicConfig
 from rocketeer.protocol.bodies.register import encode_registration, join_registration
 from rocketeer.protocol.bodies.topics import encode_topic_entry
 from rocketeer.protocol.codes import RequestCode, ResponseCode
+from rocketeer.protocol.reply_template import ReplyTemplate
 from rocketeer.record.java_hash import tag_hash
 from rocketeer.steps import finish
 from support.broker import broker_at
@@ -315,3 +317,23 @@ async def test_a_pull_whose_offset_finds_no_room_is_answered(
         assert refused.code == ResponseCode.SYSTEM_BUSY
     (said,) = [record for record in caplog.records if "limitConsumerOffset" in record.getMessage()]
     assert "second" not in said.getMessage(), "strangers make up names: it is one condition"
+
+
+async def test_few_broker_ids_that_groups_are_sent_to_are_remembered_and_all_are_told(tmp_path: Path) -> None:
+    """Each took 1 KB for ever: the setting of a group, which anybody may change, says which it is."""
+
+    def templates() -> int:
+        return sum(isinstance(each, ReplyTemplate) for each in gc.get_objects())
+
+    async with broker_at(tmp_path, broker={"slave_read_enable": True}) as broker:
+        await broker.send("T", b"x")
+        before = templates()
+        for broker_id in (0, 1, *range(1 << 40, (1 << 40) + 100), -1):
+            group = {"groupName": "CG", "brokerId": broker_id}
+            answer = await broker.ask(
+                RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {}, json.dumps(group).encode()
+            )
+            assert answer.code == ResponseCode.SUCCESS
+            pulled = await broker.pull("T")
+            assert (pulled.code, pulled.ext["suggestWhichBrokerId"]) == (ResponseCode.SUCCESS, str(broker_id))
+        assert templates() - before <= 20

@@ -27,6 +27,8 @@ log = logging.getLogger(__name__)
 HOLD_MS_MAX = 300_000
 LAG_HOLD_MS = 500
 """Of pulls beyond the end of a slave that lags: Java's clients ask again as soon as they have the answer."""
+BROKER_IDS_KEPT = 16
+"""Replies that send groups to a broker with a higher id are made anew each time: a group's setting may name any."""
 ATTEMPTS_MAX = 8
 ATTEMPTS_S = 0.004
 _NOTHING = frozenset({ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY})
@@ -177,7 +179,9 @@ class PullHandler:
         if fetched.status is FOUND and command.serialize == JSON and pull.large_bytes is None:
             found = self._found.get(suggested)
             if found is None:
-                found = self._found[suggested] = _found_template(suggested)
+                found = _found_template(suggested)
+                if 0 <= suggested < BROKER_IDS_KEPT:
+                    self._found[suggested] = found
             front = found.frame(command.opaque, *offsets, body_bytes=fetched.bytes)
         else:
             ext = _suggestion(suggested) | dict(zip(_OFFSETS, map(str, offsets), strict=True))
