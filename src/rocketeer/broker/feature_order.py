@@ -131,6 +131,7 @@ def _idempotence(state: BrokerState, broker: BrokerConfig, store: StoreConfig, *
     window = Window(
         ids=broker.idempotent_ids_max,
         numbers=broker.idempotent_window,
+        places=broker.limits.producer_places,
         idle_ms=broker.idempotent_idle_hours * 3_600_000,
     )
     snapshots = Snapshots(

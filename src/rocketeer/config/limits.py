@@ -69,6 +69,8 @@ class BrokerLimits:
     batch_messages: int = _limit("limitBatchMessages", 16_384)
     other_batch_messages: int = _limit("limitOtherBatchMessages", 2_048)
     batch_keys: int = _limit("limitBatchKeys", 65_536)
+    producer_places: int = _limit("limitProducerPlaces", 16 << 20, least=1 << 10)
+    """Where numbered messages of idempotent producers lie, of all together."""
     query_entries: int = _limit("limitQueryEntries", 200_000)
     half_messages: int = _limit("limitHalfMessages", 300_000)
     """Of transactions that have not ended."""

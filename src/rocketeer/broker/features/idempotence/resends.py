@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from rocketeer.broker.features.idempotence.producer_marks import Mark, counts, read_mark, read_sent
-from rocketeer.broker.features.idempotence.sequences import Key, Sequences
+from rocketeer.broker.features.idempotence.sequences import PLACES_MAX, Key, Sequences
 from rocketeer.errors import RequestRefused
 from rocketeer.model.offsets import LogOffset
 from rocketeer.model.property_names import PRODUCER_ID
@@ -38,6 +38,8 @@ class Window:
     numbers: int = 1_000
     """Of each sequence, the last ones."""
     sequences: int = 200_000
+    places: int = PLACES_MAX
+    """Of all sequences together."""
     idle_ms: int = 72 * 3_600_000
 
 
@@ -62,7 +64,10 @@ class Idempotence:
         window = self._window
         self.ids = KnownIds(window.ids, salt)
         self.sequences = Sequences(
-            window=window.numbers, sequences_max=window.sequences, idle_ms=window.idle_ms
+            window=window.numbers,
+            sequences_max=window.sequences,
+            idle_ms=window.idle_ms,
+            places_max=window.places,
         )
         self.changed = False
 

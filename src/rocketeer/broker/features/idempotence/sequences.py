@@ -5,9 +5,10 @@ known, and where its last messages lie in the log.
 """
 
 from array import array
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -17,6 +18,10 @@ Key = tuple[str, str, int]
 """(producer id, topic, queue id)"""
 
 T = TypeVar("T")
+
+PLACES_KEPT: Final = 32
+"""The last ones of each sequence, however many others there are."""
+PLACES_MAX: Final = 16 << 20
 
 
 def batched(items: Sequence[T], count: int) -> Iterator[Sequence[T]]:
@@ -43,15 +48,25 @@ class SavedSequence(msgspec.Struct, array_like=True):
 
 
 class Sequences:
-    """All sequences, the one used longest ago first."""
+    """All sequences, the one used longest ago first.
 
-    def __init__(self, *, window: int, sequences_max: int, idle_ms: int) -> None:
+    With more than `places_max` places in all, those used longest ago lose all but their last `PLACES_KEPT`.
+    """
+
+    def __init__(
+        self, *, window: int, sequences_max: int, idle_ms: int, places_max: int = PLACES_MAX
+    ) -> None:
         assert window > 0
         assert sequences_max > 0
         self.window = window
+        self.places_count = 0
         self._sequences_max = sequences_max
         self._idle_ms = idle_ms
+        self._places_max = places_max
+        self._trimmed_at = window + window // 4 + 1
         self._sequences: dict[Key, ProducerSequence] = {}
+        self._long: OrderedDict[Key, ProducerSequence] = OrderedDict()
+        """Those with more places than are kept in any case, the one used longest ago first."""
 
     def __len__(self) -> int:
         return len(self._sequences)
@@ -88,17 +103,38 @@ class Sequences:
                 self._forget_oldest()
         self._sequences[key] = known
         if sequence > known.next:
-            known.places = array("q")
+            self._keep_last(known, 0)
         known.next = sequence + 1
         known.last_ms = now_ms
         known.places.append(log_offset)
-        if len(known.places) >= 2 * self.window:
-            del known.places[: -self.window]
+        self.places_count += 1
+        if len(known.places) >= self._trimmed_at:
+            self._keep_last(known, self.window)
+        self._bound_places(key, known)
+
+    def _bound_places(self, key: Key, known: ProducerSequence) -> None:
+        """The sequence has got places."""
+        if len(known.places) > PLACES_KEPT:
+            self._long[key] = known
+            self._long.move_to_end(key)
+        while self.places_count > self._places_max and self._long:
+            _, oldest = self._long.popitem(last=False)
+            self._keep_last(oldest, PLACES_KEPT)
+
+    def _keep_last(self, known: ProducerSequence, count: int) -> None:
+        gone = len(known.places) - count
+        if gone > 0:
+            known.places = known.places[gone:]  # copied, or what stays would split the memory that is free
+            self.places_count -= gone
+
+    def _forget(self, key: Key) -> None:
+        self.places_count -= len(self._sequences.pop(key).places)
+        self._long.pop(key, None)
 
     def _forget_oldest(self) -> None:
         """Some together: a dict looks for its first entry behind all that were deleted before."""
         for key in list(islice(self._sequences, max(1, self._sequences_max // 1_000))):
-            del self._sequences[key]
+            self._forget(key)
 
     def expire(self, now_ms: int, count_max: int) -> int:
         """Forget some of the sequences that were not used for long; returns how many."""
@@ -108,7 +144,7 @@ class Sequences:
                 break
             idle.append(key)
         for key in idle:
-            del self._sequences[key]
+            self._forget(key)
         return len(idle)
 
     def newest_first(self) -> Iterator[tuple[Key, int, int]]:
@@ -127,11 +163,14 @@ class Sequences:
             ]
 
     def load(self, saved: Iterable[SavedSequence]) -> None:
-        for known in saved:
+        for told in saved:
             places = array("q")
-            places.frombytes(known.places)
-            self._sequences[known.producer, known.topic, known.queue_id] = ProducerSequence(
-                known.next, known.last_ms, places
-            )
+            places.frombytes(told.places)
+            key = (told.producer, told.topic, told.queue_id)
+            if key in self._sequences:
+                self._forget(key)
+            known = self._sequences[key] = ProducerSequence(told.next, told.last_ms, places)
+            self.places_count += len(places)
+            self._bound_places(key, known)
         while len(self._sequences) > self._sequences_max:
             self._forget_oldest()
