@@ -25,7 +25,7 @@ from rocketeer.store.dispatch import Dispatch
 from rocketeer.store.expiry_clock import ExpiryClock
 from rocketeer.store.file_cache import SYNC_ALL_AT, sync_paths
 from rocketeer.store.index_file import ChangedSlots
-from rocketeer.store.kernel import SyncFailed, sync_file_system
+from rocketeer.store.kernel import SyncFailed, sync_fd, sync_file_system
 from rocketeer.store.summary import Summary
 from rocketeer.store.worker import Worker
 
@@ -263,7 +263,13 @@ class Checkpointer:
                     sync_paths(paths)
                 self._trust.require()
                 with self._lock:
-                    summary.save(self._path, note, extra if generation == self._generation else None)
+                    fd = summary.write(self._path, note, extra if generation == self._generation else None)
+                # Without the lock: the loop would wait for the disk. Whoever forgets the sum now writes to the
+                # file behind us, and does not sync that, whether we have synced ours or not.
+                try:
+                    sync_fd(fd)
+                finally:
+                    os.close(fd)
             except SyncFailed as error:
                 self._trust.lose("queues, index or checkpoint", error)
                 raise

@@ -306,7 +306,9 @@ class MessageStore:
 
         Raises StoreRefused when that cannot be written. (A slave gets it from its master.)
         """
-        if "slave" not in self._refusals and self.queue_table.has_topic(topic):
+        if not self.queue_table.has_topic(topic):
+            return
+        if "slave" not in self._refusals:
             now_ms = self._clock.now_ms()
             self._appender.append(topic_end(topic, now_ms=now_ms, host=self._store_host), now_ms)
         self.queue_table.remove_topic(topic)

@@ -40,6 +40,15 @@ def last_indexed(index: Index) -> LogOffset:
 
 def save(path: Path, checkpoint: Checkpoint, summary: Summary | None) -> None:
     """Write checkpoint and summary in place, durably: call it from a worker thread."""
+    fd = write(path, checkpoint, summary)
+    try:
+        sync_fd(fd)
+    finally:
+        os.close(fd)
+
+
+def write(path: Path, checkpoint: Checkpoint, summary: Summary | None) -> int:
+    """Write checkpoint and summary in place; the file, open, which is to be synced."""
     raw = bytearray(encode_checkpoint(checkpoint))
     if summary is not None:
         FIELDS.pack_into(raw, AT, MAGIC, summary.queue_offsets_sum, summary.index_last_offset)
@@ -47,9 +56,10 @@ def save(path: Path, checkpoint: Checkpoint, summary: Summary | None) -> None:
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         os.pwrite(fd, raw, 0)
-        sync_fd(fd)
-    finally:
+    except BaseException:
         os.close(fd)
+        raise
+    return fd
 
 
 def load(path: Path) -> tuple[Checkpoint, Summary | None]:

@@ -3,6 +3,7 @@
 import errno
 import itertools
 import os
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -209,6 +210,53 @@ def test_a_topic_that_is_deleted_while_a_checkpoint_is_made_is_noted_in_the_next
     store.close()
     store, report = open_store(copy)
     assert not [action for action in report.actions if "queues lack entries" in action]
+    store.close()
+
+
+def test_who_deletes_a_topic_does_not_wait_until_the_disk_has_a_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Loop and worker shared a lock that the worker held while it synced: also for topics that are not there."""
+    clock = ManualClock()
+    store = make_store(tmp_path, clock)
+    store.open()
+    for topic in ("A", "B", "C"):
+        store.append(message(topic=topic))
+    syncing, go_on = threading.Event(), threading.Event()
+    real_fsync = os.fsync
+
+    def slow_fsync(fd: int) -> None:
+        if Path(f"/proc/self/fd/{fd}").readlink().name == "checkpoint":
+            syncing.set()
+            go_on.wait(WAIT_S)
+        real_fsync(fd)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", slow_fsync)
+        clock.advance(ms=store.config.flush_queue_thorough_ms)
+        tick_until(store, clock, syncing.is_set)
+        threading.Timer(2, go_on.set).start()
+        began_s = time.monotonic()
+        for topic in ("none", "A", "B"):
+            store.delete_topic(topic)
+        took_s = time.monotonic() - began_s
+        assert summary.load(tmp_path / "checkpoint")[1] is None, (
+            "the sum that is being synced is of other queues"
+        )
+        go_on.set()
+        tick_until(store, clock, lambda: summary.load(tmp_path / "checkpoint")[1] == summary.Summary(1, -1))
+    assert took_s < 1
+    store.close()
+
+
+def test_a_topic_without_queues_takes_no_sum_along(tmp_path: Path) -> None:
+    clock = ManualClock()
+    store = make_store(tmp_path, clock)
+    store.open()
+    store.append(message())
+    checkpoint_now(store, clock)
+    store.delete_topic("none")
+    assert summary.load(tmp_path / "checkpoint")[1] == summary.Summary(1, -1)
     store.close()
 
 
