@@ -112,7 +112,7 @@ def test_the_units_beside_filtered_queues_come_out_with_the_recorded_bytes(tmp_p
     log = RecordedLog(store / "commitlog" / f"{0:020d}")
     table = FilterTable(BloomFilter(20, 32), ManualClock(), keep_dead_ms=1 << 60)
     table.decode((store / "config" / "consumerFilter.json").read_text())
-    filtering = Filtering(table, enabled=True, retries=False)
+    filtering = Filtering(table, ManualClock(), enabled=True, retries=False)
     extension = QueueExtension(tmp_path / "ext", 20_480)
     extension.filter_bits = lambda entry: filtering.bits_of(entry, log)
     files = FileCache()

@@ -107,6 +107,7 @@ class BrokerState:
                 bounds=bounds,
                 chars_max=broker.limits.filter_chars,
             ),
+            clock,
             enabled=broker.property_filter_enable,
             retries=broker.filter_retry_enable,
             bounds=bounds,

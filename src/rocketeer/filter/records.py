@@ -58,6 +58,10 @@ class RecordFilter:
     def matches(self, record: memoryview) -> bool:
         return self._matches(properties_of(record))
 
+    def wants(self, properties: bytes) -> bool:
+        """The same of a record's properties."""
+        return self._matches(properties)
+
     def scan(self, entries: bytes, log: memoryview, base: int, count_max: int, bytes_max: int) -> Scanned:
         """Test entries one after the other until `count_max` match, their records exceed `bytes_max` or time is up.
 

@@ -20,6 +20,7 @@ NAMESERVER: list[Worst] = []
 HA_PORT: list[Worst] = []
 MEMBERS_PORT: list[Worst] = []
 METRICS_PORT: list[Worst] = []
+EXTENDED: list[Worst] = []
 CONSOLE: list[Worst] = []
 TLS: list[Worst] = []
 HA_TLS: list[Worst] = []
@@ -32,6 +33,7 @@ CATALOGUES: dict[str, list[Worst]] = {
     "broker with TLS": TLS,
     "HA port with TLS": HA_TLS,
     "broker with accounts": ACCOUNTS,
+    "broker with bloom bits": EXTENDED,
     "members' port": MEMBERS_PORT,
     "console": CONSOLE,
 }

@@ -102,6 +102,16 @@ def encrypted_scene(folder: Path) -> Iterator[Scene]:
 
 
 @contextlib.contextmanager
+def extended_scene(folder: Path) -> Iterator[Scene]:
+    """A broker that keeps bloom bits beside its queues' entries."""
+    bits = {"enableConsumeQueueExt": True, "enableCalcFilterBitMap": True}
+    with running_cluster(folder, conf=bits) as cluster:
+        with Control(cluster.broker, timeout_s=60) as control:
+            control.create_topic(HONEST_TOPIC, queues=1)
+        yield {"broker with bloom bits": Target(cluster.broker, cluster.broker, cluster.broker_process)}
+
+
+@contextlib.contextmanager
 def group_scene(folder: Path) -> Iterator[Scene]:
     """A group of one member, which leads."""
     with GroupCluster(folder, members=1, conf=GROUP_CONF) as group:
@@ -155,6 +165,7 @@ SCENES = {
     crowded_scene: ("metrics port of a crowded broker",),
     secured_scene: ("broker with TLS", "broker with accounts"),
     encrypted_scene: ("HA port with TLS",),
+    extended_scene: ("broker with bloom bits",),
     group_scene: ("members' port",),
     console_scene: ("console",),
 }

@@ -9,7 +9,9 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from rocketeer.broker.feature import Feature
+from rocketeer.broker.features.filtering.bloom_bits import BloomBits
 from rocketeer.broker.features.filtering.filter_data import FilterData, FilterTable
+from rocketeer.clock import Clock
 from rocketeer.errors import RequestRefused
 from rocketeer.filter.records import RecordFilter, properties_of, record_filter
 from rocketeer.filter.sql import BadSqlExpression, SqlFilter, sql_filter
@@ -52,9 +54,16 @@ class Filtering:
     """What heartbeats, checks (46) and pulls ask about expressions."""
 
     def __init__(
-        self, table: FilterTable, *, enabled: bool, retries: bool, bounds: Bounds = DEFAULT_BOUNDS
+        self,
+        table: FilterTable,
+        clock: Clock,
+        *,
+        enabled: bool,
+        retries: bool,
+        bounds: Bounds = DEFAULT_BOUNDS,
     ) -> None:
         self.table = table
+        self._bits = BloomBits(clock, bits_bytes=table.bloom.bits // 8)
         self._bounds = bounds
         self._enabled = enabled
         self.retries_filtered = retries and enabled
@@ -119,15 +128,14 @@ class Filtering:
     # --- dispatch ----------------------------------------------------------------------------
 
     def bits_of(self, entry: DispatchEntry, log: Log) -> bytes:
-        """The bloom bits of a message: of all groups, also those away for a while, that want it."""
+        """The bloom bits of a message: of all groups, also those away for a while, that want it; empty: any may."""
         groups = self.table.of_topic(entry.topic)
-        if not groups:
+        if not self._bits.has_time_for(groups):
             return b""
         record = log.read(entry.log_offset, entry.size)
         if record is None:
             return b""
-        properties = properties_of(record)
-        return self.table.bloom.union(data.bloom for data in groups if data.compiled.matches(properties))
+        return self._bits.of(groups, properties_of(record))
 
 
 def filtering_feature(filtering: Filtering) -> Feature:

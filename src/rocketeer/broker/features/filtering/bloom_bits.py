@@ -1,0 +1,60 @@
+"""Bloom bits of a message: which groups want it, worked out while it is stored, as far as there is time for that.
+
+A message without bits may match any filter: whoever pulls looks at the message itself.
+"""
+
+from collections.abc import Iterable
+from operator import length_hint
+from typing import Final
+
+from rocketeer.broker.features.filtering.filter_data import FilterData
+from rocketeer.clock import Clock
+from rocketeer.filter.records import record_filter
+
+FILTERS_MAX: Final = 1_000
+"""Of a topic: with more of them every bit would be set."""
+FILTER_COST_MAX: Final = 1_000_000
+TERM_COST: Final = 200
+"""Of a filter for one message, in about a nanosecond: every term looks for a property among the message's bytes."""
+AT_ONCE_S: Final = 0.001
+SHARE: Final = 0.1
+"""So long without a pause, and this share of all time."""
+
+
+class BloomBits:
+    """Works out bits, for a share of the time that passes."""
+
+    def __init__(self, clock: Clock, *, bits_bytes: int) -> None:
+        self._clock = clock
+        self._bits_bytes = bits_bytes
+        self._left_s = AT_ONCE_S
+        self._used_up = False
+        self._asked_s = clock.monotonic_s()
+
+    def has_time_for(self, filters: Iterable[FilterData]) -> bool:
+        """False when a topic has no filters or too many, or while time that was used up comes back."""
+        if not 0 < length_hint(filters) <= FILTERS_MAX:
+            return False
+        now_s = self._clock.monotonic_s()
+        self._left_s = min(AT_ONCE_S, self._left_s + SHARE * (now_s - self._asked_s))
+        self._asked_s = now_s
+        self._used_up = self._used_up and self._left_s < AT_ONCE_S
+        return not self._used_up
+
+    def of(self, filters: Iterable[FilterData], properties: bytes) -> bytes:
+        """Those of all groups that want the message, or may; empty when the time is used up before."""
+        began_s = now_s = self._clock.monotonic_s()
+        until_s = began_s + self._left_s
+        term_cost = TERM_COST + len(properties)
+        mask = 0
+        for data in filters:
+            if data.compiled.terms * term_cost > FILTER_COST_MAX or record_filter(data.compiled).wants(
+                properties
+            ):
+                mask |= data.mask
+            now_s = self._clock.monotonic_s()
+            if now_s > until_s:
+                break
+        self._left_s -= now_s - began_s
+        self._used_up = now_s > until_s
+        return b"" if self._used_up else mask.to_bytes(self._bits_bytes, "little")
