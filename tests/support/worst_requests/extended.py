@@ -52,3 +52,15 @@ def _(address: str) -> None:
     with Control(address, timeout_s=60) as control:
         control.create_topic("Plain", queues=1)
     _send(address, "Plain", MESSAGES)
+
+
+@listed(EXTENDED, "questions for 2,000 entries with bits of a queue")
+def _(address: str) -> None:
+    with Control(address, timeout_s=60) as control:
+        control.create_topic("Bits", queues=1)
+    _filter(address, "Bits", ["bits"], "a = 2")
+    for _ in range(MESSAGES // 50):
+        _send(address, "Bits", 50)
+    where = {"topic": "Bits", "queueId": "0", "index": "0", "count": "2000", "consumerGroup": "bits"}
+    told = ask(address, *[request(321, where) for _ in range(3)])
+    assert all(each is not None and each.code == ResponseCode.SUCCESS for each in told)

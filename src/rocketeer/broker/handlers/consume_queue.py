@@ -2,7 +2,7 @@
 
 import json
 from base64 import b64encode
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple, Protocol
 
 from rocketeer.broker.clients import ClientTable
@@ -15,7 +15,10 @@ from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, reply
 from rocketeer.protocol.headers.base import decode_header
 from rocketeer.protocol.headers.topics import QueryConsumeQueueHeader
-from rocketeer.remoting.router import Connection, Handler
+from rocketeer.remoting.connection import Connection
+from rocketeer.remoting.router import Handler
+from rocketeer.remoting.slices import run_sliced
+from rocketeer.steps import Steps
 from rocketeer.store.consume_queue import ConsumeQueue
 from rocketeer.store.consume_queue_ext import ExtUnit, is_address
 from rocketeer.store.queue_entry import ENTRY, ENTRY_BYTES
@@ -23,7 +26,8 @@ from rocketeer.store.queue_entry import ENTRY, ENTRY_BYTES
 REMARK: Final = "not set any response code"
 """What RocketMQ says with its answer; tools print it."""
 COUNT_MAX: Final = 2_000
-"""Entries of one answer: each becomes some 200 bytes of JSON on the loop."""
+"""Entries of one answer: each becomes some 200 bytes of JSON."""
+ENTRIES_AT_ONCE: Final = 16
 _BITS_A_LINE: Final = 64
 
 Matches = Callable[[int, ExtUnit | None], bool]
@@ -44,7 +48,10 @@ class GroupFilters(Protocol):
 def consume_queue_handlers(
     queues: Queues, clients: ClientTable[Connection], filters: GroupFilters
 ) -> dict[int, Handler]:
-    def query(command: Command, connection: Connection) -> Command:
+    def query(command: Command, connection: Connection) -> Command | Awaitable[Command]:
+        return run_sliced(telling(command))
+
+    def telling(command: Command) -> Steps[Command]:
         header = decode_header(QueryConsumeQueueHeader, command.ext)
         queue = queues.get(header.topic, header.queue_id)
         if queue is None:
@@ -56,11 +63,13 @@ def consume_queue_handlers(
                 ResponseCode.SYSTEM_ERROR,
                 f"Index {header.index} of {header.queue_id}@{header.topic} is not exist!",
             )
-        entries = tuple(
-            _entry(queue, log_offset, size, code, view.matches)
-            for log_offset, size, code in ENTRY.iter_unpack(raw[: len(raw) // ENTRY_BYTES * ENTRY_BYTES])
-        )
-        told = QueueEntries(queue.min_offset, queue.max_offset, entries, view.filter_text, view.subscription)
+        low, high = queue.min_offset, queue.max_offset
+        entries: list[QueueEntry] = []
+        for log_offset, size, code in ENTRY.iter_unpack(raw[: len(raw) // ENTRY_BYTES * ENTRY_BYTES]):
+            entries.append(_entry(queue, log_offset, size, code, view.matches))
+            if len(entries) % ENTRIES_AT_ONCE == 0:
+                yield
+        told = QueueEntries(low, high, tuple(entries), view.filter_text, view.subscription)
         return reply(command, remark=REMARK, body=encode_queue_entries(told))
 
     return {RequestCode.QUERY_CONSUME_QUEUE: query}
