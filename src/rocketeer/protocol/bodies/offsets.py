@@ -14,6 +14,7 @@ from rocketeer.protocol.bodies.queue_keys import (
     QUEUE_OFFSET,
     encode_queue_keyed,
     load_queue_keyed,
+    loading_queue_keyed,
     queue_of,
     writing_queue_keyed,
 )
@@ -107,7 +108,8 @@ def reading_member_status(data: bytes) -> Steps[dict[MessageQueue, int]]:
     """As `decode_member_status`, in steps. A large one is taken as RocketMQ's clients and ours write it; what is
     written otherwise in it is passed over."""
     if len(data) <= _READ_AT_ONCE:
-        return decode_member_status(data)
+        wire = yield from loading_queue_keyed(_status_decoder, data)
+        return _queues(wire.message_queue_table)
     table: dict[MessageQueue, int] = {}
     at = 0
     while at < len(data):

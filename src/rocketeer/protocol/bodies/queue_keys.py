@@ -13,6 +13,7 @@ import msgspec
 
 from rocketeer.errors import BadBody
 from rocketeer.model.queue import MessageQueue
+from rocketeer.protocol import fastjson
 from rocketeer.protocol.bodies.locks import QueueWire
 from rocketeer.protocol.bodies.long_body import LongBody
 from rocketeer.protocol.bodies.wire import decoder, encode, load_as
@@ -34,6 +35,11 @@ _text = lru_cache(maxsize=1024)(encode)
 def load_queue_keyed(kind: "msgspec.json.Decoder[T]", data: bytes) -> T:
     """The typed value of a body whose mappings have queues as keys (`queue_of` reads them). Raises BadBody."""
     return load_as(kind, _KEY.sub(_QUOTED, data))
+
+
+def loading_queue_keyed(kind: "msgspec.json.Decoder[T]", data: bytes) -> Steps[T]:
+    """The same in steps, for what strangers answer: bodies of a few KB."""
+    return fastjson.loading_as(kind, _KEY.sub(_QUOTED, data))
 
 
 def queue_of(key: str) -> MessageQueue:
