@@ -90,4 +90,4 @@ class NamesrvLimits:
     """That any of them has."""
     kv_entries: int = _limit("limitKvEntries", 20_000)
     kv_bytes: int = _limit("limitKvBytes", 2 << 20)
-    """Of their namespaces, keys and values."""
+    """Characters of their namespaces, keys and values."""

@@ -91,7 +91,7 @@ class KvTable:
         size = sum(map(len, spaces))
         size += sum(len(key) + len(value) for table in spaces.values() for key, value in table.items())
         if size > limits.kv_bytes:
-            raise over_limit("bytes of all settings", "limitKvBytes", limits.kv_bytes)
+            raise over_limit("characters of all settings", "limitKvBytes", limits.kv_bytes)
 
     async def delete(self, namespace: str, key: str) -> None:
         async with self._turn:
