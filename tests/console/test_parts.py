@@ -67,10 +67,10 @@ def test_a_replica_is_behind_by_what_its_master_has_more() -> None:
         master: BrokerRuntime({"commitLogMaxOffset": "500"}),
         replica: BrokerRuntime({"commitLogMaxOffset": "480"}),
     }
-    assert bytes_behind(replica, ends) == 20
-    assert bytes_behind(master, ends) is None
-    assert bytes_behind(replica, {replica: ends[replica]}) is None, "unknown is not zero"
-    assert bytes_behind(replica, {**ends, master: BrokerRuntime({})}) is None
+    assert bytes_behind(replica, ends[replica], ends[master]) == 20
+    assert bytes_behind(master, ends[master], ends[master]) is None
+    assert bytes_behind(replica, ends[replica], None) is None, "unknown is not zero"
+    assert bytes_behind(replica, ends[replica], BrokerRuntime({})) is None
 
 
 def _member(name: str, *subscriptions: Subscription) -> tuple[ClientConnection, RunningInfo]:

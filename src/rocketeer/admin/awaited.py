@@ -9,6 +9,7 @@ The methods are those of `rocketeer.Admin`, to await.
 """
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from rocketeer.admin.base import NOT_RUNNING, AdminBase
@@ -27,16 +28,22 @@ class Admin(AdminBase, StartedAsync):
 
     _remoting: RemotingClient | None = None
     _driver: AsyncDriver | None = None
+    _reader: ThreadPoolExecutor | None = None
 
     async def start(self) -> None:
         """Find the name servers' addresses; connections are made when they are needed."""
         if self._driver is None:
             self._open_context(await asyncio.to_thread(discovery.discover, self._nameserver))
             self._remoting = RemotingClient(sign=self._security.sign, tls=self._security.tls)
-            self._driver = AsyncDriver(self._remoting)
+            # One: answers come from anybody who registered as a broker, and threads keep the loop waiting, too.
+            self._reader = ThreadPoolExecutor(1, thread_name_prefix="rocketeer-admin-reader")
+            self._driver = AsyncDriver(self._remoting, aside=self._reader)
 
     async def close(self) -> None:
         remoting, self._remoting, self._driver, self._context = self._remoting, None, None, None
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            reader.shutdown(wait=False, cancel_futures=True)
         if remoting is not None:
             remoting.close()
             await remoting.wait_closed()

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from rocketeer.console.config import ConsoleConfig
 
+SWITCH_S = 0.001
 NEEDS = "the console needs more packages: pip install 'rocketeer[console]'"
 
 
@@ -80,6 +81,8 @@ def console(
         typer.echo(
             "passwords travel unencrypted: give --certificate and --key, or put a proxy with TLS in front"
         )
+    # Long answers and pages are made in threads: those give way to the loop as soon as it has something to do.
+    sys.setswitchinterval(SWITCH_S)
     server = uvicorn.Server(settings)
     # What lives now lives until the end: no later collection, which keeps everybody waiting, needs to look at it.
     gc.collect()

@@ -1,5 +1,6 @@
 """Pages from templates, and errors as one sentence: HTML for browsers, JSON under /api."""
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import quote
@@ -58,36 +59,50 @@ class Answers:
         visit: Visit | None = None,
         status: int = 200,
     ) -> Response:
-        session = self._sessions.of(request)
         response = HTMLResponse("", status)
+        shown = self._shown(request, response, visit)
+        self._render(response, template, {**shown, **data})
+        return response
+
+    async def long_page(
+        self, request: Request, template: str, data: Mapping[str, Any], *, visit: Visit
+    ) -> Response:
+        """As `page`, made in a thread: there may be thousands of rows on it."""
+        response = HTMLResponse("")
+        shown = self._shown(request, response, visit)
+        await asyncio.to_thread(self._render, response, template, {**shown, **data})
+        return response
+
+    def _shown(self, request: Request, response: Response, visit: Visit | None) -> dict[str, Any]:
+        """What is on every page."""
+        session = self._sessions.of(request)
         if not self._signs_in and session is None:
             session = self._sessions.begin(response, "")
         language = language_of(request)
         cluster = request.path_params.get("cluster", "")
         if cluster not in self._clusters:
             cluster = ""
-        shown = self._templates.get_template(template).render(
-            {
-                "t": language,
-                "language": language.code,
-                "clusters": self._clusters,
-                "cluster": cluster,
-                "prefix": prefix_of(cluster),
-                "url": own_url(request),
-                "user": visit.user if visit is not None else None,
-                "signs_in": self._signs_in,
-                "token": self._sessions.token(session) if session is not None else "",
-                "flash": self._sessions.said(request),
-                "registry": self._registry,
-                "Role": Role,
-                **data,
-            }
-        )
-        response.body = shown.encode(errors="replace")  # half a surrogate in a name is no reason to fail
-        response.headers["content-length"] = str(len(response.body))
         if FLASH_COOKIE in request.cookies and "hx-request" not in request.headers:
             response.delete_cookie(FLASH_COOKIE)
-        return response
+        return {
+            "t": language,
+            "language": language.code,
+            "clusters": self._clusters,
+            "cluster": cluster,
+            "prefix": prefix_of(cluster),
+            "url": own_url(request),
+            "user": visit.user if visit is not None else None,
+            "signs_in": self._signs_in,
+            "token": self._sessions.token(session) if session is not None else "",
+            "flash": self._sessions.said(request),
+            "registry": self._registry,
+            "Role": Role,
+        }
+
+    def _render(self, response: Response, template: str, shown: Mapping[str, Any]) -> None:
+        text = self._templates.get_template(template).render(shown)
+        response.body = text.encode(errors="replace")  # half a surrogate in a name is no reason to fail
+        response.headers["content-length"] = str(len(response.body))
 
     async def set_language(self, request: Request) -> Response:
         code = request.path_params["code"]

@@ -62,7 +62,7 @@ class Serving:
             user, _ = self._gate.user(request, view.role)
             visit = await self._visit(request, user, request.query_params)
             data = await _load(view, visit)
-            return self._answers.page(
+            return await self._answers.long_page(
                 request, view.template, {"view": view, "visit": visit, **data}, visit=visit
             )
 
@@ -72,7 +72,7 @@ class Serving:
         async def answer(request: Request) -> Response:
             user, _ = self._gate.user(request, view.role)
             data = await _load(view, await self._visit(request, user, request.query_params))
-            return JSONResponse(jsonable(data))
+            return await asyncio.to_thread(lambda: JSONResponse(jsonable(data)))
 
         return answer
 

@@ -5,8 +5,9 @@ route = await driver.run(fetch_route(...))
 """
 
 import asyncio
-from collections.abc import Hashable, Sequence
-from typing import Any, Protocol, TypeVar
+from collections.abc import Hashable, Sequence, Sized
+from concurrent.futures import Executor
+from typing import Any, Final, Protocol, TypeVar
 
 from rocketeer.client.core import rpc_hooks
 from rocketeer.client.core.rpc_hooks import RpcHook
@@ -17,6 +18,9 @@ from rocketeer.remoting.client import RemotingClient
 
 T = TypeVar("T")
 
+ASIDE_BYTES: Final = 16 << 10
+ASIDE_OUTCOMES: Final = 256
+
 
 class PlanRunner(Protocol):
     """`AsyncDriver.run`, or what stands in for it."""
@@ -24,10 +28,32 @@ class PlanRunner(Protocol):
     async def __call__(self, plan: Plan[T]) -> T: ...
 
 
+def _is_large(came: Any) -> bool:
+    """Whether it may take milliseconds to read: a long answer, or those of many."""
+    if isinstance(came, Command):
+        return len(came.body) > ASIDE_BYTES
+    return isinstance(came, list) and (
+        len(came) > ASIDE_OUTCOMES
+        or any(isinstance(each, Sized) and len(each) > ASIDE_OUTCOMES for each in came)
+    )
+
+
+def _sent(plan: Plan[Any], came: Any) -> tuple[Any, StopIteration | None]:
+    """`plan.send`, for a thread: the end of a plan cannot be thrown out of one."""
+    try:
+        return plan.send(came), None
+    except StopIteration as end:
+        return None, end
+
+
 class AsyncDriver:
     """One per connection owner; any number of plans may run in it at a time."""
 
-    def __init__(self, remoting: RemotingClient, hooks: Sequence[RpcHook] = ()) -> None:
+    def __init__(
+        self, remoting: RemotingClient, hooks: Sequence[RpcHook] = (), *, aside: Executor | None = None
+    ) -> None:
+        """`aside`: where plans go on with what is large, so that the loop is not held up."""
+        self._aside = aside
         self._remoting = remoting
         self._hooks = tuple(hooks)
         self._shared: dict[Hashable, asyncio.Task[Any]] = {}
@@ -45,7 +71,13 @@ class AsyncDriver:
                 except RocketeerError as error:
                     effect = plan.throw(error)
                 else:
-                    effect = plan.send(came)
+                    if self._aside is not None and _is_large(came):
+                        loop = asyncio.get_running_loop()
+                        effect, ended = await loop.run_in_executor(self._aside, _sent, plan, came)
+                        if ended is not None:
+                            raise ended
+                    else:
+                        effect = plan.send(came)
         except StopIteration as end:
             result: T = end.value
             return result

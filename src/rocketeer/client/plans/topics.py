@@ -8,11 +8,12 @@ from rocketeer.client.plans.replies import ask, refused
 from rocketeer.client.plans.routes import ask_nameservers
 from rocketeer.errors import NoBroker, RocketeerError
 from rocketeer.model.topic import AUTO_CREATE_TOPIC, TopicConfig
+from rocketeer.protocol.bodies.register import reading_topic_table
 from rocketeer.protocol.bodies.route import decode_cluster_info
-from rocketeer.protocol.bodies.topics import decode_topic_table
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import request
 from rocketeer.protocol.headers.topics import CreateTopicHeader, TopicHeader
+from rocketeer.steps import finish
 
 
 def put_topic(address: str, topic: TopicConfig, timeout_s: float) -> Plan[None]:
@@ -49,7 +50,7 @@ def put_topic_everywhere(nameservers: NameServers, topic: TopicConfig, timeout_s
 def topic_table(address: str, timeout_s: float) -> Plan[Mapping[str, TopicConfig]]:
     """Every topic of the broker at the address, with its configuration."""
     reply = yield from ask(address, request(RequestCode.GET_ALL_TOPIC_CONFIG), timeout_s)
-    return decode_topic_table(reply.body).configs
+    return finish(reading_topic_table(reply.body)).configs  # one by one: no single step of 100 ms
 
 
 def delete_topic(address: str, topic: str, timeout_s: float) -> Plan[None]:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rocketeer.admin.results import Broker, BrokerRuntime
+from rocketeer.admin.results import Broker, BrokerRuntime, ClusterMap, PerBroker
 from rocketeer.console.i18n import Text, text
 from rocketeer.console.registry import Action, Outcome, Param, View
 from rocketeer.console.users import Role
@@ -15,13 +15,21 @@ LOG_END = "commitLogMaxOffset"
 
 async def brokers(visit: Visit) -> Mapping[str, Any]:
     known, runtime = await asyncio.gather(visit.cluster.brokers.get(), visit.cluster.runtime.get())
+    return await asyncio.to_thread(_brokers_page, known, runtime)
+
+
+def _brokers_page(known: ClusterMap, runtime: PerBroker[BrokerRuntime]) -> Mapping[str, Any]:
+    masters: dict[str, BrokerRuntime] = {}
+    for broker, each in runtime.answers.items():
+        if broker.is_master:
+            masters.setdefault(broker.name, each)
     rows = sorted(known.brokers, key=lambda broker: (broker.cluster, broker.name, broker.broker_id))
     return {
         "brokers": [
             {
                 "broker": broker,
                 "runtime": runtime.answers.get(broker),
-                "behind": bytes_behind(broker, runtime.answers),
+                "behind": bytes_behind(broker, runtime.answers.get(broker), masters.get(broker.name)),
             }
             for broker in rows
         ],
@@ -29,15 +37,11 @@ async def brokers(visit: Visit) -> Mapping[str, Any]:
     }
 
 
-def bytes_behind(broker: Broker, runtimes: Mapping[Broker, BrokerRuntime]) -> int | None:
+def bytes_behind(broker: Broker, own: BrokerRuntime | None, master: BrokerRuntime | None) -> int | None:
     """How much of its master's log a replica has not; None for a master, and where one of the two did not say.
 
     The two are asked one after the other: a replica that was asked later may seem ahead, and is not behind then.
     """
-    own = runtimes.get(broker)
-    master = next(
-        (each for other, each in runtimes.items() if other.is_master and other.name == broker.name), None
-    )
     if broker.is_master or own is None or master is None:
         return None
     end, own_end = master.number(LOG_END), own.number(LOG_END)

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from rocketeer.admin.results import BrokerRuntime, GroupSummary, PerBroker
 from rocketeer.console.cluster_view import total
 from rocketeer.console.registry import Action, View
 from rocketeer.console.visit import Visit
@@ -16,6 +17,16 @@ async def load(visit: Visit) -> Mapping[str, Any]:
     runtime, groups, topics, rates = await asyncio.gather(
         cluster.runtime.get(), cluster.groups.soon(0.05), cluster.topics.get(), cluster.topic_rates.soon(0.05)
     )
+    history = list(cluster.history)
+    return {"history": history, **await asyncio.to_thread(_figures, runtime, groups, topics, rates)}
+
+
+def _figures(
+    runtime: PerBroker[BrokerRuntime],
+    groups: Sequence[GroupSummary] | None,
+    topics: Sequence[str],
+    rates: Mapping[str, float | None] | None,
+) -> Mapping[str, Any]:
     brokers = sorted(runtime.answers.items(), key=lambda item: (item[0].name, item[0].broker_id))
     masters = [each for broker, each in brokers if broker.is_master]  # a slave's messages are its master's
     lag = None if groups is None else total(group.lag for group in groups) if groups else 0
@@ -32,7 +43,6 @@ async def load(visit: Visit) -> Mapping[str, Any]:
         "behind": behind[:TOP],
         "busy": [{"topic": name, "rate": rate} for rate, name in busy[:TOP]],
         "collecting": rates is None,
-        "history": list(cluster.history),
     }
 
 

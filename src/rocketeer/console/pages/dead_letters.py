@@ -28,7 +28,8 @@ async def dead_letters(visit: Visit) -> Mapping[str, Any]:
     kind = _kind(visit)
     prefix = PREFIXES[kind]
     names = [name for name in await visit.cluster.topics.get() if name.startswith(prefix)]
-    page = listing(
+    page = await asyncio.to_thread(
+        listing,
         visit,
         [{"topic": name, "group": name.removeprefix(prefix)} for name in names],
         search_in=lambda row: row["group"],

@@ -19,7 +19,8 @@ NOW_MS = -1
 
 async def groups(visit: Visit) -> Mapping[str, Any]:
     known = await visit.cluster.groups.soon()
-    page = listing(
+    page = await asyncio.to_thread(
+        listing,
         visit,
         list(known or ()),
         search_in=lambda row: row.group,

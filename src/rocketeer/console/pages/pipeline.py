@@ -6,7 +6,7 @@ offsets. It never joins the group, so there is no retry topic: that is how such 
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,13 +32,8 @@ async def pipeline(visit: Visit) -> Mapping[str, Any]:
     tables, failures = await ask_each(
         known.masters(), lambda broker: cluster.admin.consumer_offsets(broker.address)
     )
-    topics: dict[str, set[str]] = {}
-    for _, table in tables:
-        for place in table:
-            topic, _, group = place.rpartition("@")
-            topics.setdefault(group, set()).add(topic)
-    having = set(names)
-    jobs = [group for group in topics if _only_reports(group, having)][:GROUPS_MAX]
+    topics = await asyncio.to_thread(_topics_of_groups, tables)
+    jobs = await asyncio.to_thread(_jobs_of, topics, names)
     progress = await outcomes(jobs, cluster.admin.group_progress)
     rows = [_row(group, sorted(topics[group]), each) for group, each in progress]
     page = listing(
@@ -47,6 +42,21 @@ async def pipeline(visit: Visit) -> Mapping[str, Any]:
                "behind": lambda row: row["behind_s"]},
     )  # fmt: skip
     return {"page": page, "failures": failures, "report": _report(cluster.config.report)}
+
+
+def _topics_of_groups(tables: Iterable[tuple[object, Iterable[str]]]) -> dict[str, set[str]]:
+    """From `topic@group`, of all brokers."""
+    topics: dict[str, set[str]] = {}
+    for _, table in tables:
+        for place in table:
+            topic, _, group = place.rpartition("@")
+            topics.setdefault(group, set()).add(topic)
+    return topics
+
+
+def _jobs_of(groups: Iterable[str], topics: Iterable[str]) -> list[str]:
+    having = set(topics)
+    return [group for group in groups if _only_reports(group, having)][:GROUPS_MAX]
 
 
 def _only_reports(group: str, topics: set[str]) -> bool:

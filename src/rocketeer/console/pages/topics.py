@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from rocketeer import Message, TopicConfig
+from rocketeer.admin.results import ClusterMap, PerBroker
 from rocketeer.console.asking import outcomes
 from rocketeer.console.i18n import Text, text
 from rocketeer.console.registry import Action, Outcome, Param, View
@@ -33,6 +34,15 @@ async def topics(visit: Visit) -> Mapping[str, Any]:
     names, configs, known = await asyncio.gather(
         visit.cluster.topics.get(), visit.cluster.topic_configs.get(), visit.cluster.brokers.get()
     )
+    return await asyncio.to_thread(_topics_page, visit, names, configs, known)
+
+
+def _topics_page(
+    visit: Visit,
+    names: Sequence[str],
+    configs: PerBroker[Mapping[str, TopicConfig]],
+    known: ClusterMap,
+) -> Mapping[str, Any]:
     own = frozenset([*known.clusters, *(broker.name for broker in known.brokers)])
     kind = visit.text("kind", "normal")
     queues: dict[str, int] = {}
