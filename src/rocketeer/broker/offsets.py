@@ -7,6 +7,7 @@ from rocketeer.broker.offset_text import OffsetText
 from rocketeer.broker.table_text import TableText, joining_body
 from rocketeer.errors import RequestRefused
 from rocketeer.model.offsets import QueueOffset
+from rocketeer.model.topic import QUEUES_MAX
 from rocketeer.protocol.bodies.offsets import decode_consumer_offsets
 from rocketeer.protocol.codes import ResponseCode
 from rocketeer.protocol.frame import FRAME_BYTES_MAX
@@ -62,7 +63,7 @@ class ConsumerOffsets:
             return
         if before is None:
             if not internal:
-                self._check_room(key)
+                self._check_room(key, queue_id)
             if queues is None:
                 queues = self._table[key] = {}
                 self._chars += len(key)
@@ -76,8 +77,13 @@ class ConsumerOffsets:
             for told in self.on_back:
                 told(group, topic, queue_id, before, offset)
 
-    def _check_room(self, key: str) -> None:
+    def _check_room(self, key: str, queue_id: int) -> None:
         """RequestRefused when there is none for one more queue, or for the first of this key."""
+        if not 0 <= queue_id <= QUEUES_MAX:
+            raise RequestRefused(
+                ResponseCode.SYSTEM_ERROR,
+                f"queueId {queue_id} is none of a topic, whose queues are 0 to {QUEUES_MAX} at most",
+            )
         if self._count >= self._entries_max:
             raise busy_limit("offsets of consumers", "limitConsumerOffsets", self._entries_max)
         if key in self._table:
@@ -154,8 +160,10 @@ class ConsumerOffsets:
         """Let `target` continue where `source` stands, a queue a step."""
         queues = self._table.get(f"{topic}{SEPARATOR}{source}")
         if queues is not None:
-            for queue_id, offset in list(queues.items()):
-                self.commit(target, topic, queue_id, QueueOffset(offset))
+            for queue_id in list(queues):  # a list of very many pairs takes long to make
+                offset = queues.get(queue_id)
+                if offset is not None:
+                    self.commit(target, topic, queue_id, QueueOffset(offset))
                 yield
             key = f"{topic}{SEPARATOR}{target}"
             self._replace(key, queues)

@@ -71,6 +71,17 @@ def test_groups_that_appear_by_themselves_are_bounded() -> None:
     assert table.get_or_create("two")
 
 
+def test_offsets_are_kept_of_queues_that_a_topic_may_have() -> None:
+    """What one pair of topic and group costs has no other bound than the number of its queues."""
+    offsets = ConsumerOffsets()
+    for queue in (0, 65_535):
+        offsets.commit("G", "T", queue, 1)
+    for queue in (-1, 65_536, 2**31 - 1, -(2**31)):
+        with pytest.raises(RequestRefused, match=f"queueId {queue} .* 65535"):
+            offsets.commit("G", "T", queue, 1)
+    assert offsets.of("G", "T") == {0: 1, 65_535: 1}
+
+
 def test_offsets_are_bounded_and_known_ones_go_on() -> None:
     offsets = ConsumerOffsets(entries_max=3)
     for queue in range(3):

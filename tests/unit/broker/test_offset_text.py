@@ -7,6 +7,7 @@ from rocketeer.broker.offset_text import PART_QUEUES, OffsetText
 from rocketeer.broker.offsets import ConsumerOffsets, JournaledOffsets
 from rocketeer.protocol.bodies.offsets import decode_consumer_offsets
 from rocketeer.steps import Steps, finish
+from support.step_times import best_longest_step_ms
 
 
 def test_the_text_always_tells_the_table_whatever_changed_and_whenever_it_was_made() -> None:
@@ -143,3 +144,18 @@ def test_peers_are_told_again_what_was_committed_while_others_were_told() -> Non
             break
     assert decode_consumer_offsets(finish(offsets.encoding())) == offsets.table
     assert finish(offsets.encoding()) is finish(offsets.encoding()), "nothing changed: it is kept"
+
+
+def test_no_step_is_long_however_many_queues_a_group_commits_for() -> None:
+    offsets = ConsumerOffsets()
+    for queue in range(65_536):
+        offsets.commit("G", "T", queue, 5)
+
+    def refreshing() -> Steps[None]:
+        offsets.set_queues("T@G", offsets.of("G", "T"))
+        return offsets.refresh()
+
+    assert best_longest_step_ms(refreshing) < 2.5
+    assert best_longest_step_ms(offsets.encoding) < 2.5
+    assert best_longest_step_ms(lambda: offsets.copying_group("G", "H", "T")) < 3.5
+    assert offsets.of("H", "T") == offsets.of("G", "T")

@@ -1,6 +1,6 @@
 """Groups' offsets as a whole: who consumes a topic (300), corrections (308), copies (314)."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Final, Protocol
 
 from rocketeer.broker.clients import ClientTable
@@ -73,11 +73,11 @@ class OffsetTables:
         groups = yield from self._offsets.groups_of(header.topic)
         for group in groups - left_out:
             yield
-            for queue_id, offset in list(self._offsets.of(group, header.topic).items()):
+            for queue_id, offset in _walk(self._offsets.of(group, header.topic)):
                 if offset >= self._queues.min_queue_offset(header.topic, queue_id):
                     table[queue_id] = min(offset, table.get(queue_id, offset))
                 yield
-        for queue_id, offset in list(self._offsets.of(header.compare_group, header.topic).items()):
+        for queue_id, offset in _walk(self._offsets.of(header.compare_group, header.topic)):
             if queue_id in table and table[queue_id] > offset:
                 table[queue_id] = NO_CORRECTION
             yield
@@ -99,3 +99,11 @@ class OffsetTables:
             if online is not None and online.subscriptions and name not in online.subscriptions:
                 continue
             yield from self._offsets.copying_group(header.source_group, header.target_group, name)
+
+
+def _walk(queues: Mapping[int, int]) -> Iterator[tuple[int, int]]:
+    """Queue ids and offsets, for whoever goes on later. A list of very many pairs would take long to make."""
+    for queue_id in list(queues):
+        offset = queues.get(queue_id)
+        if offset is not None:
+            yield queue_id, offset
