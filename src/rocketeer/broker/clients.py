@@ -223,12 +223,12 @@ class ClientTable(Generic[C]):
         info = self.consumers.get(group)
         return None if info is None else info.message_model
 
-    def groups_subscribed_to(self, topic: str) -> Steps[set[str]]:
-        found = set()
+    def groups_subscribed_to(self, topic: str) -> Steps[list[str]]:
+        found = []
         for number, name in enumerate(list(self.consumers), 1):
             info = self.consumers.get(name)
             if info is not None and topic in info.subscriptions:
-                found.add(name)
+                found.append(name)
             if number % GROUPS_A_STEP == 0:
                 yield
         return found

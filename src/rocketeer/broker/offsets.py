@@ -1,9 +1,9 @@
 """How far each group has consumed each queue: config/consumerOffset.json in memory, written every 5 s."""
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
 
-from rocketeer.broker.offset_text import OffsetText
+from rocketeer.broker.offset_text import DICTS, OffsetText
 from rocketeer.broker.table_text import TableText, joining_body
 from rocketeer.errors import RequestRefused
 from rocketeer.model.offsets import QueueOffset
@@ -24,6 +24,24 @@ KEY_CHARS_MAX = 1024
 
 WentBack = Callable[[str, str, int, int, int], None]
 """Told (group, topic, queue id, offset before, offset now) when a group is to consume something again."""
+
+
+class _PartsOfKeys(Collection[str]):
+    """Each is cut out when it is looked at: to make 300,000 texts, and to let go of them, takes long."""
+
+    def __init__(self, keys: Sequence[str], part: slice) -> None:
+        self._keys = keys
+        self._part = part
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def __iter__(self) -> Iterator[str]:
+        part = self._part
+        return (key[part] for key in self._keys)
+
+    def __contains__(self, name: object) -> bool:
+        return any(name == each for each in self)
 
 
 class ConsumerOffsets:
@@ -113,34 +131,35 @@ class ConsumerOffsets:
         """Queue id to offset, for one group on one topic."""
         return self._table.get(f"{topic}{SEPARATOR}{group}", {})
 
-    def topics_of(self, group: str) -> Steps[set[str]]:
+    def topics_of(self, group: str) -> Steps[Collection[str]]:
         """The topics on which the group has committed."""
         # Asked for group after group (208) by tools that list them all: a comparison of texts, nothing more.
         end = f"{SEPARATOR}{group}"
-        topics: set[str] = set()
+        found: list[str] = []
         for keys in self._keys():
-            topics.update([key[: -len(end)] for key in keys if key.endswith(end)])
+            found += [key for key in keys if key.endswith(end)]
             yield
-        return topics
+        return _PartsOfKeys(found, slice(-len(end)))
 
-    def groups_of(self, topic: str) -> Steps[set[str]]:
+    def groups_of(self, topic: str) -> Steps[Collection[str]]:
         """The groups that have committed on the topic."""
         begin = f"{topic}{SEPARATOR}"
-        groups: set[str] = set()
+        found: list[str] = []
         for keys in self._keys():
-            groups.update([key[len(begin) :] for key in keys if key.startswith(begin)])
+            found += [key for key in keys if key.startswith(begin)]
             yield
-        return groups
+        return _PartsOfKeys(found, slice(len(begin), None))
 
-    def topics_by_group(self) -> Steps[dict[str, set[str]]]:
-        """The topics of all groups at once."""
-        table: dict[str, set[str]] = {}
+    def topics_by_group(self, groups: Container[str]) -> Steps[Callable[[str], Collection[str]]]:
+        """The topics of all of these at once: of each they may be taken once."""
+        tables: list[dict[str, list[str]]] = [{} for _ in range(DICTS)]  # a large one takes long to grow
         for keys in self._keys():
             for key in keys:
                 topic, _, group = key.partition(SEPARATOR)
-                table.setdefault(group, set()).add(topic)
+                if group in groups:
+                    tables[hash(group) % DICTS].setdefault(group, []).append(topic)
             yield
-        return table
+        return lambda group: tables[hash(group) % DICTS].pop(group, ())
 
     def _keys(self) -> Iterator[list[str]]:
         """Some at a time: there may be a million."""

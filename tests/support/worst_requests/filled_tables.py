@@ -215,13 +215,14 @@ def _(address: str) -> None:
     ask(address, request(300, {"topic": FILLED}), request(308, compared))
 
 
-@broker("offsets of one group in 50,000 queues of one topic, 1,024 ids apart or not: compared, copied, saved", memory_mb=96)
+@broker(
+    "offsets of one group in 50,000 queues of one topic, 1,024 ids apart or not: compared, copied, saved",
+    memory_mb=96,
+)
 def _(address: str) -> None:
     where = {"topic": FILLED, "consumerGroup": "wide", "commitOffset": "5"}
     for apart in (1024, 1):
-        flood(
-            address, [request(15, where | {"queueId": str(n * apart)}, oneway=True) for n in range(50_000)]
-        )
+        flood(address, [request(15, where | {"queueId": str(n * apart)}, oneway=True) for n in range(50_000)])
         ask(
             address,
             request(308, {"topic": FILLED, "compareGroup": "wide", "filterGroups": "a"}),

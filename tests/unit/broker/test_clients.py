@@ -90,7 +90,7 @@ def test_a_changed_set_of_topics_notifies_the_group() -> None:
     assert beat(table, "G", "a", [Subscription("T"), Subscription("U")]) == [Notice("G", ["a"])]
     assert beat(table, "G", "a", [Subscription("U")]) == [Notice("G", ["a"])]
     assert table.subscription("G", "T") is None
-    assert finish(table.groups_subscribed_to("U")) == {"G"}
+    assert finish(table.groups_subscribed_to("U")) == ["G"]
 
 
 def test_the_last_heartbeat_says_how_the_group_consumes() -> None:

@@ -1,6 +1,7 @@
 """Groups' offsets as a whole: who consumes a topic (300), corrections (308), copies (314)."""
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Final, Protocol
 
 from rocketeer.broker.clients import ClientTable
@@ -8,7 +9,7 @@ from rocketeer.broker.offsets import ConsumerOffsets
 from rocketeer.broker.topics import TopicTable
 from rocketeer.model.offsets import QueueOffset
 from rocketeer.protocol.bodies.groups import encoding_group_list
-from rocketeer.protocol.bodies.long_body import in_order
+from rocketeer.protocol.bodies.long_body import SORTED_MAX
 from rocketeer.protocol.bodies.offsets import encode_corrections
 from rocketeer.protocol.codes import RequestCode
 from rocketeer.protocol.command import Command, reply
@@ -21,6 +22,7 @@ from rocketeer.steps import Steps
 
 NO_CORRECTION: Final = (1 << 63) - 1
 """What RocketMQ says of a queue in which the compared group is not ahead."""
+GROUPS_AT_ONCE: Final = 256
 
 
 class Queues(Protocol):
@@ -53,26 +55,35 @@ class OffsetTables:
         }
 
     def consumed_by(self, command: Command, connection: Connection) -> Command | Awaitable[Command]:
+        return run_sliced(self.consuming(command))
+
+    def consuming(self, command: Command) -> Steps[Command]:
         topic = decode_header(TopicHeader, command.ext).topic
-
-        def steps() -> Steps[Command]:
-            groups = yield from self._offsets.groups_of(topic)
-            groups |= yield from self._clients.groups_subscribed_to(topic)
-            return reply(command, body=(yield from encoding_group_list(in_order(groups))))
-
-        return run_sliced(steps())
+        groups = yield from self._offsets.groups_of(topic)
+        others: list[str] = []
+        for number, group in enumerate((yield from self._clients.groups_subscribed_to(topic)), 1):
+            if not self._offsets.of(group, topic):
+                others.append(group)
+            if number % GROUPS_AT_ONCE == 0:
+                yield
+        told: Iterable[str] = chain(groups, others)
+        if len(groups) + len(others) <= SORTED_MAX:
+            told = sorted(told)
+        return reply(command, body=(yield from encoding_group_list(told)))
 
     def corrections(self, command: Command, connection: Connection) -> Command | Awaitable[Command]:
         """How far back the other groups are, by queue; `filterGroups` are left out."""
-        return run_sliced(self._corrections(command))
+        return run_sliced(self.correcting(command))
 
-    def _corrections(self, command: Command) -> Steps[Command]:
+    def correcting(self, command: Command) -> Steps[Command]:
         header = decode_header(QueryCorrectionOffsetHeader, command.ext)
         left_out = set((header.filter_groups or "").split(","))
         table: dict[int, int] = {}
         groups = yield from self._offsets.groups_of(header.topic)
-        for group in groups - left_out:
+        for group in groups:
             yield
+            if group in left_out:
+                continue
             for queue_id, offset in _walk(self._offsets.of(group, header.topic)):
                 if offset >= self._queues.min_queue_offset(header.topic, queue_id):
                     table[queue_id] = min(offset, table.get(queue_id, offset))

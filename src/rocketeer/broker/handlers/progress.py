@@ -4,7 +4,7 @@ What is asked for here can be large: the answers are made in slices, so that sen
 """
 
 import time
-from collections.abc import Awaitable, Iterable, Iterator
+from collections.abc import Awaitable, Collection, Iterator
 from typing import Protocol
 
 from rocketeer.broker.clients import ClientTable
@@ -162,10 +162,10 @@ class Progress:
         order_only = decode_header(GetBrokerConsumeStatsHeader, command.ext).order
 
         def steps() -> Steps[Command]:
-            topics_of = yield from self._offsets.topics_by_group()
-            consumed: dict[str, list[TopicConfig]] = {}
+            topics_of = yield from self._offsets.topics_by_group(self._groups.configs)
+            consumed: list[tuple[str, list[TopicConfig]]] = []  # a dict of very many takes long to grow
             for group in list(self._groups.configs):
-                consumed[group] = yield from self._consumed(group, topics_of.get(group, ()))
+                consumed.append((group, (yield from self._consumed(group, topics_of(group)))))
                 yield
             lag = 0
 
@@ -184,7 +184,7 @@ class Progress:
                         if topic.order or not order_only
                     ),
                 )
-                for group, topics in consumed.items()
+                for group, topics in consumed
             )
             body = yield from encoding_broker_consume_stats(self._address, lambda: lag, groups)
             return reply(command, body=body)
@@ -193,7 +193,7 @@ class Progress:
 
     # --- inside ------------------------------------------------------------------------------
 
-    def _consumed(self, group: str, names: Iterable[str]) -> Steps[list[TopicConfig]]:
+    def _consumed(self, group: str, names: Collection[str]) -> Steps[list[TopicConfig]]:
         """Those of the topics that exist and, while the group is here, that it subscribes to."""
         online = self._clients.consumer(group)
         subscribed = online.subscriptions if online is not None else {}

@@ -4,7 +4,7 @@ One join of them all, and letting go of so many pieces at once, would be one lon
 hundred while they come, and what is larger than any frame is given up as soon as it is.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
 from typing import Final
 
@@ -81,7 +81,6 @@ def encoding_list(name: str, values: Iterable[object], behind: bytes = b"") -> S
     return (yield from body.joining())
 
 
-def in_order(names: Iterable[str]) -> list[str]:
+def in_order(names: Collection[str]) -> Collection[str]:
     """Sorted, if they are not so many that sorting takes long: nobody relies on it."""
-    told = list(names)
-    return sorted(told) if len(told) <= SORTED_MAX else told
+    return sorted(names) if len(names) <= SORTED_MAX else names

@@ -134,7 +134,9 @@ def _putting(changes: Changes, tables: SharedTableSet, record: _Record) -> Steps
             record.append("anew", key)  # no null in "offsets": who does not know "moved" keeps what was
         left = iter(list(queues))  # a list of very many pairs takes long to make
         while ids := list(islice(left, QUEUES_AT_ONCE)):
-            record.append("moved", [key, {queue_id: queues[queue_id] for queue_id in ids if queue_id in queues}])
+            record.append(
+                "moved", [key, {queue_id: queues[queue_id] for queue_id in ids if queue_id in queues}]
+            )
             yield
     for (group, queue), client_id in changes.locks.items():
         record.append("locks", [group, queue.topic, queue.broker_name, queue.queue_id, client_id])
