@@ -24,8 +24,8 @@ class Kind:
     """Counts since the start, by key: a topic, `topic@group`, or the cluster."""
 
     counts: Callable[[], Steps[Mapping[str, int]]]
-    count: Callable[[str], int | None]
-    """Of one key; None for what was never counted."""
+    count: Callable[[str], Steps[int | None]]
+    """Of one key, in a single step but where it is read off queues; None for what was never counted."""
     events: str | None = None
     """The kind that counts the events of this one; None: each event adds 1."""
     from_first_question: bool = False
@@ -34,8 +34,8 @@ class Kind:
 
 def kinds(counters: Counters, stored: StoredTopics, cluster: str) -> dict[str, Kind]:
     return {
-        "TOPIC_PUT_NUMS": Kind(stored.messages, lambda topic: stored.of(topic)[0] or None),
-        "TOPIC_PUT_SIZE": Kind(stored.bytes, lambda topic: stored.of(topic)[1] or None, "TOPIC_PUT_NUMS"),
+        "TOPIC_PUT_NUMS": Kind(stored.messages, lambda topic: _of_topic(stored, topic, 0)),
+        "TOPIC_PUT_SIZE": Kind(stored.bytes, lambda topic: _of_topic(stored, topic, 1), "TOPIC_PUT_NUMS"),
         "GROUP_GET_NUMS": _gets(counters, lambda gets: gets.messages, PULLS),
         "GROUP_GET_SIZE": _gets(counters, lambda gets: gets.bytes, PULLS),
         PULLS: _gets(counters, lambda gets: gets.pulls),
@@ -45,11 +45,23 @@ def kinds(counters: Counters, stored: StoredTopics, cluster: str) -> dict[str, K
         QUEUE_PULLS: _queue_gets(counters, lambda queue: queue.pulls),
         "SNDBCK_PUT_NUMS": Kind(
             lambda: _by_pair(counters.sent_back, lambda count: count),
-            lambda key: counters.sent_back.get(_pair(key)),
+            _known(lambda key: counters.sent_back.get(_pair(key))),
         ),
         "BROKER_PUT_NUMS": _total(cluster, lambda: counters.puts),
         "BROKER_GET_NUMS": _total(cluster, lambda: counters.messages_out),
     }
+
+
+def _of_topic(stored: StoredTopics, topic: str, place: int) -> Steps[int | None]:
+    return (yield from stored.of(topic))[place] or None
+
+
+def _known(count: Callable[[str], int | None]) -> Callable[[str], Steps[int | None]]:
+    def steps(key: str) -> Steps[int | None]:
+        yield from ()
+        return count(key)
+
+    return steps
 
 
 def _by_pair(table: Mapping[tuple[str, str], V], value: Callable[[V], int]) -> Steps[dict[str, int]]:
@@ -69,7 +81,7 @@ def _gets(counters: Counters, value: Callable[[GroupGets], int], events: str | N
         gets = counters.gets.get(_pair(key))
         return None if gets is None else value(gets) or None
 
-    return Kind(lambda: _by_pair(counters.gets, value), count, events)
+    return Kind(lambda: _by_pair(counters.gets, value), _known(count), events)
 
 
 def _queue_gets(counters: Counters, figure: Callable[[QueueGets], int], events: str | None = None) -> Kind:
@@ -95,7 +107,7 @@ def _queue_gets(counters: Counters, figure: Callable[[QueueGets], int], events: 
         yield
         return {key: found for key in asked if (found := value(key)) is not None}
 
-    return Kind(counts, count, events, from_first_question=True)
+    return Kind(counts, _known(count), events, from_first_question=True)
 
 
 def _total(cluster: str, value: Callable[[], int]) -> Kind:
@@ -103,7 +115,7 @@ def _total(cluster: str, value: Callable[[], int]) -> Kind:
         yield
         return {cluster: value()}
 
-    return Kind(counts, lambda key: value() if key == cluster else None)
+    return Kind(counts, _known(lambda key: value() if key == cluster else None))
 
 
 def _pair(key: str) -> tuple[str, str]:

@@ -122,19 +122,20 @@ class Recorder:
 
     # --- asking ------------------------------------------------------------------------------
 
-    def figures(self, name: str, key: str) -> tuple[Averaged, Averaged, Averaged] | None:
+    def figures(self, name: str, key: str) -> Steps[tuple[Averaged, Averaged, Averaged] | None]:
         """Over the last minute, hour and day; None for what was never counted. `catch_up` first, for sizes."""
         kind = self._kinds.get(name)
         if kind is None or name in EVENTS:
             return None
-        count = kind.count(key)
+        count = yield from kind.count(key)
         if count is None:
             return None
         sums = self._figures(name, key, count)
         if kind.events is None:
             minute, hour, day = (Averaged(each, 1.0 if each.sum else 0.0) for each in sums)
             return minute, hour, day
-        events = self._figures(kind.events, key, self._kinds[kind.events].count(key) or 0)
+        times = (yield from self._kinds[kind.events].count(key)) or 0
+        events = self._figures(kind.events, key, times)
         minute, hour, day = (
             Averaged(each, each.sum / times.sum if times.sum else 0.0)
             for each, times in zip(sums, events, strict=True)
@@ -162,8 +163,9 @@ class Recorder:
         return self.minute_tps("GROUP_GET_NUMS", f"{topic}@{group}")
 
     def minute_tps(self, name: str, key: str) -> float:
-        """How fast a count grew in the last minute, a second; 0.0 for what was never counted."""
-        count = self._kinds[name].count(key)
+        """How fast a count grew in the last minute, a second; 0.0 for what was never counted. Not of topics: what is
+        read off their queues takes steps."""
+        count = finish(self._kinds[name].count(key))
         return 0.0 if count is None else self.tps_of(name, key, count)
 
     def tps_of(self, name: str, key: str, count: int) -> float:

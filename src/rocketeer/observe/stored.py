@@ -108,13 +108,16 @@ class StoredTopics:
             yield
         return sizes
 
-    def of(self, topic: str) -> tuple[int, int]:
+    def of(self, topic: str) -> Steps[tuple[int, int]]:
         """Messages and bytes of one topic since the start."""
         messages = size = 0
-        for queue in self._queues.of_topic(topic).values():
-            seen = self._seen_of(queue)
-            messages += queue.max_offset - seen.start
-            size += seen.bytes
+        for number, queue in enumerate(list(self._queues.of_topic(topic).values()), 1):
+            if self._queues.of_topic(topic).get(queue.queue_id) is queue:
+                seen = self._seen_of(queue)
+                messages += queue.max_offset - seen.start
+                size += seen.bytes
+            if number % QUEUES_AT_ONCE == 0:
+                yield
         return messages, size
 
     def each(self) -> "Iterator[tuple[str, int, int] | None]":

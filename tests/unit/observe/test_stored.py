@@ -6,10 +6,12 @@ import pytest
 
 from rocketeer.clock import ManualClock
 from rocketeer.model.offsets import LogOffset, QueueOffset
+from rocketeer.model.topic import QUEUES_MAX
 from rocketeer.observe import stored as observed
 from rocketeer.observe.stored import SIZE_BUCKETS, StoredTopics
 from rocketeer.steps import finish
 from rocketeer.store.queue_table import QueueTable
+from support.step_times import best_longest_step_ms
 from support.stores import make_store, message
 
 
@@ -111,22 +113,22 @@ def test_one_topic_is_asked_after_whatever_queues_came_and_went(tmp_path: Path) 
     for number in range(3):
         with_entries(table, "T", number, number)
     stored = StoredTopics(table)
-    assert stored.of("T") == (0 + 1 + 2, 0)
+    assert finish(stored.of("T")) == (0 + 1 + 2, 0)
     with_entries(table, "U", 0, 7)
     with_entries(table, "T", 3, 3)
-    assert (stored.of("T"), stored.of("U")) == ((6, 0), (7, 0))
+    assert (finish(stored.of("T")), finish(stored.of("U"))) == ((6, 0), (7, 0))
     table.remove_topic("T")
     with_entries(table, "V", 0, 9)
     with_entries(table, "T", 3, 30)
-    assert (stored.of("T"), stored.of("V")) == ((30, 0), (9, 0)), "it was made anew"
+    assert (finish(stored.of("T")), finish(stored.of("V"))) == ((30, 0), (9, 0)), "it was made anew"
     for number in range(20):
         table.remove_topic("W")
         for queue_id in range(number):
             with_entries(table, "W", queue_id, 1)
-            assert stored.of("W") == (queue_id + 1, 0), "none is counted twice"
+            assert finish(stored.of("W")) == (queue_id + 1, 0), "none is counted twice"
     table.remove_topic("W")
     assert finish(stored.messages()) == {"T": 30, "U": 7, "V": 9}
-    assert (stored.of("W"), stored.of("T")) == ((0, 0), (30, 0))
+    assert (finish(stored.of("W")), finish(stored.of("T"))) == ((0, 0), (30, 0))
     table.files.close()
 
 
@@ -147,3 +149,17 @@ def test_queues_that_are_gone_are_forgotten_in_steps(tmp_path: Path) -> None:
     assert steps >= 4
     assert [found for found in stored.each() if found is not None] == [("T1", 0, 0), ("T1", 0, 0)]
     table.files.close()
+
+
+def test_no_step_is_long_however_many_queues_of_a_topic_have_messages(tmp_path: Path) -> None:
+    store = make_store(tmp_path, ManualClock())
+    store.open()
+    stored = StoredTopics(store.queue_table)
+    stored.start()
+    for queue_id in range(QUEUES_MAX):
+        store.append(message(b"x", topic="T", queue_id=queue_id))
+    stored.catch_up(never)
+    for make in (lambda: stored.of("T"), stored.messages, stored.bytes):
+        assert best_longest_step_ms(make) < 4
+    assert finish(stored.of("T"))[0] == finish(stored.messages())["T"] == QUEUES_MAX
+    store.close()

@@ -67,7 +67,7 @@ class RuntimeInfo:
     async def broker_stats(self, command: Command, connection: Connection) -> Command:
         await in_slices(self._recorder.catch_up())
         header = decode_header(ViewBrokerStatsHeader, command.ext)
-        figures = self._recorder.figures(header.stats_name, header.stats_key)
+        figures = await in_slices(self._recorder.figures(header.stats_name, header.stats_key))
         if figures is None:
             raise RequestRefused(
                 ResponseCode.SYSTEM_ERROR, f"The stats <{header.stats_name}> <{header.stats_key}> not exist"

@@ -112,8 +112,9 @@ class ClassicPage:
                 )
             else:
                 page.add(f.X_PRODUCER_OFFSET, end, labels)
-                page.add(f.X_PRODUCER_TPS, recorder.minute_tps("TOPIC_PUT_NUMS", topic), labels)
-                page.add(f.X_PRODUCER_SIZE, recorder.minute_tps("TOPIC_PUT_SIZE", topic), labels)
+                messages, size = yield from recorder.stored.of(topic)
+                page.add(f.X_PRODUCER_TPS, recorder.tps_of("TOPIC_PUT_NUMS", topic, messages), labels)
+                page.add(f.X_PRODUCER_SIZE, recorder.tps_of("TOPIC_PUT_SIZE", topic, size), labels)
             yield
 
     def _group(self, page: Page, lag: Lag) -> None:
