@@ -9,7 +9,8 @@ holds everything, and recovery dispatches again what the files lack.
 
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from operator import attrgetter
 from typing import Protocol
 
 import numpy as np
@@ -32,6 +33,7 @@ log = logging.getLogger(__name__)
 
 WRITE_OUT_ENTRIES = 2 * 4096 // ENTRY_BYTES  # flushConsumeQueueLeastPages: a tail this long is written out
 _WALK = 4096  # entries looked at in one read while passing over blanks
+_END = attrgetter("max_offset")
 
 
 class Dispatched(Protocol):
@@ -395,3 +397,12 @@ class ConsumeQueue(QueueTail):
         on_disk = self._files.read(start, written)
         whole = len(on_disk) == (written - start) * ENTRY_BYTES
         return on_disk + tail if whole else on_disk  # what lies behind lost bytes does not follow them
+
+
+def count_all_in(queues: Sequence[ConsumeQueue], before: QueueEnds, ends: QueueEnds) -> None:
+    """As `count_in` of each, for queues that count in one sum: a topic may have very many."""
+    total = sum(map(_END, queues))
+    before.total -= total
+    ends.total += total
+    for queue in queues:
+        queue._ends = ends

@@ -6,13 +6,14 @@ import shutil
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import repeat
 from pathlib import Path
 
 from rocketeer.errors import StoreRefused
 from rocketeer.model.offsets import LogOffset
 from rocketeer.record.layout import TOPIC_BYTES_MAX
 from rocketeer.steps import Steps
-from rocketeer.store.consume_queue import ConsumeQueue
+from rocketeer.store.consume_queue import ConsumeQueue, count_all_in
 from rocketeer.store.extended_queue import ExtendedQueue, QueueExtension
 from rocketeer.store.file_cache import FileCache
 from rocketeer.store.queue_entries import QueueEnds
@@ -187,9 +188,9 @@ class QueueTable:
             return 0
         self.before_removal()
         queues = list(found.values())
-        for queue in queues:
-            del self.by_key[topic, queue.queue_id]
-            queue.count_in(self._gone)
+        # As few steps of the interpreter as can be: there may be 65,535, and all of them go at once.
+        deque(map(self.by_key.pop, zip(repeat(topic), found)), maxlen=0)
+        count_all_in(queues, self._ends, self._gone)
         for folder in (self.folder,) if self.extension is None else (self.folder, self.extension.folder):
             self.files.forget_below(f"{folder}/{topic}/")
             self.files.note_change(str(folder))

@@ -250,12 +250,15 @@ def _(address: str) -> None:
     ask(address, request(43), request(43, {"rocketeerPacked": "zlib"}), _saved())
 
 
-@broker("a topic with messages in 4,000 queues: cleaned up, deleted", memory_mb=96)
+@broker("a topic with messages in 65,535 queues: figures, cleaned up, deleted", memory_mb=160)
 def _(address: str) -> None:
     with Control(address, timeout_s=60) as control:
-        control.create_topic("Used", queues=4_000)
-    flood(address, [request(310, send_header("Used", queue, ""), b"x") for queue in range(4_000)])
-    ask(address, request(306), request(316), request(215, {"topic": "Used"}))
+        control.create_topic("Used", queues=65_535)
+    flood(address, [request(310, send_header("Used", queue, ""), b"x") for queue in range(65_535)])
+    figures = [
+        request(315, {"statsName": name, "statsKey": "Used"}) for name in ("TOPIC_PUT_NUMS", "TOPIC_PUT_SIZE")
+    ]
+    ask(address, *figures, request(306), request(316), request(215, {"topic": "Used"}))
 
 
 @broker("20,000 messages of as many queues sent back, and saved", memory_mb=96)
