@@ -27,6 +27,7 @@ from rocketeer.steps import finish
 from rocketeer.store.consume_queue_ext import ExtUnit
 from support.broker import BrokerUnderTest, broker_at
 from support.records import split_records
+from support.step_times import best_longest_step_ms, longest_step_ms
 
 RED = "color = 'red'"
 
@@ -414,3 +415,26 @@ def test_bits_of_very_many_filters_are_not_worked_out_and_those_of_a_costly_one_
     assert bits_of(bits, many, b"a\x011") == b""
     assert bits_of(bits, many[1:], b"a\x011") != b""
     assert bits_of(bits, [], b"a\x011") == b""
+
+
+MANY = 36_000
+"""There is room for no more (limitFilterChars)."""
+
+
+def test_no_step_is_long_however_many_filters_a_topic_has(table: FilterTable) -> None:
+    for number in range(MANY):
+        register(table, f"G{number}", [sql("a=1")])
+    assert longest_step_ms(table.refresh()) < 3
+    assert best_longest_step_ms(table.refresh) < 3, "nothing is to be made, and all are looked at"
+    assert best_longest_step_ms(lambda: table.told().joining()) < 3
+    topics = json.loads(table.told().whole())["filterDataByTopic"]
+    assert topics.keys() == {"T"}
+    assert len(topics["T"]["groupFilterData"]) == MANY
+    assert topics["T"]["topic"] == "T"
+
+
+def test_no_step_is_long_however_many_topics_a_group_has_filtered(table: FilterTable) -> None:
+    for number in range(0, MANY, 3_000):
+        register(table, "G", [sql("a=1", topic=f"T{number + each}") for each in range(3_000)])
+    assert longest_step_ms(table.register("G", [sql("a=1", topic="T1")])) < 3
+    assert [data.topic for data in table if not data.is_dead] == ["T1"]

@@ -58,10 +58,10 @@ def filters_ends() -> tuple[bytes, bytes]:
     return b'{"filterDataByTopic":{', b"}}"
 
 
-def encode_topic_filters(topic: str, entries: Iterable[bytes]) -> bytes:
-    """What stands for a topic in a table."""
+def topic_filters_ends(topic: str) -> tuple[bytes, bytes]:
+    """What stands before and behind the entries of a topic in a table."""
     name = encode(topic)
-    return b'%b:{"groupFilterData":{%b},"topic":%b}' % (name, b",".join(entries), name)
+    return b'%b:{"groupFilterData":{' % name, b'},"topic":%b}' % name
 
 
 def encode_filter_entry(record: FilterRecord) -> bytes:

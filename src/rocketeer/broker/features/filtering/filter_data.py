@@ -7,6 +7,7 @@ stays for a day, so that its bits go on being computed and a restart of its memb
 import logging
 from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 from rocketeer.broker.table_text import TableText
 from rocketeer.clock import Clock
@@ -19,8 +20,8 @@ from rocketeer.protocol.bodies.filters import (
     decode_filters,
     encode_filter,
     encode_filter_entry,
-    encode_topic_filters,
     filters_ends,
+    topic_filters_ends,
 )
 from rocketeer.remoting.limits import busy_limit
 from rocketeer.steps import Steps, finish
@@ -30,6 +31,10 @@ log = logging.getLogger(__name__)
 
 FILTER_CHARS = 100
 """What a filter counts for besides its expression and its names."""
+LOOKED_AT_ONCE = 256
+"""Filters that one step looks at: one topic or group may have all of them."""
+PIECE_ENTRIES = 256
+"""Filters of a topic that stand in one piece of the text."""
 DEAD_AT_LOAD_MS = 30_000
 """A group found in the file is taken to have left so long ago: it is not connected yet."""
 
@@ -85,8 +90,8 @@ class FilterTable:
         self._chars_max = chars_max
         self._chars = 0
         """Of all expressions and names, and `FILTER_CHARS` for each filter."""
-        self._pieces: dict[str, bytes] = {}
-        """By topic: what stands for its filters in the file."""
+        self._pieces: dict[str, list[bytes]] = {}
+        """By topic: what stands for its filters in the file, with commas between two pieces."""
         self._stale: dict[str, int] = {}
         """Topics of which that is to be made anew, with the number of their last change."""
         self._changes = 0
@@ -135,9 +140,12 @@ class FilterTable:
                 except BadSqlExpression as error:
                     bad = bad or error
                 yield
-        for data in list(self._by_group.get(group, {}).values()):
-            if data.topic not in topics and not data.is_dead:
+        for number, data in enumerate(list(self._by_group.get(group, {}).values()), 1):
+            # Between two steps another member may want it again, or something else.
+            if data.topic not in topics and not data.is_dead and self.get(data.topic, group) is data:
                 self._mark_dead(data)
+            if number % LOOKED_AT_ONCE == 0:
+                yield
         return bad
 
     def _put(self, group: str, subscription: Subscription) -> None:
@@ -216,7 +224,9 @@ class FilterTable:
     def _expiring(self) -> Steps[None]:
         now_ms = self._clock.now_ms()
         for topic in list(self._by_topic):
-            for data in list(self.of_topic(topic)):
+            for number, data in enumerate(list(self.of_topic(topic)), 1):
+                if number % LOOKED_AT_ONCE == 0:
+                    yield
                 # Between two steps the group may come back and want something else, or nothing.
                 if self.get(topic, data.group) is not data:
                     continue
@@ -235,7 +245,7 @@ class FilterTable:
     def told(self) -> TableText:
         """What `refresh` has made, yet to be put together."""
         begin, end = filters_ends()
-        return TableText(begin, list(self._pieces.values()), b",", end)
+        return TableText(begin, list(chain.from_iterable(self._pieces.values())), b",", end)
 
     def refresh(self) -> Steps[None]:
         """Forget what is to be forgotten and make what has changed of the text, a filter a step."""
@@ -246,14 +256,23 @@ class FilterTable:
         """One pass: what changes behind it is made by the next, so that changes without end do not keep it going."""
         for topic in list(self._stale):
             change = self._stale.get(topic)
-            entries = []
+            pieces: list[bytes] = []
+            entries: list[bytes] = []
             for data in list(self.of_topic(topic)):
                 entries.append(encode_filter_entry(self._record_of(data)))
+                if len(entries) == PIECE_ENTRIES:
+                    pieces.append(b",".join(entries))
+                    entries.clear()
                 yield
+            if entries:
+                pieces.append(b",".join(entries))
             if topic not in self._stale:  # somebody else made it meanwhile, of what is newer
                 continue
-            if entries:
-                self._pieces[topic] = encode_topic_filters(topic, entries)
+            if pieces:
+                topic_begin, topic_end = topic_filters_ends(topic)
+                pieces[0] = topic_begin + pieces[0]
+                pieces[-1] += topic_end
+                self._pieces[topic] = pieces
             else:
                 self._pieces.pop(topic, None)
             if self._stale[topic] == change:  # not earlier: this may be broken off
