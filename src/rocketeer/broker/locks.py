@@ -138,6 +138,9 @@ class JournaledLocks(QueueLocks):
 
     def refresh(self) -> Steps[None]:
         """Make the text for `told`, in steps."""
+        self._pieces = yield from self._making()
+
+    def _making(self) -> Steps[list[bytes]]:
         pieces: list[bytes] = []
         rows: list[list[object]] = []
         for group in list(self._groups):
@@ -151,7 +154,7 @@ class JournaledLocks(QueueLocks):
                     yield
         if rows:
             pieces.append(_text(rows))
-        self._pieces = pieces
+        return pieces
 
     def told(self) -> TableText:
         """As they were when the text was made; that is let go of."""
@@ -160,15 +163,14 @@ class JournaledLocks(QueueLocks):
             finish(self.refresh())
             pieces, self._pieces = self._pieces, None
         assert pieces is not None
-        return TableText(b'{"locks":[', pieces, b",", b"]}")
+        return _table(pieces)
 
     def encode(self) -> str:
         return self.told().whole().decode()
 
     def encoding(self) -> Steps[bytes]:
-        """As `encode`, for peers, in steps."""
-        yield from self.refresh()
-        return (yield from joining_body(self.told()))
+        """As `encode`, for peers, in steps. What was made for `told` stays: else it would have to be made at once."""
+        return (yield from joining_body(_table((yield from self._making()))))
 
     def decode(self, text: str) -> None:
         for group, queue, client_id in rows_of(text):
@@ -209,3 +211,7 @@ def rows_of(text: str | bytes) -> list[LockRow]:
         ]
     except (ValueError, KeyError, TypeError) as error:
         raise BadBody(f"no table of locks: {error}") from None
+
+
+def _table(pieces: list[bytes]) -> TableText:
+    return TableText(b'{"locks":[', pieces, b",", b"]}")

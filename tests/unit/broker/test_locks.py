@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocketeer.broker.locks import LOCK_LIFE_MS, QueueLocks
+from rocketeer.broker.locks import LOCK_LIFE_MS, JournaledLocks, QueueLocks
 from rocketeer.model.queue import MessageQueue
 from rocketeer.steps import finish
 
@@ -87,3 +87,14 @@ def test_a_queue_has_the_owner_who_took_it_last_while_it_was_free(
             owner, since_ms = expected.get(queue, (None, 0))
             alive = owner is not None and now_ms - since_ms <= LOCK_LIFE_MS
             assert locks.owner("G", queue, now_ms) == (owner if alive else None)
+
+
+def test_telling_a_peer_takes_nothing_from_what_was_made_to_be_saved() -> None:
+    """Else it would be made once more, all of it in one step: whoever asked at the right moment held up everybody."""
+    locks = JournaledLocks(lambda: 0)
+    locks.lock("G", "c", [MessageQueue("T", "b", queue_id) for queue_id in range(5_000)], 0)
+    finish(locks.refresh())
+    made = locks._pieces
+    told = finish(locks.encoding())
+    assert locks._pieces is made
+    assert locks.told().whole() == told
