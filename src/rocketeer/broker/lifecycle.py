@@ -95,9 +95,11 @@ class Lifecycle:
             await components.services.stop()
             components.watchdog.stop()
             await self._log_durable()
-            await components.state.tables.save_all()
-            for close in (close for feature in components.features for close in feature.closers):
-                await asyncio.to_thread(close)
+            try:
+                await components.state.tables.save_all()
+            finally:
+                for close in (close for feature in components.features for close in feature.closers):
+                    await asyncio.to_thread(close)
         finally:  # whatever failed before: the log must reach the disk
             self._store.close()
             components.state.remoting.close()

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from rocketeer.broker.feature import Table
 from rocketeer.broker.table_text import TableText
@@ -116,49 +116,76 @@ class TableKeeper:
 
     async def save_changed(self) -> None:
         """Write the tables that changed since they were last written; one that cannot be is tried again."""
-        await self.save_ahead()
+        failures = await self._save_ahead()
         async with self._writing:
             tables = [each for each in self._tables if self._take_unsaved(each)]
             with self._taken(tables):
-                await self._save(tables)
+                failures += await self._save(tables)
+        _raise_first(failures)
 
     async def save_ahead(self) -> None:
         """Write those of them that need not wait for the log."""
-        async with self._at_disk:
-            for table in self._tables:
-                if not _waits_for_log(table) and self._take_unsaved(table):
-                    with self._taken([table]):
-                        await self._write(table, _text(table))
+        _raise_first(await self._save_ahead())
 
     async def save_all(self) -> None:
         """Write every table, changed or not: the last thing at a clean stop."""
         async with self._writing:
-            for table in self._tables:
-                table.take_dirty()
-            await self._save(self._tables)
+            with self._taken(self._tables):
+                for table in self._tables:
+                    table.take_dirty()
+                failures = await self._save(self._tables)
+        _raise_first(failures)
 
-    async def _save(self, tables: Sequence[Table]) -> None:
-        """In their order, and all after one wait for the log."""
+    async def _save_ahead(self) -> list["_Failure"]:
+        failures: list[_Failure] = []
+        async with self._at_disk:
+            for table in self._tables:
+                if not _waits_for_log(table) and self._take_unsaved(table):
+                    with self._taken([table]), self._trying(table, failures):
+                        await self._write(table, _text(table))
+        return failures
+
+    async def _save(self, tables: Sequence[Table]) -> list["_Failure"]:
+        """In their order, and all after one wait for the log. One that fails keeps no other from being written: it may
+        fail for ever, and at a stop there is no other time."""
         if not tables:
-            return
+            return []
+        failures: list[_Failure] = []
+        texts: dict[str, str | TableText] = {}
         # First, and in the turn in which the tables were chosen: what changes from here on may be in no text.
-        of_others = {table.file_name: _text(table) for table in tables if isinstance(table, SpeaksOfOthers)}
         for table in tables:
-            if isinstance(table, LargeTable):
-                await in_slices(table.refresh())
-        texts = [of_others.get(table.file_name) or _text(table) for table in tables]
+            if isinstance(table, SpeaksOfOthers):
+                with self._trying(table, failures):
+                    texts[table.file_name] = _text(table)
+        sound: list[Table] = []
+        for table in tables:
+            with self._trying(table, failures):
+                if isinstance(table, LargeTable):
+                    await in_slices(table.refresh())
+                sound.append(table)
+        for table in sound:
+            if not isinstance(table, SpeaksOfOthers):
+                with self._trying(table, failures):
+                    texts[table.file_name] = _text(table)
         end = self._log.max_log_offset
         is_durable = await self._durable(end)
         async with self._at_disk:
-            for table, text in zip(tables, texts, strict=True):
-                others = (self._unsaved | self._broken_off) - {table.file_name}
-                if not is_durable:
-                    self._not_saved(table, OSError(f"the disk does not have the log up to {end} yet"))
-                elif isinstance(table, SpeaksOfOthers) and others:
-                    self._not_saved(table, OSError(f"{', '.join(sorted(others))} could not be saved"))
-                else:
-                    # One that need not wait may have been saved meanwhile, with more in it.
-                    await self._write(table, text if _waits_for_log(table) else _text(table))
+            for table in sound:
+                if table.file_name in texts:
+                    if is_durable:
+                        with self._trying(table, failures):
+                            await self._write_behind_log(table, texts[table.file_name])
+                    else:
+                        self._not_saved(table, OSError(f"the disk does not have the log up to {end} yet"))
+        return failures
+
+    async def _write_behind_log(self, table: Table, text: str | TableText) -> None:
+        others = (self._unsaved | self._broken_off) - {table.file_name}
+        if isinstance(table, SpeaksOfOthers) and others:
+            self._not_saved(table, OSError(f"{', '.join(sorted(others))} could not be saved"))
+        else:
+            # One that need not wait may have been saved meanwhile, with more in it.
+            await self._write(table, text if _waits_for_log(table) else _text(table))
 
     async def _write(self, table: Table, text: str | TableText) -> None:
         told = text if isinstance(text, str) else await in_slices(text.joining())
@@ -184,6 +211,15 @@ class TableKeeper:
             self._broken_off |= names
             raise
 
+    @contextmanager
+    def _trying(self, table: Table, failures: list["_Failure"]) -> Iterator[None]:
+        """Its failure is noted, and the next round tries again."""
+        try:
+            yield
+        except Exception as error:
+            failures.append(_Failure(self._folder / table.file_name, error))
+            self._broken_off.add(table.file_name)
+
     def _not_saved(self, table: Table, error: OSError) -> None:
         if table.file_name not in self._unsaved:
             path = self._folder / table.file_name
@@ -201,6 +237,21 @@ class TableKeeper:
         durable: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._log.when_durable(end, lambda ok: None if durable.done() else durable.set_result(ok))
         return await durable
+
+
+class _Failure(NamedTuple):
+    """A table that could not be made ready or written: a bug of ours, no full disk."""
+
+    path: Path
+    error: Exception
+
+
+def _raise_first(failures: Sequence[_Failure]) -> None:
+    """When all have been tried."""
+    for path, error in failures[1:]:
+        log.error("table not saved path=%s", path, exc_info=error)
+    if failures:
+        raise failures[0].error
 
 
 def _text(table: Table) -> str | TableText:

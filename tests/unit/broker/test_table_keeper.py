@@ -179,10 +179,13 @@ async def test_what_was_to_be_saved_with_a_table_that_fails_is_saved_by_the_next
     store, _ = open_store(tmp_path / "store")
     keeper = TableKeeper(folder, store)
     keeper.add([failing, offsets])
-    offsets.commit("G", "T", 0, 5)
-    for _ in range(2):
+    offsets.commit("G", "T", 0, 4)
+    for number in range(2):
         with pytest.raises(ValueError, match="a bug"):
             await keeper.save_changed()
+        assert (folder / offsets.file_name).exists() == (number == 0), "one that fails keeps no other from it"
+        (folder / offsets.file_name).unlink(missing_ok=True)
+    offsets.commit("G", "T", 0, 5)
     failing.fails, failing.steps_left = False, 1
     saving = asyncio.ensure_future(keeper.save_changed())
     await asyncio.sleep(0)
@@ -198,4 +201,25 @@ async def test_what_was_to_be_saved_with_a_table_that_fails_is_saved_by_the_next
     (folder / offsets.file_name).unlink()
     await keeper.save_changed()
     assert not (folder / offsets.file_name).exists(), "written once"
+    store.close()
+
+
+async def test_a_clean_stop_writes_every_table_that_can_be_written(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = tmp_path / "config"
+    offsets, failing, speaking = ConsumerOffsets(), Failing(), Speaking()
+    other = Failing()
+    other.file_name = "other.json"
+    store, _ = open_store(tmp_path / "store")
+    keeper = TableKeeper(folder, store)
+    keeper.add([failing, other, offsets, speaking])
+    offsets.commit("G", "T", 0, 5)
+    with pytest.raises(ValueError, match="a bug"):
+        await keeper.save_all()
+    again = ConsumerOffsets()
+    again.decode((folder / offsets.file_name).read_text())
+    assert again.query("G", "T", 0) == 5
+    assert not (folder / speaking.file_name).exists(), "what it says of the others does not hold"
+    assert [record for record in caplog.records if "other.json" in record.getMessage()]
     store.close()
