@@ -1,13 +1,28 @@
 """What follows the master beside the log: topics, groups, consumer offsets, delay progress."""
 
+from collections.abc import Awaitable
 from pathlib import Path
+from typing import Any, cast
 
+import pytest
+
+from rocketeer.broker.features.replication import tables
+from rocketeer.broker.features.replication.tables import FollowedTables, table_feature
+from rocketeer.broker.groups import GroupTable
+from rocketeer.broker.offsets import ConsumerOffsets
+from rocketeer.broker.topics import TopicTable
+from rocketeer.clock import ManualClock
+from rocketeer.config import BrokerConfig
 from rocketeer.model.group import SubscriptionGroup
+from rocketeer.model.offsets import LogOffset, QueueOffset
 from rocketeer.protocol.bodies.groups import decode_group_table, encode_group
 from rocketeer.protocol.bodies.topics import decode_topic_table
 from rocketeer.protocol.codes import RequestCode, ResponseCode
+from rocketeer.protocol.command import Command, reply, request
+from rocketeer.steps import Steps
 from support.broker import BrokerUnderTest
 from support.pairs import eventually, pair_at
+from support.stores import message, open_store
 
 COMMIT = {"consumerGroup": "CG", "topic": "T", "queueId": 0}
 
@@ -89,3 +104,82 @@ async def test_slaves_of_4_9_8_are_told_the_same_tables(tmp_path: Path) -> None:
         assert (answer.code, answer.body) == (0, b'{"offsetTable":{}}')
         answer = await master.ask(RequestCode.GET_BROKER_TABLE, {"name": "../topics.json"})
         assert answer.code == ResponseCode.SYSTEM_ERROR
+
+
+class Master:
+    """Stores a message, and a group consumes it, between two steps of whatever is told; answers as a master does."""
+
+    def __init__(self, folder: Path) -> None:
+        self.store, _ = open_store(folder)
+        self._consumed = 0
+
+        class Consumed(ConsumerOffsets):
+            def encoding(offsets, *, any_size: bool = False) -> Steps[bytes]:  # noqa: N805
+                steps = super().encoding(any_size=any_size)
+                while True:
+                    self.consume()
+                    try:
+                        next(steps)
+                    except StopIteration as end:
+                        body: bytes = end.value
+                        return body
+                    yield
+
+        self.offsets = Consumed()
+        self.handlers = table_feature(self.offsets, cast(Any, None), self.store).handlers
+
+    def consume(self) -> None:
+        self.store.append(message(b"x", "T", 0))
+        self._consumed += 1
+        self.offsets.commit("G", "T", 0, QueueOffset(self._consumed))
+
+    async def invoke(self, address: str, command: Command, timeout_s: float) -> Command:
+        if command.code != RequestCode.GET_ALL_CONSUMER_OFFSET:
+            clock = ManualClock()
+            bodies: dict[int, str] = {
+                RequestCode.GET_ALL_TOPIC_CONFIG: TopicTable(BrokerConfig(), clock).encode(),
+                RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: GroupTable(BrokerConfig(), clock).encode(),
+            }
+            return reply(command, body=bodies.get(command.code, "").encode())
+        told = self.handlers[command.code](command, cast(Any, None))
+        answer = await told if isinstance(told, Awaitable) else told
+        assert answer is not None
+        return answer
+
+
+class CopiedLog:
+    def __init__(self) -> None:
+        self.max_log_offset = self.flushed_log_offset = LogOffset(0)
+
+
+async def test_a_slave_knows_no_offset_of_a_message_that_it_does_not_have(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The text of many offsets is made in many turns, in which messages are stored and consumed."""
+    clock = ManualClock()
+    master, log, offsets = Master(tmp_path), CopiedLog(), ConsumerOffsets()
+    for number in range(3_000):
+        master.offsets.commit("G" * 500, f"Other{number}", 0, QueueOffset(7))
+    master.consume()
+    slave = FollowedTables(
+        master,
+        topics=TopicTable(BrokerConfig(), clock),
+        groups=GroupTable(BrokerConfig(), clock),
+        offsets=offsets,
+        files=cast(Any, None),
+        store=cast(Any, log),
+        clock=clock,
+        own_address="",
+    )
+    monkeypatch.setattr(tables, "SYNC_S", 1e9)  # told once
+    slave.master_named("master:1")
+    await slave.look()
+    assert offsets.query("G", "T", 0) is None
+    ends = [LogOffset(entry.log_offset + entry.size) for entry in master.store.scan(LogOffset(0))]
+    assert len(ends) > 4
+    for messages, end in enumerate(ends, 1):
+        log.max_log_offset = log.flushed_log_offset = end
+        await slave.look()
+        assert (offsets.query("G", "T", 0) or 0) <= messages
+    assert offsets.query("G", "T", 0)
+    master.store.close()
