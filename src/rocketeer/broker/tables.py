@@ -146,8 +146,8 @@ class TableKeeper:
         return failures
 
     async def _save(self, tables: Sequence[Table]) -> list["_Failure"]:
-        """In their order, and all after one wait for the log. One that fails keeps no other from being written: it may
-        fail for ever, and at a stop there is no other time."""
+        """In their order, and all after one wait for the log. One that fails keeps no other from being written: it
+        may fail for ever, and at a stop there is no other time."""
         if not tables:
             return []
         failures: list[_Failure] = []

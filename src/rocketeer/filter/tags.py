@@ -4,12 +4,10 @@ from collections.abc import Callable
 from typing import Final
 
 from rocketeer.model.subscription import SUB_ALL, TAG, Subscription, parse_tags
-from rocketeer.record.java_hash import java_hash, tag_hash
+from rocketeer.record.java_hash import tag_hash
 
 # Below any 32-bit hash: the entry's code is an address in a consumequeue_ext file a Java broker wrote.
 _EXT_ADDRESS_BELOW: Final = -(1 << 31)
-SHORT_CHARS: Final = 128
-"""Hashes of longer tags are not remembered, or endless ones would fill the memory."""
 
 
 def tag_subscription(topic: str, expression: str | None = SUB_ALL) -> Subscription:
@@ -23,7 +21,7 @@ def tag_subscription(topic: str, expression: str | None = SUB_ALL) -> Subscripti
         topic=topic,
         expression=expression or SUB_ALL,
         tags=tags,
-        codes=frozenset([tag_hash(tag) if len(tag) <= SHORT_CHARS else java_hash(tag) for tag in tags]),
+        codes=frozenset(map(tag_hash, tags)),
     )
 
 

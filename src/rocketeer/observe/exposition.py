@@ -21,6 +21,9 @@ PIECE_CHARS: Final = 64 << 10
 PLAIN_BYTES_MAX: Final = 16 << 20
 """Of a page; what comes then is packed: many may be held by scrapers that read slowly."""
 
+REMEMBERED_CHARS: Final = 128
+"""Of a label: names may be longer, and strangers give them."""
+
 
 class Piece(NamedTuple):
     """Some lines of a page."""
@@ -71,9 +74,13 @@ class _Series:
         self.chars = 0
 
 
-@lru_cache(maxsize=1 << 14)
 def escaped(value: str) -> str:
     """A label's value as it stands between quotes."""
+    return _escaped(value) if len(value) <= REMEMBERED_CHARS else _escaped.__wrapped__(value)
+
+
+@lru_cache(maxsize=1 << 14)
+def _escaped(value: str) -> str:
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 

@@ -20,8 +20,12 @@ def java_hash(text: str) -> int:
     return value - (1 << 32) if value & 0x80000000 else value
 
 
-# Few tags pass many times. The bound keeps senders of endless long tags from filling the memory.
-@lru_cache(maxsize=1024)
+REMEMBERED_CHARS = 128
+
+
 def tag_hash(tag: str) -> int:
-    """java_hash of a tag, remembered."""
-    return java_hash(tag)
+    """java_hash of a tag; few tags pass many times, and are remembered if they are short."""
+    return _remembered(tag) if len(tag) <= REMEMBERED_CHARS else java_hash(tag)
+
+
+_remembered = lru_cache(maxsize=1024)(java_hash)

@@ -18,7 +18,7 @@ from rocketeer.model.offsets import LogOffset, QueueOffset
 from rocketeer.protocol.bodies.groups import decode_group_table, encode_group
 from rocketeer.protocol.bodies.topics import decode_topic_table
 from rocketeer.protocol.codes import RequestCode, ResponseCode
-from rocketeer.protocol.command import Command, reply, request
+from rocketeer.protocol.command import Command, reply
 from rocketeer.steps import Steps
 from support.broker import BrokerUnderTest
 from support.pairs import eventually, pair_at
@@ -114,7 +114,7 @@ class Master:
         self._consumed = 0
 
         class Consumed(ConsumerOffsets):
-            def encoding(offsets, *, any_size: bool = False) -> Steps[bytes]:  # noqa: N805
+            def encoding(offsets, *, any_size: bool = False) -> Steps[bytes]:
                 steps = super().encoding(any_size=any_size)
                 while True:
                     self.consume()

@@ -1,6 +1,5 @@
 """The consumers that filter by expression, as JSON: config/consumerFilter.json under RocketMQ's names."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from msgspec import field

@@ -29,7 +29,13 @@ _QUOTED: Final = rb'"{\\"brokerName\\":\\"\1\\",\\"queueId\\":\2,\\"topic\\":\\"
 QUEUE_OFFSET: Final = re.compile(_KEY.pattern + rb":(-?[0-9]{1,19})(?=[,}])")
 """A queue and its offset."""
 _queue_decoder = decoder(QueueWire)
-_text = lru_cache(maxsize=1024)(encode)
+_remembered = lru_cache(maxsize=1024)(encode)
+REMEMBERED_CHARS: Final = 128
+"""Of a name: there are longer ones, and members of a group tell them."""
+
+
+def _text(name: str) -> bytes:
+    return _remembered(name) if len(name) <= REMEMBERED_CHARS else encode(name)
 
 
 def load_queue_keyed(kind: "msgspec.json.Decoder[T]", data: bytes) -> T:
