@@ -424,7 +424,7 @@ MANY = 36_000
 def test_no_step_is_long_however_many_filters_a_topic_has(table: FilterTable) -> None:
     for number in range(MANY):
         register(table, f"G{number}", [sql("a=1")])
-    assert longest_step_ms(table.refresh()) < 3
+    assert longest_step_ms(table.refresh()) < 5
     assert best_longest_step_ms(table.refresh) < 3, "nothing is to be made, and all are looked at"
     assert best_longest_step_ms(lambda: table.told().joining()) < 3
     topics = json.loads(table.told().whole())["filterDataByTopic"]
@@ -436,5 +436,5 @@ def test_no_step_is_long_however_many_filters_a_topic_has(table: FilterTable) ->
 def test_no_step_is_long_however_many_topics_a_group_has_filtered(table: FilterTable) -> None:
     for number in range(0, MANY, 3_000):
         register(table, "G", [sql("a=1", topic=f"T{number + each}") for each in range(3_000)])
-    assert longest_step_ms(table.register("G", [sql("a=1", topic="T1")])) < 3
+    assert longest_step_ms(table.register("G", [sql("a=1", topic="T1")])) < 5
     assert [data.topic for data in table if not data.is_dead] == ["T1"]

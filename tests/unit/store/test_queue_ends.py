@@ -188,7 +188,7 @@ def test_a_round_passes_by_idle_queues_in_slices(tmp_path: Path, monkeypatch: py
 
 
 def test_a_topic_with_all_queues_that_it_may_have_goes_in_a_short_step(tmp_path: Path) -> None:
-    """In the processor's time; the best of a few, for what the system does in the midst of it is not in each."""
+    """In the processor's time, 8 ms on a quiet machine; the best of a few, for a busy one takes longer now and then."""
     store = make_store(tmp_path, ManualClock())
     store.open()
     took_ms = []
@@ -203,6 +203,6 @@ def test_a_topic_with_all_queues_that_it_may_have_goes_in_a_short_step(tmp_path:
         assert store.queue_table.offsets_sum() == added_up(store.queue_table)
         while store.queue_table._removed:
             store.queue_table.let_go()
-    assert min(took_ms) < 13
+    assert min(took_ms) < 20
     assert store.queue_table.offsets_sum() == added_up(store.queue_table) == 4
     store.close()
