@@ -162,6 +162,8 @@ class RemotingServer:
 
     def _accept(self, listener: socket.socket) -> None:
         for _ in range(64):
+            if self._opening and self._peers >= self._connections_max:
+                return  # in a turn or two these are connections, which may give their places
             try:
                 sock, _ = listener.accept()
             except (BlockingIOError, ConnectionAbortedError):
