@@ -113,12 +113,15 @@ def gather_records(window, bytes entries not None, int64_t first, int64_t total,
 
 def entries_hold(window, bytes entries not None, int64_t first, int64_t queue_offset, int32_t queue_id):
     cdef const char *at = PyBytes_AS_STRING(entries)
+    cdef int64_t place
     cdef Py_ssize_t count = PyBytes_GET_SIZE(entries) // QUEUE_ENTRY_BYTES, i
     cdef Py_buffer source
     PyObject_GetBuffer(window, &source, PyBUF_SIMPLE)
     try:
-        for i in range(count):  # the heads come from memory side by side; no place faults that is only fetched
-            prefetch(<const char *> source.buf + (<int64_t> get64(at + i * QUEUE_ENTRY_BYTES) - first))
+        for i in range(count):  # the heads come from memory side by side
+            place = <int64_t> get64(at + i * QUEUE_ENTRY_BYTES)
+            if first <= place < first + source.len:
+                prefetch(<const char *> source.buf + (place - first))
         for i in range(count):
             if not leads_to_record(
                 at + i * QUEUE_ENTRY_BYTES, <const char *> source.buf, source.len, first, queue_offset + i, queue_id

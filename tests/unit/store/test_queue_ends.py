@@ -1,6 +1,7 @@
 """The sum of all queues' ends is kept while they change: a round notes it however many queues there are."""
 
 import gc
+import os
 import random
 import shutil
 import time
@@ -187,6 +188,7 @@ def test_a_round_passes_by_idle_queues_in_slices(tmp_path: Path, monkeypatch: py
     store.close()
 
 
+@pytest.mark.skipif("libasan" in os.environ.get("LD_PRELOAD", ""), reason="a sanitizer takes its time")
 def test_a_topic_with_all_queues_that_it_may_have_goes_in_a_short_step(tmp_path: Path) -> None:
     """In the processor's time, 8 ms on a quiet machine; the best of a few, for a busy one takes longer now and then."""
     store = make_store(tmp_path, ManualClock())
